@@ -1,0 +1,29 @@
+# ProverRL with Dafny: docker build -t proverrl . && docker run --rm proverrl
+# Work in a mounted folder: docker run --rm -v "$PWD:/home/prover/data" proverrl verify data/a.dfy
+FROM debian:bookworm-slim
+
+RUN apt-get update \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+        ca-certificates dafny git libgomp1 python3 python3-venv \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --create-home prover
+
+WORKDIR /opt/proverrl
+
+# torch alone first: this layer is built again only when a pin changes.
+COPY constraints.txt ./
+RUN python3 -m venv /opt/proverrl/.venv \
+    && .venv/bin/pip install --no-cache-dir -c constraints.txt torch
+
+COPY pyproject.toml README.md LICENSE ./
+COPY proverrl proverrl
+COPY configs configs
+COPY dafny dafny
+RUN .venv/bin/pip install --no-cache-dir -c constraints.txt -e .
+
+ENV PATH="/opt/proverrl/.venv/bin:$PATH"
+USER prover
+WORKDIR /home/prover
+
+ENTRYPOINT ["proverrl"]
+CMD ["doctor"]

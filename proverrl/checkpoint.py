@@ -1,0 +1,145 @@
+"""One atomic checkpoint: policy, optimizer, curriculum, pending draws, RNG, step.
+
+Flows in: the live objects of a loop. Flows out: ``checkpoints/step_NNNNNN/``, complete or absent:
+it is written under another name, synced and renamed. The two newest are kept.
+Not handled here: metrics and rollout files (the monitor cuts them back on resume).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from proverrl.errors import RunError
+from proverrl.rollout.whole_proof import Draw
+from proverrl.types import Completion, Problem
+
+KEPT = 2
+STATE_FILE = "state.json"
+_NAME = re.compile(r"step_(\d+)")
+
+
+def save_checkpoint(
+    folder: Path,
+    step: int,
+    state: Mapping[str, Any],
+    *,
+    save_policy: Callable[[Path], None],
+    save_learner: Callable[[Path], None] | None = None,
+) -> Path:
+    """Write ``folder/step_NNNNNN`` in one move and drop all but the two newest.
+
+    ``state`` holds JSON values. Raises RunError when the disk refuses.
+    """
+    final = folder / f"step_{step:06d}"
+    temporary = folder / f".writing_{step:06d}"
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        (temporary / "policy").mkdir(parents=True)
+        save_policy(temporary / "policy")
+        if save_learner is not None:
+            save_learner(temporary / "learner.pt")
+        (temporary / STATE_FILE).write_text(json.dumps({"step": step, **state}), "utf-8")
+        _sync(temporary)
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(temporary, final)
+        for old in sorted(_checkpoints(folder))[:-KEPT]:
+            shutil.rmtree(folder / f"step_{old:06d}", ignore_errors=True)
+    except OSError as error:
+        raise RunError(f"{final}: the checkpoint cannot be written: {error}") from error
+    return final
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """The newest complete checkpoint, or None."""
+    steps = _checkpoints(folder)
+    return folder / f"step_{max(steps):06d}" if steps else None
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """The JSON state of a checkpoint.
+
+    Raises:
+        RunError: it is damaged.
+    """
+    path = checkpoint / STATE_FILE
+    try:
+        state: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise RunError(
+            f"{path}: damaged checkpoint ({error}); delete its folder to use the one before"
+        ) from error
+    return state
+
+
+def dump_draws(draws: Sequence[Draw]) -> list[dict[str, Any]]:
+    """Draws as JSON values; floats survive exactly, because JSON keeps all their digits."""
+    return [
+        {
+            "id": draw.id,
+            "problem_id": draw.problem.id,
+            "completions": [
+                {
+                    "text": c.text,
+                    "prompt_ids": c.prompt_ids,
+                    "token_ids": c.token_ids,
+                    "logprobs": c.logprobs,
+                    "finish_reason": c.finish_reason,
+                    "policy_version": c.policy_version,
+                }
+                for c in draw.completions
+            ],
+        }
+        for draw in draws
+    ]
+
+
+def load_draws(rows: Sequence[Mapping[str, Any]], problems: Mapping[str, Problem]) -> list[Draw]:
+    """What ``dump_draws`` wrote.
+
+    Raises:
+        RunError: a problem of the checkpoint is not among this run's.
+    """
+    draws = []
+    for row in rows:
+        problem = problems.get(row["problem_id"])
+        if problem is None:
+            raise RunError(
+                f"the checkpoint draws on problem {row['problem_id']!r}, which is not in the "
+                "training file any more; resume with the file that the run began with"
+            )
+        completions = tuple(
+            Completion(
+                text=c["text"],
+                prompt_ids=tuple(c["prompt_ids"]),
+                token_ids=tuple(c["token_ids"]),
+                logprobs=tuple(c["logprobs"]),
+                finish_reason=c["finish_reason"],
+                policy_version=c["policy_version"],
+            )
+            for c in row["completions"]
+        )
+        draws.append(Draw(problem, completions, row["id"]))
+    return draws
+
+
+def _checkpoints(folder: Path) -> list[int]:
+    if not folder.is_dir():
+        return []
+    matches = (_NAME.fullmatch(path.name) for path in folder.iterdir())
+    return [int(match[1]) for match in matches if match]
+
+
+def _sync(folder: Path) -> None:
+    """Push file contents to the disk before the rename makes them count."""
+    for path in [*folder.rglob("*"), folder]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,292 @@
+"""The command line. Each command reads its arguments, calls one function, and prints.
+
+Flows in: arguments. Flows out: text, files and an exit status: 0 done (``verify``: all proved),
+1 not all proved, 2 wrong usage, 3 the verifier is broken, 130 interrupted. Imports of heavy
+modules stay inside the commands, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from proverrl import __version__
+from proverrl.errors import ProverRLError, UsageError, VerifierError
+
+if TYPE_CHECKING:
+    from proverrl.config import Config
+
+EXIT_NOT_PROVED, EXIT_USAGE, EXIT_BROKEN, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+
+def main() -> None:
+    """Entry point: run a command and turn errors into a message and an exit status."""
+    # Before torch loads: spinning OpenMP threads would starve the verifiers of the two cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    try:
+        cli(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted; the same command goes on where this stopped", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except UsageError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(EXIT_USAGE)
+    except VerifierError as error:
+        click.echo(f"verifier broken: {error}", err=True)
+        sys.exit(EXIT_BROKEN)
+    except ProverRLError as error:
+        click.echo(f"internal error: {error}", err=True)
+        sys.exit(EXIT_BROKEN)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="proverrl")
+def cli() -> None:
+    """Train language models to write machine-checked proofs, and check them."""
+
+
+@cli.command()
+def doctor() -> None:
+    """Say which back ends, versions and devices are found, and what brings the missing ones."""
+    from proverrl.doctor import diagnose, is_healthy, render
+
+    findings = diagnose()
+    _console().print(render(findings))
+    if not is_healthy(findings):
+        sys.exit(EXIT_NOT_PROVED)
+
+
+@cli.group()
+def problems() -> None:
+    """Generate, list and show problems."""
+
+
+@problems.command("generate")
+@click.argument("language", type=click.Choice(["dafny"]))
+@click.option("--levels", default="1-5", show_default=True, help="Levels, as 1-5 or 1,3.")
+@click.option("--num", default=500, show_default=True, type=click.IntRange(1), help="Problems.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed.")
+@click.option(
+    "--split",
+    default="train",
+    show_default=True,
+    type=click.Choice(["train", "valid", "heldout"]),
+    help="Split; the three differ in structure.",
+)
+@click.option("--workers", default=2, show_default=True, type=click.IntRange(1), help="Verifiers.")
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path))
+def problems_generate(
+    language: str, levels: str, num: int, seed: int, split: str, workers: int, out: Path
+) -> None:
+    """Generate problems; each is checked by the real verifier before it is written."""
+    import asyncio
+
+    from proverrl.generate import generate_file
+
+    report = asyncio.run(
+        generate_file(
+            levels=parse_levels(levels), num=num, seed=seed, split=split, workers=workers, out=out
+        )
+    )
+    click.echo(report)
+
+
+@problems.command("list")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--level", type=int, help="Only this level.")
+@click.option("--family", help="Only this family.")
+@click.option("--ids", is_flag=True, help="Print ids alone, one a line.")
+def problems_list(file: Path, level: int | None, family: str | None, ids: bool) -> None:
+    """Count the problems of FILE by level and family, or print their ids."""
+    from collections import Counter
+
+    from rich.table import Table
+
+    from proverrl.problems.load import load_problems
+
+    chosen = [
+        problem
+        for problem in load_problems(file)
+        if (level is None or problem.level == level)
+        and (family is None or problem.family == family)
+    ]
+    if ids:
+        for problem in chosen:
+            click.echo(problem.id)
+        return
+    table = Table(title=f"{file}: {len(chosen)} problems")
+    table.add_column("level", justify="right")
+    table.add_column("family")
+    table.add_column("kind")
+    table.add_column("problems", justify="right")
+    counts = Counter((p.level, p.family, p.kind) for p in chosen)
+    for (number, name, kind), count in sorted(counts.items()):
+        table.add_row(str(number), name, kind, str(count))
+    _console().print(table)
+
+
+@problems.command("show")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("problem_id")
+@click.option("--reference", is_flag=True, help="Show the reference body as well.")
+def problems_show(file: Path, problem_id: str, reference: bool) -> None:
+    """Print one problem of FILE; its hole is marked."""
+    import difflib
+
+    from proverrl.problems.load import load_problems, load_references
+
+    by_id = {problem.id: problem for problem in load_problems(file)}
+    if problem_id not in by_id:
+        near = difflib.get_close_matches(problem_id, by_id, n=1, cutoff=0.0)
+        hint = f"; the nearest id is {near[0]!r}" if near else ""
+        raise UsageError(f"{file} has no problem {problem_id!r}{hint}")
+    problem = by_id[problem_id]
+    click.echo(f"// {problem.id}: level {problem.level}, {problem.family}, hole: {problem.kind}")
+    click.echo(problem.preamble + problem.statement)
+    if reference:
+        click.echo("// reference body")
+        click.echo(load_references(file).get(problem_id, "(none)"))
+
+
+@cli.command()
+@click.argument("config_file", required=False, type=click.Path(path_type=Path))
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--run", type=click.Path(path_type=Path), help="Run folder (the key 'run').")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    help="Go on with a run under the configuration stored in it.",
+)
+def train(
+    config_file: Path | None, overrides: tuple[str, ...], run: Path | None, resume: Path | None
+) -> None:
+    """Train a policy as CONFIG_FILE says; the same command goes on with a stopped run.
+
+    On a finished run it prints the results again.
+    """
+    import asyncio
+
+    config = _read_config(config_file, overrides, run, resume)
+    from proverrl.loops.train import is_finished
+    from proverrl.loops.train import train as run_training
+
+    if is_finished(config):
+        click.echo(f"{config.run} is finished; nothing to do")
+    else:
+        asyncio.run(run_training(config))
+    _print_results(config.run)
+
+
+@cli.command("eval")
+@click.argument("config_file", required=False, type=click.Path(path_type=Path))
+@click.option("--run", type=click.Path(path_type=Path), help="Evaluate this run's policy.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--benchmark", type=click.Path(path_type=Path), help="A .jsonl file of problems.")
+@click.option("-k", "ks", metavar="1,8", help="The k of pass@k, separated by commas.")
+@click.option("--name", default="eval", show_default=True, help="Name of the result files.")
+@click.option(
+    "--mode", default="whole_proof", show_default=True, type=click.Choice(["whole_proof"])
+)
+def evaluate_command(
+    config_file: Path | None,
+    run: Path | None,
+    overrides: tuple[str, ...],
+    benchmark: Path | None,
+    ks: str | None,
+    name: str,
+    mode: str,
+) -> None:
+    """Estimate pass@k of a policy: that of a run, or the one that CONFIG_FILE names."""
+    import asyncio
+
+    if run is not None and config_file is not None:
+        raise UsageError("give a configuration file or --run, not both")
+    if ks is not None:
+        overrides = (*overrides, f"evaluation.ks={list(_parse_ks(ks))}")
+    config = _read_config(config_file, overrides, None, run)
+    from proverrl.loops.evaluate_run import evaluate_run
+
+    _print_results(asyncio.run(evaluate_run(config, from_run=run, benchmark=benchmark, name=name)))
+
+
+@cli.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+def report(runs: tuple[Path, ...]) -> None:
+    """Write one self-contained HTML page over one or more runs (into the first's folder)."""
+    from proverrl.report import write_report
+
+    click.echo(write_report(runs))
+
+
+def parse_levels(text: str) -> tuple[int, ...]:
+    """``1-5`` or ``1,3`` as numbers.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    levels: list[int] = []
+    try:
+        for part in text.split(","):
+            first, dash, last = part.partition("-")
+            levels += range(int(first), int(last if dash else first) + 1)
+    except ValueError as error:
+        raise UsageError(f"--levels {text!r}: write 1-5 or 1,3") from error
+    if not levels or min(levels) < 1:
+        raise UsageError(f"--levels {text!r}: levels count from 1")
+    return tuple(dict.fromkeys(levels))
+
+
+def _parse_ks(text: str) -> tuple[int, ...]:
+    try:
+        ks = tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise UsageError(f"-k {text!r}: write numbers separated by commas, as 1,8") from error
+    if min(ks) < 1:
+        raise UsageError(f"-k {text!r}: k counts from 1")
+    return ks
+
+
+def _read_config(
+    config_file: Path | None, overrides: tuple[str, ...], run: Path | None, stored_in: Path | None
+) -> Config:
+    """A configuration file, or the one stored in a run, with overrides."""
+    import json
+
+    from proverrl.config import apply_overrides, load_config, parse_config
+    from proverrl.errors import RunError
+
+    if (config_file is None) == (stored_in is None):
+        raise UsageError("give a configuration file (see configs/) or a run folder")
+    extra = (*overrides, *([f"run={run}"] if run else []))
+    if config_file is not None:
+        return load_config(config_file, extra)
+    assert stored_in is not None
+    path = stored_in / "resolved.json"
+    try:
+        table = json.loads(path.read_text("utf-8"))["config"]
+    except (OSError, json.JSONDecodeError, KeyError) as error:
+        raise RunError(f"{stored_in} is not a run folder: {path} cannot be read") from error
+    return parse_config(apply_overrides(table | {"run": str(stored_in)}, extra), source=str(path))
+
+
+def _print_results(run: Path) -> None:
+    from proverrl.report import headline_table, write_report
+
+    _console().print(headline_table([run]))
+    click.echo(f"report: {write_report([run])}")
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console()

@@ -1,0 +1,1 @@
+"""Curricula: which problems are drawn next."""

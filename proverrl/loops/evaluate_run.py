@@ -1,0 +1,131 @@
+"""Evaluation of a run's policy, as a stage of training or by itself.
+
+Flows in: a ``Config``, and what is to be evaluated. Flows out: ``evals/NAME.json`` and
+``evals/NAME.jsonl`` in the run folder. Interrupted, the same call goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from proverrl.checkpoint import latest_checkpoint
+from proverrl.config import Config
+from proverrl.errors import RunError, UsageError
+from proverrl.evaluate import Evaluation, evaluate
+from proverrl.loops.session import RESOLVED_FILE, lock_run, write_resolved
+from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
+from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
+from proverrl.problems.load import benchmark_sha256, load_problems
+from proverrl.verify.cache import CachedVerifier
+from proverrl.verify.make import open_verifier
+
+
+def build_evaluation(
+    config: Config,
+    name: str,
+    *,
+    policy: TransformersPolicy,
+    verifier: CachedVerifier,
+    benchmark: Path | None = None,
+) -> Evaluation:
+    """What ``config.evaluation`` asks for, on ``benchmark`` or on the configured split."""
+    settings = config.evaluation
+    path: Path = benchmark or getattr(config.problems, settings.split)
+    problems = load_problems(path)
+    if settings.max_problems:
+        problems = problems[: settings.max_problems]
+    return Evaluation(
+        name=name,
+        folder=config.run / "evals",
+        problems=problems,
+        samples=max(settings.samples, *settings.ks),
+        ks=settings.ks,
+        temperature=settings.temperature,
+        max_new_tokens=config.sampling.max_new_tokens,
+        seed=config.seed,
+        deadline_seconds=config.pool.deadline_seconds,
+        labels={
+            "split": settings.split if benchmark is None else "",
+            "benchmark": str(path),
+            "benchmark_sha256": benchmark_sha256(path),
+            "toolchain": verifier.toolchain,
+            "policy": policy.engine,
+        },
+    )
+
+
+async def evaluate_run(
+    config: Config, *, from_run: Path | None, benchmark: Path | None, name: str
+) -> Path:
+    """Evaluate ``from_run``'s policy, or ``policy.path``; returns the folder with the results.
+
+    Raises:
+        UsageError: nothing to evaluate, or the name is taken by another evaluation.
+        RunError: the run has no weights yet.
+    """
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    device = choose_device(config.policy.device)
+    policy = load_policy(
+        find_policy(config, from_run), device=device, max_rows=config.policy.max_rows
+    )
+    display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
+    with lock_run(config.run):
+        verifier = open_verifier(
+            workers=config.pool.workers, rlimit=config.pool.rlimit, cache_path=config.pool.cache
+        )
+        try:
+            if not (config.run / RESOLVED_FILE).exists():
+                write_resolved(
+                    config.run, config, toolchain=verifier.toolchain, engine=policy.engine
+                )
+            evaluation = build_evaluation(
+                config, name, policy=policy, verifier=verifier, benchmark=benchmark
+            )
+            if (evaluation.folder / f"{name}.json").exists():
+                raise UsageError(
+                    f"{evaluation.folder / name}.json exists; give another --name, or delete it"
+                )
+            display.show_phase("policy", policy.engine)
+            display.show_phase("verifier", f"{verifier.backend}: {verifier.toolchain}")
+            await evaluate(
+                evaluation,
+                policy,
+                verifier,
+                progress=lambda done, total, proved: display.show_phase(
+                    f"evaluation {name}", f"{done}/{total} attempts, {proved} proved"
+                ),
+            )
+        finally:
+            display.close()
+            await verifier.aclose()
+    return config.run
+
+
+def find_policy(config: Config, from_run: Path | None) -> Path | str:
+    """A run's final policy, else its newest checkpoint; without a run, ``policy.path``.
+
+    Raises:
+        RunError: the run has no weights yet.
+        UsageError: neither a run nor ``policy.path`` is given.
+    """
+    if from_run is None:
+        if not config.policy.path:
+            raise UsageError(
+                "nothing to evaluate: give --run RUN, or set policy.path to a Hugging Face folder"
+            )
+        return config.policy.path
+    final = from_run / "policy"
+    checkpoint = latest_checkpoint(from_run / "checkpoints")
+    warm = from_run / "warm_start"
+    if (final / "config.json").exists():
+        return final
+    if checkpoint is not None:
+        return checkpoint / "policy"
+    if (warm / "weights.pt").exists():
+        return warm / "policy"
+    raise RunError(f"{from_run} holds no weights yet: neither policy/ nor checkpoints/")

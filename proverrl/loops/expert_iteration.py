@@ -1,0 +1,245 @@
+"""Expert iteration: sample, keep what the verifier proved, learn it, repeat.
+
+Paper order (Anthony et al. 2017, arXiv 1705.08439; for proofs Polu and Sutskever 2020,
+arXiv 2009.03393): each round draws problems, samples bodies, keeps the shortest distinct proved
+ones of every problem over all rounds, and trains on them together with the warm start's
+references. A round is the unit of resumption; verdicts of a half round come from the cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
+from proverrl.curriculum.sampler import CURRICULA, Curriculum
+from proverrl.loops.session import Session, budget_spent, reference_pairs
+from proverrl.loops.tally import Tally
+from proverrl.loops.warm_start import Pair, SftSettings, train_supervised
+from proverrl.rewards import proved_reward
+from proverrl.rollout.group import build_group
+from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
+from proverrl.seeds import derive_seed
+from proverrl.types import Rollout, Sampling
+
+
+@dataclass
+class ProofStore:
+    """The shortest distinct proved completions of each problem: {problem id: {body: pair}}."""
+
+    keep_shortest: int
+    proofs: dict[str, dict[str, Pair]] = field(default_factory=dict)
+
+    def add(self, rollout: Rollout) -> None:
+        """Keep a proved rollout if it is among its problem's shortest (in tokens)."""
+        turn = rollout.turns[-1]
+        if turn.verdict is None or turn.candidate is None or not turn.verdict.proved:
+            return
+        if turn.completion.finish_reason != "stop":
+            # Without its end token it would teach the policy not to stop.
+            return
+        pair = Pair(turn.completion.prompt_ids, turn.completion.token_ids)
+        kept = self.proofs.setdefault(rollout.problem.id, {})
+        kept.setdefault(turn.candidate.body, pair)
+        ranked = sorted(kept.items(), key=lambda item: (len(item[1].target_ids), item[0]))
+        self.proofs[rollout.problem.id] = dict(ranked[: self.keep_shortest])
+
+    def pairs(self) -> list[Pair]:
+        """Everything kept, in an order that does not depend on when it was found."""
+        return [pair for _, kept in sorted(self.proofs.items()) for pair in kept.values()]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            problem: [[body, pair.prompt_ids, pair.target_ids] for body, pair in kept.items()]
+            for problem, kept in self.proofs.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.proofs = {
+            problem: {body: Pair(tuple(p), tuple(t)) for body, p, t in kept}
+            for problem, kept in state.items()
+        }
+
+
+@dataclass
+class Progress:
+    """How far a run is; saved in the checkpoint."""
+
+    round: int = 0
+    num_draws: int = 0
+    verifier_calls: int = 0
+    seconds: float = 0.0
+
+
+async def run_expert_iteration(session: Session) -> None:
+    """Run rounds until ``rounds``, ``max_verifier_calls`` or ``max_minutes``; resumes by itself."""
+    config, monitor = session.config, session.monitor
+    settings = config.expert_iteration
+    curriculum = CURRICULA[config.curriculum.name](
+        session.problems.without_reference,
+        config.curriculum,
+        derive_seed(config.seed, "curriculum"),
+    )
+    store = ProofStore(settings.keep_shortest)
+    progress = _restore(session, curriculum, store)
+    while progress.round < settings.rounds:
+        if spent := budget_spent(config, progress.verifier_calls, progress.seconds):
+            monitor.phase("budget", spent)
+            break
+        started = time.monotonic()
+        tally = await _sample_round(session, curriculum, store, progress)
+        progress.round += 1
+        sampling_seconds = time.monotonic() - started
+        loss = await asyncio.to_thread(_train_round, session, store, progress.round)
+        session.policy.version = progress.round
+        values = tally.metrics(sampling_seconds) | curriculum.metrics()
+        values |= {
+            "verifier_calls_total": progress.verifier_calls,
+            "kept": len(store.pairs()),
+            "problems_solved": len(store.proofs),
+            "loss": loss,
+            "learning_rate": settings.learning_rate,
+        }
+        monitor.write_rollouts(progress.round, tally.rows(progress.round))
+        monitor.log("round", progress.round, values)
+        progress.seconds += time.monotonic() - started
+        await asyncio.to_thread(_save, session, curriculum, store, progress)
+
+
+async def _sample_round(
+    session: Session, curriculum: Curriculum, store: ProofStore, progress: Progress
+) -> Tally:
+    """Sample and judge a round's problems; one draw is written while the last is judged."""
+    config = session.config
+    settings = config.expert_iteration
+    tally = Tally()
+    waiting: tuple[asyncio.Task[list[JudgedDraw]], float] | None = None
+    left = settings.problems_per_round
+    try:
+        while left > 0:
+            draws, seconds = await _draw(session, curriculum, progress, left)
+            left -= len(draws)
+            if waiting:
+                _absorb(await waiting[0], waiting[1], tally, curriculum, store, progress)
+                waiting = None
+                if budget_spent(config, progress.verifier_calls, progress.seconds):
+                    break
+            judging = judge_all(
+                draws, session.verifier, deadline_seconds=config.pool.deadline_seconds
+            )
+            waiting = (asyncio.create_task(judging), seconds)
+            done = settings.problems_per_round - left
+            detail = f"{done}/{settings.problems_per_round} problems drawn"
+            session.monitor.phase(f"round {progress.round + 1}", detail)
+        if waiting:
+            _absorb(await waiting[0], waiting[1], tally, curriculum, store, progress)
+            waiting = None
+    finally:
+        if waiting:
+            waiting[0].cancel()
+    return tally
+
+
+async def _draw(
+    session: Session, curriculum: Curriculum, progress: Progress, left: int
+) -> tuple[list[Draw], float]:
+    config = session.config
+    started = time.monotonic()
+    problems = curriculum.draw(min(left, config.expert_iteration.problems_per_draw))
+    number = progress.num_draws
+    progress.num_draws += 1
+    sampling = Sampling(
+        temperature=config.sampling.temperature,
+        max_new_tokens=config.sampling.max_new_tokens,
+        seed=derive_seed(config.seed, "draw", number),
+    )
+    written = await session.policy.generate(
+        [session.policy.prompt(problem) for problem in problems],
+        n=config.expert_iteration.samples_per_problem,
+        sampling=sampling,
+    )
+    draws = [
+        Draw(problem, tuple(completions), f"{number}-{problem.id}")
+        for problem, completions in zip(problems, written, strict=True)
+    ]
+    return draws, time.monotonic() - started
+
+
+def _absorb(
+    judged: list[JudgedDraw],
+    generation_seconds: float,
+    tally: Tally,
+    curriculum: Curriculum,
+    store: ProofStore,
+    progress: Progress,
+) -> None:
+    """Count what came back, keep what was proved, tell the curriculum."""
+    tally.add_draw(judged, generation_seconds)
+    progress.verifier_calls += sum(draw.num_calls for draw in judged)
+    for draw in judged:
+        for rollout in draw.rollouts:
+            store.add(rollout)
+        group = build_group(draw.rollouts, proved_reward)
+        grouped = {rollout.id for rollout in group.rollouts} if group else set()
+        tally.add_dropped([r for r in draw.rollouts if r.id not in grouped])
+        if group is not None:
+            curriculum.observe(group)
+            tally.add_group(group, [[0.0]] * len(group.rollouts))
+
+
+def _train_round(session: Session, store: ProofStore, number: int) -> float:
+    """Supervised training on references and kept proofs; returns the final loss."""
+    config = session.config
+    settings = config.expert_iteration
+    if settings.restart:
+        state = torch.load(session.warm_weights, weights_only=True)
+        session.policy.model.load_state_dict(state)
+    pairs = reference_pairs(session.policy, session.problems) + store.pairs()
+    steps = max(1, settings.epochs * len(pairs) // settings.batch_size)
+
+    def show(step: int, loss: float) -> None:
+        session.monitor.phase(f"round {number}", f"training {step}/{steps}, loss {loss:.3f}")
+
+    return train_supervised(
+        session.policy,
+        pairs,
+        SftSettings(
+            steps=steps,
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            max_grad_norm=config.learner.max_grad_norm,
+            seed=derive_seed(config.seed, "round", number),
+        ),
+        progress=show,
+    )
+
+
+def _save(session: Session, curriculum: Curriculum, store: ProofStore, progress: Progress) -> None:
+    state: dict[str, Any] = {
+        "num_draws": progress.num_draws,
+        "verifier_calls": progress.verifier_calls,
+        "seconds": progress.seconds,
+        "curriculum": curriculum.state_dict(),
+        "proofs": store.state_dict(),
+    }
+    save_checkpoint(session.checkpoints, progress.round, state, save_policy=session.policy.save)
+
+
+def _restore(session: Session, curriculum: Curriculum, store: ProofStore) -> Progress:
+    checkpoint = latest_checkpoint(session.checkpoints)
+    if checkpoint is None:
+        return Progress()
+    state = read_state(checkpoint)
+    curriculum.load_state_dict(state["curriculum"])
+    store.load_state_dict(state["proofs"])
+    progress = Progress(
+        state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]
+    )
+    session.policy.version = progress.round
+    return progress

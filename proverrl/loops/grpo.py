@@ -1,0 +1,223 @@
+"""Group-relative policy optimization on verdicts of the pool.
+
+Paper order (Shao et al. 2024, arXiv 2402.03300): draw problems, sample a group on each, verify,
+reward, compare within the group, update. Groups whose rewards are all equal carry no signal: they
+are counted, leave the batch, and draws go on until there are enough others (dynamic sampling,
+DAPO, Yu et al. 2025, arXiv 2503.14476).
+
+The pool never waits: while it judges one draw the policy writes the next, and while the learner
+updates, the pool is judging what was written. So a draw is at most one step behind the policy
+that learns from it. Everything that decides the future is in the checkpoint, the draw in flight
+included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from proverrl.advantages import ADVANTAGES
+from proverrl.checkpoint import (
+    dump_draws,
+    latest_checkpoint,
+    load_draws,
+    read_state,
+    save_checkpoint,
+)
+from proverrl.curriculum.sampler import CURRICULA, Curriculum
+from proverrl.learner import TorchLearner
+from proverrl.loops.session import Session, budget_spent
+from proverrl.loops.tally import Tally
+from proverrl.rewards import proved_reward
+from proverrl.rollout.group import build_group
+from proverrl.rollout.samples import build_samples
+from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
+from proverrl.seeds import derive_seed
+from proverrl.types import Group, Sampling
+
+
+@dataclass
+class Progress:
+    """How far a run is; saved in the checkpoint."""
+
+    step: int = 0
+    num_draws: int = 0
+    verifier_calls: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class Flight:
+    """A draw whose verdicts are on their way."""
+
+    draws: list[Draw]
+    judged: asyncio.Task[list[JudgedDraw]]
+    generation_seconds: float
+
+
+@dataclass
+class StepBatch:
+    """What a step learns from, and what its draws were like."""
+
+    groups: list[Group] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+
+
+async def run_grpo(session: Session) -> None:
+    """Train until ``grpo.steps``, ``max_verifier_calls`` or ``max_minutes``; resumes by itself."""
+    config, monitor = session.config, session.monitor
+    problems = session.problems.without_reference
+    learner = TorchLearner(
+        session.policy.model,
+        config.learner,
+        temperature=config.sampling.temperature,
+        version=session.policy.version,
+    )
+    curriculum = CURRICULA[config.curriculum.name](
+        problems, config.curriculum, derive_seed(config.seed, "curriculum")
+    )
+    progress, draws = _restore(session, learner, curriculum)
+    if draws is None:
+        flight = _launch(session, *await _draw(session, curriculum, progress))
+    else:
+        flight = _launch(session, draws, 0.0)
+    try:
+        while progress.step < config.grpo.steps:
+            started = time.monotonic()
+            batch, flight = await _collect(session, curriculum, progress, flight)
+            metrics = await _learn(session, learner, batch)
+            progress.step += 1
+            progress.verifier_calls += batch.tally.verifier_calls
+            seconds = time.monotonic() - started
+            values = batch.tally.metrics(seconds) | metrics | curriculum.metrics()
+            values["verifier_calls_total"] = progress.verifier_calls
+            monitor.write_rollouts(progress.step, batch.tally.rows(progress.step))
+            monitor.log("step", progress.step, values)
+            monitor.display(verifier_queue=session.verifier.stats().queued)
+            progress.seconds += time.monotonic() - started
+            spent = budget_spent(config, progress.verifier_calls, progress.seconds)
+            last = spent or progress.step == config.grpo.steps
+            if last or progress.step % config.checkpoint_every == 0:
+                await asyncio.to_thread(_save, session, learner, curriculum, progress, flight)
+            if spent:
+                monitor.phase("budget", spent)
+                break
+    finally:
+        flight.judged.cancel()
+
+
+async def _draw(
+    session: Session, curriculum: Curriculum, progress: Progress
+) -> tuple[list[Draw], float]:
+    """Choose problems and sample a group on each."""
+    config = session.config
+    started = time.monotonic()
+    problems = curriculum.draw(config.grpo.groups_per_draw)
+    number = progress.num_draws
+    progress.num_draws += 1
+    sampling = Sampling(
+        temperature=config.sampling.temperature,
+        max_new_tokens=config.sampling.max_new_tokens,
+        seed=derive_seed(config.seed, "draw", number),
+    )
+    prompts = [session.policy.prompt(problem) for problem in problems]
+    written = await session.policy.generate(prompts, n=config.grpo.group_size, sampling=sampling)
+    draws = [
+        Draw(problem, tuple(completions), f"{number}-{problem.id}")
+        for problem, completions in zip(problems, written, strict=True)
+    ]
+    return draws, time.monotonic() - started
+
+
+def _launch(session: Session, draws: list[Draw], generation_seconds: float) -> Flight:
+    deadline = session.config.pool.deadline_seconds
+    judging = judge_all(draws, session.verifier, deadline_seconds=deadline)
+    return Flight(draws, asyncio.create_task(judging), generation_seconds)
+
+
+async def _collect(
+    session: Session, curriculum: Curriculum, progress: Progress, flight: Flight
+) -> tuple[StepBatch, Flight]:
+    """Judge draws until there are enough mixed groups; returns them and the draw in flight."""
+    config = session.config.grpo
+    batch = StepBatch()
+    advantage = ADVANTAGES[config.advantage]
+    for _ in range(config.max_draws_per_step):
+        following = _launch(session, *await _draw(session, curriculum, progress))
+        judged, generation_seconds, flight = (
+            await flight.judged,
+            flight.generation_seconds,
+            following,
+        )
+        batch.tally.add_draw(judged, generation_seconds)
+        for draw in judged:
+            group = build_group(draw.rollouts, proved_reward)
+            grouped = {rollout.id for rollout in group.rollouts} if group else set()
+            batch.tally.add_dropped([r for r in draw.rollouts if r.id not in grouped])
+            if group is None:
+                continue
+            curriculum.observe(group)
+            batch.tally.add_group(group, advantage(group))
+            if group.mixed:
+                batch.groups.append(group)
+        if len(batch.groups) >= config.groups_per_step:
+            break
+    return batch, flight
+
+
+async def _learn(session: Session, learner: TorchLearner, batch: StepBatch) -> Mapping[str, float]:
+    """One optimizer step on the mixed groups; no update when there are none."""
+    if not batch.groups:
+        return {}
+    advantage = ADVANTAGES[session.config.grpo.advantage]
+    samples = [
+        sample for group in batch.groups for sample in build_samples(group, advantage(group))
+    ]
+    metrics = await asyncio.to_thread(learner.step, samples)
+    session.policy.version = learner.version
+    return metrics | {"learning_rate": session.config.learner.learning_rate}
+
+
+def _save(
+    session: Session,
+    learner: TorchLearner,
+    curriculum: Curriculum,
+    progress: Progress,
+    flight: Flight,
+) -> None:
+    state: dict[str, Any] = {
+        "num_draws": progress.num_draws,
+        "verifier_calls": progress.verifier_calls,
+        "seconds": progress.seconds,
+        "curriculum": curriculum.state_dict(),
+        "draws": dump_draws(flight.draws),
+    }
+    save_checkpoint(
+        session.checkpoints,
+        progress.step,
+        state,
+        save_policy=session.policy.save,
+        save_learner=learner.save,
+    )
+
+
+def _restore(
+    session: Session, learner: TorchLearner, curriculum: Curriculum
+) -> tuple[Progress, list[Draw] | None]:
+    """Load the newest checkpoint into the learner and the curriculum; the session has already
+    loaded its weights."""
+    checkpoint = latest_checkpoint(session.checkpoints)
+    if checkpoint is None:
+        return Progress(), None
+    state = read_state(checkpoint)
+    learner.load(checkpoint / "learner.pt")
+    session.policy.version = learner.version
+    curriculum.load_state_dict(state["curriculum"])
+    by_id = {problem.id: problem for problem in session.problems.without_reference}
+    progress = Progress(
+        state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]
+    )
+    return progress, load_draws(state["draws"], by_id)

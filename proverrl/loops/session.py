@@ -1,0 +1,245 @@
+"""What every loop of a run shares: folder, configuration, problems, policy, verifier, monitor.
+
+Flows in: a ``Config``. Flows out: an open ``Session`` on a run folder that nobody else is
+writing. Not handled here: what the loops do.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import proverrl
+from proverrl.config import Config
+from proverrl.errors import ProblemError, RunError
+from proverrl.loops.warm_start import Pair
+from proverrl.monitor import Monitor
+from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.transformers import (
+    TransformersPolicy,
+    build_policy,
+    choose_device,
+    load_policy,
+)
+from proverrl.problems.load import load_problems, load_references
+from proverrl.problems.prompt import render_prompt
+from proverrl.seeds import derive_seed
+from proverrl.types import Problem
+from proverrl.verify.cache import CachedVerifier
+
+RESOLVED_FILE = "resolved.json"
+VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "z3-solver")
+MAY_DIFFER = ("run", "max_minutes", "max_verifier_calls", "threads", "checkpoint_every")
+"""Keys that a resumed run may change; the number of steps or rounds may grow as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingProblems:
+    """The training split in two: problems with a reference for warm start, and the rest.
+
+    The loops draw from ``without_reference`` only.
+    """
+
+    references: tuple[tuple[Problem, str], ...]
+    without_reference: tuple[Problem, ...]
+
+
+@dataclass
+class Session:
+    """An open run."""
+
+    config: Config
+    folder: Path
+    verifier: CachedVerifier
+    policy: TransformersPolicy
+    problems: TrainingProblems
+    monitor: Monitor
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where this run's checkpoints are."""
+        return self.folder / "checkpoints"
+
+    @property
+    def warm_weights(self) -> Path:
+        """The weights after warm start; the file is there once warm start is done."""
+        return self.folder / "warm_start" / "weights.pt"
+
+
+def split_references(
+    problems: Sequence[Problem],
+    references: Mapping[str, str],
+    per_level: Mapping[str, int],
+    seed: int,
+) -> TrainingProblems:
+    """Choose ``per_level[level]`` problems of each level whose references may be learned from.
+
+    Families of a level take turns, so that few references still show every family.
+
+    Raises:
+        ProblemError: a level has fewer problems with a reference than asked for.
+    """
+    chosen: list[tuple[Problem, str]] = []
+    for level, count in sorted(per_level.items()):
+        families: dict[str, list[Problem]] = {}
+        for problem in problems:
+            if str(problem.level) == level and problem.id in references:
+                families.setdefault(problem.family, []).append(problem)
+        for family, members in families.items():
+            members.sort(key=lambda p: derive_seed(seed, "reference", family, p.id))
+        turn = [
+            problem
+            for rank in range(max(map(len, families.values()), default=0))
+            for members in families.values()
+            for problem in members[rank : rank + 1]
+        ]
+        if len(turn) < count:
+            raise ProblemError(
+                f"warm_start.references_per_level asks for {count} references of level {level}, "
+                f"the training file has {len(turn)}"
+            )
+        chosen += [(problem, references[problem.id]) for problem in turn[:count]]
+    taken = {problem.id for problem, _ in chosen}
+    rest = tuple(problem for problem in problems if problem.id not in taken)
+    return TrainingProblems(tuple(chosen), rest)
+
+
+def load_training(config: Config) -> TrainingProblems:
+    """Read the training file and choose the references of warm start."""
+    problems = load_problems(config.problems.train)
+    references = load_references(config.problems.train)
+    return split_references(
+        problems, references, config.warm_start.references_per_level, config.seed
+    )
+
+
+def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolicy:
+    """The policy that a run starts from: the checkpoint in ``policy.path``, or a new model whose
+    tokenizer is trained on all training statements and the references of warm start."""
+    device = choose_device(config.policy.device)
+    if config.policy.path:
+        return load_policy(config.policy.path, device=device, max_rows=config.policy.max_rows)
+    texts = [render_prompt(p) + reference for p, reference in problems.references]
+    texts += [render_prompt(problem) for problem in problems.without_reference]
+    tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size)
+    return build_policy(config.policy, tokenizer, seed=config.seed, device=device)
+
+
+def reference_pairs(policy: TransformersPolicy, problems: TrainingProblems) -> list[Pair]:
+    """What warm start learns: each reference body after its problem's prompt."""
+    return [
+        Pair(policy.prompt(problem).token_ids, policy.body_ids(reference))
+        for problem, reference in problems.references
+    ]
+
+
+@contextmanager
+def lock_run(folder: Path) -> Iterator[None]:
+    """Hold the run folder for this process.
+
+    Raises:
+        RunError: another process is writing it, or it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("w")
+    except OSError as error:
+        raise RunError(f"{folder}: the run folder cannot be written: {error}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunError(f"{folder}: another process is writing this run") from error
+        yield
+
+
+def check_resumable(folder: Path, config: Config) -> None:
+    """Refuse to go on with a run that was begun under other settings.
+
+    Raises:
+        RunError: names the first key that differs, with both values.
+    """
+    path = folder / RESOLVED_FILE
+    if not path.exists():
+        if any(child.name != ".lock" for child in folder.iterdir()):
+            raise RunError(f"{folder} exists and is not a run folder; name another with --run")
+        return
+    try:
+        before = _flatten(json.loads(path.read_text("utf-8"))["config"])
+    except (json.JSONDecodeError, KeyError) as error:
+        raise RunError(f"{path}: damaged; name another run folder") from error
+    for key, value in _flatten(config.dump()).items():
+        if key in MAY_DIFFER or key in ("grpo.steps", "expert_iteration.rounds"):
+            continue
+        if before.get(key) != value:
+            raise RunError(
+                f"{folder} was begun with {key} = {before.get(key)!r}, now it is {value!r}; "
+                "name another folder with --run, or set it back"
+            )
+
+
+def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str) -> None:
+    """Store what the run is made of: every setting, the commit, all versions."""
+    value = {
+        "config": config.dump(),
+        "command": " ".join(["proverrl", *sys.argv[1:]]),
+        "commit": _commit(),
+        "versions": {
+            "proverrl": proverrl.__version__,
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in VERSIONED},
+        },
+        "toolchain": toolchain,
+        "device": choose_device(config.policy.device),
+        "engine": engine,
+        "cpu_count": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+    temporary = folder / (RESOLVED_FILE + ".tmp")
+    temporary.write_text(json.dumps(value, indent=1) + "\n", "utf-8")
+    os.replace(temporary, folder / RESOLVED_FILE)
+
+
+def budget_spent(config: Config, verifier_calls: int, seconds: float) -> str:
+    """Why a loop must end now, or an empty string."""
+    if config.max_verifier_calls and verifier_calls >= config.max_verifier_calls:
+        return f"{verifier_calls} verifier calls used"
+    if config.max_minutes and seconds >= 60 * config.max_minutes:
+        return f"{seconds / 60:.1f} minutes used"
+    return ""
+
+
+def _commit() -> str:
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parent,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown (not a git checkout)"
+    return done.stdout.strip()
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

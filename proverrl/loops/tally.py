@@ -1,0 +1,118 @@
+"""Counts what became of the rollouts of a step or round.
+
+Flows in: judged draws and groups. Flows out: the figures for ``metrics.jsonl`` and the rows for
+``rollouts/step_N.jsonl``. Unjudged rollouts are counted apart, never as failures.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proverrl.evaluate import verdict_fields
+from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.types import Group, Reward, Rollout, Status
+
+RolloutRow = tuple[Rollout, Reward | None, float | None]
+
+
+@dataclass
+class Tally:
+    """Running counts: build one a step, add draws and groups, read ``metrics`` and ``rows``."""
+
+    verifier_calls: int = 0
+    num_groups: int = 0
+    num_mixed: int = 0
+    num_solved: int = 0
+    num_failed: int = 0
+    generation_seconds: float = 0.0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    levels: dict[str, list[int]] = field(default_factory=dict)
+    num_tokens: int = 0
+    num_truncated: int = 0
+    entries: list[RolloutRow] = field(default_factory=list)
+
+    def add_draw(self, judged: Sequence[JudgedDraw], generation_seconds: float) -> None:
+        """Count calls, verdicts and tokens of everything that came back."""
+        self.generation_seconds += generation_seconds
+        for draw in judged:
+            self.verifier_calls += draw.num_calls
+            for rollout in draw.rollouts:
+                completion = rollout.turns[-1].completion
+                self.verdicts[str(rollout.status)] += 1
+                self.num_tokens += len(completion.token_ids)
+                self.num_truncated += completion.finish_reason == "length"
+
+    def add_group(self, group: Group, advantages: Sequence[Sequence[float]]) -> None:
+        """Count a group by its outcome and keep its rollouts for the rows."""
+        self.num_groups += 1
+        rewards = [reward.total for reward in group.rewards]
+        self.num_mixed += group.mixed
+        self.num_solved += not group.mixed and rewards[0] > 0
+        self.num_failed += not group.mixed and rewards[0] <= 0
+        counts = self.levels.setdefault(str(group.rollouts[0].problem.level), [0, 0])
+        counts[0] += len(rewards)
+        counts[1] += sum(reward > 0 for reward in rewards)
+        for rollout, reward, values in zip(group.rollouts, group.rewards, advantages, strict=True):
+            self.entries.append((rollout, reward, values[-1] if group.mixed else 0.0))
+
+    def add_dropped(self, rollouts: Sequence[Rollout]) -> None:
+        """Keep rollouts that are in no group (unjudged, or too few to compare): no reward."""
+        self.entries += [(rollout, None, None) for rollout in rollouts]
+
+    def metrics(self, seconds: float) -> dict[str, Any]:
+        """The figures of a step that took ``seconds``."""
+        judged = sum(n for status, n in self.verdicts.items() if Status(status).judged)
+        rollouts = sum(self.verdicts.values())
+        return {
+            "solve_rate": self.verdicts["proved"] / judged if judged else None,
+            "groups": self.num_groups,
+            "groups_mixed": self.num_mixed,
+            "groups_solved": self.num_solved,
+            "groups_failed": self.num_failed,
+            "rollouts": rollouts,
+            "unjudged": {name: self.verdicts[name] for name in ("timeout", "crashed")},
+            "verdicts": dict(self.verdicts),
+            "verifier_calls": self.verifier_calls,
+            "verified_per_second": rollouts / seconds if seconds else 0.0,
+            "calls_per_second": self.verifier_calls / seconds if seconds else 0.0,
+            "tokens_per_second": (
+                self.num_tokens / self.generation_seconds if self.generation_seconds else 0.0
+            ),
+            "completion_tokens_mean": self.num_tokens / rollouts if rollouts else 0.0,
+            "truncated": self.num_truncated,
+            "step_seconds": round(seconds, 3),
+            "levels": {
+                level: {"attempts": attempts, "solved": solved}
+                for level, (attempts, solved) in sorted(self.levels.items())
+            },
+        }
+
+    def rows(self, step: int) -> Iterator[Mapping[str, Any]]:
+        """One row a rollout, for ``rollouts/step_N.jsonl``."""
+        for rollout, reward, advantage in self.entries:
+            turn = rollout.turns[-1]
+            problem = rollout.problem
+            yield {
+                "step": step,
+                "rollout_id": rollout.id,
+                "problem": {
+                    "id": problem.id,
+                    "level": problem.level,
+                    "family": problem.family,
+                    "preamble": problem.preamble,
+                    "statement": problem.statement,
+                },
+                "completion": {
+                    "text": turn.completion.text,
+                    "num_tokens": len(turn.completion.token_ids),
+                    "finish_reason": turn.completion.finish_reason,
+                    "policy_version": turn.completion.policy_version,
+                },
+                "body": turn.candidate.body if turn.candidate else "",
+                **verdict_fields(rollout),
+                "reward": reward.total if reward else None,
+                "advantage": advantage,
+            }

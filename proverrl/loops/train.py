@@ -1,0 +1,177 @@
+"""A whole run: warm start, evaluation before, the loop, evaluation after, the policy saved.
+
+Flows in: a ``Config``. Flows out: a run folder. Each stage leaves a file that says it is done,
+so that calling this again on the same folder goes on where the run was stopped, and on a finished
+run does nothing. Not handled here: the report (``proverrl.report`` reads the folder).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import torch
+
+from proverrl.checkpoint import latest_checkpoint, read_state
+from proverrl.config import Config, LoopName
+from proverrl.evaluate import evaluate
+from proverrl.loops.evaluate_run import build_evaluation
+from proverrl.loops.expert_iteration import run_expert_iteration
+from proverrl.loops.grpo import run_grpo
+from proverrl.loops.session import (
+    RESOLVED_FILE,
+    Session,
+    TrainingProblems,
+    check_resumable,
+    load_training,
+    lock_run,
+    make_policy,
+    reference_pairs,
+    write_resolved,
+)
+from proverrl.loops.warm_start import SftSettings, train_supervised
+from proverrl.monitor import Monitor
+from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
+from proverrl.seeds import derive_seed
+from proverrl.verify.make import open_verifier
+
+
+async def _no_loop(session: Session) -> None:
+    """A run that is only a warm start."""
+
+
+LOOPS: dict[LoopName, Callable[[Session], Awaitable[None]]] = {
+    "warm_start": _no_loop,
+    "grpo": run_grpo,
+    "expert_iteration": run_expert_iteration,
+}
+
+
+async def train(config: Config, *, live: bool | None = None) -> Path:
+    """Run or resume a run; returns its folder.
+
+    Raises:
+        RunError: the folder belongs to another configuration, is locked or damaged.
+        ToolchainError: no Dafny back end is installed.
+    """
+    folder = config.run
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    with lock_run(folder):
+        check_resumable(folder, config)
+        problems = load_training(config)
+        policy = _open_policy(config, folder, problems)
+        verifier = open_verifier(
+            workers=config.pool.workers, rlimit=config.pool.rlimit, cache_path=config.pool.cache
+        )
+        try:
+            write_resolved(folder, config, toolchain=verifier.toolchain, engine=policy.engine)
+            with _open_monitor(config, folder, live) as monitor:
+                session = Session(config, folder, verifier, policy, problems, monitor)
+                await _run_stages(session)
+        finally:
+            await verifier.aclose()
+    return folder
+
+
+async def _run_stages(session: Session) -> None:
+    config = session.config
+    _say_what_runs(session)
+    if not session.warm_weights.exists():
+        await asyncio.to_thread(_warm_start, session)
+    if config.evaluation.before:
+        await _evaluate(session, "before")
+    await LOOPS[config.loop](session)
+    if config.loop != "warm_start" and config.evaluation.after:
+        await _evaluate(session, "after")
+    # The folder appears whole, because it is what says that the run is finished.
+    unfinished = session.folder / ".policy"
+    session.policy.save(unfinished)
+    os.replace(unfinished, session.folder / "policy")
+
+
+def _say_what_runs(session: Session) -> None:
+    problems = session.problems
+    session.monitor.phase("policy", session.policy.engine)
+    session.monitor.phase("verifier", f"{session.verifier.backend}: {session.verifier.toolchain}")
+    session.monitor.phase(
+        "problems",
+        f"{len(problems.references)} with references for warm start, "
+        f"{len(problems.without_reference)} without for the loop",
+    )
+
+
+def _open_policy(config: Config, folder: Path, problems: TrainingProblems) -> TransformersPolicy:
+    """The newest weights of this run: checkpoint, else warm-started, else fresh."""
+    checkpoint = latest_checkpoint(folder / "checkpoints")
+    warm = folder / "warm_start"
+    device = choose_device(config.policy.device)
+    if checkpoint is not None:
+        return load_policy(checkpoint / "policy", device=device, max_rows=config.policy.max_rows)
+    if (warm / "weights.pt").exists():
+        return load_policy(warm / "policy", device=device, max_rows=config.policy.max_rows)
+    return make_policy(config, problems)
+
+
+def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
+    checkpoint = latest_checkpoint(folder / "checkpoints")
+    total = config.grpo.steps if config.loop == "grpo" else config.expert_iteration.rounds
+    resume_step: int | None = None
+    if (folder / "metrics.jsonl").exists():
+        warm = (folder / "warm_start" / "weights.pt").exists()
+        resume_step = read_state(checkpoint)["step"] if checkpoint else (0 if warm else -1)
+    return Monitor(folder, live=live, total_steps=total, resume_step=resume_step)
+
+
+def _warm_start(session: Session) -> None:
+    """Train on the references, then save the weights; the last file written marks the end."""
+    config, monitor, policy = session.config, session.monitor, session.policy
+    settings = config.warm_start
+    pairs = reference_pairs(policy, session.problems)
+
+    def show(step: int, loss: float) -> None:
+        monitor.phase("warm start", f"{step}/{settings.steps}, loss {loss:.3f}")
+        if step % 10 == 0 or step == settings.steps:
+            monitor.log("sft", step, {"loss": loss})
+
+    if settings.steps and pairs:
+        train_supervised(
+            policy,
+            pairs,
+            SftSettings(
+                steps=settings.steps,
+                batch_size=settings.batch_size,
+                learning_rate=settings.learning_rate,
+                weight_decay=settings.weight_decay,
+                max_grad_norm=config.learner.max_grad_norm,
+                seed=derive_seed(config.seed, "warm_start"),
+            ),
+            progress=show,
+        )
+    session.warm_weights.parent.mkdir(exist_ok=True)
+    policy.save(session.warm_weights.parent / "policy")
+    temporary = session.warm_weights.with_suffix(".tmp")
+    torch.save(policy.model.state_dict(), temporary)
+    os.replace(temporary, session.warm_weights)
+
+
+async def _evaluate(session: Session, name: str) -> None:
+    """Evaluate under ``evals/NAME`` unless that is done already."""
+    monitor, policy = session.monitor, session.policy
+    evaluation = build_evaluation(session.config, name, policy=policy, verifier=session.verifier)
+    if (evaluation.folder / f"{name}.json").exists():
+        return
+
+    def show(attempts: int, total: int, proved: int) -> None:
+        monitor.phase(f"evaluation {name}", f"{attempts}/{total} attempts, {proved} proved")
+
+    await evaluate(evaluation, policy, session.verifier, progress=show)
+    monitor.log("eval", policy.version, {"name": name, "path": f"evals/{name}.json"})
+
+
+def is_finished(config: Config) -> bool:
+    """Whether the run folder holds a finished run of this configuration."""
+    folder = config.run
+    return (folder / RESOLVED_FILE).exists() and (folder / "policy" / "config.json").exists()

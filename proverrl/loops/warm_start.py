@@ -1,0 +1,133 @@
+"""Supervised training on reference bodies: the model that reinforcement learning starts from.
+
+Flows in: sources of (prompt ids, body ids) pairs. Flows out: updated weights of the policy's
+model. Also used by expert iteration on the proofs that it kept. Not handled here: packing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from proverrl.policy.transformers import TransformersPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A prompt and the completion to be learned, end token included."""
+
+    prompt_ids: tuple[int, ...]
+    target_ids: tuple[int, ...]
+
+
+PairSource = Callable[[random.Random], Pair]
+"""Gives a pair to learn, possibly another form of it each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SftSettings:
+    """Settings of one supervised phase. The rate warms up over 5 % of the steps, then falls
+    linearly to a tenth. ``prompt_weight`` is the weight of a prompt token in the loss, where a
+    target token has 1: a small model learns to copy names from the programs themselves."""
+
+    steps: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+    max_grad_norm: float
+    prompt_weight: float
+    seed: int
+
+
+def train_supervised(
+    policy: TransformersPolicy,
+    sources: Sequence[PairSource],
+    settings: SftSettings,
+    *,
+    progress: Callable[[int, float], None] = lambda step, loss: None,
+) -> float:
+    """Minimise ``supervised_loss`` over random batches; every source once before any again.
+
+    ``progress(step, loss)`` is called after every step. Returns the mean loss of the last tenth.
+    Deterministic on CPU under ``settings.seed``.
+    """
+    model = policy.model
+    optimizer = torch.optim.AdamW(
+        model.parameters(),
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        betas=(0.9, 0.95),
+    )
+    batches = draw_batches(sources, settings.batch_size, random.Random(settings.seed))
+    losses: list[float] = []
+    model.train()
+    for step, batch in zip(range(settings.steps), batches, strict=False):
+        for group in optimizer.param_groups:
+            group["lr"] = settings.learning_rate * _schedule(step, settings.steps)
+        optimizer.zero_grad(set_to_none=True)
+        loss = supervised_loss(policy, batch, prompt_weight=settings.prompt_weight)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+        progress(step + 1, losses[-1])
+    model.eval()
+    tail = losses[-max(1, len(losses) // 10) :]
+    return sum(tail) / len(tail) if tail else 0.0
+
+
+def draw_batches(
+    sources: Sequence[PairSource], batch_size: int, rng: random.Random
+) -> Iterator[list[Pair]]:
+    """Endless batches; every source once before any again, pairs of like length together.
+
+    Padding is most of the cost of a mixed batch, so that eight batches at a time are drawn,
+    sorted by length, cut, and given out in random order.
+    """
+    order: list[int] = []
+    while True:
+        while len(order) < 8 * batch_size:
+            fresh = list(range(len(sources)))
+            rng.shuffle(fresh)
+            order += fresh
+        pairs = [sources[i](rng) for i in order[: 8 * batch_size]]
+        del order[: 8 * batch_size]
+        pairs.sort(key=lambda pair: len(pair.prompt_ids) + len(pair.target_ids))
+        batches = [pairs[i : i + batch_size] for i in range(0, len(pairs), batch_size)]
+        rng.shuffle(batches)
+        yield from batches
+
+
+def supervised_loss(
+    policy: TransformersPolicy, batch: Sequence[Pair], *, prompt_weight: float
+) -> torch.Tensor:
+    """Weighted mean cross-entropy of a batch: targets weigh 1, prompt tokens ``prompt_weight``."""
+    longest = max(len(pair.prompt_ids) + len(pair.target_ids) for pair in batch)
+    ids = torch.zeros((len(batch), longest), dtype=torch.long)
+    mask = torch.zeros((len(batch), longest), dtype=torch.long)
+    weights = torch.zeros((len(batch), longest))
+    for row, pair in enumerate(batch):
+        tokens = pair.prompt_ids + pair.target_ids
+        ids[row, : len(tokens)] = torch.tensor(tokens)
+        mask[row, : len(tokens)] = 1
+        weights[row, : len(pair.prompt_ids)] = prompt_weight
+        weights[row, len(pair.prompt_ids) : len(tokens)] = 1.0
+    ids, mask, weights = (t.to(policy.device) for t in (ids, mask, weights))
+    hidden = policy.model.get_decoder()(
+        input_ids=ids, attention_mask=mask, use_cache=False
+    ).last_hidden_state
+    picked = weights[:, 1:] > 0
+    logits = policy.model.get_output_embeddings()(hidden[:, :-1][picked])
+    losses = functional.cross_entropy(logits.float(), ids[:, 1:][picked], reduction="none")
+    return (losses * weights[:, 1:][picked]).sum() / weights[:, 1:].sum()
+
+
+def _schedule(step: int, steps: int) -> float:
+    warm = max(1, steps // 20)
+    if step < warm:
+        return (step + 1) / warm
+    return 1.0 - 0.9 * (step - warm) / max(1, steps - warm)

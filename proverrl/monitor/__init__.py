@@ -1,0 +1,19 @@
+"""What a run shows while it goes on: metrics on disk always, and a terminal display.
+
+Flows in: figures and rollouts from the loops. Flows out: ``metrics.jsonl``,
+``rollouts/step_N.jsonl`` and lines or a live panel on the terminal.
+Not handled here: the HTML page (``proverrl.report``) and remote trackers.
+"""
+
+from proverrl.monitor.display import can_draw_live
+from proverrl.monitor.metrics import METRICS_FILE, ROLLOUTS_FOLDER, read_json_lines, read_metrics
+from proverrl.monitor.monitor import Monitor
+
+__all__ = [
+    "METRICS_FILE",
+    "ROLLOUTS_FOLDER",
+    "Monitor",
+    "can_draw_live",
+    "read_json_lines",
+    "read_metrics",
+]

@@ -1,0 +1,204 @@
+"""How a run looks on a terminal: a live panel, or plain lines when nobody is watching.
+
+Flows in: the latest figures. Flows out: text on one stream.
+Not handled here: files; where the figures come from.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+SECONDS_BETWEEN_PHASE_LINES = 5.0
+SPARKLINE_WIDTH = 32
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def can_draw_live(stream: TextIO | None = None) -> bool:
+    """True when ``stream`` (stdout by default) is a terminal that takes control codes."""
+    stream = sys.stdout if stream is None else stream
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", ""):
+        return False
+    return stream.isatty()
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration for people: 7s, 4m05s, 2h03m."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def format_figure(value: Any, digits: int = 3) -> str:
+    """A number for people; a dash when there is none (a null in the metrics)."""
+    if not isinstance(value, int | float):
+        return "-"
+    if isinstance(value, int) or digits == 0:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}f}"
+
+
+def sparkline(values: Sequence[float], width: int = SPARKLINE_WIDTH) -> str:
+    """The last ``width`` values as blocks, from 0 (lowest block) to the largest shown."""
+    shown = [max(0.0, value) for value in values[-width:]]
+    top = max(shown, default=0.0)
+    if top == 0.0:
+        return _BLOCKS[0] * len(shown)
+    return "".join(_BLOCKS[min(7, int(8 * value / top))] for value in shown)
+
+
+def describe_step(step: int, total_steps: int, values: Mapping[str, Any], left: str) -> str:
+    """The plain line of one step or round, ASCII only; figures that are missing are left out."""
+    unjudged = sum((values.get("unjudged") or {}).values())
+    parts = [f"step {step}/{total_steps}"]
+    for key, label, digits in (
+        ("solve_rate", "solved", 3),
+        ("loss", "loss", 4),
+        ("verified_per_second", "verified/s", 1),
+        ("tokens_per_second", "tokens/s", 0),
+    ):
+        if key in values:
+            parts.append(f"{label} {format_figure(values[key], digits)}")
+    if "groups_mixed" in values:
+        parts.append(f"mixed {values['groups_mixed']}/{values.get('groups', '-')}")
+    if unjudged:
+        parts.append(f"unjudged {unjudged}")
+    if left:
+        parts.append(f"left {left}")
+    return "  ".join(parts)
+
+
+class PlainDisplay:
+    """One line per step; phase lines at most every few seconds, the last one always."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._phase = ""
+        self._printed_at = float("-inf")
+        self._pending = ""
+
+    def show_phase(self, name: str, detail: str) -> None:
+        line = f"{name}: {detail}" if detail else name
+        if name != self._phase:
+            self._flush_pending()
+            self._phase = name
+        elif self._clock() - self._printed_at < SECONDS_BETWEEN_PHASE_LINES:
+            self._pending = line
+            return
+        self._print(line)
+
+    def show_step(self, line: str, state: Mapping[str, Any]) -> None:
+        self._flush_pending()
+        self._phase = ""
+        self._print(line)
+
+    def refresh(self, state: Mapping[str, Any]) -> None:
+        """Nothing: figures between two steps are for a live panel."""
+
+    def close(self) -> None:
+        self._flush_pending()
+
+    def _flush_pending(self) -> None:
+        if self._pending:
+            self._print(self._pending)
+
+    def _print(self, line: str) -> None:
+        self._pending = ""
+        self._printed_at = self._clock()
+        print(line, file=self._stream, flush=True)
+
+
+class LiveDisplay:
+    """A panel redrawn in place until the run is closed; its last state stays on the screen."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
+        self._console = Console(file=stream)
+        self._state: Mapping[str, Any] = {}
+        self._phase = "starting"
+        self._clock = clock
+        self._started = clock()
+        self._live = Live(
+            get_renderable=self._render,
+            console=self._console,
+            refresh_per_second=4,
+            transient=False,
+        )
+        self._live.start()
+
+    def show_phase(self, name: str, detail: str) -> None:
+        self._phase = f"{name}: {detail}" if detail else name
+
+    def show_step(self, line: str, state: Mapping[str, Any]) -> None:
+        self._phase = ""
+        self.refresh(state)
+
+    def refresh(self, state: Mapping[str, Any]) -> None:
+        self._state = dict(state)
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _render(self) -> RenderableType:
+        state = dict(self._state)
+        elapsed = format_seconds(self._clock() - self._started)
+        rows: list[RenderableType] = []
+        if self._phase:
+            rows.append(Text(self._phase, style="cyan"))
+        if "step" in state:
+            rows.append(render_steps(state, draw_blocks=self._console.encoding.startswith("utf")))
+        return Panel(
+            Group(*rows) if rows else Text("starting"),
+            title="ProverRL",
+            subtitle=elapsed,
+            title_align="left",
+            subtitle_align="right",
+            border_style="dim",
+        )
+
+
+def render_steps(state: Mapping[str, Any], *, draw_blocks: bool = True) -> RenderableType:
+    """The panel's body: progress, solve rate with its trend, rates, loss and time left."""
+    step, total = int(state["step"]), max(1, int(state["total_steps"]))
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", justify="right", no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(style="dim", justify="right", no_wrap=True)
+    grid.add_column(no_wrap=True)
+    history = [value for value in state.get("history", ()) if value is not None]
+    trend = sparkline(history) if draw_blocks else ""
+    solved = Text.assemble((format_figure(state.get("solve_rate")), "bold green"), "  ", trend)
+    grid.add_row("solve rate", solved, "time left", str(state.get("left") or "-"))
+    grid.add_row(
+        "verified/s",
+        format_figure(state.get("verified_per_second"), 1),
+        "verifier queue",
+        format_figure(state.get("verifier_queue"), 0),
+    )
+    unjudged = sum((state.get("unjudged") or {}).values())
+    grid.add_row(
+        "tokens/s",
+        format_figure(state.get("tokens_per_second"), 0),
+        "mixed groups",
+        f"{state.get('groups_mixed', '-')}/{state.get('groups', '-')}",
+    )
+    style = "yellow" if unjudged else ""
+    loss = format_figure(state.get("loss"), 4)
+    grid.add_row("loss", loss, "unjudged", Text(str(unjudged), style=style))
+    bar = Table.grid(padding=(0, 2), expand=True)
+    bar.add_column(no_wrap=True)
+    bar.add_column(ratio=1)
+    bar.add_row(f"step {step}/{total}", ProgressBar(total=total, completed=step))
+    return Group(bar, grid)

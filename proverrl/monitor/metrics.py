@@ -1,0 +1,112 @@
+"""JSON lines on disk: append, read back, cut at a step.
+
+Flows in: plain mappings. Flows out: one strict JSON object per line (a figure that is not
+finite is written as null, since browsers refuse NaN).
+Not handled here: what the keys mean; what is drawn of them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from proverrl.errors import RunError
+
+METRICS_FILE = "metrics.jsonl"
+ROLLOUTS_FOLDER = "rollouts"
+
+
+def encode_line(row: Mapping[str, Any]) -> str:
+    """One JSON object as a line with its newline; NaN and infinities become null."""
+    text = json.dumps(_strict(row), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _without_lone_surrogates(text) + "\n"
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    number = float(value)  # also takes numpy and torch scalars
+    return number if math.isfinite(number) else None
+
+
+def _without_lone_surrogates(text: str) -> str:
+    """A policy may write half a surrogate pair, which UTF-8 cannot hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def write_error(path: Path, error: OSError) -> RunError:
+    """The RunError to raise when ``path`` cannot be written (disk full, no permission)."""
+    return RunError(
+        f"cannot write {path}: {error.strerror or error}. What was written before is kept; "
+        "make room or fix the permissions, then resume the run"
+    )
+
+
+def append_line(stream: TextIO, row: Mapping[str, Any], path: Path) -> None:
+    """Write one line and flush it, so that it outlives a kill. Raises RunError."""
+    try:
+        stream.write(encode_line(row))
+        stream.flush()
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def write_lines_atomically(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write all rows beside ``path`` and move them there; a reader never sees half a file."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("w", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(encode_line(row) for row in rows)
+        os.replace(partial, path)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """All objects of a JSON lines file, in order.
+
+    A last line that a kill left half-written is dropped: it has no newline or is not JSON.
+    A bad line anywhere else raises RunError with its number.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+    lines.pop()  # what follows the last newline: empty, or half a line
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            if number == len(lines):
+                break
+            raise RunError(f"{path}, line {number}: not a JSON object: {error}") from error
+        if not isinstance(row, dict):
+            raise RunError(f"{path}, line {number}: not a JSON object: {type(row).__name__}")
+        rows.append(row)
+    return rows
+
+
+def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl, oldest first; an empty list when there is none yet."""
+    path = run_dir / METRICS_FILE
+    return read_json_lines(path) if path.exists() else []
+
+
+def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> int:
+    """Rewrite ``path`` atomically with the rows that ``keep`` accepts; returns how many went."""
+    rows = read_json_lines(path)
+    kept = [row for row in rows if keep(row)]
+    write_lines_atomically(path, kept)
+    return len(rows) - len(kept)

@@ -1,0 +1,193 @@
+"""The one sink of a run: every figure and every rollout goes through it.
+
+Flows in: ``log``, ``write_rollouts``, ``phase`` and ``display`` calls of a loop.
+Flows out: ``metrics.jsonl``, ``rollouts/step_N.jsonl``, and a terminal display.
+Not handled here: checkpoints, evaluation files, the HTML page, remote trackers.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from proverrl.errors import RunError
+from proverrl.monitor.display import (
+    SPARKLINE_WIDTH,
+    LiveDisplay,
+    PlainDisplay,
+    can_draw_live,
+    describe_step,
+    format_seconds,
+)
+from proverrl.monitor.metrics import (
+    METRICS_FILE,
+    ROLLOUTS_FOLDER,
+    append_line,
+    keep_lines,
+    read_metrics,
+    write_error,
+    write_lines_atomically,
+)
+
+STEPS_FOR_TIME_LEFT = 10
+_STEP_KINDS = ("step", "round")
+_ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
+
+
+class Monitor:
+    """Writes what a run did and shows what it is doing. Use it in a ``with`` statement.
+
+    ``resume_step`` is the step of the checkpoint that the run goes on from: all that was
+    written after it is dropped and the clock goes on where it stood. Without it the folder
+    must hold no metrics yet. ``live`` forces the panel (True) or plain lines (False); None
+    asks the terminal. Raises RunError when the folder cannot be written.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        live: bool | None = None,
+        total_steps: int,
+        resume_step: int | None = None,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.run_dir = Path(run_dir)
+        self._path = self.run_dir / METRICS_FILE
+        self._total_steps = total_steps
+        self._clock = clock
+        self._state: dict[str, Any] = {"total_steps": total_steps}
+        self._history: deque[float | None] = deque(maxlen=SPARKLINE_WIDTH)
+        self._step_times: deque[tuple[int, float]] = deque(maxlen=STEPS_FOR_TIME_LEFT + 1)
+        self._file: TextIO | None = None
+        self._seconds_before = 0.0
+        self._started = clock()
+        if resume_step is not None:
+            self.truncate_to(resume_step)
+        elif self._path.exists() and self._path.stat().st_size:
+            raise RunError(
+                f"{self.run_dir} already holds a run ({METRICS_FILE} is not empty): "
+                "resume it, or name another folder"
+            )
+        else:
+            self._open()
+        stream = sys.stdout if stream is None else stream
+        draw_live = can_draw_live(stream) if live is None else live
+        self._display = (LiveDisplay if draw_live else PlainDisplay)(stream, clock)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the run's start, without the time between a stop and a resume."""
+        return self._seconds_before + self._clock() - self._started
+
+    def log(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
+        """Append one line to metrics.jsonl and, for a step or round, show it."""
+        if self._file is None:
+            raise RunError(f"the monitor of {self.run_dir} is closed")
+        row = {"kind": kind, "step": step, "seconds": round(self.seconds, 3), **values}
+        append_line(self._file, row, self._path)
+        if kind in _STEP_KINDS:
+            self._show_step(step, values)
+
+    def write_rollouts(self, step: int, rows: Iterable[Mapping[str, Any]]) -> Path:
+        """Write rollouts/step_N.jsonl in one move; a file of the same step is replaced."""
+        path = self.run_dir / ROLLOUTS_FOLDER / f"step_{step}.jsonl"
+        write_lines_atomically(path, rows)
+        return path
+
+    def truncate_to(self, step: int) -> None:
+        """Drop what was written after ``step``, that of the checkpoint to go on from.
+
+        Warm start (kind "sft") counts its own steps and comes before step 0: its lines stay,
+        unless ``step`` is negative, which means that nothing was checkpointed and drops all.
+        """
+        self._close_file()
+        if self._path.exists():
+            keep_lines(self._path, lambda row: _belongs(row, step))
+        folder = self.run_dir / ROLLOUTS_FOLDER
+        for path in folder.glob("step_*.jsonl*"):
+            match = _ROLLOUT_NAME.fullmatch(path.name)
+            if match is None or int(match[1]) > step:
+                path.unlink()
+        rows = read_metrics(self.run_dir)
+        self._seconds_before = max((float(row.get("seconds") or 0.0) for row in rows), default=0.0)
+        self._started = self._clock()
+        self._history.clear()
+        self._history.extend(
+            row.get("solve_rate") for row in rows if row.get("kind") in _STEP_KINDS
+        )
+        self._step_times.clear()
+        self._open()
+
+    def phase(self, name: str, detail: str = "") -> None:
+        """Say what is going on outside the steps: ``phase("warm start", "120/400 loss 1.23")``."""
+        self._display.show_phase(name, detail)
+
+    def display(self, **values: Any) -> None:
+        """Refresh figures of the live panel between two steps, such as ``verifier_queue=12``.
+
+        Nothing is written to disk, and plain output stays one line per step.
+        """
+        self._state.update(values)
+        self._display.refresh(self._state)
+
+    def close(self) -> None:
+        """Stop the display and close the file. Safe to call twice."""
+        self._display.close()
+        self._close_file()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _show_step(self, step: int, values: Mapping[str, Any]) -> None:
+        self._history.append(values.get("solve_rate"))
+        self._step_times.append((step, self._clock()))
+        left = self._time_left()
+        self._state.update(values)
+        self._state.update(step=step, left=left, history=tuple(self._history))
+        self._display.show_step(describe_step(step, self._total_steps, values, left), self._state)
+
+    def _time_left(self) -> str:
+        """From the pace of the last steps; empty until two are known."""
+        first_step, first = self._step_times[0]
+        last_step, last = self._step_times[-1]
+        if last_step <= first_step:
+            return ""
+        pace = (last - first) / (last_step - first_step)
+        return format_seconds(pace * max(0, self._total_steps - last_step))
+
+    def _open(self) -> None:
+        try:
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("a", encoding="utf-8", buffering=1, newline="\n")
+        except OSError as error:
+            raise write_error(self._path, error) from error
+
+    def _close_file(self) -> None:
+        stream, self._file = self._file, None
+        if stream is not None:
+            try:
+                stream.close()
+            except OSError as error:
+                raise write_error(self._path, error) from error
+
+
+def _belongs(row: Mapping[str, Any], step: int) -> bool:
+    if row.get("kind") == "sft":
+        return step >= 0
+    return int(row.get("step", 0)) <= step

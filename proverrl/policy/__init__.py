@@ -1,0 +1,1 @@
+"""Policies: what writes completions. ``base`` holds the seam, the others implement it."""

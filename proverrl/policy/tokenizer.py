@@ -1,0 +1,50 @@
+"""A byte-level BPE tokenizer trained on a training split.
+
+Flows in: texts. Flows out: a Hugging Face fast tokenizer with end, pad and start tokens.
+Digits stay single, so that constants are read digit by digit. A name is the same token wherever
+it stands: spaces go to the punctuation or keyword beside it, never to the name, because a small
+model that has to prove things about ``k`` must first see that `` k`` and ``k`` are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from proverrl.problems.dafny import KEYWORDS
+
+BOS, EOS, PAD = "<|start|>", "<|end|>", "<|pad|>"
+
+
+def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> PreTrainedTokenizerFast:
+    """Train byte-level BPE (Sennrich et al. 2016, over bytes as in GPT-2) of ``vocab_size``.
+
+    Deterministic in ``texts`` and their order. Any text round-trips exactly, because the 256
+    bytes are always in the vocabulary.
+    """
+    keywords = "|".join(sorted(KEYWORDS, key=len, reverse=True))
+    pieces = rf"\b(?:{keywords})\b ?|[A-Za-z_][A-Za-z0-9_'?]*|[0-9]|[^A-Za-z0-9_]+"
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pieces), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[PAD, BOS, EOS],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=BOS,
+        eos_token=EOS,
+        pad_token=PAD,
+        clean_up_tokenization_spaces=False,
+    )

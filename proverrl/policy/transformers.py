@@ -1,0 +1,279 @@
+"""The policy that generates with transformers, on CPU or CUDA.
+
+Flows in: prompts as token ids. Flows out: completions with exact token ids and the sampler's
+own log-probabilities at the sampling temperature. Prompts are prefilled once and their cache is
+shared by the ``n`` completions; rows that have ended are dropped from the batch as it shrinks.
+Not handled here: weight updates (``proverrl.learner`` owns the optimizer), top-p or top-k (they
+would bias the log-probabilities that the learner relies on).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DynamicCache,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerBase,
+)
+
+from proverrl.config import PolicyConfig
+from proverrl.errors import UsageError
+from proverrl.problems.prompt import render_prompt
+from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling
+
+COMPACT_BELOW = 0.75
+"""The batch is compacted when fewer than this share of its rows are still being written."""
+
+
+class TransformersPolicy:
+    """A causal language model and its tokenizer; ``model`` is shared with the learner."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        device: str = "cpu",
+        max_rows: int = 256,
+        version: int = 0,
+    ) -> None:
+        self.model = model.to(device).eval()
+        self.tokenizer = tokenizer
+        self.device = device
+        self.max_rows = max_rows
+        self.version = version
+
+    @property
+    def engine(self) -> str:
+        """Engine, device and size, for people to read."""
+        num_parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        return f"transformers on {self.device}, {num_parameters / 1e6:.2f} M parameters"
+
+    @property
+    def end_id(self) -> int:
+        """The token that ends a completion."""
+        return int(self.tokenizer.eos_token_id)
+
+    def prompt(self, problem: Problem) -> Prompt:
+        text = render_prompt(problem)
+        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        if self.tokenizer.bos_token_id is not None:
+            ids = [self.tokenizer.bos_token_id, *ids]
+        return Prompt(problem.id, text, tuple(ids))
+
+    def body_ids(self, body: str) -> tuple[int, ...]:
+        """The token ids of a reference body, end token included: what warm start trains on."""
+        ids = self.tokenizer(body, add_special_tokens=False)["input_ids"]
+        return (*ids, self.end_id)
+
+    async def generate(
+        self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        # The event loop goes on feeding verifiers while torch works in the thread.
+        return await asyncio.to_thread(self._generate, list(prompts), n, sampling)
+
+    def save(self, folder: Path) -> None:
+        """Write an ordinary Hugging Face folder."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def _generate(
+        self, prompts: list[Prompt], n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        generator = torch.Generator(device=self.device).manual_seed(sampling.seed)
+        # Prompts of like length share a batch, so that little padding is computed.
+        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i].token_ids))
+        per_batch = max(1, self.max_rows // n)
+        results: list[list[Completion]] = [[] for _ in prompts]
+        for start in range(0, len(order), per_batch):
+            chosen = order[start : start + per_batch]
+            batch = [prompts[i] for i in chosen]
+            rows = self._generate_rows(batch, n, sampling, generator)
+            for position, index in enumerate(chosen):
+                results[index] = rows[position * n : (position + 1) * n]
+        return results
+
+    @torch.inference_mode()
+    def _generate_rows(
+        self, prompts: list[Prompt], n: int, sampling: Sampling, generator: torch.Generator
+    ) -> list[Completion]:
+        self.model.eval()
+        ids, mask = pad_left([p.token_ids for p in prompts], self._pad_id(), self.device)
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        cache = DynamicCache()
+        out = self.model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        cache.batch_repeat_interleave(n)
+        logits = out.logits[:, -1].repeat_interleave(n, dim=0)
+        mask = mask.repeat_interleave(n, dim=0)
+        position = positions[:, -1:].repeat_interleave(n, dim=0)
+        num_rows = len(prompts) * n
+        alive = torch.arange(num_rows, device=self.device)
+        drawn = torch.full((num_rows, sampling.max_new_tokens), self._pad_id(), device=self.device)
+        logprobs = torch.zeros((num_rows, sampling.max_new_tokens), device=self.device)
+        lengths = torch.full((num_rows,), sampling.max_new_tokens, device=self.device)
+        writing = torch.ones(num_rows, dtype=torch.bool, device=self.device)
+        for step in range(sampling.max_new_tokens):
+            token, logprob = draw_tokens(logits, sampling.temperature, generator)
+            live = alive[writing]
+            drawn[live, step] = token[writing]
+            logprobs[live, step] = logprob[writing]
+            ended = writing & (token == self.end_id)
+            lengths[alive[ended]] = step + 1
+            writing = writing & ~ended
+            num_writing = int(writing.sum())
+            if num_writing == 0 or step + 1 == sampling.max_new_tokens:
+                break
+            if num_writing < COMPACT_BELOW * len(alive):
+                kept = writing.nonzero().squeeze(-1)
+                cache.batch_select_indices(kept)
+                alive, token, mask, position = (
+                    alive[kept],
+                    token[kept],
+                    mask[kept],
+                    position[kept],
+                )
+                writing = torch.ones(len(kept), dtype=torch.bool, device=self.device)
+            mask = torch.cat([mask, mask.new_ones((len(mask), 1))], dim=1)
+            position = position + 1
+            out = self.model(
+                input_ids=token[:, None],
+                attention_mask=mask,
+                position_ids=position,
+                past_key_values=cache,
+                use_cache=True,
+            )
+            logits = out.logits[:, -1]
+        return self._collect(prompts, n, drawn, logprobs, lengths)
+
+    def _collect(
+        self,
+        prompts: list[Prompt],
+        n: int,
+        drawn: torch.Tensor,
+        logprobs: torch.Tensor,
+        lengths: torch.Tensor,
+    ) -> list[Completion]:
+        completions = []
+        rows = zip(drawn.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
+        for row, (tokens, values, length) in enumerate(rows):
+            token_ids = tokens[:length]
+            ended = token_ids[-1] == self.end_id
+            reason: FinishReason = "stop" if ended else "length"
+            # Special tokens stay visible: a pad in the middle is garbage, not a blank.
+            text = self.tokenizer.decode(token_ids[:-1] if ended else token_ids)
+            completions.append(
+                Completion(
+                    text=text,
+                    prompt_ids=prompts[row // n].token_ids,
+                    token_ids=tuple(token_ids),
+                    logprobs=tuple(values[:length]),
+                    finish_reason=reason,
+                    policy_version=self.version,
+                )
+            )
+        return completions
+
+    def _pad_id(self) -> int:
+        pad = self.tokenizer.pad_token_id
+        return int(self.end_id if pad is None else pad)
+
+
+def draw_tokens(
+    logits: torch.Tensor, temperature: float, generator: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sample one token a row; returns ids and their log-probabilities, both of shape (rows,).
+
+    Temperature 0 takes the likeliest token and reports its log-probability at temperature 1.
+    """
+    scale = temperature if temperature > 0 else 1.0
+    logprobs = torch.log_softmax(logits.float() / scale, dim=-1)
+    if temperature == 0:
+        token = logprobs.argmax(dim=-1)
+    else:
+        token = torch.multinomial(logprobs.exp(), 1, generator=generator).squeeze(-1)
+    return token, logprobs.gather(-1, token[:, None]).squeeze(-1)
+
+
+def pad_left(
+    rows: Sequence[Sequence[int]], pad_id: int, device: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids and attention mask, both (rows, longest), padded on the left."""
+    longest = max(len(row) for row in rows)
+    ids = torch.full((len(rows), longest), pad_id)
+    mask = torch.zeros((len(rows), longest), dtype=torch.long)
+    for index, row in enumerate(rows):
+        ids[index, longest - len(row) :] = torch.tensor(row)
+        mask[index, longest - len(row) :] = 1
+    return ids.to(device), mask.to(device)
+
+
+def choose_device(name: str) -> str:
+    """``auto`` takes CUDA when it is there.
+
+    Raises:
+        UsageError: CUDA was asked for by name and is not there.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UsageError("policy.device is 'cuda' but torch sees no GPU; use 'auto' or 'cpu'")
+    return name
+
+
+def load_policy(path: str | Path, *, device: str, max_rows: int) -> TransformersPolicy:
+    """Load a Hugging Face folder or id.
+
+    Raises:
+        UsageError: it cannot be loaded, or its tokenizer has no end token.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        # Small learning rates vanish in bfloat16 weights, so that weights stay in float32.
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"policy.path {str(path)!r} cannot be loaded: {error}") from error
+    if tokenizer.eos_token_id is None:
+        raise UsageError(f"policy.path {str(path)!r}: its tokenizer has no end-of-sequence token")
+    return TransformersPolicy(model, tokenizer, device=device, max_rows=max_rows)
+
+
+def build_policy(
+    config: PolicyConfig, tokenizer: PreTrainedTokenizerBase, *, seed: int, device: str
+) -> TransformersPolicy:
+    """A small Llama model with fresh weights drawn under ``seed``.
+
+    Llama, because transformers gives a Qwen2 folder Qwen2's own tokenizer whatever it holds.
+    """
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=config.hidden_size,
+            num_hidden_layers=config.num_layers,
+            num_attention_heads=config.num_heads,
+            num_key_value_heads=config.num_heads,
+            intermediate_size=config.intermediate_size,
+            max_position_embeddings=1024,
+            rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
+            tie_word_embeddings=True,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+    return TransformersPolicy(model, tokenizer, device=device, max_rows=config.max_rows)

@@ -1,0 +1,185 @@
+"""Reads and writes files of problems, one JSON object a line.
+
+Flows in: a path. Flows out: ``Problem`` records, and apart from them the reference bodies that
+some lines carry under the key ``reference``: a problem never holds its own answer.
+Not handled here: whether a problem's reference proves it (``proverrl.verify.drafts``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from proverrl.errors import ProblemError
+from proverrl.types import Problem
+
+KINDS: Mapping[str, frozenset[str]] = {
+    "dafny": frozenset({"invariants", "statements", "calc", "assertions", "file"}),
+}
+"""For a language, the kinds of hole that it has; a language that is not here is not restricted."""
+
+_TEXT_FIELDS = (
+    "id",
+    "language",
+    "kind",
+    "preamble",
+    "statement",
+    "split",
+    "origin",
+    "informal",
+    "reference",
+)
+_REQUIRED = ("id", "language", "kind", "statement")
+_CHOICES = {"language": ("dafny", "lean"), "split": ("train", "valid", "heldout")}
+
+
+def load_problems(path: str | Path) -> list[Problem]:
+    """All problems of a file, in its order.
+
+    Raises ProblemError naming the file, the line and the field, and what to do about it, for a
+    file that is missing or empty, a line that is not a problem, or an id that occurs twice.
+    """
+    return [_build_problem(where, row) for where, row in _read_checked(path)]
+
+
+def load_references(path: str | Path) -> dict[str, str]:
+    """Id to reference body, for the lines that carry one. Raises as ``load_problems``."""
+    return {
+        str(row["id"]): str(row["reference"])
+        for _, row in _read_checked(path)
+        if "reference" in row
+    }
+
+
+def write_problems(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write rows in the given order and return their number; the file appears whole or not at all.
+
+    The text depends on the rows only: keys keep their order, no spaces, UTF-8, a line break last.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    num_rows = 0
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            for row in rows:
+                file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+                num_rows += 1
+        Path(partial).chmod(0o644)
+        Path(partial).replace(target)
+    finally:
+        Path(partial).unlink(missing_ok=True)
+    return num_rows
+
+
+def benchmark_sha256(path: str | Path) -> str:
+    """SHA-256 of the file's bytes, as hex: names exactly which problems a figure was taken on."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise ProblemError(f"cannot read {path}: {error.strerror}; check the path") from error
+
+
+def _read_checked(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, row) of each line, its fields checked. Blank lines are skipped."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ProblemError(f"cannot read {path}: {error.strerror}; check the path") from error
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"{path} is not UTF-8 text: {error.reason}; save it as UTF-8") from error
+    first_lines: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        row = _parse_line(where, line)
+        _check_fields(where, row)
+        first = first_lines.setdefault(row["id"], number)
+        if first != number:
+            raise ProblemError(
+                f"{where}: field 'id': {row['id']!r} is already used on line {first}; "
+                "give every problem its own id"
+            )
+        yield where, row
+    if not first_lines:
+        raise ProblemError(f"{path} holds no problem; write one JSON object a line")
+
+
+def _parse_line(where: str, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ProblemError(
+            f"{where}: not JSON at column {error.colno} ({error.msg}); write one JSON object a line"
+        ) from error
+    if not isinstance(row, dict):
+        raise ProblemError(
+            f"{where}: a {type(row).__name__}, not a JSON object; write {{...}} with the fields "
+            f"{', '.join(_REQUIRED)}"
+        )
+    return row
+
+
+def _check_fields(where: str, row: Mapping[str, Any]) -> None:
+    for field in _REQUIRED:
+        if field not in row:
+            raise ProblemError(f"{where}: field {field!r} is missing; add it")
+    known = {*_TEXT_FIELDS, "metadata"}
+    for field, value in row.items():
+        if field not in known:
+            raise ProblemError(
+                f"{where}: field {field!r} is not known; put further values under 'metadata'"
+            )
+        if field in _TEXT_FIELDS and not isinstance(value, str):
+            raise ProblemError(
+                f"{where}: field {field!r} is a {type(value).__name__}; make it a string"
+            )
+    for field, choices in _CHOICES.items():
+        if field in row and row[field] not in choices:
+            raise ProblemError(
+                f"{where}: field {field!r} is {row[field]!r}; use one of {', '.join(choices)}"
+            )
+    kinds = KINDS.get(row["language"])
+    if kinds is not None and row["kind"] not in kinds:
+        raise ProblemError(
+            f"{where}: field 'kind' is {row['kind']!r}; use one of {', '.join(sorted(kinds))}"
+        )
+    _check_metadata(where, row.get("metadata", {}))
+
+
+def _check_metadata(where: str, metadata: Any) -> None:
+    if not isinstance(metadata, dict):
+        raise ProblemError(f"{where}: field 'metadata' must be a JSON object; write {{...}}")
+    level = metadata.get("level", 0)
+    if isinstance(level, bool) or not isinstance(level, int) or level < 0:
+        raise ProblemError(
+            f"{where}: field 'metadata.level' is {level!r}; use a whole number, 0 for none"
+        )
+    entries = metadata.get("expected_entries", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+        raise ProblemError(
+            f"{where}: field 'metadata.expected_entries' must be a list of strings; fix or drop it"
+        )
+
+
+def _build_problem(where: str, row: Mapping[str, Any]) -> Problem:
+    try:
+        return Problem(
+            id=row["id"],
+            language=row["language"],
+            kind=row["kind"],
+            preamble=row.get("preamble", ""),
+            statement=row["statement"],
+            split=row.get("split", "train"),
+            origin=row.get("origin", ""),
+            informal=row.get("informal", ""),
+            metadata=row.get("metadata", {}),
+        )
+    except ProblemError as error:
+        raise ProblemError(f"{where}: {error}; fix the line") from error

@@ -1,0 +1,236 @@
+"""The curves: which series each chart holds, as plain values for the page's script.
+
+Flows in: run records. Flows out: JSON-ready chart descriptions with three possible x axes
+(step, verifier calls, minutes), so that runs with unlike steps can be compared fairly.
+Not handled here: colours and layout, which follow the theme in the browser.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from proverrl.report.run import Row, RunRecord, unjudged_counts
+
+POINTS_UNTIL_SMOOTHED = 40
+MAX_POINTS = 1500
+
+Series = dict[str, Any]
+Chart = dict[str, Any]
+
+
+def build_charts(runs: Sequence[RunRecord]) -> list[Chart]:
+    """Every chart that has at least one point."""
+    charts = [
+        _line_chart(runs, "solve_rate", "Solve rate", "share of judged rollouts", percent=True),
+        *(_groups_chart(run, runs) for run in runs),
+        *(_levels_chart(run, runs) for run in runs),
+        _line_chart(runs, "loss", "Loss", "policy loss, or cross-entropy in expert iteration"),
+        _line_chart(runs, "entropy", "Entropy", "nats per token of the policy"),
+        _line_chart(runs, "approx_kl", "Policy change", "approximate KL to the sampler, nats"),
+        _line_chart(runs, "ratio_clipped", "Clipped ratios", "share of tokens", percent=True),
+        _line_chart(runs, "grad_norm", "Gradient norm", "before clipping"),
+        _line_chart(runs, "verified_per_second", "Verifier", "verified per second"),
+        _line_chart(runs, "tokens_per_second", "Generation", "tokens per second"),
+        _line_chart(runs, "completion_tokens_mean", "Completion length", "mean tokens"),
+        _unjudged_chart(runs),
+        _warm_start_chart(runs),
+    ]
+    return [chart for chart in charts if chart["series"]]
+
+
+def trailing_mean(values: Sequence[float | None], width: int) -> list[float | None]:
+    """The mean of the last ``width`` values at each place, without those that are None."""
+    result: list[float | None] = []
+    for end in range(1, len(values) + 1):
+        window = [value for value in values[max(0, end - width) : end] if value is not None]
+        result.append(sum(window) / len(window) if window else None)
+    return result
+
+
+def smoothing_width(count: int) -> int:
+    """Steps to average over: 1 for short runs, else a twentieth of the run."""
+    return 1 if count <= POINTS_UNTIL_SMOOTHED else max(3, count // 20)
+
+
+def _line_chart(
+    runs: Sequence[RunRecord], key: str, title: str, unit: str, *, percent: bool = False
+) -> Chart:
+    def read(row: Row) -> float | None:
+        return _number(row.get(key))
+
+    series: list[Series] = []
+    gaps: list[str] = []
+    for index, run in enumerate(runs):
+        rows = [row for row in run.steps if key in row]
+        values = [read(row) for row in rows]
+        missing = [str(row.get("step")) for row in rows if read(row) is None]
+        if missing:
+            gaps.append(f"{run.label}: not finite at {len(missing)} steps, first {missing[0]}")
+        series += _smoothed(run.label, index, rows, values)
+    note = "; ".join(_unjudged_notes(runs) if key == "solve_rate" else gaps)
+    return _chart(title, unit, series, percent=percent, note=note)
+
+
+def _smoothed(
+    label: str, color: int, rows: Sequence[Row], values: Sequence[float | None]
+) -> list[Series]:
+    """The values, with their trailing mean drawn over them in a run that is long enough."""
+    if all(value is None for value in values):
+        return []
+    width = smoothing_width(len(values))
+    if width == 1:
+        return [_series(label, color, rows, values)]
+    mean = trailing_mean(values, width)
+    return [
+        _series(label, color, rows, values, faint=True),
+        _series(label, color, rows, mean, hint=f"mean of {width} steps"),
+    ]
+
+
+def _groups_chart(run: RunRecord, runs: Sequence[RunRecord]) -> Chart:
+    rows = [row for row in run.steps if _number(row.get("groups"))]
+    width = smoothing_width(len(rows))
+    series = []
+    for color, (key, name) in enumerate(
+        (
+            ("groups_solved", "all solved"),
+            ("groups_mixed", "mixed"),
+            ("groups_failed", "all failed"),
+        )
+    ):
+        shares = [float(row.get(key) or 0) / float(row["groups"]) for row in rows]
+        smooth = trailing_mean(shares, width)
+        if rows:
+            series.append(_series(name, color, rows, smooth, stacked=True, width=width))
+    title = "Groups" if len(runs) == 1 else f"Groups, {run.label}"
+    note = "only mixed groups carry a learning signal" if rows else ""
+    return _chart(
+        title, "share of the groups drawn", series, percent=True, note=note, ramp="groups"
+    )
+
+
+def _levels_chart(run: RunRecord, runs: Sequence[RunRecord]) -> Chart:
+    rows = [row for row in run.steps if row.get("levels")]
+    names = sorted({name for row in rows for name in row["levels"]}, key=lambda name: name.zfill(9))
+    width = smoothing_width(len(rows))
+    series = []
+    for color, name in enumerate(names):
+        attempts = [float(_level(row, name).get("attempts") or 0) for row in rows]
+        solved = [float(_level(row, name).get("solved") or 0) for row in rows]
+        rates = _window_rates(solved, attempts, width)
+        series.append(_series(f"level {name}", color, rows, rates, width=width))
+    title = "Solve rate per level" if len(runs) == 1 else f"Per level, {run.label}"
+    return _chart(title, "share of judged rollouts", series, percent=True, ramp="levels")
+
+
+def _level(row: Row, name: str) -> Row:
+    return dict(row["levels"].get(name) or {})
+
+
+def _window_rates(
+    solved: Sequence[float], attempts: Sequence[float], width: int
+) -> list[float | None]:
+    """Solved over attempts in the last ``width`` steps; None where nothing was attempted now."""
+    rates: list[float | None] = []
+    for end in range(1, len(attempts) + 1):
+        start = max(0, end - width)
+        total = sum(attempts[start:end])
+        rates.append(sum(solved[start:end]) / total if total and attempts[end - 1] else None)
+    return rates
+
+
+def _unjudged_chart(runs: Sequence[RunRecord]) -> Chart:
+    series: list[Series] = []
+    for index, run in enumerate(runs):
+        rows = [row for row in run.steps if row.get("rollouts")]
+        counts = [sum(unjudged_counts(row.get("unjudged")).values()) for row in rows]
+        shares = [count / float(row["rollouts"]) for count, row in zip(counts, rows, strict=True)]
+        series += _smoothed(run.label, index, rows, shares)
+    return _chart("Unjudged", "share of rollouts that got no verdict", series, percent=True)
+
+
+def _warm_start_chart(runs: Sequence[RunRecord]) -> Chart:
+    series: list[Series] = []
+    for index, run in enumerate(runs):
+        rows = [row for row in run.metrics if row.get("kind") == "sft"]
+        values = [_number(row.get("loss")) for row in rows]
+        if any(value is not None for value in values):
+            series.append(_series(run.label, index, rows, values))
+    chart = _chart("Warm start", "cross-entropy, nats per token", series)
+    chart["only_step_axis"] = True
+    return chart
+
+
+def _unjudged_notes(runs: Sequence[RunRecord]) -> list[str]:
+    notes = []
+    for run in runs:
+        rollouts = sum(int(row.get("rollouts") or 0) for row in run.steps)
+        lost = sum(sum(unjudged_counts(row.get("unjudged")).values()) for row in run.steps)
+        name = "" if len(runs) == 1 else f"{run.label}: "
+        notes.append(f"{name}{lost:,} of {rollouts:,} rollouts unjudged, left out")
+    return notes
+
+
+def _series(
+    name: str,
+    color: int,
+    rows: Sequence[Row],
+    values: Sequence[float | None],
+    *,
+    faint: bool = False,
+    stacked: bool = False,
+    width: int = 1,
+    hint: str = "",
+) -> Series:
+    stride = max(1, math.ceil(len(rows) / MAX_POINTS))
+
+    def axis(read: Callable[[Row], float | None]) -> list[float | None]:
+        return [_rounded(read(row)) for row in rows][::stride]
+
+    return {
+        "name": name,
+        "color": color,
+        "faint": faint,
+        "stacked": stacked,
+        "hint": hint or (f"mean of {width} steps" if width > 1 else ""),
+        "x": {
+            "step": axis(lambda row: _number(row.get("step"))),
+            "calls": axis(lambda row: _number(row.get("verifier_calls_total"))),
+            "minutes": axis(lambda row: (_number(row.get("seconds")) or 0.0) / 60.0),
+        },
+        "y": [_rounded(value) for value in values][::stride],
+    }
+
+
+def _chart(
+    title: str,
+    unit: str,
+    series: Sequence[Series],
+    *,
+    percent: bool = False,
+    note: str = "",
+    ramp: str = "runs",
+) -> Chart:
+    hints = {item["hint"] for item in series if item["hint"]}
+    notes = [part for part in (note, *(f"line: {hint}" for hint in sorted(hints))) if part]
+    return {
+        "title": title,
+        "unit": unit,
+        "series": list(series),
+        "percent": percent,
+        "note": "; ".join(notes),
+        "ramp": ramp,
+        "only_step_axis": False,
+    }
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")

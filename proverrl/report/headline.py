@@ -1,0 +1,209 @@
+"""The before/after table: one set of columns and cells for the page and for the terminal.
+
+Flows in: run records. Flows out: ``Column`` and ``Cell`` records, and a rich table.
+Not handled here: how pass@k and its intervals are computed (``proverrl.evaluate``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from proverrl.monitor.display import format_seconds
+from proverrl.report.run import Evaluation, Row, RunRecord, load_runs, unjudged_counts
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One evaluation in the table. ``base`` is what its difference is measured against."""
+
+    title: str
+    evaluation: Evaluation
+    base: Evaluation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """pass@k in percent with its 95 % interval, and the difference to before in points."""
+
+    value: float
+    low: float | None
+    high: float | None
+    difference: float | None
+    unjudged: int
+    attempts: int
+
+    @property
+    def interval(self) -> str:
+        if self.low is None or self.high is None:
+            return "no interval"
+        return f"{self.low:.1f}–{self.high:.1f}"
+
+
+def signed(points: float) -> str:
+    """A difference with its sign, so that it reads as a difference; zero has none."""
+    text = f"{abs(points):.1f}"
+    if float(text) == 0.0:
+        return text
+    return ("+" if points > 0 else "−") + text
+
+
+def list_columns(runs: Sequence[RunRecord]) -> list[Column]:
+    """Before (once, when all runs start from the same figures), then the rest of each run."""
+    columns: list[Column] = []
+    befores = [run.before for run in runs if run.before is not None]
+    shared = bool(befores) and all(_same(befores[0], item) for item in befores)
+    if shared:
+        columns.append(Column("Before", befores[0]))
+    for run in runs:
+        if run.before is not None and not shared:
+            columns.append(Column(_title("Before", run, runs), run.before))
+        afters = [run.after] if run.after is not None else []
+        for evaluation in (*afters, *run.others):
+            name = evaluation.name.replace("_", " ")
+            base = run.before
+            if base is not None and base.benchmark != evaluation.benchmark:
+                base = None
+            columns.append(Column(_title(name[:1].upper() + name[1:], run, runs), evaluation, base))
+    return columns
+
+
+def group_by_benchmark(columns: Sequence[Column]) -> list[list[Column]]:
+    """The columns that may stand in one table, in the order of their first column."""
+    groups: dict[tuple[str, str], list[Column]] = {}
+    for column in columns:
+        groups.setdefault(column.evaluation.benchmark, []).append(column)
+    return list(groups.values())
+
+
+def _title(name: str, run: RunRecord, runs: Sequence[RunRecord]) -> str:
+    if len(runs) == 1:
+        return name
+    return f"{name} {run.label}" if name == "After" else f"{name}, {run.label}"
+
+
+def _same(one: Evaluation, two: Evaluation) -> bool:
+    keys = ("benchmark_sha256", "samples_per_problem", "temperature", "levels")
+    return all(one.summary.get(key) == two.summary.get(key) for key in keys)
+
+
+def list_levels(columns: Sequence[Column]) -> list[str]:
+    """All levels of all columns, "all" first, then by number."""
+    names = {
+        str(row.get("level"))
+        for column in columns
+        for row in column.evaluation.summary.get("levels", ())
+    }
+    return sorted(names, key=lambda name: (name != "all", not name.isdigit(), name.zfill(9)))
+
+
+def list_ks(columns: Sequence[Column]) -> list[int]:
+    """Every k that some column has a pass@k for, smallest first."""
+    return sorted(
+        {
+            int(k)
+            for column in columns
+            for row in column.evaluation.summary.get("levels", ())
+            for k in row.get("pass") or {}
+        }
+    )
+
+
+def find_cell(column: Column, level: str, k: int) -> Cell | None:
+    """The figure of one column; None when it was not measured."""
+    row = column.evaluation.level(level)
+    figure = _figure(row, k)
+    if row is None or figure is None:
+        return None
+    before = _figure(column.base.level(level), k) if column.base is not None else None
+    value = 100.0 * float(figure["value"])
+    return Cell(
+        value=value,
+        low=_percent(figure.get("low")),
+        high=_percent(figure.get("high")),
+        difference=None if before is None else value - 100.0 * float(before["value"]),
+        unjudged=sum(unjudged_counts(row.get("unjudged")).values()),
+        attempts=int(row.get("attempts") or 0),
+    )
+
+
+def _figure(row: Row | None, k: int) -> Row | None:
+    """None also when no problem had enough judged attempts for an estimate."""
+    figure = ((row or {}).get("pass") or {}).get(str(k))
+    if not isinstance(figure, dict) or figure.get("value") is None:
+        return None
+    return None if figure.get("num_problems") == 0 else figure
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100.0 * float(value)
+
+
+def headline_table(run_dirs: Sequence[Path]) -> Group:
+    """Per level: before, after, the difference and 95 % intervals; then what each run cost.
+
+    A table for each benchmark. Raises RunError for a folder that is not a run.
+    """
+    runs = load_runs(run_dirs)
+    columns = list_columns(runs)
+    parts: list[Table | Text] = [_build_table(group) for group in group_by_benchmark(columns)]
+    if not columns:
+        parts.append(Text("No evaluation has finished yet."))
+    notes = [describe_cost(run) for run in runs] + [describe_unjudged(item) for item in columns]
+    parts += [Text(note) for note in notes if note]
+    return Group(*parts)
+
+
+def _build_table(columns: Sequence[Column]) -> Table:
+    summary = columns[0].evaluation.summary
+    name = str(summary.get("split") or summary.get("benchmark") or "problems")
+    table = Table(
+        title=Text(f"Solved on {name}, %, with 95 % intervals and the change in points"),
+        title_justify="left",
+    )
+    table.add_column("level")
+    table.add_column("pass@", justify="right")
+    for column in columns:
+        table.add_column(Text(column.title), justify="right")
+    for level in list_levels(columns):
+        for k in list_ks(columns):
+            cells = [find_cell(column, level, k) for column in columns]
+            table.add_row(level, str(k), *(describe_cell(cell) for cell in cells))
+        table.add_section()
+    return table
+
+
+def describe_unjudged(column: Column) -> str:
+    """How many attempts of an evaluation got no verdict; empty when all did."""
+    row = column.evaluation.level("all") or {}
+    lost = sum(unjudged_counts(row.get("unjudged")).values())
+    if not lost:
+        return ""
+    return f"{column.title}: {lost:,} of {int(row.get('attempts') or 0):,} attempts unjudged"
+
+
+def describe_cell(cell: Cell | None) -> str:
+    """``46.5 (40.0-53.0) +15.3``: value, interval, difference to before."""
+    if cell is None:
+        return "-"
+    text = f"{cell.value:.1f} ({cell.interval})"
+    if cell.difference is not None:
+        text += f" {signed(cell.difference)}"
+    return text
+
+
+def describe_cost(run: RunRecord) -> str:
+    """One line: steps, verifier calls of the loop and of evaluations, seconds."""
+    steps = run.steps[-1].get("step", 0) if run.steps else 0
+    unit = "rounds" if run.loop == "expert_iteration" else "steps"
+    wanted = f"/{run.steps_wanted}" if run.steps_wanted else ""
+    calls = sum(int(e.summary.get("verifier_calls") or 0) for e in run.evaluations.values())
+    return (
+        f"{run.label}: {steps}{wanted} {unit}, {run.verifier_calls:,} verifier calls in the loop, "
+        f"{calls:,} in evaluations, {run.seconds:,.0f} s ({format_seconds(run.seconds)})"
+    )

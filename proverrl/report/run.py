@@ -1,0 +1,247 @@
+"""Reads a run folder into one record, whatever stage the run is in.
+
+Flows in: resolved.json, metrics.jsonl, rollouts/, evals/. Flows out: ``RunRecord``.
+A missing piece is an empty value; a folder that is no run, or a damaged file, is a RunError.
+Not handled here: how any of it is drawn.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proverrl.errors import RunError
+from proverrl.monitor import METRICS_FILE, ROLLOUTS_FOLDER, read_json_lines, read_metrics
+
+RESOLVED_FILE = "resolved.json"
+EVALS_FOLDER = "evals"
+MAX_ROLLOUTS_SHOWN = 400
+LOOP_TITLES = {
+    "grpo": "GRPO",
+    "expert_iteration": "expert iteration",
+    "warm_start": "warm start",
+}
+_ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One evaluation: its summary (evals/NAME.json) and the attempts that it rests on."""
+
+    name: str
+    summary: Row
+    attempts: Sequence[Row]
+
+    @property
+    def benchmark(self) -> tuple[str, str]:
+        """What it was measured on; figures on unlike benchmarks are never set side by side."""
+        summary = self.summary
+        return (str(summary.get("benchmark_sha256", "")), str(summary.get("benchmark", "")))
+
+    def level(self, level: str) -> Row | None:
+        """The figures of one level ("all", "1", ...), or None when it was not evaluated."""
+        for row in self.summary.get("levels", ()):
+            if str(row.get("level")) == level:
+                return dict(row)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """Everything that the report needs of one run."""
+
+    path: Path
+    label: str
+    resolved: Row
+    metrics: Sequence[Row]
+    evaluations: Mapping[str, Evaluation]
+    rollouts: Sequence[Row]
+    num_rollouts: int
+    problems: Mapping[str, Row] = field(default_factory=dict)
+
+    @property
+    def config(self) -> Row:
+        return dict(self.resolved.get("config") or {})
+
+    @property
+    def steps(self) -> list[Row]:
+        """The lines of optimizer steps or of expert-iteration rounds."""
+        return [row for row in self.metrics if row.get("kind") in ("step", "round")]
+
+    @property
+    def steps_wanted(self) -> int:
+        """Steps or rounds that the configuration asks for; 0 when it does not say."""
+        grpo, rounds = self.config.get("grpo") or {}, self.config.get("expert_iteration") or {}
+        wanted = rounds.get("rounds") if self.loop == "expert_iteration" else grpo.get("steps")
+        return int(wanted or 0)
+
+    @property
+    def loop(self) -> str:
+        return str(self.config.get("loop") or "")
+
+    @property
+    def seconds(self) -> float:
+        return max((float(row.get("seconds") or 0.0) for row in self.metrics), default=0.0)
+
+    @property
+    def verifier_calls(self) -> int:
+        """Verifier calls of the loop so far, without those of evaluations."""
+        return max((int(row.get("verifier_calls_total") or 0) for row in self.steps), default=0)
+
+    @property
+    def before(self) -> Evaluation | None:
+        return self.evaluations.get("before")
+
+    @property
+    def after(self) -> Evaluation | None:
+        return self.evaluations.get("after")
+
+    @property
+    def others(self) -> list[Evaluation]:
+        """Evaluations under other names, such as those that were asked for after the run."""
+        known = ("before", "after")
+        return [item for name, item in self.evaluations.items() if name not in known]
+
+
+def load_runs(run_dirs: Sequence[Path]) -> list[RunRecord]:
+    """Read every folder; labels are told apart by loop, else by folder name."""
+    if not run_dirs:
+        raise RunError("a report needs at least one run folder")
+    paths = [Path(path) for path in run_dirs]
+    resolved = [_read_resolved(path) for path in paths]
+    loops = [str((item.get("config") or {}).get("loop") or "") for item in resolved]
+    titles = [LOOP_TITLES.get(loop, loop) for loop in loops]
+    if len(set(titles)) != len(titles) or not all(titles):
+        titles = [path.resolve().name for path in paths]
+    if len(set(titles)) != len(titles):
+        titles = [str(path) for path in paths]
+    return [
+        _load_run(path, label, item)
+        for path, label, item in zip(paths, titles, resolved, strict=True)
+    ]
+
+
+def _read_resolved(path: Path) -> Row:
+    if not path.is_dir():
+        raise RunError(f"{path}: no such run folder")
+    file = path / RESOLVED_FILE
+    if not file.exists():
+        if not (path / METRICS_FILE).exists():
+            raise RunError(
+                f"{path} is not a run folder: expected {RESOLVED_FILE} and {METRICS_FILE} in it, "
+                "as `proverrl train` writes them"
+            )
+        return {}
+    return read_object(file)
+
+
+def read_object(file: Path) -> Row:
+    """One JSON object from a file. Raises RunError naming the file."""
+    try:
+        value = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{file}: cannot be read as JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise RunError(f"{file}: expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def _load_run(path: Path, label: str, resolved: Row) -> RunRecord:
+    metrics = read_metrics(path)
+    evaluations = _read_evaluations(path, metrics)
+    rollouts, count = _read_last_rollouts(path)
+    return RunRecord(
+        path=path,
+        label=label,
+        resolved=resolved,
+        metrics=metrics,
+        evaluations=evaluations,
+        rollouts=rollouts,
+        num_rollouts=count,
+        problems=_find_problems(resolved, evaluations.values(), path),
+    )
+
+
+def _read_evaluations(path: Path, metrics: Sequence[Row]) -> dict[str, Evaluation]:
+    """All evaluations, in the order in which they were logged, then by name."""
+    logged = [str(row.get("name")) for row in metrics if row.get("kind") == "eval"]
+    found = {file.stem: file for file in sorted((path / EVALS_FOLDER).glob("*.json"))}
+    place = {name: number for number, name in enumerate(logged)}
+    order = sorted(found, key=lambda name: (name != "before", place.get(name, len(logged))))
+    evaluations = {}
+    for name in order:
+        attempts = found[name].with_suffix(".jsonl")
+        evaluations[name] = Evaluation(
+            name,
+            read_object(found[name]),
+            read_json_lines(attempts) if attempts.exists() else (),
+        )
+    return evaluations
+
+
+def _read_last_rollouts(path: Path) -> tuple[list[Row], int]:
+    """Rollouts of the last steps, newest step first, and how many the folder holds in all."""
+    files = []
+    for file in (path / ROLLOUTS_FOLDER).glob("step_*.jsonl"):
+        match = _ROLLOUT_NAME.fullmatch(file.name)
+        if match:
+            files.append((int(match[1]), file))
+    files.sort(reverse=True)
+    count = sum(file.read_bytes().count(b"\n") for _, file in files)
+    rows: list[Row] = []
+    for _, file in files:
+        rows.extend(read_json_lines(file))
+        if len(rows) >= MAX_ROLLOUTS_SHOWN:
+            break
+    return rows[:MAX_ROLLOUTS_SHOWN], count
+
+
+def _find_problems(
+    resolved: Row, evaluations: Sequence[Evaluation] | Any, path: Path
+) -> dict[str, Row]:
+    """Texts of the evaluated problems, from the attempts themselves or the benchmark's file."""
+    config = resolved.get("config") or {}
+    problems: dict[str, Row] = {}
+    for evaluation in evaluations:
+        wanted = set()
+        for row in evaluation.attempts:
+            if isinstance(row.get("problem"), dict):
+                problems[str(row.get("problem_id"))] = row["problem"]
+            else:
+                wanted.add(str(row.get("problem_id")))
+        names = (
+            evaluation.summary.get("benchmark"),
+            (config.get("problems") or {}).get(str(evaluation.summary.get("split"))),
+        )
+        for name in names:
+            file = _existing_file(name, path)
+            if file is None or wanted <= problems.keys():
+                continue
+            for row in read_json_lines(file):
+                if row.get("id") in wanted:
+                    problems[str(row["id"])] = row
+    return problems
+
+
+def _existing_file(name: Any, run_dir: Path) -> Path | None:
+    """A benchmark's file, relative to the working folder or to the run folder."""
+    if not isinstance(name, str) or not name.endswith(".jsonl"):
+        return None
+    for file in (Path(name), Path(os.path.join(run_dir, name))):
+        if file.is_file():
+            return file
+    return None
+
+
+def unjudged_counts(value: Any) -> dict[str, int]:
+    """Counts by kind; a bare number (no kinds known) is filed under "unjudged"."""
+    if isinstance(value, Mapping):
+        return {str(kind): int(count) for kind, count in value.items() if count}
+    return {"unjudged": int(value)} if value else {}

@@ -1,0 +1,1 @@
+"""Rollouts: completions become candidates, candidates get verdicts, verdicts make groups."""

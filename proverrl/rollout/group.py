@@ -1,0 +1,24 @@
+"""Groups: judged rollouts on one problem, with their rewards.
+
+Flows in: rollouts of one draw. Flows out: a ``Group``, or None when fewer than two were judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from proverrl.types import Group, Reward, Rollout
+
+RewardFn = Callable[[Rollout], Reward]
+
+
+def build_group(rollouts: Sequence[Rollout], reward: RewardFn) -> Group | None:
+    """Drop what was not judged (timeouts, crashes), reward the rest.
+
+    None when fewer than two judged rollouts remain: there is nothing to compare.
+    """
+    judged = tuple(rollout for rollout in rollouts if rollout.status.judged)
+    if len(judged) < 2:
+        return None
+    key = (judged[0].role, judged[0].problem.id)
+    return Group(key=key, rollouts=judged, rewards=tuple(reward(r) for r in judged))

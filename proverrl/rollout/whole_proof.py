@@ -1,0 +1,70 @@
+"""Whole-proof rollouts: one completion, one candidate, one verdict.
+
+Flows in: problems with their completions. Flows out: rollouts, in the order of the problems.
+Identical bodies of one problem are verified once here, whatever cache the verifier has.
+Not handled here: several turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proverrl.problems.prompt import read_body
+from proverrl.types import Candidate, Completion, Problem, Rollout, Turn
+from proverrl.verify.base import Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Completions of one problem that wait for their verdicts."""
+
+    problem: Problem
+    completions: tuple[Completion, ...]
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedDraw:
+    """Rollouts of one draw, and how many verifier calls they took."""
+
+    rollouts: tuple[Rollout, ...]
+    num_calls: int
+
+
+async def judge(draw: Draw, verifier: Verifier, *, deadline_seconds: float) -> JudgedDraw:
+    """Verify a draw's distinct candidates and build its rollouts.
+
+    A completion that was cut off at the token limit has no end, so that its text is still
+    judged as it is: a proof that verifies is a proof.
+    """
+    candidates = [Candidate(draw.problem, read_body(c.text)) for c in draw.completions]
+    distinct = {candidate.key: candidate for candidate in candidates}
+    verdicts = await asyncio.gather(
+        *(verifier.verify(c, deadline_seconds=deadline_seconds) for c in distinct.values())
+    )
+    by_key = dict(zip(distinct, verdicts, strict=True))
+    rollouts = tuple(
+        Rollout(
+            id=f"{draw.id}-{index}",
+            problem=draw.problem,
+            role="solver",
+            turns=(Turn(completion, candidate, by_key[candidate.key]),),
+        )
+        for index, (completion, candidate) in enumerate(
+            zip(draw.completions, candidates, strict=True)
+        )
+    )
+    return JudgedDraw(rollouts, len(distinct))
+
+
+async def judge_all(
+    draws: Sequence[Draw], verifier: Verifier, *, deadline_seconds: float
+) -> list[JudgedDraw]:
+    """``judge`` for many draws at once; the pool decides what runs when."""
+    return list(
+        await asyncio.gather(
+            *(judge(d, verifier, deadline_seconds=deadline_seconds) for d in draws)
+        )
+    )

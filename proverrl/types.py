@@ -1,0 +1,305 @@
+"""The records that flow through ProverRL, from problem to training sample.
+
+Flows in: nothing; every other module imports this one.
+Flows out: frozen, slotted dataclasses. No field is filled in by a later stage, and a
+combination that makes no sense is refused when the record is built.
+Not handled here: how a file is judged (``proverrl.verify``) or read (``proverrl.problems``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+from proverrl.errors import ProblemError, RecordError
+
+Language = Literal["dafny", "lean"]
+Split = Literal["train", "valid", "heldout"]
+Role = Literal["solver", "composer"]
+FinishReason = Literal["stop", "length"]
+GroupKey = tuple[Role, str]
+
+HOLE = "/*{HOLE}*/"
+"""Marks the one place in a statement where the policy's body goes."""
+
+
+class Status(StrEnum):
+    """What the verifier said. The last two mean that nothing was judged."""
+
+    PROVED = "proved"
+    REJECTED = "rejected"
+    INCOMPLETE = "incomplete"
+    UNSOUND = "unsound"
+    EXHAUSTED = "exhausted"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+
+    @property
+    def judged(self) -> bool:
+        """False for TIMEOUT and CRASHED: such a rollout leaves its group, it is never scored 0."""
+        return self not in (Status.TIMEOUT, Status.CRASHED)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A statement to prove. Its text is ours: the policy never writes any of it.
+
+    ``preamble`` precedes the statement in the file (imports, definitions). ``statement`` holds
+    ``HOLE`` exactly once. ``kind`` says what may stand in the hole; ``"file"`` is a bare file
+    with no statement to hold it to. ``metadata`` carries JSON values such as ``level``,
+    ``family`` and ``expected_entries``, and never the reference body.
+    """
+
+    id: str
+    language: Language
+    kind: str
+    preamble: str
+    statement: str
+    split: Split = "train"
+    origin: str = ""
+    informal: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise ProblemError("a problem needs a non-empty id")
+        count = self.statement.count(HOLE)
+        if count != 1:
+            raise ProblemError(
+                f"problem {self.id!r}: its statement must hold the marker {HOLE} exactly once, "
+                f"found {count} times"
+            )
+        if HOLE in self.preamble:
+            raise ProblemError(f"problem {self.id!r}: its preamble must not hold the marker {HOLE}")
+
+    @property
+    def level(self) -> int:
+        """Difficulty by construction, 1 the easiest; 0 when the problem carries none."""
+        return int(self.metadata.get("level", 0))
+
+    @property
+    def family(self) -> str:
+        """The generator family, or the origin when there is none."""
+        return str(self.metadata.get("family", self.origin))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A problem and a proposed body: the unit of verification and of caching."""
+
+    problem: Problem
+    body: str
+    prelude: str = ""
+
+    @property
+    def head(self) -> str:
+        """All text of the file before the body."""
+        before, _, _ = self.problem.statement.partition(HOLE)
+        return self.problem.preamble + self.prelude + before
+
+    @property
+    def source(self) -> str:
+        """The whole file: preamble, prelude, statement with the hole filled by the body."""
+        _, _, after = self.problem.statement.partition(HOLE)
+        return self.head + self.body + after
+
+    @property
+    def key(self) -> str:
+        """SHA-256 over everything that decides a verdict, but for toolchain and limits."""
+        parts = (self.problem.language, self.problem.kind, self.head, self.body, self.source)
+        text = "\x00".join(f"{len(part)}:{part}" for part in parts)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One message of the checker. Lines count from 1, columns from 0, in the assembled file.
+
+    ``body_line`` is the line within the candidate's body, counted from 1, or None when the
+    message points outside it.
+    """
+
+    severity: Literal["error", "warning", "info"]
+    message: str
+    line: int = 0
+    column: int = 0
+    end_line: int | None = None
+    end_column: int | None = None
+    body_line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the verifier said of one candidate.
+
+    ``checks`` names what was checked, in order, for an auditor to read. ``seconds`` is the time
+    of the checker, ``queue_seconds`` the wait for a worker.
+    """
+
+    status: Status
+    diagnostics: tuple[Diagnostic, ...] = ()
+    goals: tuple[str, ...] = ()
+    axioms: tuple[str, ...] = ()
+    seconds: float = 0.0
+    queue_seconds: float = 0.0
+    toolchain: str = ""
+    checks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.status is Status.PROVED:
+            if any(d.severity == "error" for d in self.diagnostics):
+                raise RecordError("a PROVED verdict cannot carry an error diagnostic")
+            if not self.checks:
+                raise RecordError("a PROVED verdict must name the checks that it passed")
+
+    @property
+    def proved(self) -> bool:
+        return self.status is Status.PROVED
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a policy is given for one problem: text, and its exact token ids."""
+
+    problem_id: str
+    text: str
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How completions are drawn. ``seed`` makes the draw repeatable on one device."""
+
+    temperature: float = 1.0
+    max_new_tokens: int = 128
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0 or self.max_new_tokens < 1:
+            raise RecordError(
+                f"temperature must be >= 0 and max_new_tokens >= 1, got {self.temperature} "
+                f"and {self.max_new_tokens}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One generation. ``logprobs`` are the sampler's own, one per token in ``token_ids``,
+    at the sampling temperature; ``token_ids`` ends with the end token if it was drawn."""
+
+    text: str
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: FinishReason
+    policy_version: int
+
+    def __post_init__(self) -> None:
+        if len(self.token_ids) != len(self.logprobs):
+            raise RecordError(
+                f"{len(self.token_ids)} token ids but {len(self.logprobs)} log-probabilities"
+            )
+        if not all(math.isfinite(value) for value in self.logprobs):
+            raise RecordError("a log-probability of a completion is not finite")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A completion, the candidate read from it, the verdict, and what the policy is told next."""
+
+    completion: Completion
+    candidate: Candidate | None
+    verdict: Verdict | None
+    feedback: str = ""
+
+    def __post_init__(self) -> None:
+        if self.verdict is not None and self.candidate is None:
+            raise RecordError("a turn with a verdict needs the candidate that was judged")
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """All turns on one problem."""
+
+    id: str
+    problem: Problem
+    role: Role
+    turns: tuple[Turn, ...]
+
+    def __post_init__(self) -> None:
+        if not self.turns:
+            raise RecordError(f"rollout {self.id!r} has no turn")
+
+    @property
+    def status(self) -> Status:
+        """The last verdict's status; a completion with no candidate counts as rejected."""
+        verdict = self.turns[-1].verdict
+        return Status.REJECTED if verdict is None else verdict.status
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """A rollout's reward and the named parts that it was made of."""
+
+    total: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Judged rollouts on one problem by one role, compared with each other."""
+
+    key: GroupKey
+    rollouts: tuple[Rollout, ...]
+    rewards: tuple[Reward, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.rollouts) != len(self.rewards):
+            raise RecordError(
+                f"group {self.key}: {len(self.rollouts)} rollouts, {len(self.rewards)} rewards"
+            )
+        for rollout in self.rollouts:
+            if (rollout.role, rollout.problem.id) != self.key:
+                raise RecordError(f"rollout {rollout.id!r} does not belong to group {self.key}")
+            if not rollout.status.judged:
+                raise RecordError(f"rollout {rollout.id!r} was not judged and cannot be scored")
+
+    @property
+    def mixed(self) -> bool:
+        """True when the rewards differ, so that the group carries a learning signal."""
+        return len({reward.total for reward in self.rewards}) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSample:
+    """A token sequence to learn from; all per-token fields have the length of ``token_ids``.
+
+    Positions with ``loss_mask`` 0 (the prompt, verifier feedback) carry log-probability and
+    advantage 0 and are context only. ``prompt_length`` is the number of leading prompt tokens.
+    """
+
+    rollout_id: str
+    policy_version: int
+    prompt_length: int
+    token_ids: tuple[int, ...]
+    loss_mask: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    advantages: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        lengths = {
+            len(self.token_ids),
+            len(self.loss_mask),
+            len(self.logprobs),
+            len(self.advantages),
+        }
+        if len(lengths) != 1:
+            raise RecordError(f"sample {self.rollout_id!r}: per-token fields differ in length")
+        if not 0 < self.prompt_length < len(self.token_ids):
+            raise RecordError(f"sample {self.rollout_id!r}: needs a prompt and a completion")
+        if any(self.loss_mask[: self.prompt_length]):
+            raise RecordError(f"sample {self.rollout_id!r}: a prompt token is in the loss")

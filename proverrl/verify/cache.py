@@ -1,0 +1,207 @@
+"""Judged verdicts, kept and shared.
+
+Flows in: candidates. Flows out: the inner verifier's verdict, or an earlier one of the same
+candidate under the same toolchain, limits and audit. Candidates that are asked for while the
+same one is at work wait for that one verification.
+Covered: several processes on one file (SQLite in WAL mode). Not covered: verdicts that judge
+nothing (TIMEOUT, CRASHED) are never kept; a file on a network share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from proverrl.errors import UsageError
+from proverrl.types import Candidate, Diagnostic, Status, Verdict
+from proverrl.verify.base import Limits, Verifier
+from proverrl.verify.pool import PoolStats, VerifierPool
+
+_BUSY_SECONDS = 60.0
+_APPLICATION_ID = 0x50525256
+_MAX_IN_MEMORY = 200_000
+
+
+@dataclass(slots=True)
+class _Flight:
+    """One verification at work and the number of callers that wait for it."""
+
+    task: asyncio.Task[Verdict]
+    num_waiters: int = 0
+
+
+class CachedVerifier:
+    """A ``Verifier`` that asks ``inner`` once per candidate.
+
+    ``path`` None keeps verdicts in memory only. ``backend`` and ``toolchain`` are plain names for
+    records. ``num_hits`` counts verdicts answered from the cache or from a shared verification.
+    """
+
+    def __init__(
+        self,
+        inner: Verifier,
+        path: Path | None,
+        *,
+        toolchain: str,
+        limits: Limits,
+        backend: str = "fake",
+        audit_version: int = 0,
+    ) -> None:
+        self.inner = inner
+        self.toolchain = toolchain
+        self.limits = limits
+        self.backend = backend
+        self.num_hits = 0
+        self.num_misses = 0
+        self._path = path
+        self._salt = "\x00".join(
+            (toolchain, str(limits.rlimit), str(limits.time_limit_seconds), str(audit_version))
+        )
+        self._memory: dict[str, Verdict] = {}
+        self._flights: dict[str, _Flight] = {}
+        self._database = None if path is None else _open_database(path)
+
+    def make_key(self, candidate: Candidate) -> str:
+        """SHA-256 over all that decides the verdict."""
+        return hashlib.sha256(f"{candidate.key}\x00{self._salt}".encode()).hexdigest()
+
+    def stats(self) -> PoolStats | None:
+        """The inner pool's counters; None when there is no pool inside."""
+        return self.inner.stats() if isinstance(self.inner, VerifierPool) else None
+
+    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+        """See ``Verifier.verify``. Callers that share a verification share the first deadline."""
+        key = self.make_key(candidate)
+        known = self._find(key)
+        if known is not None:
+            self.num_hits += 1
+            return replace(known, queue_seconds=0.0)
+        flight = self._flights.get(key)
+        if flight is None:
+            self.num_misses += 1
+            work = self._verify_and_keep(key, candidate, deadline_seconds)
+            flight = _Flight(asyncio.get_running_loop().create_task(work))
+            self._flights[key] = flight
+            flight.task.add_done_callback(lambda _: self._land(key, flight))
+        else:
+            self.num_hits += 1
+        return await self._wait(key, flight)
+
+    async def aclose(self) -> None:
+        """Cancel what is at work, close the inner verifier and the file."""
+        flights = [flight.task for flight in self._flights.values()]
+        for task in flights:
+            task.cancel()
+        await asyncio.gather(*flights, return_exceptions=True)
+        await self.inner.aclose()
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    async def _wait(self, key: str, flight: _Flight) -> Verdict:
+        flight.num_waiters += 1
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.num_waiters -= 1
+            if flight.num_waiters == 0 and not flight.task.done():
+                flight.task.cancel()
+                self._land(key, flight)
+
+    def _land(self, key: str, flight: _Flight) -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+
+    async def _verify_and_keep(
+        self, key: str, candidate: Candidate, deadline_seconds: float
+    ) -> Verdict:
+        verdict = await self.inner.verify(candidate, deadline_seconds=deadline_seconds)
+        if verdict.status.judged:
+            self._keep(key, verdict)
+        return verdict
+
+    def _find(self, key: str) -> Verdict | None:
+        known = self._memory.get(key)
+        if known is not None or self._database is None:
+            return known
+        with _named_errors(self._path):
+            row = self._database.execute(
+                "SELECT verdict FROM verdicts WHERE key = ?", (key,)
+            ).fetchone()
+            if row is None:
+                return None
+            verdict = _load_verdict(row[0])
+        self._remember(key, verdict)
+        return verdict
+
+    def _keep(self, key: str, verdict: Verdict) -> None:
+        self._remember(key, verdict)
+        if self._database is not None:
+            with _named_errors(self._path), self._database:
+                self._database.execute(
+                    "INSERT OR IGNORE INTO verdicts (key, verdict) VALUES (?, ?)",
+                    (key, json.dumps(asdict(verdict))),
+                )
+
+    def _remember(self, key: str, verdict: Verdict) -> None:
+        if len(self._memory) >= _MAX_IN_MEMORY:
+            self._memory.clear()
+        self._memory[key] = verdict
+
+
+def _open_database(path: Path) -> sqlite3.Connection:
+    with _named_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(path, timeout=_BUSY_SECONDS)
+        try:
+            _prepare_database(database)
+        except BaseException:
+            database.close()
+            raise
+    return database
+
+
+def _prepare_database(database: sqlite3.Connection) -> None:
+    (owner,) = database.execute("PRAGMA application_id").fetchone()
+    tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
+    if owner != _APPLICATION_ID and tables:
+        raise sqlite3.DatabaseError("it belongs to another program")
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    with database:
+        database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        database.execute(
+            "CREATE TABLE IF NOT EXISTS verdicts (key TEXT PRIMARY KEY, verdict TEXT NOT NULL) "
+            "WITHOUT ROWID"
+        )
+
+
+@contextlib.contextmanager
+def _named_errors(path: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, ValueError, KeyError, TypeError, OSError) as error:
+        raise UsageError(
+            f"the verdict cache {path} cannot be used ({error}); delete it, with its -wal and "
+            "-shm files, to start an empty one"
+        ) from error
+
+
+def _load_verdict(text: str) -> Verdict:
+    raw: dict[str, Any] = json.loads(text)
+    return Verdict(
+        status=Status(raw["status"]),
+        diagnostics=tuple(Diagnostic(**item) for item in raw["diagnostics"]),
+        goals=tuple(raw["goals"]),
+        axioms=tuple(raw["axioms"]),
+        seconds=float(raw["seconds"]),
+        toolchain=str(raw["toolchain"]),
+        checks=tuple(raw["checks"]),
+    )

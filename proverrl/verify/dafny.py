@@ -1,0 +1,154 @@
+"""One DafnyServer process.
+
+Flows in: candidates that passed the audit, one at a time. Flows out: verdicts.
+Covered: a reply that is late, forged, cut short or of any length; a server that dies or floods
+stderr. Every request is followed by a verb that no server knows, with a fresh random name; the
+server's complaint about that name ends the reply, so that a reply cannot belong to another
+question and cannot be ended by printed text. Not covered: choosing and replacing workers
+(``proverrl.verify.pool``), the text of the body (``proverrl.verify.dafny_audit``).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import time
+
+from proverrl.errors import ToolchainError, WorkerError
+from proverrl.types import Candidate, Verdict
+from proverrl.verify.base import Limits
+from proverrl.verify.dafny_judge import (
+    ExpectedEntries,
+    check_canaries,
+    judge_candidate,
+    make_options,
+)
+from proverrl.verify.dafny_reply import FILE_NAME, Reply, parse_reply
+from proverrl.verify.process_group import ProcessGroup
+from proverrl.verify.toolchain import DafnyToolchain
+
+_REQUEST_END = "[[DAFNY-CLIENT: EOM]]"
+_SUCCESS = "[SUCCESS] [[DAFNY-SERVER: EOM]]"
+_FAILURE = "[FAILURE] [[DAFNY-SERVER: EOM]]"
+_MAX_REPLY_BYTES = 64 * 2**20
+
+
+class DafnyServerWorker:
+    """A started and tested DafnyServer. After any ``WorkerError`` it must be killed."""
+
+    def __init__(
+        self,
+        group: ProcessGroup,
+        toolchain: DafnyToolchain,
+        limits: Limits,
+        expected: ExpectedEntries,
+    ) -> None:
+        self._group = group
+        self._toolchain = toolchain
+        self._limits = limits
+        self._expected = expected
+        self._busy = False
+
+    @classmethod
+    async def start(
+        cls, toolchain: DafnyToolchain, limits: Limits, expected: ExpectedEntries
+    ) -> DafnyServerWorker:
+        """Start a server and see that it tells true from false under our options.
+
+        Raises ``ToolchainError`` when it does not, ``WorkerError`` when it dies meanwhile.
+        """
+        if toolchain.server is None:
+            raise ToolchainError("DafnyServer is not installed; run: sudo apt-get install dafny")
+        group = await ProcessGroup.start(toolchain.server)
+        worker = cls(group, toolchain, limits, expected)
+        try:
+            await check_canaries(worker.ask)
+        except BaseException:
+            worker.kill()
+            await worker.join()
+            raise
+        return worker
+
+    @property
+    def memory_mb(self) -> float:
+        return self._group.memory_mb
+
+    @property
+    def pid(self) -> int:
+        return self._group.pid
+
+    def kill(self) -> None:
+        self._group.kill()
+
+    async def join(self) -> None:
+        await self._group.join()
+
+    async def judge(self, candidate: Candidate) -> Verdict:
+        """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""
+        started = time.monotonic()
+        judgement = await judge_candidate(self.ask, candidate, self._expected)
+        return Verdict(
+            status=judgement.status,
+            diagnostics=judgement.diagnostics,
+            seconds=time.monotonic() - started,
+            toolchain=self._toolchain.name,
+            checks=judgement.checks,
+        )
+
+    async def ask(self, source: str, rlimit: int | None = None) -> Reply:
+        """Verify one program; the reply is about this program and nothing else."""
+        if self._busy:
+            raise WorkerError("this server still owes an answer to an earlier question")
+        self._busy = True
+        nonce = f"nonce-{secrets.token_hex(12)}"
+        request = {
+            "args": make_options(self._toolchain, self._limits, rlimit),
+            "filename": FILE_NAME,
+            "source": source,
+            "sourceIsFile": False,
+        }
+        payload = base64.b64encode(json.dumps(request).encode("ascii")).decode("ascii")
+        try:
+            await self._group.write(f"verify\n{payload}\n{_REQUEST_END}\n{nonce}\n".encode("ascii"))
+        except OSError as error:
+            raise WorkerError(f"the Dafny server is gone: {error}") from error
+        text = await self._read_until(f"Unknown verb '{nonce}'\n{_FAILURE}\n".encode("ascii"))
+        self._busy = False
+        return parse_reply(_take_answer(text))
+
+    async def _read_until(self, mark: bytes) -> str:
+        received = bytearray()
+        searched = 0
+        while True:
+            place = received.find(mark, searched)
+            if place >= 0:
+                break
+            searched = max(0, len(received) - len(mark))
+            chunk = await self._group.read()
+            if not chunk:
+                raise WorkerError(
+                    f"the Dafny server died; it said: {_tail(received)} "
+                    f"{self._group.stderr_tail[-300:]}"
+                )
+            received += chunk
+            if len(received) > _MAX_REPLY_BYTES:
+                raise WorkerError(f"the Dafny server printed over {_MAX_REPLY_BYTES} bytes")
+        if len(received) != place + len(mark):
+            raise WorkerError("the Dafny server went on talking after its answer")
+        return received[:place].decode("utf-8", "replace")
+
+
+def _take_answer(text: str) -> str:
+    """Strip the one end mark; a second one means that something else ended an answer."""
+    lines = text.split("\n")
+    marks = [i for i, line in enumerate(lines) if line in (_SUCCESS, _FAILURE)]
+    if len(marks) != 1 or marks[0] != len(lines) - 2 or lines[-1]:
+        raise WorkerError(f"the Dafny server's reply has {len(marks)} end marks: {text[-200:]!r}")
+    if lines[marks[0]] == _FAILURE:
+        raise WorkerError(f"the Dafny server failed: {text[-300:]!r}")
+    return "\n".join(lines[: marks[0]])
+
+
+def _tail(received: bytearray) -> str:
+    return received[-300:].decode("utf-8", "replace")

@@ -1,0 +1,268 @@
+"""Keeps the generated drafts that the verifier agrees with, and says why it dropped others.
+
+Flows in: drafts, a verifier. Flows out: rows for a file of problems, and counts. A draft is kept
+when its reference body is PROVED and an empty body is judged and not proved; its row records the
+entries that Dafny printed for it, so that later verdicts can be held to the same list.
+Not handled here: how drafts are made (``proverrl.problems.generate``), and an interrupted run:
+nothing is written then, and the same call makes the same file later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from proverrl.errors import ProblemError
+from proverrl.problems.generate import Draft, build_id, stream_level
+from proverrl.problems.load import write_problems
+from proverrl.types import Candidate, Problem, Split, Status
+from proverrl.verify.base import Limits, Verifier, Worker
+from proverrl.verify.dafny import DafnyServerWorker
+from proverrl.verify.dafny_audit import audit_candidate
+from proverrl.verify.dafny_cli import DafnyCliWorker
+from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.pool import VerifierPool
+from proverrl.verify.toolchain import find_dafny_toolchain
+
+ORIGIN = "proverrl curriculum"
+DEADLINE_SECONDS = 60.0
+_NUM_IN_FLIGHT = 8
+
+_Item = TypeVar("_Item")
+Row = dict[str, Any]
+FindEntries = Callable[[Problem], frozenset[str] | None]
+"""The entries that the verifier saw for a problem whose reference it has just proved."""
+
+
+@dataclass(slots=True)
+class DraftCounts:
+    """How a check stands. ``dropped`` counts reasons; ``examples`` holds a draft's id for each.
+
+    ``seconds`` is the time of the checker for all candidates together.
+    """
+
+    num_wanted: int = 0
+    num_checked: int = 0
+    num_kept: int = 0
+    num_candidates: int = 0
+    seconds: float = 0.0
+    dropped: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def num_dropped(self) -> int:
+        """Drafts that failed their check, for whatever reason."""
+        return self.num_checked - self.num_kept
+
+    def describe(self) -> str:
+        """One line for a person."""
+        text = f"{self.num_kept} of {self.num_wanted} kept, {self.num_dropped} dropped"
+        reasons = [
+            f"{count} {reason} (such as {self.examples[reason]})"
+            for reason, count in sorted(self.dropped.items())
+        ]
+        return f"{text}: {'; '.join(reasons)}" if reasons else text
+
+
+Progress = Callable[[DraftCounts], None]
+
+
+def open_draft_verifier(workers: int = 2) -> tuple[VerifierPool, FindEntries]:
+    """A verifier without a cache, and the entries that its workers see; call ``aclose`` after.
+
+    Raises ToolchainError when Dafny or z3 is missing.
+    """
+    toolchain, limits, expected = find_dafny_toolchain(), Limits(), ExpectedEntries()
+    start = DafnyCliWorker.start if toolchain.server is None else DafnyServerWorker.start
+
+    async def spawn() -> Worker:
+        return await start(toolchain, limits, expected)
+
+    pool = VerifierPool(spawn, workers=workers, audit=audit_candidate, toolchain=toolchain.name)
+    return pool, expected.find
+
+
+def build_problem(draft: Draft, split: Split, entries: Iterable[str] = ()) -> Problem:
+    """The problem of a draft; ``entries`` go into its metadata when there are any."""
+    metadata: Row = {"level": draft.level, "family": draft.family}
+    if names := sorted(entries):
+        metadata["expected_entries"] = names
+    return Problem(
+        id=build_id(draft),
+        language="dafny",
+        kind=draft.kind,
+        preamble="",
+        statement=draft.statement,
+        split=split,
+        origin=ORIGIN,
+        metadata=metadata,
+    )
+
+
+def build_row(draft: Draft, split: Split, entries: Iterable[str]) -> Row:
+    """The line of a draft in a file of problems, with its reference beside the problem."""
+    problem = build_problem(draft, split, entries)
+    return {
+        "id": problem.id,
+        "language": problem.language,
+        "kind": problem.kind,
+        "preamble": problem.preamble,
+        "statement": problem.statement,
+        "split": problem.split,
+        "origin": problem.origin,
+        "metadata": dict(problem.metadata),
+        "reference": draft.reference,
+    }
+
+
+async def check_draft(
+    draft: Draft,
+    split: Split,
+    verifier: Verifier,
+    find_entries: FindEntries,
+    counts: DraftCounts,
+    *,
+    deadline_seconds: float = DEADLINE_SECONDS,
+) -> Row | None:
+    """The row of a draft that passes, or None; ``counts`` is brought up to date either way."""
+    problem = build_problem(draft, split)
+    reason, row = "", None
+    full = await verifier.verify(
+        Candidate(problem, draft.reference), deadline_seconds=deadline_seconds
+    )
+    counts.num_candidates += 1
+    counts.seconds += full.seconds
+    if full.status is not Status.PROVED:
+        reason = f"reference {full.status.value}"
+    elif not (entries := find_entries(problem)):
+        reason = "no entries"
+    else:
+        blank = await verifier.verify(Candidate(problem, ""), deadline_seconds=deadline_seconds)
+        counts.num_candidates += 1
+        counts.seconds += blank.seconds
+        if blank.status is Status.PROVED or not blank.status.judged:
+            reason = f"empty body {blank.status.value}"
+        else:
+            row = build_row(draft, split, entries)
+    counts.num_checked += 1
+    if row is None:
+        counts.dropped[reason] += 1
+        counts.examples.setdefault(reason, problem.id)
+    else:
+        counts.num_kept += 1
+    return row
+
+
+async def check_drafts(
+    drafts: Iterable[Draft],
+    split: Split,
+    verifier: Verifier,
+    find_entries: FindEntries,
+    *,
+    counts: DraftCounts | None = None,
+    deadline_seconds: float = DEADLINE_SECONDS,
+    progress: Progress | None = None,
+) -> AsyncIterator[tuple[Draft, Row | None]]:
+    """Each draft with its row, or None where it was dropped, in the order of ``drafts``.
+
+    A few are in work at once. Raises what the verifier raises; then, and when the caller stops
+    early, the checks that still run are cancelled.
+    """
+    tally = DraftCounts() if counts is None else counts
+    waiting = iter(drafts)
+    running: list[tuple[Draft, asyncio.Task[Row | None]]] = []
+
+    def start(num: int) -> None:
+        for draft in islice(waiting, num):
+            check = check_draft(
+                draft, split, verifier, find_entries, tally, deadline_seconds=deadline_seconds
+            )
+            running.append((draft, asyncio.create_task(check)))
+
+    try:
+        start(_NUM_IN_FLIGHT)
+        while running:
+            draft, task = running[0]
+            row = await task
+            running.pop(0)
+            start(1)
+            if progress is not None:
+                progress(tally)
+            yield draft, row
+    finally:
+        for _, task in running:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in running), return_exceptions=True)
+
+
+async def generate_and_check(
+    path: str | Path,
+    verifier: Verifier,
+    find_entries: FindEntries,
+    *,
+    levels: Sequence[int],
+    num: int,
+    seed: int,
+    split: Split,
+    deadline_seconds: float = DEADLINE_SECONDS,
+    progress: Progress | None = None,
+) -> DraftCounts:
+    """Write a file of ``num`` checked problems, the levels in turn and evenly filled.
+
+    A dropped draft is replaced by the next of its level. The file appears whole, at the end.
+    Raises ProblemError when a level has no more drafts to offer, or ``levels`` is empty.
+    """
+    chosen = sorted(set(levels))
+    if not chosen or num < 1:
+        raise ProblemError("give at least one level and at least one problem")
+    share, rest = divmod(num, len(chosen))
+    wanted = {level: share + (place < rest) for place, level in enumerate(chosen)}
+    streams = {level: stream_level(level, seed, split) for level in chosen}
+    kept: dict[int, list[Row]] = {level: [] for level in chosen}
+    counts = DraftCounts(num_wanted=num)
+    while missing := {lv: n - len(kept[lv]) for lv, n in wanted.items() if n > len(kept[lv])}:
+        drafts = [list(islice(streams[level], number)) for level, number in missing.items()]
+        for level, drawn in zip(missing, drafts, strict=True):
+            if len(drawn) < missing[level]:
+                raise ProblemError(
+                    f"level {level} gives only {len(kept[level]) + len(drawn)} of "
+                    f"{wanted[level]} {split} problems; ask for fewer, or for more levels"
+                )
+        checks = check_drafts(
+            _take_turns(drafts),
+            split,
+            verifier,
+            find_entries,
+            counts=counts,
+            deadline_seconds=deadline_seconds,
+            progress=progress,
+        )
+        async for draft, row in checks:
+            if row is not None:
+                kept[draft.level].append(row)
+    write_problems(path, _take_turns(list(kept.values())))
+    return counts
+
+
+async def generate_file(
+    *, levels: Sequence[int], num: int, seed: int, split: Split, workers: int, out: str | Path
+) -> str:
+    """Generate, check and write a file with a verifier of its own; returns a line of report."""
+    verifier, find_entries = open_draft_verifier(workers)
+    try:
+        counts = await generate_and_check(
+            out, verifier, find_entries, levels=levels, num=num, seed=seed, split=split
+        )
+    finally:
+        await verifier.aclose()
+    return counts.describe()
+
+
+def _take_turns(lists: Sequence[Sequence[_Item]]) -> list[_Item]:
+    longest = max(map(len, lists), default=0)
+    return [items[place] for place in range(longest) for items in lists if place < len(items)]

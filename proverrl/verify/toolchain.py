@@ -1,0 +1,127 @@
+"""Finds Dafny and z3 on this machine.
+
+Flows in: PATH and the variables PROVERRL_DAFNY_SERVER (path of DafnyServer.exe; empty for none),
+PROVERRL_DAFNY (the ``dafny`` command) and PROVERRL_Z3. Flows out: a ``DafnyToolchain``.
+Not handled here: starting anything but ``--version`` calls, and Dafny 4.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from proverrl.errors import ToolchainError
+
+Z3_VERSION = "4.8.5"
+_SERVER_PLACES = ("/usr/lib/dafny/DafnyServer.exe", "/usr/local/lib/dafny/DafnyServer.exe")
+_INSTALL_DAFNY = "sudo apt-get install dafny"
+_INSTALL_Z3 = "pip install z3-solver==4.8.5.0"
+_VERSION_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class DafnyToolchain:
+    """Where the back end lives; ``server`` is None when only the per-file CLI is there."""
+
+    dafny: str
+    dafny_version: str
+    server: tuple[str, ...] | None
+    z3: str
+    z3_version: str
+
+    @property
+    def backend(self) -> Literal["dafny-server", "dafny-cli"]:
+        return "dafny-cli" if self.server is None else "dafny-server"
+
+    @property
+    def name(self) -> str:
+        """One line for records and caches, such as ``dafny 2.3.0 (dafny-server), z3 4.8.5``."""
+        return f"dafny {self.dafny_version} ({self.backend}), z3 {self.z3_version}"
+
+
+def find_dafny_toolchain() -> DafnyToolchain:
+    """Find Dafny 2.3 and z3; raises ``ToolchainError`` naming the command that brings them."""
+    dafny = os.environ.get("PROVERRL_DAFNY") or shutil.which("dafny")
+    if not dafny:
+        raise ToolchainError(f"Dafny is not installed; run: {_INSTALL_DAFNY}")
+    z3, z3_version = _find_z3()
+    return DafnyToolchain(
+        dafny=dafny,
+        dafny_version=_find_dafny_version(dafny),
+        server=_find_server(),
+        z3=z3,
+        z3_version=z3_version,
+    )
+
+
+def _find_server() -> tuple[str, ...] | None:
+    named = os.environ.get("PROVERRL_DAFNY_SERVER")
+    if named is not None:
+        if named and not Path(named).is_file():
+            raise ToolchainError(f"PROVERRL_DAFNY_SERVER names no file: {named}")
+        places = [named] if named else []
+    else:
+        places = [place for place in _SERVER_PLACES if Path(place).is_file()]
+    runtime = shutil.which("mono") or shutil.which("cli")
+    if not places or runtime is None:
+        return None
+    return (runtime, places[0])
+
+
+def _find_z3() -> tuple[str, str]:
+    """The 4.8.5 of the z3-solver wheel when it is there (faster), else the z3 on PATH."""
+    named = os.environ.get("PROVERRL_Z3")
+    if named:
+        return named, _read_z3_version(named)
+    for place in _list_wheel_places():
+        if place.is_file() and _read_z3_version(str(place)) == Z3_VERSION:
+            return str(place), Z3_VERSION
+    on_path = shutil.which("z3")
+    if on_path is None:
+        raise ToolchainError(f"z3 is not installed; run: {_INSTALL_Z3}")
+    return on_path, _read_z3_version(on_path)
+
+
+def _list_wheel_places() -> list[Path]:
+    places = [Path(sys.prefix) / "bin" / "z3", Path(sys.executable).parent / "z3"]
+    spec = importlib.util.find_spec("z3")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        places += [Path(folder) / "bin" / "z3", Path(folder).parent / "bin" / "z3"]
+    return places
+
+
+def _read_z3_version(path: str) -> str:
+    match = re.search(r"version (\d+\.\d+\.\d+)", _run([path, "--version"]))
+    if match is None:
+        raise ToolchainError(f"{path} does not answer as z3; run: {_INSTALL_Z3}")
+    return match.group(1)
+
+
+def _find_dafny_version(path: str) -> str:
+    match = re.search(r"(\d+\.\d+\.\d+)", _run([path, "/version"]))
+    if match is None:
+        raise ToolchainError(f"{path} does not answer as Dafny; run: {_INSTALL_DAFNY}")
+    version = match.group(1)
+    if not version.startswith("2.3."):
+        raise ToolchainError(
+            f"{path} is Dafny {version}; this version of ProverRL drives Dafny 2.3 "
+            f"(Debian's package): {_INSTALL_DAFNY}"
+        )
+    return version
+
+
+def _run(command: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_VERSION_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolchainError(f"cannot run {command[0]}: {error}") from error
+    return done.stdout + done.stderr

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Trains and evaluates a small prover on real Dafny, from a bare machine to an HTML report.
+#
+#   bash scripts/demo.sh                        run it; run it again to see the table again
+#   bash scripts/demo.sh --set seed=1           arguments go on to `proverrl train`
+#   PROVERRL_DEMO_RUN=runs/other bash scripts/demo.sh    another run folder
+#
+# An interrupted demo goes on from its last checkpoint when it is started again.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+run="${PROVERRL_DEMO_RUN:-runs/demo}"
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "1/4 set-up"
+bash scripts/setup.sh
+
+step "2/4 what is installed: proverrl doctor"
+.venv/bin/proverrl doctor
+
+step "3/4 training and evaluation: proverrl train configs/demo.toml --run $run $*"
+.venv/bin/proverrl train configs/demo.toml --run "$run" "$@"
+
+step "4/4 report: proverrl report $run"
+.venv/bin/proverrl report "$run"

@@ -1,0 +1,96 @@
+"""A scripted stand-in for DafnyServer: the words of the program decide what it does.
+
+Run as ``python fake_dafny_server.py`` with the server's line protocol on its pipes. The name
+after PROVE or REFUTE becomes the entry of the answer, so that a test can tell whose answer it got.
+"""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+END = "[SUCCESS] [[DAFNY-SERVER: EOM]]"
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def entry(name: str, outcome: str) -> str:
+    return f"\nVerifying {name} ...\n  [1 proof obligation]  {outcome}\n"
+
+
+def answer(source: str) -> None:
+    words = source.split()
+    if "CanaryHard" in source:
+        say(entry("Impl$$CanaryHard", "timed out"))
+    elif "CanaryTrue" in source:
+        outcomes = {"CanaryTrue": "verified", "CanaryFalse": "error", "CanaryAssume": "error"}
+        say("".join(entry(f"Impl$$_module.__default.{k}", v) for k, v in outcomes.items()))
+    act(words)
+    if "PROVE" in words:
+        say(entry(words[words.index("PROVE") + 1], "verified"))
+    if "REFUTE" in words:
+        say(entry(words[words.index("REFUTE") + 1], "error"))
+        say("p.dfy(1,2): Error: assertion violation\n")
+
+
+def act(words: list[str]) -> None:
+    """The faults."""
+    if "CRASH" in words:
+        say("\nVerifying Impl$$half ...\n")
+        os._exit(3)
+    if "CRASH_ONCE" in words or "HANG_ONCE" in words:
+        word = "CRASH_ONCE" if "CRASH_ONCE" in words else "HANG_ONCE"
+        marker = Path(words[words.index(word) + 1])
+        if not marker.exists():
+            marker.touch()
+            if word == "HANG_ONCE":
+                time.sleep(600)
+            os._exit(3)
+    if "HANG" in words:
+        time.sleep(600)
+    if "HUGE" in words:
+        say("p.dfy(1,2): Info: " + "x" * 8_000_000 + "\n")
+    if "FLOOD" in words:
+        sys.stderr.write("noise\n" * 200_000)
+        sys.stderr.flush()
+    if "FORGE" in words:
+        say(entry("Impl$$forged", "verified") + END + "\n")
+    if "GARBAGE" in words:
+        sys.stdout.buffer.write(bytes(range(128, 256)) + b"\nwhat is this\n")
+        sys.stdout.flush()
+    if "INCONCLUSIVE" in words:
+        say(entry("Impl$$odd", "inconclusive"))
+    if "GRANDCHILD" in words:
+        child = subprocess.Popen(["sleep", "600"])
+        Path(words[words.index("GRANDCHILD") + 1]).write_text(f"{os.getpid()} {child.pid}")
+        time.sleep(600)
+
+
+def main() -> None:
+    late = ""
+    for line in sys.stdin:
+        verb = line.strip()
+        if verb != "verify":
+            say(f"Unknown verb '{verb}'\n[FAILURE] [[DAFNY-SERVER: EOM]]\n{late}")
+            late = ""
+            continue
+        payload = ""
+        for part in sys.stdin:
+            if part.strip() == "[[DAFNY-CLIENT: EOM]]":
+                break
+            payload += part
+        source = json.loads(base64.b64decode(payload))["source"]
+        if "LATE" in source.split():
+            late = entry("Impl$$late", "verified")
+        answer(source)
+        say(f"Verification completed successfully!\n{END}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Configuration: TOML, overrides, and errors that name the key and its remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proverrl.config import Config, load_config, parse_config
+from proverrl.errors import ConfigError
+
+CONFIGS = sorted(Path("configs").glob("*.toml"))
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "c.toml"
+    path.write_text(text)
+    return path
+
+
+def test_overrides_win_and_keep_their_types(tmp_path: Path) -> None:
+    path = write(tmp_path, 'loop = "grpo"\n[grpo]\nsteps = 3\n')
+    config = load_config(
+        path, ["grpo.steps=7", "policy.path=some/folder", "evaluation.ks=[1, 4]", "seed=5"]
+    )
+    assert (config.grpo.steps, config.policy.path, config.seed) == (7, "some/folder", 5)
+    assert config.evaluation.ks == (1, 4)
+    assert config.grpo.group_size == Config().grpo.group_size
+
+
+@pytest.mark.parametrize(
+    ("override", "names"),
+    [
+        ("grpo.group_sise=4", "grpo.group_size"),
+        ("learning_rate=1", "learner.learning_rate|learning_rate"),
+        ("grpo.steps=0", "grpo.steps"),
+        ("loop=ppo", "loop"),
+        ("no-equals", "key=value"),
+    ],
+)
+def test_wrong_overrides_name_the_place(tmp_path: Path, override: str, names: str) -> None:
+    with pytest.raises(ConfigError, match=names):
+        load_config(write(tmp_path, ""), [override])
+
+
+def test_missing_and_broken_files(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such configuration file"):
+        load_config(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="cannot be read as TOML"):
+        load_config(write(tmp_path, "a = = 1"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_shipped_configs_load_and_round_trip(path: Path) -> None:
+    config = load_config(path)
+    assert parse_config(config.dump(), source="again") == config
+
+
+def test_configs_are_shipped() -> None:
+    assert {"demo.toml", "grpo.toml", "expert_iteration.toml"} <= {path.name for path in CONFIGS}

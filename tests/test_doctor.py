@@ -1,0 +1,163 @@
+"""The doctor names what is missing and what brings it, and says ready only when it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from proverrl import doctor
+from proverrl.doctor import Finding, is_healthy
+from proverrl.errors import ToolchainError
+from proverrl.verify.toolchain import DafnyToolchain
+
+
+def give_toolchain(
+    monkeypatch: pytest.MonkeyPatch, *, server: tuple[str, ...] | None, z3_version: str
+) -> None:
+    found = DafnyToolchain(
+        dafny="/bin/dafny",
+        dafny_version="2.3.0",
+        server=server,
+        z3="/bin/z3",
+        z3_version=z3_version,
+    )
+    monkeypatch.setattr(doctor, "find_dafny_toolchain", lambda: found)
+
+
+def test_a_whole_dafny_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_toolchain(monkeypatch, server=("/bin/mono", "/lib/DafnyServer.exe"), z3_version="4.8.5")
+    assert doctor.check_dafny() == [
+        Finding("Dafny", "ok", "2.3.0, /bin/dafny"),
+        Finding("DafnyServer", "ok", "/lib/DafnyServer.exe"),
+        Finding("mono", "ok", "/bin/mono"),
+        Finding("z3", "ok", "4.8.5, /bin/z3"),
+    ]
+
+
+def test_the_fallbacks_are_weak_but_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_toolchain(monkeypatch, server=None, z3_version="4.8.12")
+    findings = doctor.check_dafny()
+    assert [(item.name, item.state) for item in findings] == [
+        ("Dafny", "ok"),
+        ("DafnyServer", "weak"),
+        ("z3", "weak"),
+    ]
+    assert findings[1].remedy == "sudo apt-get install dafny mono-runtime"
+    assert findings[2].remedy == f"{sys.executable} -m pip install z3-solver==4.8.5.0"
+    assert is_healthy(findings)
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ("Dafny is not installed; run: x", "sudo apt-get install dafny"),
+        ("z3 is not installed; run: y", f"{sys.executable} -m pip install z3-solver==4.8.5.0"),
+    ],
+)
+def test_a_missing_dafny_is_not_healthy(
+    monkeypatch: pytest.MonkeyPatch, message: str, remedy: str
+) -> None:
+    def fail() -> DafnyToolchain:
+        raise ToolchainError(message)
+
+    monkeypatch.setattr(doctor, "find_dafny_toolchain", fail)
+    findings = doctor.check_dafny()
+    assert findings == [Finding("Dafny", "missing", message, remedy)]
+    assert not is_healthy(findings)
+
+
+def test_a_missing_package_names_its_range() -> None:
+    assert doctor.check_package("no-such-package-here", "no-such-package-here>=2") == Finding(
+        "no-such-package-here",
+        "missing",
+        "not installed",
+        f"{sys.executable} -m pip install 'no-such-package-here>=2'",
+    )
+    assert doctor.check_package("rich", "rich").state == "ok"
+
+
+def test_a_missing_extra_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(doctor.EXTRAS, "vllm", ("no_such_module_here", "vllm", "fast"))
+    finding = doctor.check_extra("vllm")
+    assert finding == Finding(
+        "vllm", "absent", "fast", f"{sys.executable} -m pip install -e '.[vllm]'"
+    )
+    assert is_healthy([finding])
+
+
+def test_lean_is_found_where_elan_puts_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    assert doctor.check_lean().state == "absent"
+    assert "elan-init.sh" in doctor.check_lean().remedy
+    lake = tmp_path / ".elan" / "bin" / "lake"
+    lake.parent.mkdir(parents=True)
+    lake.touch(mode=0o755)
+    assert doctor.check_lean() == Finding("Lean", "ok", str(lake))
+
+
+def test_memory_is_the_lower_of_machine_and_container(tmp_path: Path) -> None:
+    limit = tmp_path / "memory.max"
+    limit.write_text("500000000\n")
+    assert doctor.read_memory_gb(limit) == 0.5
+    limit.write_text("max\n")
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    assert doctor.read_memory_gb(limit) == machine
+
+
+def test_the_run_folder_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = doctor.check_writable(tmp_path / "not" / "yet")
+    assert finding.state == "ok"
+    assert list(tmp_path.iterdir()) == []
+
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    finding = doctor.check_writable(tmp_path / "not" / "yet")
+    assert finding == Finding(
+        "run folder", "missing", f"{tmp_path}: Permission denied", f"chmod u+w '{tmp_path}'"
+    )
+
+
+def test_the_table_shows_the_command_beside_what_is_missing() -> None:
+    findings = [
+        Finding("Python", "ok", "3.11.9"),
+        Finding("Dafny", "missing", "Dafny is not installed", "sudo apt-get install dafny"),
+    ]
+    console = Console(width=80, color_system=None)
+    with console.capture() as capture:
+        console.print(doctor.render(findings))
+    assert [line.rstrip() for line in capture.get().splitlines()] == [
+        "ok       Python  3.11.9",
+        "missing  Dafny   Dafny is not installed",
+        "                 sudo apt-get install dafny",
+        "Not ready: run the commands beside what is missing.",
+    ]
+    with console.capture() as capture:
+        console.print(doctor.render(findings[:1]))
+    assert "Ready: everything that the default set-up needs is there." in capture.get()
+
+
+def test_importing_the_doctor_does_not_import_torch() -> None:
+    code = "import sys, proverrl.doctor; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    give_toolchain(monkeypatch, server=("/bin/mono", "/lib/DafnyServer.exe"), z3_version="4.8.5")
+    names = [finding.name for finding in doctor.diagnose(tmp_path)]
+    assert names == [
+        "Python",
+        "torch",
+        *("transformers", "tokenizers", "plotly"),
+        *("Dafny", "DafnyServer", "mono", "z3", "Lean"),
+        *("vllm", "peft", "ray", "lean-dojo"),
+        *("processors", "memory", "run folder"),
+    ]

@@ -1,0 +1,287 @@
+"""The structure of the package: import direction, module size, names and broad excepts.
+
+Every check is a function of a folder, so that a planted violation shows that it can fail.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "proverrl"
+
+# Lowest first. A module may import from its own layer and from those below, never from above.
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"__init__", "types", "errors", "seeds"}),
+    frozenset({"config", "problems"}),
+    frozenset({"verify", "policy"}),
+    frozenset({"rollout", "rewards", "advantages"}),
+    frozenset({"losses", "learner", "curriculum", "formalize"}),
+    frozenset({"checkpoint", "monitor", "search", "evaluate", "report", "doctor"}),
+    frozenset({"loops", "serve"}),
+    frozenset({"cli", "__main__"}),
+)
+
+MAX_LINES = 400
+FORBIDDEN_NAMES = frozenset({"utils", "helpers", "common", "manager"})
+# The sinks of the monitor and the top of the CLI: nowhere else may a bug be caught.
+BROAD_EXCEPT_ALLOWED = ("cli.py", "monitor/")
+
+
+def module_parts(package: Path, path: Path) -> tuple[str, ...]:
+    """``proverrl/verify/pool.py`` as ``("proverrl", "verify", "pool")``."""
+    parts = path.relative_to(package.parent).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def iter_modules(package: Path) -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(package.rglob("*.py")):
+        yield path, ast.parse(path.read_text("utf-8"), str(path))
+
+
+def layer_of(parts: tuple[str, ...]) -> int | None:
+    name = parts[1] if len(parts) > 1 else "__init__"
+    return next((i for i, layer in enumerate(LAYERS) if name in layer), None)
+
+
+def resolve_from(node: ast.ImportFrom, parts: tuple[str, ...], is_package: bool) -> tuple[str, ...]:
+    """The absolute name of the module that a ``from ... import`` reads from."""
+    names = tuple(node.module.split(".")) if node.module else ()
+    if node.level == 0:
+        return names
+    own_package = parts if is_package else parts[:-1]
+    return own_package[: len(own_package) - (node.level - 1)] + names
+
+
+def iter_imports(path: Path, tree: ast.Module, package: Path) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of every module of the package that a module imports, anywhere."""
+    parts = module_parts(package, path)
+    top = package.name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == top:
+                    yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = resolve_from(node, parts, path.name == "__init__.py")
+            if base[:1] != (top,):
+                continue
+            for alias in node.names:
+                # `from proverrl import cli` names a module; a record of proverrl.types does not.
+                full = (*base, alias.name)
+                is_module = (package.parent.joinpath(*full)).is_dir() or (
+                    package.parent.joinpath(*full).with_suffix(".py").is_file()
+                )
+                yield node.lineno, ".".join(full if is_module else base)
+        elif isinstance(node, ast.Call) and node.args:
+            called = node.func
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            first = node.args[0]
+            if (
+                name in ("import_module", "__import__")
+                and isinstance(first, ast.Constant)
+                and str(first.value).split(".")[0] == top
+            ):
+                yield node.lineno, str(first.value)
+
+
+def find_upward_imports(package: Path) -> list[str]:
+    found = []
+    for path, tree in iter_modules(package):
+        own = layer_of(module_parts(package, path))
+        if own is None:
+            continue
+        for line, target in iter_imports(path, tree, package):
+            other = layer_of(tuple(target.split(".")))
+            if other is not None and other > own:
+                found.append(f"{path.relative_to(package)}:{line} imports {target}")
+    return found
+
+
+def find_homeless_modules(package: Path) -> list[str]:
+    return [
+        str(path.relative_to(package))
+        for path, _ in iter_modules(package)
+        if layer_of(module_parts(package, path)) is None
+    ]
+
+
+def is_broad(expression: ast.expr | None) -> bool:
+    if expression is None:
+        return True
+    if isinstance(expression, ast.Tuple):
+        return any(is_broad(item) for item in expression.elts)
+    name = expression.attr if isinstance(expression, ast.Attribute) else None
+    name = expression.id if isinstance(expression, ast.Name) else name
+    return name in ("Exception", "BaseException")
+
+
+def find_broad_excepts(package: Path) -> list[str]:
+    """Handlers that swallow any exception, also ``suppress(Exception)``.
+
+    One that ends in a bare ``raise`` cleans up and swallows nothing, so it is not one of them.
+    """
+    found = []
+    for path, tree in iter_modules(package):
+        relative = path.relative_to(package).as_posix()
+        if any(relative.startswith(allowed) for allowed in BROAD_EXCEPT_ALLOWED):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ExceptHandler) and is_broad(node.type):
+                last = node.body[-1]
+                if isinstance(last, ast.Raise) and last.exc is None:
+                    continue
+                found.append(f"{relative}:{node.lineno}")
+            elif isinstance(node, ast.Call):
+                called = node.func
+                name = (
+                    called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+                )
+                if name == "suppress" and any(is_broad(argument) for argument in node.args):
+                    found.append(f"{relative}:{node.lineno}")
+    return found
+
+
+def find_long_modules(package: Path) -> list[str]:
+    return [
+        f"{path.relative_to(package)}: {num_lines} lines"
+        for path in sorted(package.rglob("*.py"))
+        if (num_lines := len(path.read_text("utf-8").splitlines())) > MAX_LINES
+    ]
+
+
+def find_forbidden_names(package: Path) -> list[str]:
+    return [
+        str(path.relative_to(package))
+        for path in sorted(package.rglob("*"))
+        if (path.suffix == ".py" or path.is_dir()) and path.stem in FORBIDDEN_NAMES
+    ]
+
+
+def test_imports_never_point_up() -> None:
+    assert find_upward_imports(PACKAGE) == []
+
+
+def test_every_module_belongs_to_a_layer() -> None:
+    assert find_homeless_modules(PACKAGE) == []
+    names = [name for layer in LAYERS for name in layer]
+    assert len(names) == len(set(names))
+
+
+def test_no_module_is_too_long() -> None:
+    assert find_long_modules(PACKAGE) == []
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    assert find_forbidden_names(PACKAGE) == []
+
+
+def test_broad_excepts_stand_at_the_boundaries_only() -> None:
+    assert find_broad_excepts(PACKAGE) == []
+
+
+def plant(tmp_path: Path, files: dict[str, str]) -> Path:
+    package = tmp_path / "proverrl"
+    for name, text in {"__init__.py": "", "cli.py": "", "verify/__init__.py": "", **files}.items():
+        path = package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return package
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "target"),
+    [
+        ("types.py", "import proverrl.cli\n", 1, "proverrl.cli"),
+        ("types.py", "from proverrl import cli\n", 1, "proverrl.cli"),
+        ("types.py", "from proverrl.cli import main as m\n", 1, "proverrl.cli"),
+        ("types.py", "def f():\n    from proverrl.verify import pool\n", 2, "proverrl.verify"),
+        (
+            "config.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .verify import x\n",
+            3,
+            "proverrl.verify",
+        ),
+        ("verify/pool.py", "from .. import cli\n", 1, "proverrl.cli"),
+        ("verify/__init__.py", "from ..cli import main\n", 1, "proverrl.cli"),
+        ("__init__.py", "from . import cli\n", 1, "proverrl.cli"),
+        (
+            "rewards.py",
+            "import importlib\nimportlib.import_module('proverrl.loops.grpo')\n",
+            2,
+            "proverrl.loops.grpo",
+        ),
+    ],
+)
+def test_a_planted_upward_import_is_found(
+    tmp_path: Path, name: str, text: str, line: int, target: str
+) -> None:
+    package = plant(tmp_path, {name: text})
+    assert find_upward_imports(package) == [f"{name}:{line} imports {target}"]
+
+
+def test_imports_that_point_down_or_sideways_pass(tmp_path: Path) -> None:
+    package = plant(
+        tmp_path,
+        {
+            "cli.py": "import proverrl.types\nfrom proverrl.verify import pool\n",
+            "verify/pool.py": "from . import base\nfrom ..policy import x\nimport json\n",
+            "verify/base.py": "from proverrl.types import Verdict\n",
+            "types.py": "import proverrl_other\n",
+        },
+    )
+    assert find_upward_imports(package) == []
+
+
+def test_a_planted_module_without_a_layer_is_found(tmp_path: Path) -> None:
+    package = plant(tmp_path, {"misc/tools.py": ""})
+    assert find_homeless_modules(package) == ["misc/tools.py"]
+
+
+def test_a_planted_broad_except_is_found(tmp_path: Path) -> None:
+    swallow = "try:\n    pass\nexcept {}:\n    pass\n"
+    package = plant(
+        tmp_path,
+        {
+            "types.py": swallow.format("Exception"),
+            "errors.py": "try:\n    pass\nexcept:\n    pass\n",
+            "config.py": swallow.format("(OSError, BaseException)"),
+            "rewards.py": "from contextlib import suppress\nwith suppress(Exception):\n    pass\n",
+            "losses.py": "try:\n    pass\nexcept BaseException:\n    x = 1\n    raise\n",
+            "learner.py": swallow.format("ValueError"),
+            "cli.py": swallow.format("Exception"),
+            "monitor/sinks.py": swallow.format("Exception"),
+        },
+    )
+    assert find_broad_excepts(package) == [
+        "config.py:3",
+        "errors.py:3",
+        "rewards.py:2",
+        "types.py:3",
+    ]
+
+
+def test_a_planted_long_module_and_a_bad_name_are_found(tmp_path: Path) -> None:
+    package = plant(
+        tmp_path, {"types.py": "\n" * 401, "errors.py": "\n" * 400, "verify/utils.py": ""}
+    )
+    assert find_long_modules(package) == ["types.py: 401 lines"]
+    assert find_forbidden_names(package) == ["verify/utils.py"]
+
+
+def test_importing_the_cli_does_not_import_torch() -> None:
+    code = (
+        "import sys, proverrl.cli\n"
+        "print([name for name in ('torch', 'transformers', 'datasets') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.stderr == ""
+    assert done.stdout == "[]\n"

@@ -1,0 +1,255 @@
+"""The monitor: figures round trip through the disk, survive a kill, and read well as plain text."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proverrl.errors import RunError
+from proverrl.monitor import Monitor, can_draw_live, read_metrics
+from proverrl.monitor.display import LiveDisplay, format_seconds, sparkline
+
+
+class Clock:
+    """A clock that moves only when told."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+STEP: dict[str, Any] = {
+    "solve_rate": 0.3125,
+    "groups": 8,
+    "groups_mixed": 5,
+    "unjudged": {"timeout": 2, "crashed": 1},
+    "verified_per_second": 12.34,
+    "tokens_per_second": 1840.4,
+    "loss": 0.02126,
+}
+
+
+def open_monitor(run_dir: Path, **options: Any) -> tuple[Monitor, io.StringIO, Clock]:
+    stream, clock = io.StringIO(), Clock()
+    options.setdefault("total_steps", 4)
+    return Monitor(run_dir, stream=stream, clock=clock, **options), stream, clock
+
+
+def test_figures_round_trip_with_seconds_since_the_start(tmp_path: Path) -> None:
+    monitor, _, clock = open_monitor(tmp_path / "run")
+    clock.now += 1.5
+    monitor.log("sft", 0, {"loss": 2.25})
+    clock.now += 2.25
+    monitor.log("step", 1, STEP)
+    assert read_metrics(tmp_path / "run") == [
+        {"kind": "sft", "step": 0, "seconds": 1.5, "loss": 2.25},
+        {"kind": "step", "step": 1, "seconds": 3.75, **STEP},
+    ]
+    monitor.close()
+
+
+def test_figures_that_are_not_finite_become_null(tmp_path: Path) -> None:
+    monitor, stream, _ = open_monitor(tmp_path)
+    monitor.log(
+        "step", 1, {"loss": float("nan"), "solve_rate": 0.5, "levels": {1: {"attempts": 2}}}
+    )
+    text = (tmp_path / "metrics.jsonl").read_text()
+    assert json.loads(text, parse_constant=pytest.fail)["loss"] is None
+    assert read_metrics(tmp_path)[0]["levels"] == {"1": {"attempts": 2}}
+    assert stream.getvalue() == "step 1/4  solved 0.500  loss nan\n"
+    monitor.close()
+
+
+def test_plain_lines_are_exact_and_hold_no_control_codes(tmp_path: Path) -> None:
+    monitor, stream, clock = open_monitor(tmp_path)
+    monitor.phase("warm start", "10/400 loss 3.10")
+    clock.now += 1
+    monitor.phase("warm start", "20/400 loss 2.90")
+    clock.now += 1
+    monitor.phase("warm start", "400/400 loss 1.23")
+    monitor.phase("evaluation before", "312/1600 attempts")
+    monitor.log("step", 1, STEP)
+    clock.now += 90
+    monitor.display(verifier_queue=12)
+    monitor.log("step", 2, {"solve_rate": 0.5, "loss": 0.1})
+    monitor.close()
+    assert stream.getvalue().splitlines() == [
+        "warm start: 10/400 loss 3.10",
+        "warm start: 400/400 loss 1.23",
+        "evaluation before: 312/1600 attempts",
+        "step 1/4  solved 0.312  loss 0.0213  verified/s 12.3  tokens/s 1,840  mixed 5/8  "
+        "unjudged 3",
+        "step 2/4  solved 0.500  loss 0.1000  left 3m00s",
+    ]
+
+
+def test_phase_lines_come_again_after_five_seconds(tmp_path: Path) -> None:
+    monitor, stream, clock = open_monitor(tmp_path)
+    for done in range(7):
+        monitor.phase("warm start", f"{done}/7")
+        clock.now += 2
+    monitor.close()
+    assert stream.getvalue().splitlines() == [
+        "warm start: 0/7",
+        "warm start: 3/7",
+        "warm start: 6/7",
+    ]
+
+
+def test_resume_drops_what_came_after_the_checkpoint(tmp_path: Path) -> None:
+    monitor, _, clock = open_monitor(tmp_path)
+    monitor.log("sft", 400, {"loss": 1.0})
+    monitor.log("eval", 0, {"name": "before", "path": "evals/before.json"})
+    for step in (1, 2, 3):
+        clock.now += 10
+        monitor.log("step", step, STEP)
+        monitor.write_rollouts(step, [{"step": step, "body": "assert true;"}])
+    monitor.close()
+    with (tmp_path / "metrics.jsonl").open("a") as stream:
+        stream.write('{"kind":"step","step":4,"sol')  # what SIGKILL leaves
+    (tmp_path / "rollouts" / "step_4.jsonl.partial").write_text("{")
+
+    monitor, plain, clock = open_monitor(tmp_path, resume_step=2)
+    clock.now += 5
+    monitor.log("step", 3, {"solve_rate": 0.75})
+    monitor.close()
+
+    rows = read_metrics(tmp_path)
+    assert [(row["kind"], row["step"], row["seconds"]) for row in rows] == [
+        ("sft", 400, 0.0),
+        ("eval", 0, 0.0),
+        ("step", 1, 10.0),
+        ("step", 2, 20.0),
+        ("step", 3, 25.0),
+    ]
+    assert rows[-1]["solve_rate"] == 0.75
+    names = sorted(path.name for path in (tmp_path / "rollouts").iterdir())
+    assert names == ["step_1.jsonl", "step_2.jsonl"]
+    assert plain.getvalue() == "step 3/4  solved 0.750\n"
+
+
+def test_resume_from_before_any_checkpoint_drops_everything(tmp_path: Path) -> None:
+    monitor, _, _ = open_monitor(tmp_path)
+    monitor.log("sft", 10, {"loss": 1.0})
+    monitor.close()
+    monitor, _, _ = open_monitor(tmp_path, resume_step=-1)
+    monitor.close()
+    assert read_metrics(tmp_path) == []
+
+
+def test_a_fresh_monitor_refuses_a_folder_that_holds_a_run(tmp_path: Path) -> None:
+    monitor, _, _ = open_monitor(tmp_path)
+    monitor.log("step", 1, STEP)
+    monitor.close()
+    with pytest.raises(RunError, match="already holds a run"):
+        open_monitor(tmp_path)
+
+
+def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"kind":"step","step":1}\n{"ki\n{"kind":"step"}\n')
+    with pytest.raises(RunError, match=r"metrics\.jsonl, line 2"):
+        read_metrics(tmp_path)
+
+
+def test_a_killed_writer_leaves_every_logged_line(tmp_path: Path) -> None:
+    """The line is on disk when log returns: the process then dies without closing anything."""
+    code = (
+        "import os, sys; from pathlib import Path; from proverrl.monitor import Monitor\n"
+        "m = Monitor(Path(sys.argv[1]), total_steps=9, live=False)\n"
+        "for step in range(1, 6): m.log('step', step, {'solve_rate': step / 10})\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True)
+    assert done.returncode == -9
+    assert [row["solve_rate"] for row in read_metrics(tmp_path)] == [0.1, 0.2, 0.3, 0.4, 0.5]
+    assert done.stdout.count(b"\n") == 5
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    monitor, _, _ = open_monitor(tmp_path)
+    with pytest.raises(RunError, match=r"cannot write .*metrics\.jsonl: No space left on device"):
+        monitor.log("step", 1, STEP)
+    with pytest.raises(RunError, match="No space left"):
+        monitor.close()
+
+
+def test_rollouts_that_cannot_be_written_are_a_clear_error(tmp_path: Path) -> None:
+    monitor, _, _ = open_monitor(tmp_path)
+    (tmp_path / "rollouts").write_text("a file where the folder should be")
+    with pytest.raises(RunError, match=r"step_1\.jsonl"):
+        monitor.write_rollouts(1, [{"body": ""}])
+    monitor.close()
+
+
+def test_a_lone_surrogate_in_a_body_is_written(tmp_path: Path) -> None:
+    monitor, _, _ = open_monitor(tmp_path)
+    path = monitor.write_rollouts(3, [{"body": "x\ud800y"}, {"body": "é"}])
+    monitor.close()
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [row["body"] for row in rows] == ["x?y", "é"]
+
+
+class FakeTerminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("no_color", "term", "expected"),
+    [("", "xterm", True), ("1", "xterm", False), ("", "dumb", False), ("", "", False)],
+)
+def test_plain_when_the_environment_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch, no_color: str, term: str, expected: bool
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", term)
+    assert can_draw_live(FakeTerminal()) is expected
+    assert can_draw_live(io.StringIO()) is False
+
+
+def test_the_live_panel_shows_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream, clock = FakeTerminal(), Clock()
+    with Monitor(tmp_path, live=True, total_steps=4, stream=stream, clock=clock) as monitor:
+        assert isinstance(monitor._display, LiveDisplay)
+        monitor.log("step", 1, {**STEP, "solve_rate": 0.1})
+        clock.now += 60
+        monitor.log("step", 2, STEP)
+        monitor.display(verifier_queue=12)
+    text = stream.getvalue()
+    last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text[text.rindex("ProverRL") :])
+    for part in ("2/4", "0.312", "▃█", "12.3", "1,840", "0.0213", "2m00s", "5/8"):
+        assert part in last
+    assert " 12 " in last
+
+
+def test_sparkline_scales_to_its_largest_value() -> None:
+    assert sparkline([0.0, 0.05, 0.1, 0.2]) == "▁▃▅█"
+    assert sparkline([0.0, 0.0]) == "▁▁"
+    assert sparkline([0.1, 0.2, 0.4], width=2) == "▅█"
+    assert sparkline([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(7.4, "7s"), (245, "4m05s"), (7384, "2h03m"), (-1, "0s")]
+)
+def test_durations_read_well(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text

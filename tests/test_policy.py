@@ -1,0 +1,222 @@
+"""The transformers policy and the learner agree on every log-probability."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from proverrl.config import LearnerConfig, PolicyConfig
+from proverrl.errors import UsageError
+from proverrl.learner import TorchLearner, batch_rows, pack_rows, packed_logprobs
+from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.transformers import (
+    TransformersPolicy,
+    build_policy,
+    choose_device,
+    load_policy,
+)
+from proverrl.rollout.samples import build_samples
+from proverrl.types import (
+    Completion,
+    Group,
+    Prompt,
+    Reward,
+    Rollout,
+    Sampling,
+    Status,
+    TrainingSample,
+    Turn,
+)
+from tests.builders import build_problem, build_rollout
+
+TEXTS = [
+    "while i < n\n  invariant 0 <= i <= n\n",
+    "method M(k: nat) returns (r: int) { r := k + 12; }",
+] * 20
+TINY = PolicyConfig(num_layers=2, hidden_size=32, num_heads=2, intermediate_size=64)
+
+
+def tiny_policy(seed: int = 0, max_rows: int = 64) -> TransformersPolicy:
+    tokenizer = train_tokenizer(TEXTS, vocab_size=320)
+    config = TINY.model_copy(update={"max_rows": max_rows})
+    return build_policy(config, tokenizer, seed=seed, device="cpu")
+
+
+def prompts_of(policy: TransformersPolicy) -> list[Prompt]:
+    problems = [build_problem(f"p{i}", n=10**i) for i in range(5)]
+    return [policy.prompt(problem) for problem in problems]
+
+
+def generate(policy: TransformersPolicy, *, n: int = 3, seed: int = 0) -> list[list[Completion]]:
+    sampling = Sampling(temperature=1.0, max_new_tokens=12, seed=seed)
+    return asyncio.run(policy.generate(prompts_of(policy), n=n, sampling=sampling))
+
+
+def plain_logprobs(policy: TransformersPolicy, completion: Completion) -> list[float]:
+    """One sequence, no padding, no cache: the definition."""
+    ids = torch.tensor([completion.prompt_ids + completion.token_ids])
+    with torch.no_grad():
+        logits = policy.model(input_ids=ids).logits[0].float()
+    start = len(completion.prompt_ids) - 1
+    rows = torch.log_softmax(logits[start:-1], dim=-1)
+    return [float(row[token]) for row, token in zip(rows, completion.token_ids, strict=True)]
+
+
+def test_tokenizer_round_trips_and_keeps_names_whole() -> None:
+    tokenizer = train_tokenizer(TEXTS, vocab_size=400)
+    text = "invariant 0 <= kk <= n // é\t\u2200 <|end x\n"
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert tokenizer.decode(ids) == text
+    spaced = tokenizer("while k < n", add_special_tokens=False)["input_ids"]
+    tight = tokenizer("(k)", add_special_tokens=False)["input_ids"]
+    assert spaced[1] == tight[1]  # `k` is one token with and without a space before it
+    digits = tokenizer("12", add_special_tokens=False)["input_ids"]
+    assert len(digits) == 2
+
+
+def test_sampler_logprobs_equal_a_plain_forward_pass() -> None:
+    policy = tiny_policy()
+    for group in generate(policy):
+        for completion in group:
+            assert list(completion.logprobs) == pytest.approx(
+                plain_logprobs(policy, completion), abs=2e-5
+            )
+
+
+def test_generation_is_repeatable_and_seeded() -> None:
+    policy = tiny_policy()
+    first, second, other = (generate(policy, seed=s) for s in (1, 1, 2))
+    assert first == second
+    assert first != other
+
+
+def test_completions_of_one_prompt_differ_and_end_rightly() -> None:
+    policy = tiny_policy()
+    groups = generate(policy, n=16)
+    assert len({c.token_ids for c in groups[0]}) > 8
+    for completion in (c for group in groups for c in group):
+        ended = completion.token_ids[-1] == policy.end_id
+        assert (completion.finish_reason == "stop") == ended
+        assert policy.end_id not in completion.token_ids[:-1]
+        assert ended or len(completion.token_ids) == 12
+
+
+def test_sampled_frequencies_follow_the_model() -> None:
+    policy = tiny_policy()
+    prompt = prompts_of(policy)[0]
+    sampling = Sampling(temperature=1.0, max_new_tokens=1, seed=0)
+    [group] = asyncio.run(policy.generate([prompt], n=4000, sampling=sampling))
+    with torch.no_grad():
+        logits = policy.model(input_ids=torch.tensor([prompt.token_ids])).logits[0, -1]
+    expected = torch.softmax(logits, -1)
+    best = int(expected.argmax())
+    share = sum(c.token_ids[0] == best for c in group) / 4000
+    assert share == pytest.approx(float(expected[best]), abs=0.02)
+
+
+def samples_of(policy: TransformersPolicy) -> list[TrainingSample]:
+    samples = []
+    for index, group in enumerate(generate(policy, n=4)):
+        problem = build_problem(f"p{index}", n=10**index)
+        base = build_rollout(problem, 0, Status.PROVED).turns[0]
+        rollouts = tuple(
+            Rollout(f"r{index}-{i}", problem, "solver", (Turn(c, base.candidate, base.verdict),))
+            for i, c in enumerate(group)
+        )
+        rewards = tuple(Reward(float(i % 2)) for i in range(4))
+        advantages = [[1.0 if i % 2 else -1.0] for i in range(4)]
+        samples += build_samples(
+            Group(("solver", problem.id), rollouts, rewards), advantages
+        )
+    return samples
+
+
+def test_samples_carry_exact_ids_and_masks() -> None:
+    policy = tiny_policy()
+    [completion, *_] = generate(policy)[0]
+    sample = samples_of(policy)[0]
+    p = sample.prompt_length
+    assert sample.token_ids[:p] == completion.prompt_ids
+    assert sum(sample.loss_mask) == len(sample.token_ids) - p
+    assert sample.loss_mask[:p] == (0,) * p
+    assert set(sample.advantages[p:]) == {-1.0}
+
+
+def test_packed_rows_give_the_samplers_logprobs() -> None:
+    policy = tiny_policy()
+    samples = samples_of(policy)
+    rows = pack_rows(samples)
+    assert len(rows) == 5
+    expected = [v for row in rows for s in row.samples for v in s.logprobs[s.prompt_length :]]
+    with torch.no_grad():
+        got, entropy = packed_logprobs(policy.model, rows, temperature=1.0)
+    assert got.tolist() == pytest.approx(expected, abs=2e-5)
+    assert float(entropy.min()) > 0
+
+
+def test_batches_hold_every_row_once_within_the_budget() -> None:
+    rows = pack_rows(samples_of(tiny_policy()))
+    batches = list(batch_rows(rows, max_tokens=250))
+    assert sorted(id(r) for b in batches for r in b) == sorted(map(id, rows))
+    assert len(batches) > 1
+    for batch in batches:
+        assert len(batch) == 1 or max(r.num_tokens for r in batch) * len(batch) <= 250
+
+
+def test_a_step_raises_what_was_rewarded_and_lowers_the_rest() -> None:
+    policy = tiny_policy()
+    samples = samples_of(policy)
+    learner = TorchLearner(policy.model, LearnerConfig(learning_rate=1e-3), temperature=1.0)
+    before, _ = packed_logprobs(policy.model, pack_rows(samples), temperature=1.0)
+    metrics = learner.step(samples)
+    after, _ = packed_logprobs(policy.model, pack_rows(samples), temperature=1.0)
+    signs = torch.tensor([a for s in samples for a in s.advantages[s.prompt_length :]])
+    change = ((after - before) * signs).mean()
+    assert float(change) > 0
+    assert learner.version == 1
+    # On-policy: every ratio is 1, so that the loss is minus the token mean of the advantages.
+    assert metrics["loss"] == pytest.approx(-float(signs.mean()), abs=1e-4)
+    assert metrics["approx_kl"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_micro_batches_do_not_change_the_update() -> None:
+    updated = []
+    for limit in (200, 100_000):
+        policy = tiny_policy()
+        samples = samples_of(policy)
+        config = LearnerConfig(micro_batch_tokens=limit)
+        TorchLearner(policy.model, config, temperature=1.0).step(samples)
+        updated.append(torch.cat([p.flatten() for p in policy.model.parameters()]))
+    # Adam's first update is +-lr wherever a gradient is not tiny; allow for rounding near zero.
+    assert float((updated[0] - updated[1]).abs().mean()) < 1e-6
+
+
+def test_batch_size_does_not_change_what_a_row_may_write() -> None:
+    wide = generate(tiny_policy(max_rows=64), n=1)
+    narrow = tiny_policy(max_rows=1)
+    for group in generate(narrow, n=1) + wide:
+        assert list(group[0].logprobs) == pytest.approx(plain_logprobs(narrow, group[0]), abs=2e-5)
+
+
+def test_saved_policy_is_an_ordinary_hugging_face_folder(tmp_path: Path) -> None:
+    policy = tiny_policy()
+    policy.save(tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    for mine, theirs in zip(policy.model.parameters(), model.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert tokenizer("invariant k")["input_ids"] == policy.tokenizer("invariant k")["input_ids"]
+    again = load_policy(tmp_path, device="cpu", max_rows=64)
+    assert generate(again) == generate(policy)
+
+
+def test_missing_policy_and_device_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"policy\.path .* cannot be loaded"):
+        load_policy(tmp_path / "none", device="cpu", max_rows=8)
+    if not torch.cuda.is_available():
+        with pytest.raises(UsageError, match="no GPU"):
+            choose_device("cuda")

@@ -1,0 +1,72 @@
+"""Dafny tokens, and the normal form that forgets names but not constants."""
+
+from __future__ import annotations
+
+import pytest
+
+from proverrl.errors import ProblemError
+from proverrl.problems.dafny import normalise, scan_tokens
+from proverrl.types import HOLE
+
+BASE = """\
+method Run(n: nat) returns (s: int)
+  ensures s == 4 * n
+{ s := 0; var i := 0; while i < n { s := s + 4; i := i + 1; } }
+"""
+
+
+def test_programs_that_differ_in_names_comments_and_layout_are_equal() -> None:
+    other = """\
+    method Go(len: nat) /* a /* nested */ note */ returns (acc: int) ensures acc == 4*len {
+      acc := 0;  // start
+      var idx := 0; while idx<len {acc := acc+4; idx := idx+1;}}"""
+    assert normalise(other) == normalise(BASE)
+
+
+def test_the_hole_is_a_comment() -> None:
+    assert normalise(BASE.replace("{ s :=", f"{HOLE} {{ s :=")) == normalise(BASE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("4", "5"),
+        ("i < n", "i != n"),
+        ("s + 4", "4 + s"),
+        ("n: nat", "n: int"),
+        ("s := s + 4; i := i + 1;", "i := i + 1; s := s + 4;"),
+        ("i := i + 1", "i := s + 1"),
+    ],
+)
+def test_programs_that_differ_in_more_than_names_differ(old: str, new: str) -> None:
+    changed = BASE.replace(old, new)
+    assert changed != BASE
+    assert normalise(changed) != normalise(BASE)
+
+
+def test_every_declared_name_is_renamed_and_the_language_is_not() -> None:
+    text = """\
+    datatype List = Nil | Cons(head: int, tail: List)
+    lemma {:induction false} L(a: array<int>, u: List)
+      requires u.Cons? && u.head == a.Length
+      ensures forall q' :: 0 <= q' ==> u != Nil"""
+    assert normalise(text) == (
+        "datatype n0 = n1 | n2 ( n3 : int , n4 : n0 ) "
+        "lemma {:induction false } n5 ( n6 : array < int > , n7 : n0 ) "
+        "requires n7 . n2? && n7 . n3 == n6 . Length "
+        "ensures forall n8 :: 0 <= n8 ==> n7 != n1"
+    )
+
+
+def test_tokens_keep_long_symbols_whole() -> None:
+    text = "a<==>b ==> c<==d := e::f..g !in h != 0x1F 'x' \"a // b\" 1..2 2.5"
+    pieces = [piece for _, piece in scan_tokens(text)]
+    plain = "a <==> b ==> c <== d := e :: f .. g !in h != 0x1F 'x'"
+    assert pieces == [*plain.split(), '"a // b"', "1", "..", "2", "2.5"]
+    kinds = [kind for kind, _ in scan_tokens("x' 12 {:axiom} \"s\" 'c' +")]
+    assert kinds == ["name", "number", "attribute", "symbol", "string", "char", "symbol"]
+
+
+def test_a_comment_that_never_ends_is_refused() -> None:
+    with pytest.raises(ProblemError, match="never closed"):
+        normalise("method M() /* {")

@@ -1,0 +1,171 @@
+"""Checking drafts: what is kept, what is dropped and counted, and what an interrupt leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from proverrl.errors import ProblemError, VerifierError
+from proverrl.problems.generate import FAMILIES, Draft, build_id, generate_drafts, stream_level
+from proverrl.problems.generate.names import Names
+from proverrl.problems.load import load_problems, load_references
+from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verify.drafts import DraftCounts, check_drafts, generate_and_check
+from proverrl.verify.fake import FakeVerifier
+
+ENTRIES = frozenset({"Impl$$_module.__default.M", "CheckWellformed$$_module.__default.M"})
+LEVELS = (1, 4)
+
+
+def find_entries(problem: Problem) -> frozenset[str]:
+    assert "expected_entries" not in problem.metadata
+    return ENTRIES
+
+
+def judge_honestly(candidate: Candidate) -> Verdict:
+    if candidate.body:
+        return Verdict(Status.PROVED, checks=("fake",), seconds=0.5)
+    return Verdict(Status.REJECTED, (Diagnostic("error", "no"),), seconds=0.25)
+
+
+def run(path: Path, verifier: FakeVerifier, num: int = 6) -> DraftCounts:
+    return asyncio.run(
+        generate_and_check(
+            path, verifier, find_entries, levels=LEVELS, num=num, seed=0, split="train"
+        )
+    )
+
+
+def test_all_good_drafts_become_rows_in_the_order_of_the_generator(tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    verifier = FakeVerifier(judge_honestly)
+    counts = run(path, verifier)
+    drafts = list(generate_drafts(LEVELS, 6, 0, "train"))
+    assert [problem.id for problem in load_problems(path)] == [build_id(d) for d in drafts]
+    assert list(load_references(path).values()) == [draft.reference for draft in drafts]
+    assert load_problems(path)[0].metadata["expected_entries"] == sorted(ENTRIES)
+    assert (counts.num_checked, counts.num_kept, counts.num_dropped) == (6, 6, 0)
+    assert (counts.num_candidates, counts.seconds) == (12, 4.5)
+    assert counts.describe() == "6 of 6 kept, 0 dropped"
+
+
+def test_the_same_call_writes_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        run(tmp_path / name, FakeVerifier(judge_honestly, delay_seconds=0.001))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("status", "empty", "reason"),
+    [
+        (Status.REJECTED, False, "reference rejected"),
+        (Status.EXHAUSTED, False, "reference exhausted"),
+        (Status.TIMEOUT, False, "reference timeout"),
+        (Status.PROVED, True, "empty body proved"),
+        (Status.CRASHED, True, "empty body crashed"),
+    ],
+)
+def test_a_bad_draft_is_dropped_counted_and_replaced(
+    tmp_path: Path, status: Status, empty: bool, reason: str
+) -> None:
+    path = tmp_path / "train.jsonl"
+    first, second, third, fourth = islice(stream_level(4, 0, "train"), 4)
+
+    def judge(candidate: Candidate) -> Verdict:
+        if candidate.problem.id == build_id(second) and (candidate.body == "") is empty:
+            return Verdict(status, checks=("fake",))
+        return judge_honestly(candidate)
+
+    counts = run(path, FakeVerifier(judge))
+    ids = [problem.id for problem in load_problems(path) if problem.level == 4]
+    assert ids == [build_id(first), build_id(third), build_id(fourth)]
+    assert (counts.num_kept, counts.num_dropped) == (6, 1)
+    assert counts.dropped == {reason: 1}
+    assert counts.describe() == (f"6 of 6 kept, 1 dropped: 1 {reason} (such as {build_id(second)})")
+
+
+def test_a_draft_without_entries_is_dropped() -> None:
+    async def check() -> DraftCounts:
+        counts = DraftCounts()
+        drafts = generate_drafts([1], 2, 0, "train")
+        rows = check_drafts(
+            drafts, "train", FakeVerifier(judge_honestly), lambda _: None, counts=counts
+        )
+        assert [row async for _, row in rows] == [None, None]
+        return counts
+
+    assert asyncio.run(check()).dropped == {"no entries": 2}
+
+
+def test_progress_hears_of_every_draft(tmp_path: Path) -> None:
+    seen: list[int] = []
+    asyncio.run(
+        generate_and_check(
+            tmp_path / "x",
+            FakeVerifier(judge_honestly),
+            find_entries,
+            levels=[1],
+            num=5,
+            seed=0,
+            split="valid",
+            progress=lambda counts: seen.append(counts.num_kept),
+        )
+    )
+    assert len(seen) == 5
+    assert seen == sorted(seen)
+    assert seen[-1] == 5
+
+
+def test_an_interrupt_cancels_the_work_and_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    path.write_text("old")
+    verifier = FakeVerifier(judge_honestly, delay_seconds=5.0)
+
+    async def interrupt() -> None:
+        task = asyncio.create_task(
+            generate_and_check(
+                path, verifier, find_entries, levels=[1], num=20, seed=0, split="train"
+            )
+        )
+        for _ in range(10):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(interrupt())
+    assert verifier.num_cancelled == 8
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["train.jsonl"]
+
+
+def test_a_broken_verifier_stops_the_run(tmp_path: Path) -> None:
+    verifier = FakeVerifier(judge_honestly, script={3: VerifierError("no prover")})
+    with pytest.raises(VerifierError, match="no prover"):
+        run(tmp_path / "x", verifier)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_request_for_no_problem_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProblemError, match="at least one problem"):
+        run(tmp_path / "x", FakeVerifier(judge_honestly), num=0)
+
+
+def test_a_request_for_more_than_there_is_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_tiny(rng: random.Random, names: Names) -> Draft:
+        return Draft(1, "tiny", "calc", f"{HOLE} {rng.randrange(9)}", "")
+
+    monkeypatch.setitem(FAMILIES, 1, {"tiny": make_tiny})
+    num_tiny = len(list(stream_level(1, 0, "train")))
+    verifier = FakeVerifier(judge_honestly)
+    with pytest.raises(
+        ProblemError, match=f"level 1 gives only {num_tiny} of 10 train problems; ask for fewer"
+    ):
+        run(tmp_path / "x", verifier, num=20)
+    assert verifier.num_calls == 0
