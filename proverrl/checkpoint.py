@@ -83,6 +83,7 @@ def dump_draws(draws: Sequence[Draw]) -> list[dict[str, Any]]:
         {
             "id": draw.id,
             "problem_id": draw.problem.id,
+            "bodies": draw.bodies,
             "completions": [
                 {
                     "text": c.text,
@@ -124,7 +125,7 @@ def load_draws(rows: Sequence[Mapping[str, Any]], problems: Mapping[str, Problem
             )
             for c in row["completions"]
         )
-        draws.append(Draw(problem, completions, row["id"]))
+        draws.append(Draw(row["id"], problem, completions, tuple(row["bodies"])))
     return draws
 
 

@@ -66,6 +66,54 @@ def doctor() -> None:
         sys.exit(EXIT_NOT_PROVED)
 
 
+@cli.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--backend",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "dafny"]),
+    help="Judge everything, or refuse all but Dafny.",
+)
+@click.option("--workers", default=2, show_default=True, type=click.IntRange(1), help="Processes.")
+@click.option(
+    "--timeout",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(0.1),
+    help="Wall-clock seconds for one candidate.",
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write verdicts here.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too.")
+def verify(
+    paths: tuple[str, ...],
+    backend: str,
+    workers: int,
+    timeout: float,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Judge .dfy files, folders, and JSON lines (- is standard input), in input order.
+
+    Exit status: 0 all proved, 1 not all proved, 2 an input is wrong, 3 the verifier is broken.
+    """
+    import asyncio
+
+    from proverrl.verdict_printer import print_verdicts
+
+    status = asyncio.run(
+        print_verdicts(
+            paths,
+            backend=backend,
+            workers=workers,
+            deadline_seconds=timeout,
+            out=out,
+            as_json=as_json,
+        )
+    )
+    sys.exit(status)
+
+
 @cli.group()
 def problems() -> None:
     """Generate, list and show problems."""
@@ -91,7 +139,7 @@ def problems_generate(
     """Generate problems; each is checked by the real verifier before it is written."""
     import asyncio
 
-    from proverrl.generate import generate_file
+    from proverrl.verify.drafts import generate_file
 
     report = asyncio.run(
         generate_file(

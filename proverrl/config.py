@@ -21,7 +21,9 @@ from proverrl.errors import ConfigError
 LoopName = Literal["warm_start", "grpo", "expert_iteration"]
 AdvantageName = Literal["grpo", "dr_grpo", "rloo", "max_rl"]
 LossName = Literal["clipped_token", "clipped_sequence"]
+OptimizerName = Literal["adamw", "muon"]
 CurriculumName = Literal["uniform", "posterior"]
+LayoutName = Literal["plain", "canonical"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 
 Positive = Annotated[int, Field(ge=1)]
@@ -52,6 +54,7 @@ class PolicyConfig(Section):
     """
 
     path: str = ""
+    layout: LayoutName = "plain"
     device: DeviceName = "auto"
     num_layers: Positive = 4
     hidden_size: Positive = 192
@@ -66,14 +69,19 @@ class WarmStartConfig(Section):
     """Supervised training on reference bodies before the loop; ``steps = 0`` skips it.
 
     ``references_per_level`` reference bodies of each level are used; the problems that they
-    belong to are left out of reinforcement learning.
+    belong to are left out of reinforcement learning. ``prompt_weight`` is the weight of a prompt
+    token in the loss, where a body token has 1. ``threads = 0`` takes all cores: nothing is being
+    verified meanwhile.
     """
 
     references_per_level: dict[str, NonNegative] = Field(default_factory=dict)
     steps: NonNegative = 200
-    batch_size: Positive = 16
-    learning_rate: PositiveFloat = 2e-3
+    batch_size: Positive = 8
+    optimizer: OptimizerName = "muon"
+    learning_rate: PositiveFloat = 2e-2
     weight_decay: float = 0.01
+    prompt_weight: Fraction = 0.3
+    threads: NonNegative = 0
 
 
 class PoolConfig(Section):
@@ -106,6 +114,7 @@ class LearnerConfig(Section):
     loss: LossName = "clipped_token"
     clip_low: Fraction = 0.2
     clip_high: Fraction = 0.28
+    optimizer: OptimizerName = "adamw"
     learning_rate: PositiveFloat = 3e-4
     weight_decay: float = 0.0
     max_grad_norm: PositiveFloat = 1.0
@@ -144,7 +153,8 @@ class ExpertIterationConfig(Section):
     problems_per_draw: Positive = 16
     restart: bool = True
     epochs: Positive = 2
-    batch_size: Positive = 32
+    batch_size: Positive = 16
+    optimizer: OptimizerName = "adamw"
     learning_rate: PositiveFloat = 1e-3
     weight_decay: float = 0.01
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from proverrl.errors import RunError, UsageError
 from proverrl.policy.base import Policy
-from proverrl.rollout.whole_proof import Draw, judge_all
+from proverrl.rollout.whole_proof import Draw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem, Rollout, Sampling, Status
 from proverrl.verify.base import Verifier
@@ -105,7 +105,14 @@ async def evaluate(
     waiting: asyncio.Task[list[dict[str, Any]]] | None = None
     try:
         for number, problems in chunks:
-            draws = await _draw(evaluation, policy, problems, number)
+            sampling = Sampling(
+                temperature=evaluation.temperature,
+                max_new_tokens=evaluation.max_new_tokens,
+                seed=derive_seed(evaluation.seed, "evaluation", number),
+            )
+            draws = await draw_groups(
+                policy, problems, n=evaluation.samples, sampling=sampling, name="eval"
+            )
             judged = await waiting if waiting else []
             waiting = asyncio.create_task(_judge(draws, verifier, evaluation.deadline_seconds))
             rows += _store(path, judged)
@@ -174,22 +181,6 @@ def _summarise_level(
         "unjudged": sum(not Status(row["status"]).judged for row in attempts),
         "pass": table,
     }
-
-
-async def _draw(
-    evaluation: Evaluation, policy: Policy, problems: Sequence[Problem], number: int
-) -> list[Draw]:
-    sampling = Sampling(
-        temperature=evaluation.temperature,
-        max_new_tokens=evaluation.max_new_tokens,
-        seed=derive_seed(evaluation.seed, "evaluation", number),
-    )
-    prompts = [policy.prompt(problem) for problem in problems]
-    written = await policy.generate(prompts, n=evaluation.samples, sampling=sampling)
-    return [
-        Draw(problem, tuple(completions), f"eval-{problem.id}")
-        for problem, completions in zip(problems, written, strict=True)
-    ]
 
 
 async def _judge(

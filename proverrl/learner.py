@@ -19,6 +19,7 @@ from torch import Tensor
 from proverrl.config import LearnerConfig
 from proverrl.errors import ProverRLError
 from proverrl.losses import LOSSES, LossInputs
+from proverrl.optimizers import build_optimizers
 from proverrl.types import TrainingSample
 
 
@@ -40,7 +41,7 @@ class PackedRow:
 
 
 class TorchLearner:
-    """AdamW over packed samples; ``model`` is shared with the policy that samples from it."""
+    """Updates over packed samples; ``model`` is shared with the policy that samples from it."""
 
     def __init__(
         self, model: Any, config: LearnerConfig, *, temperature: float, version: int = 0
@@ -49,11 +50,11 @@ class TorchLearner:
         self.config = config
         self.temperature = temperature
         self.version = version
-        self.optimizer = torch.optim.AdamW(
-            model.parameters(),
-            lr=config.learning_rate,
+        self.optimizers = build_optimizers(
+            config.optimizer,
+            model,
+            learning_rate=config.learning_rate,
             weight_decay=config.weight_decay,
-            betas=(0.9, 0.95),
         )
 
     def step(self, samples: Sequence[TrainingSample]) -> dict[str, float]:
@@ -67,7 +68,7 @@ class TorchLearner:
         batch_tokens = sum(sum(sample.loss_mask) for sample in samples)
         totals: dict[str, float] = {}
         for _ in range(self.config.updates_per_step):
-            self.optimizer.zero_grad(set_to_none=True)
+            self.model.zero_grad(set_to_none=True)
             loss = 0.0
             for batch in batch_rows(rows, self.config.micro_batch_tokens):
                 value, metrics = self._backward(batch, batch_tokens, len(samples))
@@ -79,7 +80,8 @@ class TorchLearner:
             norm = torch.nn.utils.clip_grad_norm_(
                 self.model.parameters(), self.config.max_grad_norm
             )
-            self.optimizer.step()
+            for optimizer in self.optimizers:
+                optimizer.step()
             self.version += 1
             totals["loss"] = totals.get("loss", 0.0) + loss
             totals["grad_norm"] = totals.get("grad_norm", 0.0) + float(norm)
@@ -87,12 +89,14 @@ class TorchLearner:
 
     def save(self, path: Path) -> None:
         """Write the optimizer's state; the weights are saved by the policy."""
-        torch.save({"optimizer": self.optimizer.state_dict(), "version": self.version}, path)
+        states = [optimizer.state_dict() for optimizer in self.optimizers]
+        torch.save({"optimizers": states, "version": self.version}, path)
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote."""
         state = torch.load(path, weights_only=True)
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         self.version = state["version"]
 
     def _backward(

@@ -8,9 +8,10 @@ from typing import get_args
 import pytest
 
 from proverrl.advantages import ADVANTAGES, dr_grpo, grpo, max_rl, rloo
-from proverrl.config import AdvantageName, CurriculumName, LossName
+from proverrl.config import AdvantageName, CurriculumName, LossName, OptimizerName
 from proverrl.curriculum.sampler import CURRICULA
 from proverrl.losses import LOSSES
+from proverrl.optimizers import OPTIMIZERS
 from proverrl.types import Group
 from tests.builders import build_test_group
 
@@ -51,4 +52,5 @@ def test_equal_rewards_carry_no_signal(name: AdvantageName) -> None:
 def test_literals_and_dicts_agree() -> None:
     assert set(get_args(AdvantageName)) == set(ADVANTAGES)
     assert set(get_args(LossName)) == set(LOSSES)
+    assert set(get_args(OptimizerName)) == set(OPTIMIZERS)
     assert set(get_args(CurriculumName)) == set(CURRICULA)

@@ -65,6 +65,9 @@ class CountingPolicy:
     def prompt(self, problem: Problem) -> Prompt:
         return Prompt(problem.id, problem.statement, (1,))
 
+    def body(self, problem: Problem, completion: Completion) -> str:
+        return completion.text
+
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:

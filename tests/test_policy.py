@@ -129,9 +129,7 @@ def samples_of(policy: TransformersPolicy) -> list[TrainingSample]:
         )
         rewards = tuple(Reward(float(i % 2)) for i in range(4))
         advantages = [[1.0 if i % 2 else -1.0] for i in range(4)]
-        samples += build_samples(
-            Group(("solver", problem.id), rollouts, rewards), advantages
-        )
+        samples += build_samples(Group(("solver", problem.id), rollouts, rewards), advantages)
     return samples
 
 
@@ -210,13 +208,13 @@ def test_saved_policy_is_an_ordinary_hugging_face_folder(tmp_path: Path) -> None
     for mine, theirs in zip(policy.model.parameters(), model.parameters(), strict=True):
         assert torch.equal(mine, theirs)
     assert tokenizer("invariant k")["input_ids"] == policy.tokenizer("invariant k")["input_ids"]
-    again = load_policy(tmp_path, device="cpu", max_rows=64)
+    again = load_policy(tmp_path, TINY, device="cpu")
     assert generate(again) == generate(policy)
 
 
 def test_missing_policy_and_device_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"policy\.path .* cannot be loaded"):
-        load_policy(tmp_path / "none", device="cpu", max_rows=8)
+        load_policy(tmp_path / "none", TINY, device="cpu")
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="no GPU"):
             choose_device("cuda")

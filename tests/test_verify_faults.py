@@ -143,7 +143,7 @@ def test_a_crash_is_tried_once_more(tmp_path: Path) -> None:
 def test_a_hang_is_tried_once_more_and_then_judges_nothing(tmp_path: Path) -> None:
     async def work(pool: VerifierPool) -> None:
         words = f"HANG_ONCE {tmp_path / 'marker'} PROVE Impl$$x"
-        once = await pool.verify(ask("Impl$$x", words), deadline_seconds=2.0)
+        once = await pool.verify(ask("Impl$$x", words), deadline_seconds=5.0)
         assert once.status is Status.PROVED
         assert pool.stats().restarts == 1
         always = await pool.verify(ask("Impl$$y", "HANG"), deadline_seconds=0.3)
@@ -160,9 +160,8 @@ def test_cancelling_a_caller_discards_its_worker() -> None:
     async def work(pool: VerifierPool) -> None:
         await pool.warm()
         hanging = asyncio.create_task(judge(pool, ask("Impl$$x", "HANG")))
-        while pool.stats().running == 0:
-            await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
+        assert pool.stats().running == 1
         hanging.cancel()
         with pytest.raises(asyncio.CancelledError):
             await hanging
@@ -195,8 +194,8 @@ def test_closing_stops_running_and_queued_callers() -> None:
         pool = open_pool()
         await pool.warm()
         tasks = [asyncio.create_task(judge(pool, ask(f"Impl$$n{i}", "HANG"))) for i in range(3)]
-        while pool.stats().running == 0:
-            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert (pool.stats().running, pool.stats().queued) == (1, 2)
         await pool.aclose()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [VerifierError] * 3

@@ -70,9 +70,7 @@ async def evaluate_run(
     if config.threads:
         torch.set_num_threads(config.threads)
     device = choose_device(config.policy.device)
-    policy = load_policy(
-        find_policy(config, from_run), device=device, max_rows=config.policy.max_rows
-    )
+    policy = load_policy(find_policy(config, from_run), config.policy, device=device)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
     with lock_run(config.run):
         verifier = open_verifier(

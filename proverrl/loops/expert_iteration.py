@@ -23,45 +23,53 @@ from proverrl.loops.tally import Tally
 from proverrl.loops.warm_start import Pair, SftSettings, train_supervised
 from proverrl.rewards import proved_reward
 from proverrl.rollout.group import build_group
-from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
+from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.types import Rollout, Sampling
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A proved body, and how many tokens the policy wrote for it."""
+
+    body: str
+    num_tokens: int
+
+
 @dataclass
 class ProofStore:
-    """The shortest distinct proved completions of each problem: {problem id: {body: pair}}."""
+    """The shortest distinct proved bodies of each problem: {problem id: proofs}."""
 
     keep_shortest: int
-    proofs: dict[str, dict[str, Pair]] = field(default_factory=dict)
+    proofs: dict[str, list[Proof]] = field(default_factory=dict)
 
     def add(self, rollout: Rollout) -> None:
         """Keep a proved rollout if it is among its problem's shortest (in tokens)."""
         turn = rollout.turns[-1]
         if turn.verdict is None or turn.candidate is None or not turn.verdict.proved:
             return
-        if turn.completion.finish_reason != "stop":
-            # Without its end token it would teach the policy not to stop.
+        proof = Proof(turn.candidate.body, len(turn.completion.token_ids))
+        kept = self.proofs.setdefault(rollout.problem.id, [])
+        if any(other.body == proof.body for other in kept):
             return
-        pair = Pair(turn.completion.prompt_ids, turn.completion.token_ids)
-        kept = self.proofs.setdefault(rollout.problem.id, {})
-        kept.setdefault(turn.candidate.body, pair)
-        ranked = sorted(kept.items(), key=lambda item: (len(item[1].target_ids), item[0]))
-        self.proofs[rollout.problem.id] = dict(ranked[: self.keep_shortest])
+        kept.append(proof)
+        kept.sort(key=lambda p: (p.num_tokens, p.body))
+        del kept[self.keep_shortest :]
 
-    def pairs(self) -> list[Pair]:
-        """Everything kept, in an order that does not depend on when it was found."""
-        return [pair for _, kept in sorted(self.proofs.items()) for pair in kept.values()]
+    @property
+    def num_proofs(self) -> int:
+        """Proofs kept over all problems."""
+        return sum(map(len, self.proofs.values()))
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            problem: [[body, pair.prompt_ids, pair.target_ids] for body, pair in kept.items()]
+            problem: [[proof.body, proof.num_tokens] for proof in kept]
             for problem, kept in self.proofs.items()
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.proofs = {
-            problem: {body: Pair(tuple(p), tuple(t)) for body, p, t in kept}
+            problem: [Proof(body, num_tokens) for body, num_tokens in kept]
             for problem, kept in state.items()
         }
 
@@ -100,7 +108,7 @@ async def run_expert_iteration(session: Session) -> None:
         values = tally.metrics(sampling_seconds) | curriculum.metrics()
         values |= {
             "verifier_calls_total": progress.verifier_calls,
-            "kept": len(store.pairs()),
+            "kept": store.num_proofs,
             "problems_solved": len(store.proofs),
             "loss": loss,
             "learning_rate": settings.learning_rate,
@@ -158,15 +166,13 @@ async def _draw(
         max_new_tokens=config.sampling.max_new_tokens,
         seed=derive_seed(config.seed, "draw", number),
     )
-    written = await session.policy.generate(
-        [session.policy.prompt(problem) for problem in problems],
+    draws = await draw_groups(
+        session.policy,
+        problems,
         n=config.expert_iteration.samples_per_problem,
         sampling=sampling,
+        name=str(number),
     )
-    draws = [
-        Draw(problem, tuple(completions), f"{number}-{problem.id}")
-        for problem, completions in zip(problems, written, strict=True)
-    ]
     return draws, time.monotonic() - started
 
 
@@ -199,21 +205,30 @@ def _train_round(session: Session, store: ProofStore, number: int) -> float:
     if settings.restart:
         state = torch.load(session.warm_weights, weights_only=True)
         session.policy.model.load_state_dict(state)
-    pairs = reference_pairs(session.policy, session.problems) + store.pairs()
+    policy, problems = session.policy, session.problems
+    pairs = reference_pairs(policy, problems)
+    by_id = {problem.id: problem for problem in problems.without_reference}
+    # Sorted, so that the order does not depend on when a proof was found.
+    for problem_id, kept in sorted(store.proofs.items()):
+        problem = by_id[problem_id]
+        prompt_ids = policy.prompt(problem).token_ids
+        pairs += [Pair(prompt_ids, policy.body_ids(problem, proof.body)) for proof in kept]
     steps = max(1, settings.epochs * len(pairs) // settings.batch_size)
 
     def show(step: int, loss: float) -> None:
         session.monitor.phase(f"round {number}", f"training {step}/{steps}, loss {loss:.3f}")
 
     return train_supervised(
-        session.policy,
+        policy,
         pairs,
         SftSettings(
             steps=steps,
             batch_size=settings.batch_size,
+            optimizer=settings.optimizer,
             learning_rate=settings.learning_rate,
             weight_decay=settings.weight_decay,
             max_grad_norm=config.learner.max_grad_norm,
+            prompt_weight=config.warm_start.prompt_weight,
             seed=derive_seed(config.seed, "round", number),
         ),
         progress=show,

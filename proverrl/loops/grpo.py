@@ -34,7 +34,7 @@ from proverrl.loops.tally import Tally
 from proverrl.rewards import proved_reward
 from proverrl.rollout.group import build_group
 from proverrl.rollout.samples import build_samples
-from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
+from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.types import Group, Sampling
 
@@ -123,12 +123,9 @@ async def _draw(
         max_new_tokens=config.sampling.max_new_tokens,
         seed=derive_seed(config.seed, "draw", number),
     )
-    prompts = [session.policy.prompt(problem) for problem in problems]
-    written = await session.policy.generate(prompts, n=config.grpo.group_size, sampling=sampling)
-    draws = [
-        Draw(problem, tuple(completions), f"{number}-{problem.id}")
-        for problem, completions in zip(problems, written, strict=True)
-    ]
+    draws = await draw_groups(
+        session.policy, problems, n=config.grpo.group_size, sampling=sampling, name=str(number)
+    )
     return draws, time.monotonic() - started
 
 

@@ -34,7 +34,7 @@ from proverrl.policy.transformers import (
     load_policy,
 )
 from proverrl.problems.load import load_problems, load_references
-from proverrl.problems.prompt import render_prompt
+from proverrl.problems.prompt import render_body, render_prompt
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 from proverrl.verify.cache import CachedVerifier
@@ -130,9 +130,13 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
     tokenizer is trained on all training statements and the references of warm start."""
     device = choose_device(config.policy.device)
     if config.policy.path:
-        return load_policy(config.policy.path, device=device, max_rows=config.policy.max_rows)
-    texts = [render_prompt(p) + reference for p, reference in problems.references]
-    texts += [render_prompt(problem) for problem in problems.without_reference]
+        return load_policy(config.policy.path, config.policy, device=device)
+    layout = config.policy.layout
+    texts = [
+        render_prompt(problem, layout) + render_body(problem, reference, layout)
+        for problem, reference in problems.references
+    ]
+    texts += [render_prompt(problem, layout) for problem in problems.without_reference]
     tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size)
     return build_policy(config.policy, tokenizer, seed=config.seed, device=device)
 
@@ -140,7 +144,7 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
 def reference_pairs(policy: TransformersPolicy, problems: TrainingProblems) -> list[Pair]:
     """What warm start learns: each reference body after its problem's prompt."""
     return [
-        Pair(policy.prompt(problem).token_ids, policy.body_ids(reference))
+        Pair(policy.prompt(problem).token_ids, policy.body_ids(problem, reference))
         for problem, reference in problems.references
     ]
 

@@ -109,9 +109,9 @@ def _open_policy(config: Config, folder: Path, problems: TrainingProblems) -> Tr
     warm = folder / "warm_start"
     device = choose_device(config.policy.device)
     if checkpoint is not None:
-        return load_policy(checkpoint / "policy", device=device, max_rows=config.policy.max_rows)
+        return load_policy(checkpoint / "policy", config.policy, device=device)
     if (warm / "weights.pt").exists():
-        return load_policy(warm / "policy", device=device, max_rows=config.policy.max_rows)
+        return load_policy(warm / "policy", config.policy, device=device)
     return make_policy(config, problems)
 
 
@@ -143,9 +143,11 @@ def _warm_start(session: Session) -> None:
             SftSettings(
                 steps=settings.steps,
                 batch_size=settings.batch_size,
+                optimizer=settings.optimizer,
                 learning_rate=settings.learning_rate,
                 weight_decay=settings.weight_decay,
                 max_grad_norm=config.learner.max_grad_norm,
+                prompt_weight=settings.prompt_weight,
                 seed=derive_seed(config.seed, "warm_start"),
             ),
             progress=show,

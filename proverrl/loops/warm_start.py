@@ -1,7 +1,7 @@
 """Supervised training on reference bodies: the model that reinforcement learning starts from.
 
-Flows in: sources of (prompt ids, body ids) pairs. Flows out: updated weights of the policy's
-model. Also used by expert iteration on the proofs that it kept. Not handled here: packing.
+Flows in: (prompt ids, body ids) pairs. Flows out: updated weights of the policy's model. Also
+used by expert iteration on the proofs that it kept. Not handled here: packing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
+from proverrl.config import OptimizerName
+from proverrl.optimizers import build_optimizers, scale_rates
 from proverrl.policy.transformers import TransformersPolicy
 
 
@@ -24,18 +26,15 @@ class Pair:
     target_ids: tuple[int, ...]
 
 
-PairSource = Callable[[random.Random], Pair]
-"""Gives a pair to learn, possibly another form of it each time."""
-
-
 @dataclass(frozen=True, slots=True)
 class SftSettings:
     """Settings of one supervised phase. The rate warms up over 5 % of the steps, then falls
     linearly to a tenth. ``prompt_weight`` is the weight of a prompt token in the loss, where a
-    target token has 1: a small model learns to copy names from the programs themselves."""
+    target token has 1: a small model learns what programs look like from the prompts."""
 
     steps: int
     batch_size: int
+    optimizer: OptimizerName
     learning_rate: float
     weight_decay: float
     max_grad_norm: float
@@ -45,34 +44,34 @@ class SftSettings:
 
 def train_supervised(
     policy: TransformersPolicy,
-    sources: Sequence[PairSource],
+    pairs: Sequence[Pair],
     settings: SftSettings,
     *,
     progress: Callable[[int, float], None] = lambda step, loss: None,
 ) -> float:
-    """Minimise ``supervised_loss`` over random batches; every source once before any again.
+    """Minimise ``supervised_loss`` over random batches; every pair once before any again.
 
     ``progress(step, loss)`` is called after every step. Returns the mean loss of the last tenth.
     Deterministic on CPU under ``settings.seed``.
     """
     model = policy.model
-    optimizer = torch.optim.AdamW(
-        model.parameters(),
-        lr=settings.learning_rate,
+    optimizers = build_optimizers(
+        settings.optimizer,
+        model,
+        learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
-        betas=(0.9, 0.95),
     )
-    batches = draw_batches(sources, settings.batch_size, random.Random(settings.seed))
+    batches = draw_batches(pairs, settings.batch_size, random.Random(settings.seed))
     losses: list[float] = []
     model.train()
     for step, batch in zip(range(settings.steps), batches, strict=False):
-        for group in optimizer.param_groups:
-            group["lr"] = settings.learning_rate * _schedule(step, settings.steps)
-        optimizer.zero_grad(set_to_none=True)
+        scale_rates(optimizers, _schedule(step, settings.steps))
+        model.zero_grad(set_to_none=True)
         loss = supervised_loss(policy, batch, prompt_weight=settings.prompt_weight)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
         losses.append(float(loss.detach()))
         progress(step + 1, losses[-1])
     model.eval()
@@ -81,9 +80,9 @@ def train_supervised(
 
 
 def draw_batches(
-    sources: Sequence[PairSource], batch_size: int, rng: random.Random
+    pairs: Sequence[Pair], batch_size: int, rng: random.Random
 ) -> Iterator[list[Pair]]:
-    """Endless batches; every source once before any again, pairs of like length together.
+    """Endless batches; every pair once before any again, those of like length together.
 
     Padding is most of the cost of a mixed batch, so that eight batches at a time are drawn,
     sorted by length, cut, and given out in random order.
@@ -91,13 +90,13 @@ def draw_batches(
     order: list[int] = []
     while True:
         while len(order) < 8 * batch_size:
-            fresh = list(range(len(sources)))
+            fresh = list(range(len(pairs)))
             rng.shuffle(fresh)
             order += fresh
-        pairs = [sources[i](rng) for i in order[: 8 * batch_size]]
+        chunk = [pairs[i] for i in order[: 8 * batch_size]]
         del order[: 8 * batch_size]
-        pairs.sort(key=lambda pair: len(pair.prompt_ids) + len(pair.target_ids))
-        batches = [pairs[i : i + batch_size] for i in range(0, len(pairs), batch_size)]
+        chunk.sort(key=lambda pair: len(pair.prompt_ids) + len(pair.target_ids))
+        batches = [chunk[i : i + batch_size] for i in range(0, len(chunk), batch_size)]
         rng.shuffle(batches)
         yield from batches
 

@@ -23,6 +23,10 @@ class Policy(Protocol):
         """The problem as text and as exact token ids."""
         ...
 
+    def body(self, problem: Problem, completion: Completion) -> str:
+        """The body that a completion proposes for the problem."""
+        ...
+
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:

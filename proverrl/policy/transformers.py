@@ -23,11 +23,15 @@ from transformers import (
     LlamaForCausalLM,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging as transformers_logging
 
-from proverrl.config import PolicyConfig
+from proverrl.config import LayoutName, PolicyConfig
 from proverrl.errors import UsageError
-from proverrl.problems.prompt import render_prompt
+from proverrl.problems.prompt import read_body, render_body, render_prompt
 from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling
+
+# Its bar for every saved checkpoint would tear the live display.
+transformers_logging.disable_progress_bar()
 
 COMPACT_BELOW = 0.75
 """The batch is compacted when fewer than this share of its rows are still being written."""
@@ -41,12 +45,14 @@ class TransformersPolicy:
         model: Any,
         tokenizer: PreTrainedTokenizerBase,
         *,
+        layout: LayoutName = "plain",
         device: str = "cpu",
         max_rows: int = 256,
         version: int = 0,
     ) -> None:
         self.model = model.to(device).eval()
         self.tokenizer = tokenizer
+        self.layout = layout
         self.device = device
         self.max_rows = max_rows
         self.version = version
@@ -63,15 +69,19 @@ class TransformersPolicy:
         return int(self.tokenizer.eos_token_id)
 
     def prompt(self, problem: Problem) -> Prompt:
-        text = render_prompt(problem)
+        text = render_prompt(problem, self.layout)
         ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         if self.tokenizer.bos_token_id is not None:
             ids = [self.tokenizer.bos_token_id, *ids]
         return Prompt(problem.id, text, tuple(ids))
 
-    def body_ids(self, body: str) -> tuple[int, ...]:
+    def body(self, problem: Problem, completion: Completion) -> str:
+        return read_body(problem, completion.text, self.layout)
+
+    def body_ids(self, problem: Problem, body: str) -> tuple[int, ...]:
         """The token ids of a reference body, end token included: what warm start trains on."""
-        ids = self.tokenizer(body, add_special_tokens=False)["input_ids"]
+        text = render_body(problem, body, self.layout)
+        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return (*ids, self.end_id)
 
     async def generate(
@@ -235,8 +245,8 @@ def choose_device(name: str) -> str:
     return name
 
 
-def load_policy(path: str | Path, *, device: str, max_rows: int) -> TransformersPolicy:
-    """Load a Hugging Face folder or id.
+def load_policy(path: str | Path, config: PolicyConfig, *, device: str) -> TransformersPolicy:
+    """Load a Hugging Face folder or id; layout and batch size come from ``config``.
 
     Raises:
         UsageError: it cannot be loaded, or its tokenizer has no end token.
@@ -247,9 +257,15 @@ def load_policy(path: str | Path, *, device: str, max_rows: int) -> Transformers
         model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise UsageError(f"policy.path {str(path)!r} cannot be loaded: {error}") from error
+    for parameter in model.parameters():
+        # Loaded tensors are views at any offset in the file, and the math library sums in another
+        # order when memory is aligned otherwise: a resumed run would drift from an unbroken one.
+        parameter.data = parameter.data.clone()
     if tokenizer.eos_token_id is None:
         raise UsageError(f"policy.path {str(path)!r}: its tokenizer has no end-of-sequence token")
-    return TransformersPolicy(model, tokenizer, device=device, max_rows=max_rows)
+    return TransformersPolicy(
+        model, tokenizer, layout=config.layout, device=device, max_rows=config.max_rows
+    )
 
 
 def build_policy(
@@ -276,4 +292,6 @@ def build_policy(
             pad_token_id=tokenizer.pad_token_id,
         )
     )
-    return TransformersPolicy(model, tokenizer, device=device, max_rows=config.max_rows)
+    return TransformersPolicy(
+        model, tokenizer, layout=config.layout, device=device, max_rows=config.max_rows
+    )

@@ -1,28 +1,112 @@
 """Turns a problem into prompt text, and a completion's text into a body.
 
 Flows in: a ``Problem``; a completion's text. Flows out: the prompt text; the body text.
-The layout is plain text, so that it works with any tokenizer. Not handled here: chat
-templates and Lean layouts.
+Layouts are plain text, so that they work with any tokenizer:
+
+- ``plain``: the program as it is, then a heading. For checkpoints that read code.
+- ``canonical``: the same with every identifier replaced by a letter in order of first
+  occurrence, and the letters of a completion replaced back. Two programs that differ only in
+  names are one prompt, so that a small model spends nothing on learning to copy names. The
+  candidate is always assembled from the problem's own text.
+
+Not handled here: chat templates and Lean layouts.
 """
 
 from __future__ import annotations
 
 import re
+import string
+from collections.abc import Iterator
+from itertools import count
 
+from proverrl.config import LayoutName
+from proverrl.problems.dafny import BUILT_IN_MEMBERS, KEYWORDS
 from proverrl.types import Problem
 
 BODY_HEADING = "\n// body\n"
 """Ends the prompt; the body follows, then the tokenizer's end token."""
 
 _FENCE = re.compile(r"```[a-zA-Z0-9]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_NAME = re.compile(r"/\*.*?\*/|\{:\s*\w+|[A-Za-z_][\w']*", re.DOTALL)
 
 
-def render_prompt(problem: Problem) -> str:
+def render_prompt(problem: Problem, layout: LayoutName) -> str:
     """The program with its hole marked, then a heading after which the body is to be written."""
-    return problem.preamble + problem.statement.rstrip() + BODY_HEADING
+    text = problem.preamble + problem.statement.rstrip()
+    if layout == "canonical":
+        text = _replace(text, _canonical_names(problem))
+    return text + BODY_HEADING
 
 
-def read_body(text: str) -> str:
-    """The body in a completion: the last fenced block when there is one, else all of it."""
+def render_body(problem: Problem, body: str, layout: LayoutName) -> str:
+    """A reference body as the policy should write it."""
+    if layout == "plain":
+        return body
+    mapping = _canonical_names(problem)
+    free = _letters(set(mapping.values()))
+    for name in _find_names(body):
+        if name not in mapping:
+            mapping[name] = next(free[name[0].isupper()])
+    return _replace(body, mapping)
+
+
+def read_body(problem: Problem, text: str, layout: LayoutName) -> str:
+    """The body in a completion: the last fenced block when there is one, else all of it.
+
+    In the canonical layout a letter of the statement becomes its name again; a new name that
+    happens to be one of the statement's own is changed, so that it cannot mean that one.
+    """
     blocks: list[str] = _FENCE.findall(text)
-    return (blocks[-1] if blocks else text).strip()
+    body = (blocks[-1] if blocks else text).strip()
+    if layout == "plain":
+        return body
+    canonical = _canonical_names(problem)
+    mapping = {letter: name for name, letter in canonical.items()}
+    taken = set(canonical)
+    for name in _find_names(body):
+        if name not in mapping:
+            fresh = name if name not in taken else next(_numbered(name, taken))
+            mapping[name] = fresh
+            taken.add(fresh)
+    return _replace(body, mapping)
+
+
+def _canonical_names(problem: Problem) -> dict[str, str]:
+    """Each identifier of the program with its letter; capitalised ones get capitals."""
+    mapping: dict[str, str] = {}
+    free = _letters(set())
+    for name in _find_names(problem.preamble + problem.statement):
+        mapping[name] = next(free[name[0].isupper()])
+    return mapping
+
+
+def _letters(taken: set[str]) -> dict[bool, Iterator[str]]:
+    """Endless small letters (False) and capitals (True) that are not taken."""
+
+    def spell(alphabet: str) -> Iterator[str]:
+        for number in count():
+            for letter in alphabet:
+                name = f"{letter}{number or ''}"
+                if name not in taken:
+                    yield name
+
+    return {False: spell(string.ascii_lowercase), True: spell(string.ascii_uppercase)}
+
+
+def _numbered(name: str, taken: set[str]) -> Iterator[str]:
+    return (f"{name}{number}" for number in count(1) if f"{name}{number}" not in taken)
+
+
+def _find_names(text: str) -> list[str]:
+    """The user's identifiers, in order of first occurrence."""
+    found = (match.group() for match in _NAME.finditer(text))
+    return list(dict.fromkeys(name for name in found if _is_users(name)))
+
+
+def _replace(text: str, mapping: dict[str, str]) -> str:
+    return _NAME.sub(lambda match: mapping.get(match.group(), match.group()), text)
+
+
+def _is_users(name: str) -> bool:
+    is_word = name[0].isalpha() or name[0] == "_"
+    return is_word and name not in KEYWORDS and name not in BUILT_IN_MEMBERS

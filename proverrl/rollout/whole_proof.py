@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proverrl.problems.prompt import read_body
-from proverrl.types import Candidate, Completion, Problem, Rollout, Turn
+from proverrl.policy.base import Policy
+from proverrl.types import Candidate, Completion, Problem, Rollout, Sampling, Turn
 from proverrl.verify.base import Verifier
 
 
@@ -20,9 +20,10 @@ from proverrl.verify.base import Verifier
 class Draw:
     """Completions of one problem that wait for their verdicts."""
 
+    id: str
     problem: Problem
     completions: tuple[Completion, ...]
-    id: str
+    bodies: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,30 @@ class JudgedDraw:
     num_calls: int
 
 
+async def draw_groups(
+    policy: Policy, problems: Sequence[Problem], *, n: int, sampling: Sampling, name: str
+) -> list[Draw]:
+    """``n`` completions on each problem; ``name`` begins the ids of the draws."""
+    prompts = [policy.prompt(problem) for problem in problems]
+    written = await policy.generate(prompts, n=n, sampling=sampling)
+    return [
+        Draw(
+            id=f"{name}-{problem.id}",
+            problem=problem,
+            completions=tuple(completions),
+            bodies=tuple(policy.body(problem, completion) for completion in completions),
+        )
+        for problem, completions in zip(problems, written, strict=True)
+    ]
+
+
 async def judge(draw: Draw, verifier: Verifier, *, deadline_seconds: float) -> JudgedDraw:
     """Verify a draw's distinct candidates and build its rollouts.
 
     A completion that was cut off at the token limit has no end, so that its text is still
     judged as it is: a proof that verifies is a proof.
     """
-    candidates = [Candidate(draw.problem, read_body(c.text)) for c in draw.completions]
+    candidates = [Candidate(draw.problem, body) for body in draw.bodies]
     distinct = {candidate.key: candidate for candidate in candidates}
     verdicts = await asyncio.gather(
         *(verifier.verify(c, deadline_seconds=deadline_seconds) for c in distinct.values())

@@ -1,0 +1,107 @@
+"""Every known way to cheat, one file each in ``attacks/``: the named layer must stop it.
+
+A case names the layer that stops it (``caught_by``), the verdict, and what Dafny with the verdict
+rule says when the audit is switched off (``status_without_audit``, measured on Dafny 2.3.0 with
+z3 4.8.5; ``proved`` there means that only the audit stands in the way).
+"""
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proverrl.errors import ToolchainError, WorkerError
+from proverrl.types import Candidate, Problem, Status
+from proverrl.verify.base import Limits
+from proverrl.verify.dafny import DafnyServerWorker
+from proverrl.verify.dafny_audit import audit_candidate
+from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
+
+CASES = [
+    json.loads(path.read_text(encoding="ascii"))
+    for path in sorted(Path(__file__).with_name("attacks").glob("*.json"))
+]
+AUDIT_LAYERS = {
+    "assignment",
+    "attributes",
+    "characters",
+    "comments",
+    "grammar",
+    "keywords",
+    "missing-body",
+    "names",
+    "scope",
+    "size",
+    "strings",
+    "wildcard",
+}
+
+
+def make_candidate(case: dict[str, Any]) -> Candidate:
+    return Candidate(
+        Problem(case["name"], "dafny", case["kind"], "", case["statement"]), case["body"]
+    )
+
+
+def find_toolchain() -> DafnyToolchain:
+    try:
+        toolchain = find_dafny_toolchain()
+    except ToolchainError as error:
+        pytest.skip(str(error))
+    if toolchain.server is None:
+        pytest.skip("DafnyServer is not installed")
+    return toolchain
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_the_named_layer_stops_it(case: dict[str, Any]) -> None:
+    verdict = audit_candidate(make_candidate(case))
+    if case["caught_by"] == "dafny":
+        assert verdict is None
+        assert case["status_without_audit"] == case["status"]
+    else:
+        assert verdict is not None
+        assert verdict.checks == (case["caught_by"],)
+        assert verdict.status is Status(case["status"])
+        assert verdict.diagnostics[0].severity == "error"
+    assert case["status"] in ("unsound", "rejected")
+
+
+def test_every_layer_of_the_audit_stops_something() -> None:
+    layers = Counter(case["caught_by"] for case in CASES)
+    assert {f"audit:{layer}" for layer in AUDIT_LAYERS} == layers.keys() - {"dafny"}
+    assert len(CASES) >= 130
+    assert sum(case["status_without_audit"] == "proved" for case in CASES) >= 25
+
+
+@pytest.mark.dafny
+def test_what_dafny_says_without_the_audit() -> None:
+    toolchain = find_toolchain()
+
+    async def measure() -> dict[str, str]:
+        worker: DafnyServerWorker | None = None
+        expected = ExpectedEntries()
+        found = {}
+        for case in CASES:
+            if worker is None:
+                worker = await DafnyServerWorker.start(toolchain, Limits(), expected)
+            try:
+                verdict = await worker.judge(make_candidate(case))
+            except WorkerError:
+                found[case["name"]] = "crashed"
+                worker.kill()
+                await worker.join()
+                worker = None
+            else:
+                found[case["name"]] = verdict.status.value
+        if worker is not None:
+            worker.kill()
+            await worker.join()
+        return found
+
+    found = asyncio.run(measure())
+    assert found == {case["name"]: case["status_without_audit"] for case in CASES}

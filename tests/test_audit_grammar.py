@@ -1,0 +1,280 @@
+"""The audit of bodies: what is admitted, what is refused and why, and that nothing gets through.
+
+Property tests feed token soup and random bytes: the audit never raises, what it admits is
+balanced, and our text stays in the assembled file.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proverrl.errors import ProblemError
+from proverrl.types import HOLE, Candidate, Problem, Status
+from proverrl.verify.dafny_audit import HOLE_KINDS, KINDS, audit, audit_candidate
+from proverrl.verify.dafny_tokens import read_body, read_file
+
+EXAMPLES = Path(__file__).parents[2] / "shared" / "data" / "dafny_curriculum_examples.jsonl"
+
+ADMITTED = {
+    "invariants": [
+        "",
+        "invariant 0 <= i <= n\ninvariant r == 2 * i",
+        "invariant 0 <= i <= n;\ndecreases n - i;",
+        "decreases n - i, |s|",
+        "invariant forall q, p: int | 0 <= q < i :: a[q] < a[p] ==> exists k :: b[k] == q",
+        "invariant multiset(a[..]) == multiset(old(a[..]))",
+        "invariant s == a[..i] + [x] + a[i..j] + a[j..]",
+        "invariant a[i := x] == b && m[k := v] == map[1 := 2, 3 := 4]",
+        "invariant set x | x in s && x > 0 :: x * 2 <= {} && iset{1} != iset x | x in t",
+        "invariant |set q | q in s && |t| > 0 :: q| == |s|",
+        "invariant map x | x in s :: x + 1 == m",
+        "invariant (var y := 2 * x; y) == r && (var (a, b) := p; a) > 0",
+        "invariant if x > 0 then y else -z == w",
+        "invariant match u case Nil => true case Cons(h, t) => h >= 0",
+        "invariant match u { case Nil => true case Cons(h, Cons(g, t)) => h >= 0 }",
+        "invariant !P(x) && x !in s && s !! t && x in t",
+        "invariant F<int>(x) == G<seq<int>, T>(y).field.0 && d.(head := 3).Cons?",
+        "invariant Map(s, x => x + 1) == t && Fold((x, y: int) => x, 0, t) == 0",
+        "invariant x as real / 2.0 == y && 'a' == c && \"text\" != s && 0x1F == 1_000",
+        "invariant fresh(c) && allocated(d) && unchanged(a) && this != null",
+        "invariant a == b <==> (c <== d ==> e || f)",
+        "invariant x' == y? && _z == 1",
+    ],
+    "statements": [
+        "",
+        "if n > 0 { L(n - 1); }",
+        "if n > 0 { L(n - 1); } else if n == 0 { } else { assert true; }",
+        "match u { case Nil => case Cons(h, t) => L(t); M(t, h); }",
+        "assert s + [x] == [x];\nM.L<int>(s[1..], x);",
+        "assert x > 0 by { L(x); }",
+        "forall x: int | x > 0 ensures P(x) { L(x); }",
+        "forall (x | x in s) { L(x); }",
+        "forall x ensures P(x); { L(x); }",
+        "calc == { x; == { L(x); } y; <= calc { y; z; } z; }",
+        "calc { 1; }",
+        "var y := x + 1;\nghost var z: int, w := 1, 2;\nvar q :| q > 0;",
+        "var Cons(h, t) := u;",
+        "{ assert true; { L(1); } }",
+        "reveal F(), G();",
+        "this.L(x);",
+    ],
+    "calc": [
+        "",
+        "== a + b;\n== { L(x); } c;\n==",
+        "==> { assert true; } { L(1); }",
+        "a;\nb;",
+        "calc { 1; } x;",
+    ],
+    "assertions": ["", "assert x > 0;\nassert y by { L(y); }"],
+}
+
+REFUSED = [
+    ("invariants", "invariant", "syntax", "grammar", 1, 9),
+    ("invariants", "invariant x ==\ninvariant y", "syntax", "grammar", 2, 0),
+    ("invariants", "assert x;", "syntax", "grammar", 1, 0),
+    ("invariants", "invariant a < b > {}", "syntax", "grammar", 1, 18),
+    ("invariants", "invariant match x", "syntax", "grammar", 1, 17),
+    ("invariants", "invariant (L(x); true)", "syntax", "grammar", 1, 15),
+    ("invariants", "invariant x;;", "syntax", "grammar", 1, 12),
+    ("invariants", "invariant x =>  y", "syntax", "grammar", 1, 12),
+    ("invariants", "invariant x = y", "syntax", "grammar", 1, 12),
+    ("invariants", "invariant 3abc", "syntax", "characters", 1, 10),
+    ("invariants", "invariant x $ y", "syntax", "characters", 1, 12),
+    ("invariants", "decreases *", "cheat", "wildcard", 1, 10),
+    ("statements", "x := 1;", "cheat", "assignment", 1, 2),
+    ("statements", "x + 1;", "syntax", "grammar", 1, 2),
+    ("statements", "x;", "syntax", "grammar", 1, 1),
+    ("statements", "match u case Nil =>", "syntax", "grammar", 1, 8),
+    ("statements", "if * { }", "syntax", "grammar", 1, 3),
+    ("statements", "if x :| P(x) { }", "syntax", "grammar", 1, 5),
+    ("statements", "forall x ensures P(x);", "cheat", "missing-body", 1, 22),
+    ("statements", "forall x :: P(x);", "syntax", "grammar", 1, 9),
+    ("statements", "var x: int;", "syntax", "grammar", 1, 10),
+    ("statements", "var x := *;", "syntax", "grammar", 1, 9),
+    ("statements", "assert x", "syntax", "grammar", 1, 8),
+    ("statements", "assert true; }", "cheat", "scope", 1, 13),
+    ("statements", "assert (x];", "syntax", "grammar", 1, 9),
+    ("statements", "  method M() {}", "cheat", "keywords", 1, 2),
+    ("statements", "assert {:x} true;", "cheat", "attributes", 1, 8),
+    ("statements", "assert x; // y", "cheat", "comments", 1, 10),
+    ("statements", "assert \u0445;", "cheat", "characters", 1, 7),
+    ("assertions", "L(x);", "syntax", "grammar", 1, 0),
+    ("calc", "== x", "syntax", "grammar", 1, 4),
+    ("calc", "= x;", "syntax", "grammar", 1, 0),
+    ("file", "lemma L() { assume true; }", "cheat", "keywords", 1, 12),
+    ("file", "lemma L()\n// {}\n", "cheat", "missing-body", 1, 0),
+    ("file", "lemma L() {", "syntax", "grammar", 1, 11),
+    ("file", "lemma L() } {", "syntax", "grammar", 1, 10),
+]
+
+SOUND_FILES = [
+    "function F(): int\nlemma L() {}\n",
+    "method M()\n  ensures {1} == {1} {}\n",
+    "lemma L<T>(s: set<T>)\n  requires |s| == 0\n  ensures s == {}\n{}\n",
+    "lemma L() ensures forall v: array<int> | v.Length > 0 :: |v[..]| > 0 {}\n",
+    "lemma L() ensures match 1 { case _ => true } {}\n",
+    "lemma L() ensures var x := 1; x == 1 {}\n",
+    "method M() { while {case false => {}} }\n",
+    "method M(n: nat) { var i := 0; while i < n decreases n - i { i := i + 1; } }\n",
+    'lemma {:induction false} L() { assert \'"\' != \'a\'; assert "/*" != "//"; }\n',
+    "function method F(x: int): seq<int> { [x] } /* /* nested */ */ // end",
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"), [(kind, body) for kind, bodies in ADMITTED.items() for body in bodies]
+)
+def test_admitted(kind: str, body: str) -> None:
+    assert audit(kind, body) == []
+
+
+@pytest.mark.parametrize(("kind", "body", "category", "rule", "line", "column"), REFUSED)
+def test_refused(kind: str, body: str, category: str, rule: str, line: int, column: int) -> None:
+    found = audit(kind, body)[0]
+    assert (found.category, found.rule, found.line, found.column) == (category, rule, line, column)
+
+
+@pytest.mark.parametrize("text", SOUND_FILES)
+def test_sound_files_are_admitted(text: str) -> None:
+    assert audit("file", text) == []
+
+
+def test_assertions_may_not_hold_other_statements() -> None:
+    assert audit("statements", "if x { }") == []
+    assert audit("assertions", "if x { }")[0].rule == "grammar"
+
+
+def test_unknown_kind() -> None:
+    with pytest.raises(ProblemError, match="unknown kind of hole 'proof'"):
+        audit("proof", "")
+
+
+def test_sizes() -> None:
+    assert audit("invariants", "invariant " + "x + " * 199 + "x") == []
+    assert audit("invariants", "invariant " + "x + " * 200 + "x")[0].rule == "size"
+    assert audit("invariants", "invariant " + "(" * 25 + "x" + ")" * 25) == []
+    assert audit("invariants", "invariant " + "(" * 61 + "x" + ")" * 61)[0].rule == "size"
+    assert audit("invariants", " " * 32_768) == []
+    assert audit("invariants", " " * 32_769)[0].rule == "size"
+    assert audit("statements", "L();" * 1_001)[0].rule == "size"
+
+
+def test_positions_point_into_the_assembled_file() -> None:
+    problem = Problem("p", "dafny", "statements", "// one\n", f"lemma L()\n{{\n  {HOLE}\n}}\n")
+    verdict = audit_candidate(Candidate(problem, "assert true;\nassume false;"))
+    assert verdict is not None
+    assert verdict.status is Status.UNSOUND
+    found = verdict.diagnostics[0]
+    assert (found.line, found.column, found.body_line) == (5, 0, 2)
+    first = audit_candidate(Candidate(problem, "assume false;"))
+    assert first is not None
+    assert (first.diagnostics[0].line, first.diagnostics[0].column) == (4, 2)
+
+
+def test_a_prelude_is_refused() -> None:
+    problem = Problem("p", "dafny", "statements", "", f"lemma L()\n{{\n  {HOLE}\n}}\n")
+    verdict = audit_candidate(Candidate(problem, "", prelude="lemma T() {}\n"))
+    assert verdict is not None
+    assert (verdict.status, verdict.checks) == (Status.UNSOUND, ("audit:prelude",))
+
+
+def test_a_hole_must_stand_apart() -> None:
+    problem = Problem("p", "dafny", "statements", "", f"lemma L() {{ assert{HOLE} }}")
+    with pytest.raises(ProblemError, match="its hole touches 't'"):
+        audit_candidate(Candidate(problem, ""))
+
+
+def test_methods_of_the_problem_may_not_be_called() -> None:
+    preamble = "method {:main} Go() {}\nghost method Tell() {}\nfunction method F(): int { 1 }\n"
+    problem = Problem("p", "dafny", "statements", preamble, f"lemma L()\n{{\n  {HOLE}\n}}\n")
+
+    def rules(body: str) -> list[str]:
+        return [finding.rule for finding in audit("statements", body, problem=problem)]
+
+    assert rules("Go();") == ["names"]
+    assert rules("var x := Tell();") == ["names"]
+    assert rules("assert F() == 1; L();") == []
+    assert audit("statements", "Go();") == []
+
+
+@pytest.mark.skipif(not EXAMPLES.exists(), reason="the example problems are not here")
+def test_reference_bodies_are_admitted() -> None:
+    lines = [json.loads(line) for line in EXAMPLES.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) == 60
+    for line in lines:
+        kind = "calc" if "calc" in line["family"] else "statements"
+        kind = "invariants" if line["truth"].startswith("invariant") else kind
+        problem = Problem(line["id"], "dafny", kind, "", line["prompt"])
+        assert audit_candidate(Candidate(problem, line["truth"])) is None, line["id"]
+        whole = Candidate(problem, line["truth"]).source
+        assert audit("file", whole) == [], line["id"]
+
+
+WORDS = (
+    "invariant decreases assert by calc if else match case forall exists var ghost ensures then "
+    "assume while method lemma old this true x y L F Nil Cons int set seq map in as reveal 0 12 "
+    "( ) [ ] { } { } ( ) ; ; , . :: : := :| => == < > <= ==> && + - * ! | .. /* */ // ' \" \n"
+).split(" ")
+SOUP = st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)
+CLAUSE = st.sampled_from([body for bodies in ADMITTED.values() for body in bodies if body])
+MUTATED = st.tuples(CLAUSE, CLAUSE, st.integers(0, 60), st.sampled_from(WORDS)).map(
+    lambda t: t[0][: t[2]] + " " + t[3] + " " + t[0][t[2] :] + "\n" + t[1]
+)
+OPENERS = {"(": ")", "[": "]", "{": "}"}
+
+
+def is_balanced(body: str) -> bool:
+    tokens, findings = read_body(body)
+    opened: list[str] = []
+    for token in tokens:
+        if token.text in OPENERS:
+            opened.append(OPENERS[token.text])
+        elif token.text in OPENERS.values() and (not opened or opened.pop() != token.text):
+            return False
+    return not opened and not findings
+
+
+@settings(max_examples=600, deadline=None)
+@given(kind=st.sampled_from(HOLE_KINDS), body=st.one_of(SOUP, MUTATED))
+def test_admitted_bodies_are_balanced_and_keep_our_text(kind: str, body: str) -> None:
+    if audit(kind, body):
+        return
+    assert is_balanced(body)
+    before, after = "lemma L()\n{\n  ", "\n}\nlemma T() {}\n"
+    candidate = Candidate(Problem("p", "dafny", kind, "", before + HOLE + after), body)
+    assert candidate.source == before + body + after
+    ours, _ = read_body(before + after)
+    whole, findings = read_file(candidate.source)
+    assert findings == []
+    head = len(read_body(before)[0]) - 1
+    tail = len(read_body(after)[0])
+    assert [t.text for t in whole[:head]] == [t.text for t in ours[:head]]
+    assert [t.text for t in whole[-tail:]] == [t.text for t in ours[-tail:]]
+    assert not {"assume", "while", "method", "lemma", "new"} & {
+        t.text for t in whole[head:-tail] if t.kind == "word"
+    }
+
+
+def test_the_soup_test_can_fail() -> None:
+    assert not is_balanced("}")
+    assert not is_balanced("(")
+    assert is_balanced("({[]})")
+
+
+@settings(max_examples=400, deadline=None)
+@given(kind=st.sampled_from(KINDS), body=st.one_of(st.text(max_size=60), SOUP))
+def test_nothing_raises(kind: str, body: str) -> None:
+    for finding in audit(kind, body):
+        assert finding.category in ("syntax", "cheat")
+        assert finding.line >= 1
+        assert finding.column >= 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(raw=st.binary(max_size=80), kind=st.sampled_from(KINDS))
+def test_bytes_never_raise(raw: bytes, kind: str) -> None:
+    audit(kind, raw.decode("latin-1"))
+    audit(kind, raw.decode("utf-8", "surrogateescape"))

@@ -1,0 +1,267 @@
+"""The GRPO and expert-iteration loops on a scripted verifier: exact resumption, determinism,
+masking of what was not judged, and a policy that really learns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from proverrl.config import Config, parse_config
+from proverrl.errors import RunError
+from proverrl.loops import train as train_module
+from proverrl.loops.evaluate_run import find_policy
+from proverrl.loops.train import is_finished, train
+from proverrl.problems.load import write_problems
+from proverrl.types import HOLE, Candidate, Status
+from proverrl.verify.fake import FakeVerifier
+
+NAMES = "i j k n m x".split()
+
+
+def write_split(path: Path, numbers: range) -> Path:
+    """Problems whose right body is ``invariant NAME``, the name that the loop counts with."""
+    rows: list[dict[str, Any]] = []
+    for number in numbers:
+        name = NAMES[number % len(NAMES)]
+        rows.append(
+            {
+                "id": f"p{number}",
+                "language": "dafny",
+                "kind": "invariants",
+                "preamble": "",
+                "statement": f"method M() {{ while {name} < {number}\n  {HOLE}\n  {{ }} }}\n",
+                "metadata": {"level": 1 + number % 2, "family": f"f{number % 3}"},
+                "reference": f"invariant {name}",
+            }
+        )
+    write_problems(path, rows)
+    return path
+
+
+def judge(candidate: Candidate) -> Status:
+    name = candidate.problem.statement.split("while ")[1].split()[0]
+    return Status.PROVED if candidate.body == f"invariant {name}" else Status.REJECTED
+
+
+class StubVerifier(FakeVerifier):
+    """A fake with the counters that the live display reads."""
+
+    def stats(self) -> Any:
+        class Stats:
+            queued = 0
+
+        return Stats()
+
+
+@pytest.fixture
+def verifiers(monkeypatch: pytest.MonkeyPatch) -> list[StubVerifier]:
+    opened: list[StubVerifier] = []
+
+    def open_stub(**_: Any) -> StubVerifier:
+        opened.append(StubVerifier(judge))
+        return opened[-1]
+
+    monkeypatch.setattr(train_module, "open_verifier", open_stub)
+    return opened
+
+
+@pytest.fixture
+def make_config(tmp_path: Path) -> Callable[..., Config]:
+    splits = {
+        "train": str(write_split(tmp_path / "train.jsonl", range(60))),
+        "heldout": str(write_split(tmp_path / "heldout.jsonl", range(60, 72))),
+    }
+
+    def make(run: str, **changes: Any) -> Config:
+        table: dict[str, Any] = {
+            "loop": "grpo",
+            "run": str(tmp_path / run),
+            "checkpoint_every": 2,
+            "problems": splits,
+            "policy": {
+                "num_layers": 2,
+                "hidden_size": 32,
+                "num_heads": 2,
+                "intermediate_size": 64,
+                "vocab_size": 400,
+            },
+            "warm_start": {
+                "optimizer": "adamw",
+                "references_per_level": {"1": 4, "2": 4},
+                "steps": 120,
+                "batch_size": 8,
+                "learning_rate": 5e-3,
+            },
+            "sampling": {"max_new_tokens": 8},
+            "learner": {"learning_rate": 2e-3},
+            "grpo": {"steps": 4, "groups_per_step": 3, "groups_per_draw": 4, "group_size": 6},
+            "expert_iteration": {"rounds": 2, "problems_per_round": 24, "problems_per_draw": 8},
+            "evaluation": {"samples": 4, "ks": [1, 4]},
+        }
+        for key, value in changes.items():
+            section, _, name = key.partition("__")
+            if name:
+                table[section] = {**table[section], name: value}
+            else:
+                table[section] = value
+        return parse_config(table, source="test")
+
+    return make
+
+
+def run(config: Config) -> Path:
+    return asyncio.run(train(config, live=False))
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "policy" / "model.safetensors")
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def step_lines(folder: Path) -> list[dict[str, Any]]:
+    """Metric lines of steps without what depends on the clock."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [
+        {k: v for k, v in row.items() if "second" not in k}
+        for row in rows
+        if row["kind"] in ("step", "round")
+    ]
+
+
+def test_two_and_two_steps_equal_four_bit_for_bit(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    whole = run(make_config("whole"))
+    run(make_config("parts", grpo__steps=2, evaluation={"before": True, "after": False, "ks": [1]}))
+    assert len(step_lines(whole.parent / "parts")) == 2
+    # Asking for more steps of a finished run goes on from its checkpoint.
+    shutil.rmtree(whole.parent / "parts" / "policy")
+    again = run(make_config("parts", evaluation={"before": True, "after": False, "ks": [1]}))
+    assert same(weights(whole), weights(again))
+    assert step_lines(whole) == step_lines(again)
+    for step in (3, 4):
+        name = f"rollouts/step_{step}.jsonl"
+        assert (whole / name).read_text() == (again / name).read_text()
+
+
+def test_same_seed_same_run_other_seed_other_run(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    first, second = run(make_config("a")), run(make_config("b"))
+    assert same(weights(first), weights(second))
+    assert step_lines(first) == step_lines(second)
+    other = run(make_config("c", seed=1))
+    assert not same(weights(first), weights(other))
+
+
+def test_training_raises_the_solve_rate(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    folder = run(make_config("long", grpo__steps=25))
+    before = json.loads((folder / "evals" / "before.json").read_text())
+    after = json.loads((folder / "evals" / "after.json").read_text())
+    gain = [value["levels"][0]["pass"]["1"]["value"] for value in (before, after)]
+    assert gain[0] < 0.8
+    assert gain[1] > gain[0] + 0.1
+    assert is_finished(make_config("long", grpo__steps=25))
+    assert find_policy(make_config("long"), folder) == folder / "policy"
+
+
+def test_references_are_kept_from_the_loop(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    config = make_config("split")
+    problems = train_module.load_training(config)
+    taken = {problem.id for problem, _ in problems.references}
+    assert len(taken) == 8
+    assert len(problems.without_reference) == 52
+    assert taken.isdisjoint(problem.id for problem in problems.without_reference)
+    run(config)
+    trained = {call.problem.id for call in verifiers[0].calls} - {f"p{n}" for n in range(60, 72)}
+    assert trained
+    assert taken.isdisjoint(trained)
+
+
+def test_unjudged_rollouts_leave_the_group_and_are_counted(
+    make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_flaky(**_: Any) -> StubVerifier:
+        # A body with a certain letter never gets a verdict.
+        return StubVerifier(lambda c: Status.TIMEOUT if "j" in c.body else judge(c))
+
+    monkeypatch.setattr(train_module, "open_verifier", open_flaky)
+    folder = run(make_config("flaky"))
+    timeouts = 0
+    for path in sorted((folder / "rollouts").glob("*.jsonl")):
+        for row in map(json.loads, path.read_text().splitlines()):
+            if row["status"] == "timeout":
+                timeouts += 1
+                assert row["reward"] is None
+                assert row["advantage"] is None
+            else:
+                assert row["reward"] in (0.0, 1.0)
+    assert timeouts > 0
+    assert sum(line["unjudged"]["timeout"] for line in step_lines(folder)) == timeouts
+
+
+def test_advantages_of_a_stored_group_sum_to_zero(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    folder = run(make_config("sums"))
+    groups: dict[str, list[float]] = {}
+    for row in map(json.loads, (folder / "rollouts" / "step_1.jsonl").read_text().splitlines()):
+        groups.setdefault(row["rollout_id"].rsplit("-", 1)[0], []).append(row["advantage"])
+    assert groups
+    for advantages in groups.values():
+        assert len(advantages) == 6
+        assert sum(advantages) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_expert_iteration_resumes_after_a_round(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    whole = run(make_config("ei", loop="expert_iteration"))
+    lines = step_lines(whole)
+    assert [line["step"] for line in lines] == [1, 2]
+    assert lines[1]["kept"] >= lines[0]["kept"] > 0
+    run(make_config("ei2", loop="expert_iteration", expert_iteration__rounds=1))
+    shutil.rmtree(whole.parent / "ei2" / "policy")
+    (whole.parent / "ei2" / "evals" / "after.json").unlink()
+    again = run(make_config("ei2", loop="expert_iteration"))
+    assert same(weights(whole), weights(again))
+    assert step_lines(again) == lines
+
+
+def test_verifier_calls_end_a_run(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    folder = run(make_config("budget", grpo__steps=50, max_verifier_calls=60))
+    lines = step_lines(folder)
+    assert lines[-1]["verifier_calls_total"] >= 60
+    assert lines[-2]["verifier_calls_total"] < 60
+    assert (folder / "evals" / "after.json").exists()
+
+
+def test_a_run_of_other_settings_is_not_continued(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    run(make_config("mine", grpo__steps=1))
+    with pytest.raises(RunError, match=r"learner\.learning_rate = 0\.002, now it is 0\.5"):
+        run(make_config("mine", grpo__steps=1, learner={"learning_rate": 0.5}))
+    stranger = make_config("stranger")
+    stranger.run.mkdir()
+    (stranger.run / "thesis.tex").write_text("x")
+    with pytest.raises(RunError, match="not a run folder"):
+        run(stranger)

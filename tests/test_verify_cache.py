@@ -1,0 +1,250 @@
+"""The cache of verdicts: one verification per candidate, in one process and across two."""
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from proverrl.errors import ProblemError, UsageError, VerifierError
+from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verify.base import Limits, Verifier
+from proverrl.verify.cache import CachedVerifier
+from proverrl.verify.fake import FakeVerifier
+
+ERROR = Diagnostic("error", "wrong", 3, 4, body_line=1)
+
+
+def make_candidate(body: str) -> Candidate:
+    return Candidate(Problem("p", "dafny", "statements", "", f"lemma L() {{ {HOLE} }}"), body)
+
+
+def judge(candidate: Candidate) -> Verdict | Status:
+    if candidate.body == "good":
+        return Status.PROVED
+    if candidate.body == "slow":
+        return Status.TIMEOUT
+    return Verdict(Status.REJECTED, (ERROR,), seconds=0.25, queue_seconds=9.0, checks=("fake",))
+
+
+def run(
+    work: Callable[[CachedVerifier, FakeVerifier], Awaitable[None]],
+    path: Path | None = None,
+    *,
+    limits: Limits | None = None,
+    audit_version: int = 0,
+    fake: FakeVerifier | None = None,
+) -> None:
+    async def main() -> None:
+        inner = fake or FakeVerifier(judge, delay_seconds=0.02)
+        cached = CachedVerifier(
+            inner,
+            path,
+            toolchain="fake",
+            limits=limits or Limits(),
+            audit_version=audit_version,
+        )
+        try:
+            await work(cached, inner)
+        finally:
+            await cached.aclose()
+
+    asyncio.run(main())
+
+
+async def start_work(inner: FakeVerifier) -> None:
+    """Let the callers reach the fake, which cannot have finished yet."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert inner.num_calls == 1
+
+
+def test_both_are_verifiers() -> None:
+    fake = FakeVerifier(judge)
+    assert isinstance(fake, Verifier)
+    assert isinstance(CachedVerifier(fake, None, toolchain="x", limits=Limits()), Verifier)
+
+
+def test_a_verdict_is_asked_for_once(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "verdicts.sqlite"
+
+    async def first(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        for _ in range(3):
+            verdict = await cached.verify(make_candidate("bad"), deadline_seconds=5)
+            assert verdict.diagnostics == (ERROR,)
+        assert (inner.num_calls, cached.num_hits, cached.num_misses) == (1, 2, 1)
+
+    async def second(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        verdict = await cached.verify(make_candidate("bad"), deadline_seconds=5)
+        assert verdict == Verdict(Status.REJECTED, (ERROR,), seconds=0.25, checks=("fake",))
+        assert (inner.num_calls, cached.num_hits, cached.num_misses) == (0, 1, 0)
+
+    run(first, path)
+    run(second, path)
+
+
+def test_limits_and_audit_and_body_are_part_of_the_key(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.sqlite"
+
+    async def asks_anew(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        await cached.verify(make_candidate("bad"), deadline_seconds=5)
+        assert inner.num_calls == 1
+
+    run(asks_anew, path)
+    run(asks_anew, path, limits=Limits(rlimit=1_000_000))
+    run(asks_anew, path, audit_version=1)
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT count(*) FROM verdicts").fetchone() == (3,)
+
+
+def test_what_was_not_judged_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.sqlite"
+
+    async def work(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        for _ in range(2):
+            verdict = await cached.verify(make_candidate("slow"), deadline_seconds=5)
+            assert verdict.status is Status.TIMEOUT
+        assert (inner.num_calls, cached.num_misses) == (2, 2)
+
+    run(work, path)
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT count(*) FROM verdicts").fetchone() == (0,)
+
+
+def test_callers_share_a_verification() -> None:
+    async def work(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        asks = [cached.verify(make_candidate("good"), deadline_seconds=5) for _ in range(8)]
+        verdicts = await asyncio.gather(*asks)
+        assert [v.status for v in verdicts] == [Status.PROVED] * 8
+        assert (inner.num_calls, cached.num_hits, cached.num_misses) == (1, 7, 1)
+
+    run(work)
+
+
+def test_a_cancelled_first_caller_does_not_poison_the_others() -> None:
+    async def work(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        ask = cached.verify
+        first = asyncio.create_task(ask(make_candidate("good"), deadline_seconds=5))
+        second = asyncio.create_task(ask(make_candidate("good"), deadline_seconds=5))
+        await start_work(inner)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert (await second).status is Status.PROVED
+        assert (inner.num_calls, inner.num_cancelled) == (1, 0)
+
+    run(work)
+
+
+def test_the_last_caller_to_leave_cancels_the_work() -> None:
+    async def work(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        asks = [
+            asyncio.create_task(cached.verify(make_candidate("good"), deadline_seconds=5))
+            for _ in range(2)
+        ]
+        await start_work(inner)
+        for task in asks:
+            task.cancel()
+        await asyncio.gather(*asks, return_exceptions=True)
+        again = await cached.verify(make_candidate("good"), deadline_seconds=5)
+        assert again.status is Status.PROVED
+        assert (inner.num_calls, inner.num_cancelled) == (2, 1)
+
+    run(work)
+
+
+def test_an_error_reaches_every_caller_and_is_not_kept() -> None:
+    fake = FakeVerifier(judge, delay_seconds=0.01, script={0: ProblemError("no entries")})
+
+    async def work(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        asks = [cached.verify(make_candidate("good"), deadline_seconds=5) for _ in range(3)]
+        outcomes = await asyncio.gather(*asks, return_exceptions=True)
+        assert [str(outcome) for outcome in outcomes] == ["no entries"] * 3
+        again = await cached.verify(make_candidate("good"), deadline_seconds=5)
+        assert again.status is Status.PROVED
+        assert inner.num_calls == 2
+
+    run(work, fake=fake)
+
+
+def test_the_fake_can_time_out_and_be_closed() -> None:
+    async def main() -> None:
+        fake = FakeVerifier(judge, delay_seconds=0.05, script={1: Status.CRASHED})
+        late = await fake.verify(make_candidate("good"), deadline_seconds=0.01)
+        crashed = await fake.verify(make_candidate("good"), deadline_seconds=5)
+        assert (late.status, crashed.status) == (Status.TIMEOUT, Status.CRASHED)
+        await fake.aclose()
+        with pytest.raises(VerifierError, match="closed"):
+            await fake.verify(make_candidate("good"), deadline_seconds=5)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["text", "other program", "damaged", "folder"])
+def test_an_unusable_file_is_named_with_the_remedy(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "verdicts.sqlite"
+    if kind == "text":
+        path.write_text("this is not a database at all\n" * 100)
+    elif kind == "other program":
+        with sqlite3.connect(path) as database:
+            database.execute("CREATE TABLE songs (title TEXT)")
+    elif kind == "damaged":
+
+        async def fill(cached: CachedVerifier, _: FakeVerifier) -> None:
+            await cached.verify(make_candidate("bad"), deadline_seconds=5)
+
+        run(fill, path)
+        with sqlite3.connect(path) as database:
+            database.execute("UPDATE verdicts SET verdict = '{}'")
+    else:
+        path.mkdir()
+
+    async def use(cached: CachedVerifier, _: FakeVerifier) -> None:
+        await cached.verify(make_candidate("bad"), deadline_seconds=5)
+
+    with pytest.raises(UsageError, match=r"verdicts\.sqlite cannot be used .*delete it"):
+        run(use, path)
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from test_verify_cache import judge, make_candidate
+from proverrl.verify.base import Limits
+from proverrl.verify.cache import CachedVerifier
+from proverrl.verify.fake import FakeVerifier
+async def main():
+    inner = FakeVerifier(judge)
+    cached = CachedVerifier(inner, Path(sys.argv[1]), toolchain="fake", limits=Limits())
+    for number in range(200):
+        verdict = await cached.verify(make_candidate(f"bad {number}"), deadline_seconds=5)
+        assert verdict.status == "rejected"
+    await cached.aclose()
+    print(inner.num_calls + cached.num_hits)
+asyncio.run(main())
+"""
+
+
+def test_two_processes_share_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.sqlite"
+    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for writer in writers:
+        out, err = writer.communicate(timeout=120)
+        assert (writer.returncode, err, out) == (0, "", "200\n")
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT count(*) FROM verdicts").fetchone() == (200,)
