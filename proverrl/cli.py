@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -19,6 +19,7 @@ from proverrl.errors import ProverRLError, UsageError, VerifierError
 
 if TYPE_CHECKING:
     from proverrl.config import Config
+    from proverrl.types import Split
 
 EXIT_NOT_PROVED, EXIT_USAGE, EXIT_BROKEN, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -143,7 +144,12 @@ def problems_generate(
 
     report = asyncio.run(
         generate_file(
-            levels=parse_levels(levels), num=num, seed=seed, split=split, workers=workers, out=out
+            levels=parse_levels(levels),
+            num=num,
+            seed=seed,
+            split=cast("Split", split),
+            workers=workers,
+            out=out,
         )
     )
     click.echo(report)

@@ -109,7 +109,13 @@ class CurriculumConfig(Section):
 
 
 class LearnerConfig(Section):
-    """The optimizer over training samples."""
+    """The optimizer over training samples.
+
+    A step passes ``epochs`` times over its groups, ``groups_per_update`` groups an update (0: all
+    of them in one). Each update adds ``replay_weight`` times the mean negative log-likelihood of
+    ``replay_samples`` proofs, drawn from those that the run has found and the warm start's
+    references.
+    """
 
     loss: LossName = "clipped_token"
     clip_low: Fraction = 0.2
@@ -118,7 +124,10 @@ class LearnerConfig(Section):
     learning_rate: PositiveFloat = 3e-4
     weight_decay: float = 0.0
     max_grad_norm: PositiveFloat = 1.0
-    updates_per_step: Positive = 1
+    epochs: Positive = 1
+    groups_per_update: NonNegative = 0
+    replay_samples: NonNegative = 0
+    replay_weight: Annotated[float, Field(ge=0.0)] = 0.1
     micro_batch_tokens: Positive = 16_384
 
 
@@ -136,6 +145,7 @@ class GrpoConfig(Section):
     max_draws_per_step: Positive = 4
     group_size: Annotated[int, Field(ge=2)] = 8
     advantage: AdvantageName = "dr_grpo"
+    keep_shortest: Positive = 2
 
 
 class ExpertIterationConfig(Section):

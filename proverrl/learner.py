@@ -8,7 +8,8 @@ Not handled here: which samples to learn from, and generation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,35 +58,64 @@ class TorchLearner:
             weight_decay=config.weight_decay,
         )
 
-    def step(self, samples: Sequence[TrainingSample]) -> dict[str, float]:
-        """``updates_per_step`` optimizer updates on all samples; returns metrics averaged over
-        tokens (``loss`` over updates).
+    def step(
+        self,
+        samples: Sequence[TrainingSample],
+        replay: Callable[[], Sequence[TrainingSample]] = tuple,
+    ) -> dict[str, float]:
+        """``epochs`` passes over the samples, ``groups_per_update`` prompts an update; returns
+        metrics averaged over updates (and over tokens where they are per token).
+
+        ``replay()`` is asked once an update for proofs to imitate as well: their mean negative
+        log-likelihood times ``replay_weight`` is added to the loss (VAPO, Yue et al. 2025,
+        arXiv 2504.05118, on fresh positives; here on all that were found).
 
         Raises:
-            ProverRLError: the loss is not finite; no update is made.
+            ProverRLError: a loss is not finite; that update is not made.
         """
         rows = pack_rows(samples)
-        batch_tokens = sum(sum(sample.loss_mask) for sample in samples)
+        size = self.config.groups_per_update or len(rows)
+        parts = [rows[i : i + size] for i in range(0, len(rows), size)]
         totals: dict[str, float] = {}
-        for _ in range(self.config.updates_per_step):
-            self.model.zero_grad(set_to_none=True)
-            loss = 0.0
-            for batch in batch_rows(rows, self.config.micro_batch_tokens):
-                value, metrics = self._backward(batch, batch_tokens, len(samples))
-                loss += value
-                for name, total in metrics.items():
-                    totals[name] = totals.get(name, 0.0) + float(total) / batch_tokens
-            if not torch.isfinite(torch.tensor(loss)):
-                raise ProverRLError(f"the loss is {loss} at version {self.version}; stopping")
-            norm = torch.nn.utils.clip_grad_norm_(
-                self.model.parameters(), self.config.max_grad_norm
-            )
-            for optimizer in self.optimizers:
-                optimizer.step()
-            self.version += 1
-            totals["loss"] = totals.get("loss", 0.0) + loss
-            totals["grad_norm"] = totals.get("grad_norm", 0.0) + float(norm)
-        return {name: value / self.config.updates_per_step for name, value in totals.items()}
+        for _ in range(self.config.epochs):
+            for part in parts:
+                for name, value in self._update(part, pack_rows(replay())).items():
+                    totals[name] = totals.get(name, 0.0) + value
+        num_updates = self.config.epochs * len(parts)
+        return {name: value / num_updates for name, value in totals.items()}
+
+    def _update(self, rows: Sequence[PackedRow], replay: Sequence[PackedRow]) -> dict[str, float]:
+        samples = [sample for row in rows for sample in row.samples]
+        batch_tokens = sum(sum(sample.loss_mask) for sample in samples)
+        values = {"loss": 0.0}
+        self.model.zero_grad(set_to_none=True)
+        for batch in batch_rows(rows, self.config.micro_batch_tokens):
+            loss, metrics = self._backward(batch, batch_tokens, len(samples))
+            values["loss"] += loss
+            for name, total in metrics.items():
+                values[name] = values.get(name, 0.0) + float(total) / batch_tokens
+        if replay:
+            values["replay_loss"] = self._imitate(replay)
+            values["loss"] += self.config.replay_weight * values["replay_loss"]
+        if not math.isfinite(values["loss"]):
+            raise ProverRLError(f"the loss is {values['loss']} at version {self.version}; stopping")
+        values["grad_norm"] = float(
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        )
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.version += 1
+        return values
+
+    def _imitate(self, rows: Sequence[PackedRow]) -> float:
+        num_tokens = sum(sum(s.loss_mask) for row in rows for s in row.samples)
+        total = 0.0
+        for batch in batch_rows(rows, self.config.micro_batch_tokens):
+            logprobs, _ = packed_logprobs(self.model, batch, temperature=self.temperature)
+            loss = -logprobs.sum() / num_tokens
+            (self.config.replay_weight * loss).backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+        return total
 
     def save(self, path: Path) -> None:
         """Write the optimizer's state; the weights are saved by the policy."""

@@ -118,7 +118,8 @@ def test_every_held_out_token_occurs_in_train() -> None:
         tokens = [token for text in texts for token in scan_tokens(text)]
         # A number is read digit by digit, so its digits must occur, not its value.
         numbers = {digit for kind, piece in tokens if kind == "number" for digit in piece}
-        return numbers | {piece for kind, piece in tokens if kind != "number"}
+        # A tokenizer of parts of words reads the question mark of ``Cons?`` on its own.
+        return numbers | {piece.rstrip("?") for kind, piece in tokens if kind != "number"}
 
     train = read_words("train")
     assert read_words("heldout") - train == set()

@@ -133,4 +133,4 @@ def test_a_problem_that_does_not_resolve_when_blank() -> None:
     with pytest.raises(ProblemError, match="name it in the problem's metadata"):
         known.record(PROBLEM, parse_reply("p.dfy(1,2): Error: unresolved identifier: y\n"))
     assert known.record(PROBLEM, parse_reply(entry("error"))) == {ENTRY}
-    assert known.find(PROBLEM) == {ENTRY}
+    assert known.find(PROBLEM) == frozenset([ENTRY])

@@ -10,68 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
-from proverrl.loops.session import Session, budget_spent, reference_pairs
+from proverrl.loops.session import Session, budget_spent, proof_pairs, reference_pairs
 from proverrl.loops.tally import Tally
-from proverrl.loops.warm_start import Pair, SftSettings, train_supervised
+from proverrl.loops.warm_start import SftSettings, train_supervised
 from proverrl.rewards import proved_reward
 from proverrl.rollout.group import build_group
+from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
-from proverrl.types import Rollout, Sampling
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """A proved body, and how many tokens the policy wrote for it."""
-
-    body: str
-    num_tokens: int
-
-
-@dataclass
-class ProofStore:
-    """The shortest distinct proved bodies of each problem: {problem id: proofs}."""
-
-    keep_shortest: int
-    proofs: dict[str, list[Proof]] = field(default_factory=dict)
-
-    def add(self, rollout: Rollout) -> None:
-        """Keep a proved rollout if it is among its problem's shortest (in tokens)."""
-        turn = rollout.turns[-1]
-        if turn.verdict is None or turn.candidate is None or not turn.verdict.proved:
-            return
-        proof = Proof(turn.candidate.body, len(turn.completion.token_ids))
-        kept = self.proofs.setdefault(rollout.problem.id, [])
-        if any(other.body == proof.body for other in kept):
-            return
-        kept.append(proof)
-        kept.sort(key=lambda p: (p.num_tokens, p.body))
-        del kept[self.keep_shortest :]
-
-    @property
-    def num_proofs(self) -> int:
-        """Proofs kept over all problems."""
-        return sum(map(len, self.proofs.values()))
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            problem: [[proof.body, proof.num_tokens] for proof in kept]
-            for problem, kept in self.proofs.items()
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.proofs = {
-            problem: [Proof(body, num_tokens) for body, num_tokens in kept]
-            for problem, kept in state.items()
-        }
+from proverrl.types import Sampling
 
 
 @dataclass
@@ -108,7 +62,7 @@ async def run_expert_iteration(session: Session) -> None:
         values = tally.metrics(sampling_seconds) | curriculum.metrics()
         values |= {
             "verifier_calls_total": progress.verifier_calls,
-            "kept": store.num_proofs,
+            "kept": len(store.pairs()),
             "problems_solved": len(store.proofs),
             "loss": loss,
             "learning_rate": settings.learning_rate,
@@ -205,14 +159,8 @@ def _train_round(session: Session, store: ProofStore, number: int) -> float:
     if settings.restart:
         state = torch.load(session.warm_weights, weights_only=True)
         session.policy.model.load_state_dict(state)
-    policy, problems = session.policy, session.problems
-    pairs = reference_pairs(policy, problems)
-    by_id = {problem.id: problem for problem in problems.without_reference}
-    # Sorted, so that the order does not depend on when a proof was found.
-    for problem_id, kept in sorted(store.proofs.items()):
-        problem = by_id[problem_id]
-        prompt_ids = policy.prompt(problem).token_ids
-        pairs += [Pair(prompt_ids, policy.body_ids(problem, proof.body)) for proof in kept]
+    policy = session.policy
+    pairs = reference_pairs(policy, session.problems) + proof_pairs(session, store)
     steps = max(1, settings.epochs * len(pairs) // settings.batch_size)
 
     def show(step: int, loss: float) -> None:

@@ -14,8 +14,9 @@ included.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,14 +30,15 @@ from proverrl.checkpoint import (
 )
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.learner import TorchLearner
-from proverrl.loops.session import Session, budget_spent
+from proverrl.loops.session import Session, budget_spent, proof_pairs, reference_pairs
 from proverrl.loops.tally import Tally
 from proverrl.rewards import proved_reward
 from proverrl.rollout.group import build_group
-from proverrl.rollout.samples import build_samples
+from proverrl.rollout.proofs import ProofStore
+from proverrl.rollout.samples import build_replay_sample, build_samples
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
-from proverrl.types import Group, Sampling
+from proverrl.types import Group, Sampling, TrainingSample
 
 
 @dataclass
@@ -79,7 +81,8 @@ async def run_grpo(session: Session) -> None:
     curriculum = CURRICULA[config.curriculum.name](
         problems, config.curriculum, derive_seed(config.seed, "curriculum")
     )
-    progress, draws = _restore(session, learner, curriculum)
+    store = ProofStore(config.grpo.keep_shortest)
+    progress, draws = _restore(session, learner, curriculum, store)
     if draws is None:
         flight = _launch(session, *await _draw(session, curriculum, progress))
     else:
@@ -87,8 +90,8 @@ async def run_grpo(session: Session) -> None:
     try:
         while progress.step < config.grpo.steps:
             started = time.monotonic()
-            batch, flight = await _collect(session, curriculum, progress, flight)
-            metrics = await _learn(session, learner, batch)
+            batch, flight = await _collect(session, curriculum, store, progress, flight)
+            metrics = await _learn(session, learner, store, batch)
             progress.step += 1
             progress.verifier_calls += batch.tally.verifier_calls
             seconds = time.monotonic() - started
@@ -96,12 +99,13 @@ async def run_grpo(session: Session) -> None:
             values["verifier_calls_total"] = progress.verifier_calls
             monitor.write_rollouts(progress.step, batch.tally.rows(progress.step))
             monitor.log("step", progress.step, values)
-            monitor.display(verifier_queue=session.verifier.stats().queued)
             progress.seconds += time.monotonic() - started
             spent = budget_spent(config, progress.verifier_calls, progress.seconds)
             last = spent or progress.step == config.grpo.steps
             if last or progress.step % config.checkpoint_every == 0:
-                await asyncio.to_thread(_save, session, learner, curriculum, progress, flight)
+                await asyncio.to_thread(
+                    _save, session, learner, curriculum, store, progress, flight
+                )
             if spent:
                 monitor.phase("budget", spent)
                 break
@@ -136,7 +140,11 @@ def _launch(session: Session, draws: list[Draw], generation_seconds: float) -> F
 
 
 async def _collect(
-    session: Session, curriculum: Curriculum, progress: Progress, flight: Flight
+    session: Session,
+    curriculum: Curriculum,
+    store: ProofStore,
+    progress: Progress,
+    flight: Flight,
 ) -> tuple[StepBatch, Flight]:
     """Judge draws until there are enough mixed groups; returns them and the draw in flight."""
     config = session.config.grpo
@@ -150,7 +158,11 @@ async def _collect(
             following,
         )
         batch.tally.add_draw(judged, generation_seconds)
+        if stats := session.verifier.stats():
+            session.monitor.display(verifier_queue=stats.queued)
         for draw in judged:
+            for rollout in draw.rollouts:
+                store.add(rollout)
             group = build_group(draw.rollouts, proved_reward)
             grouped = {rollout.id for rollout in group.rollouts} if group else set()
             batch.tally.add_dropped([r for r in draw.rollouts if r.id not in grouped])
@@ -165,7 +177,9 @@ async def _collect(
     return batch, flight
 
 
-async def _learn(session: Session, learner: TorchLearner, batch: StepBatch) -> Mapping[str, float]:
+async def _learn(
+    session: Session, learner: TorchLearner, store: ProofStore, batch: StepBatch
+) -> dict[str, float]:
     """One optimizer step on the mixed groups; no update when there are none."""
     if not batch.groups:
         return {}
@@ -173,15 +187,33 @@ async def _learn(session: Session, learner: TorchLearner, batch: StepBatch) -> M
     samples = [
         sample for group in batch.groups for sample in build_samples(group, advantage(group))
     ]
-    metrics = await asyncio.to_thread(learner.step, samples)
+    replay = _make_replay(session, store, learner.version)
+    metrics = await asyncio.to_thread(learner.step, samples, replay)
     session.policy.version = learner.version
     return metrics | {"learning_rate": session.config.learner.learning_rate}
+
+
+def _make_replay(
+    session: Session, store: ProofStore, version: int
+) -> Callable[[], list[TrainingSample]]:
+    """Gives proofs to imitate, drawn anew each time from the run's own and the references."""
+    num = session.config.learner.replay_samples
+    pairs = reference_pairs(session.policy, session.problems) if num else []
+    pairs += proof_pairs(session, store) if num else []
+    rng = random.Random(derive_seed(session.config.seed, "replay", version))
+
+    def draw() -> list[TrainingSample]:
+        chosen = rng.sample(pairs, min(num, len(pairs)))
+        return [build_replay_sample(pair.prompt_ids, pair.target_ids) for pair in chosen]
+
+    return draw
 
 
 def _save(
     session: Session,
     learner: TorchLearner,
     curriculum: Curriculum,
+    store: ProofStore,
     progress: Progress,
     flight: Flight,
 ) -> None:
@@ -190,6 +222,7 @@ def _save(
         "verifier_calls": progress.verifier_calls,
         "seconds": progress.seconds,
         "curriculum": curriculum.state_dict(),
+        "proofs": store.state_dict(),
         "draws": dump_draws(flight.draws),
     }
     save_checkpoint(
@@ -202,7 +235,7 @@ def _save(
 
 
 def _restore(
-    session: Session, learner: TorchLearner, curriculum: Curriculum
+    session: Session, learner: TorchLearner, curriculum: Curriculum, store: ProofStore
 ) -> tuple[Progress, list[Draw] | None]:
     """Load the newest checkpoint into the learner and the curriculum; the session has already
     loaded its weights."""
@@ -213,6 +246,7 @@ def _restore(
     learner.load(checkpoint / "learner.pt")
     session.policy.version = learner.version
     curriculum.load_state_dict(state["curriculum"])
+    store.load_state_dict(state["proofs"])
     by_id = {problem.id: problem for problem in session.problems.without_reference}
     progress = Progress(
         state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]

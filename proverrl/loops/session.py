@@ -35,6 +35,7 @@ from proverrl.policy.transformers import (
 )
 from proverrl.problems.load import load_problems, load_references
 from proverrl.problems.prompt import render_body, render_prompt
+from proverrl.rollout.proofs import ProofStore
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 from proverrl.verify.cache import CachedVerifier
@@ -146,6 +147,16 @@ def reference_pairs(policy: TransformersPolicy, problems: TrainingProblems) -> l
     return [
         Pair(policy.prompt(problem).token_ids, policy.body_ids(problem, reference))
         for problem, reference in problems.references
+    ]
+
+
+def proof_pairs(session: Session, store: ProofStore) -> list[Pair]:
+    """What the run's own proofs teach: each kept body after its problem's prompt."""
+    policy = session.policy
+    by_id = {problem.id: problem for problem in session.problems.without_reference}
+    return [
+        Pair(policy.prompt(by_id[name]).token_ids, policy.body_ids(by_id[name], body))
+        for name, body in store.pairs()
     ]
 
 

@@ -31,7 +31,7 @@ from proverrl.problems.prompt import read_body, render_body, render_prompt
 from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling
 
 # Its bar for every saved checkpoint would tear the live display.
-transformers_logging.disable_progress_bar()
+transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 COMPACT_BELOW = 0.75
 """The batch is compacted when fewer than this share of its rows are still being written."""
@@ -185,7 +185,7 @@ class TransformersPolicy:
             ended = token_ids[-1] == self.end_id
             reason: FinishReason = "stop" if ended else "length"
             # Special tokens stay visible: a pad in the middle is garbage, not a blank.
-            text = self.tokenizer.decode(token_ids[:-1] if ended else token_ids)
+            text = str(self.tokenizer.decode(token_ids[:-1] if ended else token_ids))
             completions.append(
                 Completion(
                     text=text,
@@ -276,7 +276,7 @@ def build_policy(
     Llama, because transformers gives a Qwen2 folder Qwen2's own tokenizer whatever it holds.
     """
     torch.manual_seed(seed)
-    model = LlamaForCausalLM(
+    model = LlamaForCausalLM(  # type: ignore[no-untyped-call]
         LlamaConfig(
             vocab_size=len(tokenizer),
             hidden_size=config.hidden_size,

@@ -21,6 +21,20 @@ def build_samples(group: Group, advantages: Sequence[Sequence[float]]) -> list[T
     return samples
 
 
+def build_replay_sample(prompt_ids: Sequence[int], target_ids: Sequence[int]) -> TrainingSample:
+    """A proof to imitate: every target token in the loss, no sampler's log-probabilities."""
+    num_prompt, num_new = len(prompt_ids), len(target_ids)
+    return TrainingSample(
+        rollout_id="replay",
+        policy_version=-1,
+        prompt_length=num_prompt,
+        token_ids=(*prompt_ids, *target_ids),
+        loss_mask=(0,) * num_prompt + (1,) * num_new,
+        logprobs=(0.0,) * (num_prompt + num_new),
+        advantages=(0.0,) * num_prompt + (1.0,) * num_new,
+    )
+
+
 def _sample(rollout_id: str, completion: Completion, advantage: float) -> TrainingSample:
     num_prompt, num_new = len(completion.prompt_ids), len(completion.token_ids)
     return TrainingSample(

@@ -15,6 +15,9 @@ from proverrl.types import Candidate, Verdict
 
 DEFAULT_DEADLINE_SECONDS = 30.0
 
+MIN_RLIMIT = 300_000
+"""Dafny 2.3's own axioms cost z3 4.8.5 nearly 200 000 before a lemma is looked at."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -30,9 +33,10 @@ class Limits:
     time_limit_seconds: int = 3600
 
     def __post_init__(self) -> None:
-        if self.rlimit < 10_000:
+        if self.rlimit < MIN_RLIMIT:
             raise UsageError(
-                f"rlimit {self.rlimit} is too small for the prover to start; use at least 10000"
+                f"rlimit {self.rlimit} is too small even for what Dafny tells the prover first; "
+                f"use at least {MIN_RLIMIT}"
             )
         if self.time_limit_seconds < 1:
             raise UsageError(f"time_limit_seconds must be positive, got {self.time_limit_seconds}")

@@ -69,8 +69,10 @@ class CachedVerifier:
         self._database = None if path is None else _open_database(path)
 
     def make_key(self, candidate: Candidate) -> str:
-        """SHA-256 over all that decides the verdict."""
-        return hashlib.sha256(f"{candidate.key}\x00{self._salt}".encode()).hexdigest()
+        """SHA-256 over all that decides the verdict, the entries that a problem demands too."""
+        demanded = json.dumps(candidate.problem.metadata.get("expected_entries"))
+        parts = (candidate.key, demanded, self._salt)
+        return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
 
     def stats(self) -> PoolStats | None:
         """The inner pool's counters; None when there is no pool inside."""

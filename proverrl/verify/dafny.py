@@ -103,7 +103,8 @@ class DafnyServerWorker:
         self._busy = True
         nonce = f"nonce-{secrets.token_hex(12)}"
         request = {
-            "args": make_options(self._toolchain, self._limits, rlimit),
+            # Cached verdicts (snapshots) of 2.3 can be stale.
+            "args": ["/verifySnapshots:0", *make_options(self._toolchain, self._limits, rlimit)],
             "filename": FILE_NAME,
             "source": source,
             "sourceIsFile": False,

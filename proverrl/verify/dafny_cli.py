@@ -22,6 +22,7 @@ from proverrl.verify.dafny_reply import FILE_NAME, Reply, parse_reply
 from proverrl.verify.process_group import ProcessGroup, make_folder
 from proverrl.verify.toolchain import DafnyToolchain
 
+# Not /verifySnapshots:0: here it means "look for p.v0.dfy", and then nothing is verified.
 _CLI_OPTIONS = ("/compile:0", "/nologo", "/trace")
 _MAX_REPLY_BYTES = 64 * 2**20
 _EXIT_CODES = (0, 2, 4)

@@ -38,7 +38,8 @@ _CANARY_HARD = """\
 lemma CanaryHard(x: int, y: int, z: int)
   requires x > 2 && y > 2 && z > 2 ensures x * x * x + y * y * y != z * z * z {}
 """
-_CANARY_RLIMIT = 50_000
+_CANARY_RLIMIT = 3_000_000
+_CANARY_TIGHT_RLIMIT = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +100,14 @@ async def check_canaries(ask: Ask) -> None:
     An option that Dafny does not know is taken for a file name without a word, so each one that
     guards a verdict is tried.
     """
-    reply = await ask(_CANARY, None)
+    reply = await ask(_CANARY, _CANARY_RLIMIT)
     outcomes = {entry.name.rpartition(".")[2]: entry.outcome for entry in reply.entries}
     if outcomes != _CANARY_OUTCOMES:
         raise ToolchainError(
             f"Dafny misjudges known lemmas ({outcomes or reply.messages or reply.unknown}); "
             "reinstall it: sudo apt-get install --reinstall dafny"
         )
-    hard = await ask(_CANARY_HARD, _CANARY_RLIMIT)
+    hard = await ask(_CANARY_HARD, _CANARY_TIGHT_RLIMIT)
     if [entry.outcome for entry in hard.entries] not in [[limit] for limit in _LIMIT_OUTCOMES]:
         raise ToolchainError(
             "Dafny ignores /rlimit, so proofs could not be bounded: "
@@ -203,9 +204,8 @@ def find_body_line(candidate: Candidate, line: int, column: int) -> int | None:
 
 
 def make_options(toolchain: DafnyToolchain, limits: Limits, rlimit: int | None = None) -> list[str]:
-    """The options of every request. Cached verdicts (snapshots) of 2.3 can be stale: off."""
+    """The options of every question, to the server and to the command line alike."""
     return [
-        "/verifySnapshots:0",
         "/noCheating:1",
         f"/rlimit:{rlimit or limits.rlimit}",
         f"/timeLimit:{limits.time_limit_seconds}",
