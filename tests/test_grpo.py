@@ -23,11 +23,15 @@ from proverrl.problems.load import write_problems
 from proverrl.types import HOLE, Candidate, Status
 from proverrl.verify.fake import FakeVerifier
 
-NAMES = "i j k n m x".split()
+NAMES = ["i", "j", "k"]
 
 
 def write_split(path: Path, numbers: range) -> Path:
-    """Problems whose right body is ``invariant NAME``, the name that the loop counts with."""
+    """Problems whose references name the loop's counter: i, j or k, each as often.
+
+    The verifier below proves only ``invariant k``, so that a warm-started policy is right about
+    one time in three and reinforcement has something to find.
+    """
     rows: list[dict[str, Any]] = []
     for number in numbers:
         name = NAMES[number % len(NAMES)]
@@ -47,8 +51,7 @@ def write_split(path: Path, numbers: range) -> Path:
 
 
 def judge(candidate: Candidate) -> Status:
-    name = candidate.problem.statement.split("while ")[1].split()[0]
-    return Status.PROVED if candidate.body == f"invariant {name}" else Status.REJECTED
+    return Status.PROVED if candidate.body == "invariant k" else Status.REJECTED
 
 
 class StubVerifier(FakeVerifier):
@@ -167,13 +170,14 @@ def test_same_seed_same_run_other_seed_other_run(
 def test_training_raises_the_solve_rate(
     make_config: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
-    folder = run(make_config("long", grpo__steps=25))
+    changes = {"grpo__steps": 40, "learner": {"learning_rate": 3e-3, "epochs": 2}}
+    folder = run(make_config("long", **changes))
     before = json.loads((folder / "evals" / "before.json").read_text())
     after = json.loads((folder / "evals" / "after.json").read_text())
     gain = [value["levels"][0]["pass"]["1"]["value"] for value in (before, after)]
-    assert gain[0] < 0.8
-    assert gain[1] > gain[0] + 0.1
-    assert is_finished(make_config("long", grpo__steps=25))
+    assert gain[0] < 0.6
+    assert gain[1] > 0.9
+    assert is_finished(make_config("long", **changes))
     assert find_policy(make_config("long"), folder) == folder / "policy"
 
 
@@ -208,8 +212,8 @@ def test_unjudged_rollouts_leave_the_group_and_are_counted(
                 timeouts += 1
                 assert row["reward"] is None
                 assert row["advantage"] is None
-            else:
-                assert row["reward"] in (0.0, 1.0)
+            elif row["reward"] is not None:
+                assert row["reward"] == float(row["status"] == "proved")
     assert timeouts > 0
     assert sum(line["unjudged"]["timeout"] for line in step_lines(folder)) == timeouts
 
