@@ -22,8 +22,10 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"config", "problems"}),
     frozenset({"verify", "policy"}),
     frozenset({"rollout", "rewards", "advantages"}),
-    frozenset({"losses", "learner", "curriculum", "formalize"}),
-    frozenset({"checkpoint", "monitor", "search", "evaluate", "report", "doctor"}),
+    frozenset({"losses", "optimizers", "learner", "curriculum", "formalize"}),
+    frozenset(
+        {"checkpoint", "monitor", "search", "evaluate", "report", "doctor", "verdict_printer"}
+    ),
     frozenset({"loops", "serve"}),
     frozenset({"cli", "__main__"}),
 )

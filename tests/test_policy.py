@@ -10,8 +10,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from proverrl.config import LearnerConfig, PolicyConfig
-from proverrl.errors import UsageError
+from proverrl.errors import ProverRLError, UsageError
 from proverrl.learner import TorchLearner, batch_rows, pack_rows, packed_logprobs
+from proverrl.optimizers import OPTIMIZERS, build_optimizers, scale_rates
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import (
     TransformersPolicy,
@@ -19,7 +20,7 @@ from proverrl.policy.transformers import (
     choose_device,
     load_policy,
 )
-from proverrl.rollout.samples import build_samples
+from proverrl.rollout.samples import build_replay_sample, build_samples
 from proverrl.types import (
     Completion,
     Group,
@@ -174,7 +175,7 @@ def test_a_step_raises_what_was_rewarded_and_lowers_the_rest() -> None:
     after, _ = packed_logprobs(policy.model, pack_rows(samples), temperature=1.0)
     signs = torch.tensor([a for s in samples for a in s.advantages[s.prompt_length :]])
     change = ((after - before) * signs).mean()
-    assert float(change) > 0
+    assert float(change.detach()) > 0
     assert learner.version == 1
     # On-policy: every ratio is 1, so that the loss is minus the token mean of the advantages.
     assert metrics["loss"] == pytest.approx(-float(signs.mean()), abs=1e-4)
@@ -218,3 +219,61 @@ def test_missing_policy_and_device_are_named(tmp_path: Path) -> None:
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="no GPU"):
             choose_device("cuda")
+
+
+def test_replay_is_imitated_in_proportion_to_its_weight() -> None:
+    policy = tiny_policy()
+    samples = samples_of(policy)
+    prompt, target = samples[0].token_ids[: samples[0].prompt_length], (9, 8, 7, policy.end_id)
+    proof = build_replay_sample(prompt, target)
+    with torch.no_grad():
+        before, _ = packed_logprobs(policy.model, pack_rows([proof]), temperature=1.0)
+    config = LearnerConfig(learning_rate=1e-3, replay_weight=0.5)
+    learner = TorchLearner(policy.model, config, temperature=1.0)
+    metrics = learner.step(samples, lambda: [proof])
+    signs = [a for s in samples for a in s.advantages[s.prompt_length :]]
+    on_policy = -sum(signs) / len(signs)
+    nll = -float(before.mean())
+    assert metrics["replay_loss"] == pytest.approx(nll, abs=1e-5)
+    assert metrics["loss"] == pytest.approx(on_policy + 0.5 * nll, abs=1e-4)
+    with torch.no_grad():
+        after, _ = packed_logprobs(policy.model, pack_rows([proof]), temperature=1.0)
+    assert float(after.mean()) > float(before.mean())
+
+
+def test_epochs_and_groups_per_update_count_updates() -> None:
+    policy = tiny_policy()
+    config = LearnerConfig(epochs=2, groups_per_update=2)
+    learner = TorchLearner(policy.model, config, temperature=1.0)
+    asked = 0
+
+    def replay() -> list[TrainingSample]:
+        nonlocal asked
+        asked += 1
+        return []
+
+    learner.step(samples_of(policy), replay)
+    # Five prompts, two an update: three updates a pass, two passes.
+    assert learner.version == asked == 6
+
+
+def test_a_learner_that_diverges_stops_before_the_update() -> None:
+    policy = tiny_policy()
+    samples = samples_of(policy)
+    learner = TorchLearner(policy.model, LearnerConfig(), temperature=1.0)
+    with torch.no_grad():
+        policy.model.get_input_embeddings().weight[5] = float("nan")
+    with pytest.raises(ProverRLError, match="the loss is nan at version 0"):
+        learner.step(samples)
+    assert learner.version == 0
+
+
+def test_optimizers_take_each_parameter_once() -> None:
+    model = tiny_policy().model
+    for name in OPTIMIZERS:
+        optimizers = build_optimizers(name, model, learning_rate=0.1, weight_decay=0.0)
+        taken = [id(p) for o in optimizers for g in o.param_groups for p in g["params"]]
+        assert sorted(taken) == sorted({id(p) for p in model.parameters()})
+        scale_rates(optimizers, 0.5)
+        scale_rates(optimizers, 0.25)
+        assert optimizers[0].param_groups[0]["lr"] == pytest.approx(0.025)

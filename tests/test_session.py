@@ -1,0 +1,98 @@
+"""Choosing references, keeping proofs, supervised batches: what the loops share."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from proverrl.config import Config
+from proverrl.errors import ProblemError, RunError
+from proverrl.loops.session import budget_spent, lock_run, split_references
+from proverrl.loops.warm_start import Pair, draw_batches, supervised_loss
+from proverrl.rollout.proofs import ProofStore
+from proverrl.types import Candidate, Completion, Rollout, Status, Turn
+from tests.builders import build_problem, build_verdict
+from tests.test_policy import tiny_policy
+
+PROBLEMS = [
+    build_problem(f"p{i}", level=1 + i % 2, family=f"f{i % 2}{i // 2 % 5}") for i in range(60)
+]
+REFERENCES = {problem.id: "invariant true" for problem in PROBLEMS}
+
+
+def test_references_cover_families_evenly() -> None:
+    split = split_references(PROBLEMS, REFERENCES, {"1": 10, "2": 5}, seed=0)
+    levels = Counter(problem.level for problem, _ in split.references)
+    assert levels == {1: 10, 2: 5}
+    families = Counter(problem.family for problem, _ in split.references)
+    assert set(families.values()) == {1, 2}
+    assert len(families) == 10
+    assert len(split.without_reference) == 45
+    other = split_references(PROBLEMS, REFERENCES, {"1": 10, "2": 5}, seed=1)
+    assert {p.id for p, _ in split.references} != {p.id for p, _ in other.references}
+
+
+def test_too_few_references_are_named() -> None:
+    with pytest.raises(ProblemError, match=r"31 references of level 1, the training file has 30"):
+        split_references(PROBLEMS, REFERENCES, {"1": 31}, seed=0)
+
+
+def rollout(body: str, *, tokens: int, status: Status = Status.PROVED) -> Rollout:
+    problem = PROBLEMS[0]
+    completion = Completion(body, (1,), tuple(range(tokens)), (-1.0,) * tokens, "stop", 0)
+    turn = Turn(completion, Candidate(problem, body), build_verdict(status))
+    return Rollout(f"r-{body}", problem, "solver", (turn,))
+
+
+def test_store_keeps_the_shortest_distinct_proofs() -> None:
+    store = ProofStore(keep_shortest=2)
+    for body, tokens in (("long", 9), ("mid", 5), ("mid", 5), ("short", 2), ("longest", 12)):
+        store.add(rollout(body, tokens=tokens))
+    store.add(rollout("wrong", tokens=1, status=Status.REJECTED))
+    assert store.pairs() == [("p0", "short"), ("p0", "mid")]
+    again = ProofStore(keep_shortest=2)
+    again.load_state_dict(store.state_dict())
+    assert again.pairs() == store.pairs()
+
+
+def test_batches_show_every_pair_as_often() -> None:
+    pairs = [Pair((1,) * (i % 7 + 1), (i,)) for i in range(48)]
+    batches = draw_batches(pairs, 4, random.Random(0))
+    seen: Counter[int] = Counter()
+    for _ in range(48):  # four passes of 12 batches
+        batch = next(batches)
+        lengths = [len(pair.prompt_ids) for pair in batch]
+        assert max(lengths) - min(lengths) <= 2
+        seen.update(pair.target_ids[0] for pair in batch)
+    assert set(seen.values()) == {4}
+
+
+def test_supervised_loss_weighs_prompt_and_target() -> None:
+    policy = tiny_policy()
+    pair = Pair((5, 6, 7), (8, 9))
+    with torch.no_grad():
+        logits = policy.model(input_ids=torch.tensor([[5, 6, 7, 8, 9]])).logits[0]
+        nll = [-float(torch.log_softmax(logits[i], -1)[t]) for i, t in enumerate((6, 7, 8, 9))]
+        alone = supervised_loss(policy, [pair], prompt_weight=0.0)
+        both = supervised_loss(policy, [pair, Pair((5,), (6,))], prompt_weight=0.25)
+    assert float(alone) == pytest.approx((nll[2] + nll[3]) / 2, abs=1e-5)
+    total = 0.25 * (nll[0] + nll[1]) + nll[2] + nll[3] + nll[0]
+    assert float(both) == pytest.approx(total / (0.25 * 2 + 2 + 1), abs=1e-5)
+
+
+def test_budgets() -> None:
+    config = Config(max_verifier_calls=100, max_minutes=2)
+    assert budget_spent(config, 99, 119.0) == ""
+    assert budget_spent(config, 100, 0.0) == "100 verifier calls used"
+    assert budget_spent(config, 0, 120.0) == "2.0 minutes used"
+
+
+def test_a_run_folder_has_one_writer(tmp_path: Path) -> None:
+    with lock_run(tmp_path), pytest.raises(RunError, match="another process"), lock_run(tmp_path):
+        pass
+    with lock_run(tmp_path):
+        pass
