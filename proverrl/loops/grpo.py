@@ -196,14 +196,16 @@ async def _learn(
 def _make_replay(
     session: Session, store: ProofStore, version: int
 ) -> Callable[[], list[TrainingSample]]:
-    """Gives proofs to imitate, drawn anew each time from the run's own and the references."""
+    """Gives proofs to imitate, drawn anew each time: half of them the run's own, as far as there
+    are so many, the rest references, so that what is not yet proved again is not forgotten."""
     num = session.config.learner.replay_samples
-    pairs = reference_pairs(session.policy, session.problems) if num else []
-    pairs += proof_pairs(session, store) if num else []
+    references = reference_pairs(session.policy, session.problems) if num else []
+    own = proof_pairs(session, store) if num else []
     rng = random.Random(derive_seed(session.config.seed, "replay", version))
 
     def draw() -> list[TrainingSample]:
-        chosen = rng.sample(pairs, min(num, len(pairs)))
+        chosen = rng.sample(own, min((num + 1) // 2, len(own)))
+        chosen += rng.sample(references, min(num - len(chosen), len(references)))
         return [build_replay_sample(pair.prompt_ids, pair.target_ids) for pair in chosen]
 
     return draw
