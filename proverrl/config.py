@@ -71,6 +71,8 @@ class WarmStartConfig(Section):
     ``references_per_level`` reference bodies of each level are used; the problems that they
     belong to are left out of reinforcement learning. ``prompt_weight`` is the weight of a prompt
     token in the loss, where a body token has 1.
+    With ``renumber`` the constants of a proof are exchanged each time it is learned from, here
+    and wherever the loops imitate a proof.
     """
 
     references_per_level: dict[str, NonNegative] = Field(default_factory=dict)
@@ -80,6 +82,7 @@ class WarmStartConfig(Section):
     learning_rate: PositiveFloat = 2e-2
     weight_decay: float = 0.01
     prompt_weight: Fraction = 0.3
+    renumber: bool = False
 
 
 class PoolConfig(Section):
@@ -111,8 +114,7 @@ class LearnerConfig(Section):
 
     A step passes ``epochs`` times over its groups, ``groups_per_update`` groups an update (0: all
     of them in one). Each update adds ``replay_weight`` times the mean negative log-likelihood of
-    ``replay_samples`` proofs, drawn from those that the run has found and the warm start's
-    references.
+    ``replay_samples`` proofs: half of them found by the run, the rest references of warm start.
     """
 
     loss: LossName = "clipped_token"

@@ -12,7 +12,7 @@ import torch
 from proverrl.config import Config
 from proverrl.errors import ProblemError, RunError
 from proverrl.loops.session import budget_spent, lock_run, split_references
-from proverrl.loops.warm_start import Pair, draw_batches, supervised_loss
+from proverrl.loops.warm_start import Pair, PairSource, draw_batches, supervised_loss
 from proverrl.rollout.proofs import ProofStore
 from proverrl.types import Candidate, Completion, Rollout, Status, Turn
 from tests.builders import build_problem, build_verdict
@@ -60,8 +60,10 @@ def test_store_keeps_the_shortest_distinct_proofs() -> None:
 
 
 def test_batches_show_every_pair_as_often() -> None:
-    pairs = [Pair((1,) * (i % 7 + 1), (i,)) for i in range(48)]
-    batches = draw_batches(pairs, 4, random.Random(0))
+    def source(i: int) -> PairSource:
+        return lambda rng: Pair((1,) * (i % 7 + 1), (i,))
+
+    batches = draw_batches([source(i) for i in range(48)], 4, random.Random(0))
     seen: Counter[int] = Counter()
     for _ in range(48):  # four passes of 12 batches
         batch = next(batches)

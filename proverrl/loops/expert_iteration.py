@@ -17,7 +17,7 @@ import torch
 
 from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
-from proverrl.loops.session import Session, budget_spent, proof_pairs, reference_pairs
+from proverrl.loops.session import Session, budget_spent, proof_sources, reference_sources
 from proverrl.loops.tally import Tally
 from proverrl.loops.warm_start import SftSettings, train_supervised
 from proverrl.rewards import proved_reward
@@ -159,16 +159,15 @@ def _train_round(session: Session, store: ProofStore, number: int) -> float:
     if settings.restart:
         state = torch.load(session.warm_weights, weights_only=True)
         session.policy.model.load_state_dict(state)
-    policy = session.policy
-    pairs = reference_pairs(policy, session.problems) + proof_pairs(session, store)
-    steps = max(1, settings.epochs * len(pairs) // settings.batch_size)
+    sources = reference_sources(session) + proof_sources(session, store)
+    steps = max(1, settings.epochs * len(sources) // settings.batch_size)
 
     def show(step: int, loss: float) -> None:
         session.monitor.phase(f"round {number}", f"training {step}/{steps}, loss {loss:.3f}")
 
     return train_supervised(
-        policy,
-        pairs,
+        session.policy,
+        sources,
         SftSettings(
             steps=steps,
             batch_size=settings.batch_size,

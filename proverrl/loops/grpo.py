@@ -30,7 +30,7 @@ from proverrl.checkpoint import (
 )
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.learner import TorchLearner
-from proverrl.loops.session import Session, budget_spent, proof_pairs, reference_pairs
+from proverrl.loops.session import Session, budget_spent, proof_sources, reference_sources
 from proverrl.loops.tally import Tally
 from proverrl.rewards import proved_reward
 from proverrl.rollout.group import build_group
@@ -199,14 +199,15 @@ def _make_replay(
     """Gives proofs to imitate, drawn anew each time: half of them the run's own, as far as there
     are so many, the rest references, so that what is not yet proved again is not forgotten."""
     num = session.config.learner.replay_samples
-    references = reference_pairs(session.policy, session.problems) if num else []
-    own = proof_pairs(session, store) if num else []
+    references = reference_sources(session) if num else []
+    own = proof_sources(session, store) if num else []
     rng = random.Random(derive_seed(session.config.seed, "replay", version))
 
     def draw() -> list[TrainingSample]:
         chosen = rng.sample(own, min((num + 1) // 2, len(own)))
         chosen += rng.sample(references, min(num - len(chosen), len(references)))
-        return [build_replay_sample(pair.prompt_ids, pair.target_ids) for pair in chosen]
+        pairs = [source(rng) for source in chosen]
+        return [build_replay_sample(pair.prompt_ids, pair.target_ids) for pair in pairs]
 
     return draw
 

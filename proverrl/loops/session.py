@@ -24,7 +24,7 @@ import torch
 import proverrl
 from proverrl.config import Config
 from proverrl.errors import ProblemError, RunError
-from proverrl.loops.warm_start import Pair
+from proverrl.loops.warm_start import PairSource, make_source
 from proverrl.monitor import Monitor
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import (
@@ -142,20 +142,21 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
     return build_policy(config.policy, tokenizer, seed=config.seed, device=device)
 
 
-def reference_pairs(policy: TransformersPolicy, problems: TrainingProblems) -> list[Pair]:
-    """What warm start learns: each reference body after its problem's prompt."""
+def reference_sources(session: Session) -> list[PairSource]:
+    """What the references teach: each body after its problem's prompt."""
+    renumbered = session.config.warm_start.renumber
     return [
-        Pair(policy.prompt(problem).token_ids, policy.body_ids(problem, reference))
-        for problem, reference in problems.references
+        make_source(session.policy, problem, reference, renumbered=renumbered)
+        for problem, reference in session.problems.references
     ]
 
 
-def proof_pairs(session: Session, store: ProofStore) -> list[Pair]:
+def proof_sources(session: Session, store: ProofStore) -> list[PairSource]:
     """What the run's own proofs teach: each kept body after its problem's prompt."""
-    policy = session.policy
+    renumbered = session.config.warm_start.renumber
     by_id = {problem.id: problem for problem in session.problems.without_reference}
     return [
-        Pair(policy.prompt(by_id[name]).token_ids, policy.body_ids(by_id[name], body))
+        make_source(session.policy, by_id[name], body, renumbered=renumbered)
         for name, body in store.pairs()
     ]
 

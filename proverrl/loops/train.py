@@ -28,7 +28,7 @@ from proverrl.loops.session import (
     load_training,
     lock_run,
     make_policy,
-    reference_pairs,
+    reference_sources,
     write_resolved,
 )
 from proverrl.loops.warm_start import SftSettings, train_supervised
@@ -129,17 +129,17 @@ def _warm_start(session: Session) -> None:
     """Train on the references, then save the weights; the last file written marks the end."""
     config, monitor, policy = session.config, session.monitor, session.policy
     settings = config.warm_start
-    pairs = reference_pairs(policy, session.problems)
+    sources = reference_sources(session)
 
     def show(step: int, loss: float) -> None:
         monitor.phase("warm start", f"{step}/{settings.steps}, loss {loss:.3f}")
         if step % 10 == 0 or step == settings.steps:
             monitor.log("sft", step, {"loss": loss})
 
-    if settings.steps and pairs:
+    if settings.steps and sources:
         train_supervised(
             policy,
-            pairs,
+            sources,
             SftSettings(
                 steps=settings.steps,
                 batch_size=settings.batch_size,

@@ -1,6 +1,6 @@
 """Supervised training on reference bodies: the model that reinforcement learning starts from.
 
-Flows in: (prompt ids, body ids) pairs. Flows out: updated weights of the policy's model. Also
+Flows in: sources of (prompt ids, body ids) pairs. Flows out: updated weights of the model. Also
 used by expert iteration on the proofs that it kept. Not handled here: packing.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn import functional
@@ -16,6 +16,8 @@ from torch.nn import functional
 from proverrl.config import OptimizerName
 from proverrl.optimizers import build_optimizers, scale_rates
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.problems.renumber import renumber
+from proverrl.types import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,24 @@ class Pair:
 
     prompt_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
+
+
+PairSource = Callable[[random.Random], Pair]
+"""Gives a pair to learn, possibly another form of it each time."""
+
+
+def make_source(
+    policy: TransformersPolicy, problem: Problem, body: str, *, renumbered: bool
+) -> PairSource:
+    """A proof to learn from, with its constants exchanged anew each time when ``renumbered``."""
+    fixed = Pair(policy.prompt(problem).token_ids, policy.body_ids(problem, body))
+
+    def exchanged(rng: random.Random) -> Pair:
+        statement, new_body = renumber(problem.statement, body, rng)
+        changed = replace(problem, statement=statement)
+        return Pair(policy.prompt(changed).token_ids, policy.body_ids(changed, new_body))
+
+    return exchanged if renumbered and not problem.preamble else lambda rng: fixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +64,12 @@ class SftSettings:
 
 def train_supervised(
     policy: TransformersPolicy,
-    pairs: Sequence[Pair],
+    sources: Sequence[PairSource],
     settings: SftSettings,
     *,
     progress: Callable[[int, float], None] = lambda step, loss: None,
 ) -> float:
-    """Minimise ``supervised_loss`` over random batches; every pair once before any again.
+    """Minimise ``supervised_loss`` over random batches; every source once before any again.
 
     ``progress(step, loss)`` is called after every step. Returns the mean loss of the last tenth.
     Deterministic on CPU under ``settings.seed``.
@@ -61,7 +81,7 @@ def train_supervised(
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
     )
-    batches = draw_batches(pairs, settings.batch_size, random.Random(settings.seed))
+    batches = draw_batches(sources, settings.batch_size, random.Random(settings.seed))
     losses: list[float] = []
     model.train()
     for step, batch in zip(range(settings.steps), batches, strict=False):
@@ -80,9 +100,9 @@ def train_supervised(
 
 
 def draw_batches(
-    pairs: Sequence[Pair], batch_size: int, rng: random.Random
+    sources: Sequence[PairSource], batch_size: int, rng: random.Random
 ) -> Iterator[list[Pair]]:
-    """Endless batches; every pair once before any again, those of like length together.
+    """Endless batches; every source once before any again, pairs of like length together.
 
     Padding is most of the cost of a mixed batch, so that eight batches at a time are drawn,
     sorted by length, cut, and given out in random order.
@@ -90,10 +110,10 @@ def draw_batches(
     order: list[int] = []
     while True:
         while len(order) < 8 * batch_size:
-            fresh = list(range(len(pairs)))
+            fresh = list(range(len(sources)))
             rng.shuffle(fresh)
             order += fresh
-        chunk = [pairs[i] for i in order[: 8 * batch_size]]
+        chunk = [sources[i](rng) for i in order[: 8 * batch_size]]
         del order[: 8 * batch_size]
         chunk.sort(key=lambda pair: len(pair.prompt_ids) + len(pair.target_ids))
         batches = [chunk[i : i + batch_size] for i in range(0, len(chunk), batch_size)]
