@@ -6,6 +6,9 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -267,3 +270,38 @@ def test_a_run_of_other_settings_is_not_continued(
     (stranger.run / "thesis.tex").write_text("x")
     with pytest.raises(RunError, match="not a run folder"):
         run(stranger)
+
+
+KILLED_RUN = """
+import asyncio, json, sys
+from proverrl.config import parse_config
+from proverrl.loops import train as train_module
+from tests.test_grpo import StubVerifier, judge
+
+train_module.open_verifier = lambda **_: StubVerifier(judge, delay_seconds=0.02)
+asyncio.run(train_module.train(parse_config(json.loads(sys.argv[1]), source="x"), live=False))
+"""
+
+
+def test_a_killed_run_ends_like_an_unbroken_one(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    whole = run(make_config("unbroken", grpo__steps=8))
+    config = make_config("killed", grpo__steps=8)
+    command = [sys.executable, "-c", KILLED_RUN, json.dumps(config.dump())]
+    kills = 0
+    for wanted in ("warm_start/weights.pt", "checkpoints/step_000002", "checkpoints/step_000006"):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while not (config.run / wanted).exists() and process.poll() is None:
+            time.sleep(0.005)
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+    assert kills == 3
+    again = run(config)
+    assert same(weights(whole), weights(again))
+    assert step_lines(whole) == step_lines(again)
+    evaluations = [
+        json.loads((folder / "evals/after.json").read_text()) for folder in (whole, again)
+    ]
+    assert evaluations[0]["levels"] == evaluations[1]["levels"]

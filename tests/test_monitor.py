@@ -253,3 +253,19 @@ def test_sparkline_scales_to_its_largest_value() -> None:
 )
 def test_durations_read_well(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+def test_time_left_is_bounded_by_the_budget(tmp_path: Path) -> None:
+    now = 0.0
+    stream = io.StringIO()
+    with Monitor(
+        tmp_path, live=False, total_steps=100, stream=stream, clock=lambda: now
+    ) as monitor:
+        monitor.log("step", 1, {"seconds_left": 55.0})
+        now = 10.0
+        monitor.log("step", 2, {"seconds_left": 45.0})
+        now = 20.0
+        monitor.log("step", 3, {})
+    lines = [line.rpartition("left ")[2] for line in stream.getvalue().splitlines()]
+    # 97 steps at ten seconds each when nothing bounds them.
+    assert lines == ["55s", "45s", "16m10s"]

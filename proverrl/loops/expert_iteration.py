@@ -17,7 +17,13 @@ import torch
 
 from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
-from proverrl.loops.session import Session, budget_spent, proof_sources, reference_sources
+from proverrl.loops.session import (
+    Session,
+    budget_spent,
+    proof_sources,
+    reference_sources,
+    seconds_left,
+)
 from proverrl.loops.tally import Tally
 from proverrl.loops.warm_start import SftSettings, train_supervised
 from proverrl.rewards import proved_reward
@@ -68,8 +74,8 @@ async def run_expert_iteration(session: Session) -> None:
             "learning_rate": settings.learning_rate,
         }
         monitor.write_rollouts(progress.round, tally.rows(progress.round))
-        monitor.log("round", progress.round, values)
         progress.seconds += time.monotonic() - started
+        monitor.log("round", progress.round, values | seconds_left(config, progress.seconds))
         await asyncio.to_thread(_save, session, curriculum, store, progress)
 
 

@@ -30,7 +30,13 @@ from proverrl.checkpoint import (
 )
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.learner import TorchLearner
-from proverrl.loops.session import Session, budget_spent, proof_sources, reference_sources
+from proverrl.loops.session import (
+    Session,
+    budget_spent,
+    proof_sources,
+    reference_sources,
+    seconds_left,
+)
 from proverrl.loops.tally import Tally
 from proverrl.rewards import proved_reward
 from proverrl.rollout.group import build_group
@@ -83,34 +89,40 @@ async def run_grpo(session: Session) -> None:
     )
     store = ProofStore(config.grpo.keep_shortest)
     progress, draws = _restore(session, learner, curriculum, store)
+    if _end(session, progress):
+        return
     if draws is None:
         flight = _launch(session, *await _draw(session, curriculum, progress))
     else:
         flight = _launch(session, draws, 0.0)
     try:
-        while progress.step < config.grpo.steps:
+        while not (end := _end(session, progress)):
             started = time.monotonic()
             batch, flight = await _collect(session, curriculum, store, progress, flight)
             metrics = await _learn(session, learner, store, batch)
             progress.step += 1
             progress.verifier_calls += batch.tally.verifier_calls
+            monitor.write_rollouts(progress.step, batch.tally.rows(progress.step))
             seconds = time.monotonic() - started
+            progress.seconds += seconds
             values = batch.tally.metrics(seconds) | metrics | curriculum.metrics()
             values["verifier_calls_total"] = progress.verifier_calls
-            monitor.write_rollouts(progress.step, batch.tally.rows(progress.step))
+            values |= seconds_left(config, progress.seconds)
             monitor.log("step", progress.step, values)
-            progress.seconds += time.monotonic() - started
-            spent = budget_spent(config, progress.verifier_calls, progress.seconds)
-            last = spent or progress.step == config.grpo.steps
-            if last or progress.step % config.checkpoint_every == 0:
+            if _end(session, progress) or progress.step % config.checkpoint_every == 0:
                 await asyncio.to_thread(
                     _save, session, learner, curriculum, store, progress, flight
                 )
-            if spent:
-                monitor.phase("budget", spent)
-                break
+        monitor.phase("GRPO ended", end)
     finally:
         flight.judged.cancel()
+
+
+def _end(session: Session, progress: Progress) -> str:
+    """Why no further step is to be made, or an empty string."""
+    if progress.step >= session.config.grpo.steps:
+        return f"all {progress.step} steps made"
+    return budget_spent(session.config, progress.verifier_calls, progress.seconds)
 
 
 async def _draw(

@@ -237,6 +237,13 @@ def budget_spent(config: Config, verifier_calls: int, seconds: float) -> str:
     return ""
 
 
+def seconds_left(config: Config, seconds: float) -> dict[str, float]:
+    """What is left of the loop's time, as a figure for the metrics; nothing without a limit."""
+    if not config.max_minutes:
+        return {}
+    return {"seconds_left": round(max(0.0, 60 * config.max_minutes - seconds), 1)}
+
+
 def _commit() -> str:
     try:
         done = subprocess.run(

@@ -157,19 +157,21 @@ class Monitor:
     def _show_step(self, step: int, values: Mapping[str, Any]) -> None:
         self._history.append(values.get("solve_rate"))
         self._step_times.append((step, self._clock()))
-        left = self._time_left()
+        left = self._time_left(values.get("seconds_left"))
         self._state.update(values)
         self._state.update(step=step, left=left, history=tuple(self._history))
         self._display.show_step(describe_step(step, self._total_steps, values, left), self._state)
 
-    def _time_left(self) -> str:
-        """From the pace of the last steps; empty until two are known."""
+    def _time_left(self, budget_seconds: float | None) -> str:
+        """From the pace of the last steps, but no more than what is left of the loop's budget;
+        empty until two steps or a budget are known."""
         first_step, first = self._step_times[0]
         last_step, last = self._step_times[-1]
-        if last_step <= first_step:
-            return ""
-        pace = (last - first) / (last_step - first_step)
-        return format_seconds(pace * max(0, self._total_steps - last_step))
+        known = [] if budget_seconds is None else [budget_seconds]
+        if last_step > first_step:
+            pace = (last - first) / (last_step - first_step)
+            known.append(pace * max(0, self._total_steps - last_step))
+        return format_seconds(min(known)) if known else ""
 
     def _open(self) -> None:
         try:

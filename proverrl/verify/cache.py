@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import json
 import sqlite3
@@ -161,12 +162,15 @@ class CachedVerifier:
 def _open_database(path: Path) -> sqlite3.Connection:
     with _named_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(path, timeout=_BUSY_SECONDS)
-        try:
-            _prepare_database(database)
-        except BaseException:
-            database.close()
-            raise
+        # One process at a time: whose file it is, and the switch to WAL, are several statements.
+        with path.with_name(path.name + "-lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            database = sqlite3.connect(path, timeout=_BUSY_SECONDS)
+            try:
+                _prepare_database(database)
+            except BaseException:
+                database.close()
+                raise
     return database
 
 
