@@ -22,6 +22,7 @@ from proverrl.loops.session import (
     budget_spent,
     proof_sources,
     reference_sources,
+    sample_draw,
     seconds_left,
 )
 from proverrl.loops.tally import Tally
@@ -29,9 +30,8 @@ from proverrl.loops.warm_start import SftSettings, train_supervised
 from proverrl.rewards import proved_reward
 from proverrl.rollout.group import build_group
 from proverrl.rollout.proofs import ProofStore
-from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
+from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
 from proverrl.seeds import derive_seed
-from proverrl.types import Sampling
 
 
 @dataclass
@@ -116,24 +116,14 @@ async def _sample_round(
 async def _draw(
     session: Session, curriculum: Curriculum, progress: Progress, left: int
 ) -> tuple[list[Draw], float]:
-    config = session.config
-    started = time.monotonic()
-    problems = curriculum.draw(min(left, config.expert_iteration.problems_per_draw))
-    number = progress.num_draws
+    settings = session.config.expert_iteration
     progress.num_draws += 1
-    sampling = Sampling(
-        temperature=config.sampling.temperature,
-        max_new_tokens=config.sampling.max_new_tokens,
-        seed=derive_seed(config.seed, "draw", number),
+    return await sample_draw(
+        session,
+        curriculum.draw(min(left, settings.problems_per_draw)),
+        n=settings.samples_per_problem,
+        number=progress.num_draws - 1,
     )
-    draws = await draw_groups(
-        session.policy,
-        problems,
-        n=config.expert_iteration.samples_per_problem,
-        sampling=sampling,
-        name=str(number),
-    )
-    return draws, time.monotonic() - started
 
 
 def _absorb(

@@ -35,6 +35,7 @@ from proverrl.loops.session import (
     budget_spent,
     proof_sources,
     reference_sources,
+    sample_draw,
     seconds_left,
 )
 from proverrl.loops.tally import Tally
@@ -42,9 +43,9 @@ from proverrl.rewards import proved_reward
 from proverrl.rollout.group import build_group
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.samples import build_replay_sample, build_samples
-from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
+from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
 from proverrl.seeds import derive_seed
-from proverrl.types import Group, Sampling, TrainingSample
+from proverrl.types import Group, TrainingSample
 
 
 @dataclass
@@ -128,21 +129,14 @@ def _end(session: Session, progress: Progress) -> str:
 async def _draw(
     session: Session, curriculum: Curriculum, progress: Progress
 ) -> tuple[list[Draw], float]:
-    """Choose problems and sample a group on each."""
-    config = session.config
-    started = time.monotonic()
-    problems = curriculum.draw(config.grpo.groups_per_draw)
-    number = progress.num_draws
+    config = session.config.grpo
     progress.num_draws += 1
-    sampling = Sampling(
-        temperature=config.sampling.temperature,
-        max_new_tokens=config.sampling.max_new_tokens,
-        seed=derive_seed(config.seed, "draw", number),
+    return await sample_draw(
+        session,
+        curriculum.draw(config.groups_per_draw),
+        n=config.group_size,
+        number=progress.num_draws - 1,
     )
-    draws = await draw_groups(
-        session.policy, problems, n=config.grpo.group_size, sampling=sampling, name=str(number)
-    )
-    return draws, time.monotonic() - started
 
 
 def _launch(session: Session, draws: list[Draw], generation_seconds: float) -> Flight:

@@ -12,6 +12,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,8 +37,9 @@ from proverrl.policy.transformers import (
 from proverrl.problems.load import load_problems, load_references
 from proverrl.problems.prompt import render_body, render_prompt
 from proverrl.rollout.proofs import ProofStore
+from proverrl.rollout.whole_proof import Draw, draw_groups
 from proverrl.seeds import derive_seed
-from proverrl.types import Problem
+from proverrl.types import Problem, Sampling
 from proverrl.verify.cache import CachedVerifier
 
 RESOLVED_FILE = "resolved.json"
@@ -159,6 +161,20 @@ def proof_sources(session: Session, store: ProofStore) -> list[PairSource]:
         make_source(session.policy, by_id[name], body, renumbered=renumbered)
         for name, body in store.pairs()
     ]
+
+
+async def sample_draw(
+    session: Session, problems: Sequence[Problem], *, n: int, number: int
+) -> tuple[list[Draw], float]:
+    """``n`` completions on each problem, seeded by the number of the draw; and the seconds."""
+    started = time.monotonic()
+    sampling = Sampling(
+        temperature=session.config.sampling.temperature,
+        max_new_tokens=session.config.sampling.max_new_tokens,
+        seed=derive_seed(session.config.seed, "draw", number),
+    )
+    draws = await draw_groups(session.policy, problems, n=n, sampling=sampling, name=str(number))
+    return draws, time.monotonic() - started
 
 
 @contextmanager
