@@ -25,10 +25,8 @@ from proverrl.loops.session import (
     sample_draw,
     seconds_left,
 )
-from proverrl.loops.tally import Tally
+from proverrl.loops.tally import Tally, absorb_draw
 from proverrl.loops.warm_start import SftSettings, train_supervised
-from proverrl.rewards import proved_reward
-from proverrl.rollout.group import build_group
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
 from proverrl.seeds import derive_seed
@@ -134,18 +132,16 @@ def _absorb(
     store: ProofStore,
     progress: Progress,
 ) -> None:
-    """Count what came back, keep what was proved, tell the curriculum."""
-    tally.add_draw(judged, generation_seconds)
     progress.verifier_calls += sum(draw.num_calls for draw in judged)
-    for draw in judged:
-        for rollout in draw.rollouts:
-            store.add(rollout)
-        group = build_group(draw.rollouts, proved_reward)
-        grouped = {rollout.id for rollout in group.rollouts} if group else set()
-        tally.add_dropped([r for r in draw.rollouts if r.id not in grouped])
-        if group is not None:
-            curriculum.observe(group)
-            tally.add_group(group, [[0.0]] * len(group.rollouts))
+    absorb_draw(
+        judged,
+        generation_seconds,
+        tally=tally,
+        curriculum=curriculum,
+        store=store,
+        # Imitation has no advantage; the rows of the rollouts say 0.
+        advantage=lambda group: [[0.0]] * len(group.rollouts),
+    )
 
 
 def _train_round(session: Session, store: ProofStore, number: int) -> float:

@@ -38,9 +38,7 @@ from proverrl.loops.session import (
     sample_draw,
     seconds_left,
 )
-from proverrl.loops.tally import Tally
-from proverrl.rewards import proved_reward
-from proverrl.rollout.group import build_group
+from proverrl.loops.tally import Tally, absorb_draw
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.samples import build_replay_sample, build_samples
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
@@ -163,21 +161,17 @@ async def _collect(
             flight.generation_seconds,
             following,
         )
-        batch.tally.add_draw(judged, generation_seconds)
+        groups = absorb_draw(
+            judged,
+            generation_seconds,
+            tally=batch.tally,
+            curriculum=curriculum,
+            store=store,
+            advantage=advantage,
+        )
+        batch.groups += [group for group in groups if group.mixed]
         if stats := session.verifier.stats():
             session.monitor.display(verifier_queue=stats.queued)
-        for draw in judged:
-            for rollout in draw.rollouts:
-                store.add(rollout)
-            group = build_group(draw.rollouts, proved_reward)
-            grouped = {rollout.id for rollout in group.rollouts} if group else set()
-            batch.tally.add_dropped([r for r in draw.rollouts if r.id not in grouped])
-            if group is None:
-                continue
-            curriculum.observe(group)
-            batch.tally.add_group(group, advantage(group))
-            if group.mixed:
-                batch.groups.append(group)
         if len(batch.groups) >= config.groups_per_step:
             break
     return batch, flight

@@ -11,7 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from proverrl.advantages import AdvantageFn
+from proverrl.curriculum.sampler import Curriculum
 from proverrl.evaluate import verdict_fields
+from proverrl.rewards import proved_reward
+from proverrl.rollout.group import build_group
+from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Group, Reward, Rollout, Status
 
@@ -116,3 +121,28 @@ class Tally:
                 "reward": reward.total if reward else None,
                 "advantage": advantage,
             }
+
+
+def absorb_draw(
+    judged: Sequence[JudgedDraw],
+    generation_seconds: float,
+    *,
+    tally: Tally,
+    curriculum: Curriculum,
+    store: ProofStore,
+    advantage: AdvantageFn,
+) -> list[Group]:
+    """Count what came back, keep what was proved, tell the curriculum; returns the groups."""
+    tally.add_draw(judged, generation_seconds)
+    groups = []
+    for draw in judged:
+        for rollout in draw.rollouts:
+            store.add(rollout)
+        group = build_group(draw.rollouts, proved_reward)
+        grouped = {rollout.id for rollout in group.rollouts} if group else set()
+        tally.add_dropped([r for r in draw.rollouts if r.id not in grouped])
+        if group is not None:
+            curriculum.observe(group)
+            tally.add_group(group, advantage(group))
+            groups.append(group)
+    return groups

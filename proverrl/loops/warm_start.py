@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch.nn import functional
@@ -36,14 +37,18 @@ def make_source(
     policy: TransformersPolicy, problem: Problem, body: str, *, renumbered: bool
 ) -> PairSource:
     """A proof to learn from, with its constants exchanged anew each time when ``renumbered``."""
-    fixed = Pair(policy.prompt(problem).token_ids, policy.body_ids(problem, body))
+
+    @cache
+    def tokenise() -> Pair:
+        # Only when asked for: of many sources a replay draws a few.
+        return Pair(policy.prompt(problem).token_ids, policy.body_ids(problem, body))
 
     def exchanged(rng: random.Random) -> Pair:
         statement, new_body = renumber(problem.statement, body, rng)
         changed = replace(problem, statement=statement)
         return Pair(policy.prompt(changed).token_ids, policy.body_ids(changed, new_body))
 
-    return exchanged if renumbered and not problem.preamble else lambda rng: fixed
+    return exchanged if renumbered and not problem.preamble else lambda rng: tokenise()
 
 
 @dataclass(frozen=True, slots=True)
