@@ -1,0 +1,95 @@
+"""Reads a configuration: a TOML file and ``--set key=value`` overrides.
+
+Flows in: a file and dotted overrides. Flows out: one frozen ``Config``. Nothing is silently
+ignored: an unknown key fails with the nearest valid name.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from proverrl.config.base import Section
+from proverrl.config.sections import Config
+from proverrl.errors import ConfigError
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a TOML file and apply ``key.subkey=value`` overrides (values in TOML's syntax).
+
+    Raises:
+        ConfigError: names the file or override, the key, and the nearest valid key.
+    """
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such configuration file; see configs/") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as TOML: {error}") from error
+    return parse_config(apply_overrides(table, overrides), source=str(path))
+
+
+def apply_overrides(table: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """A copy of ``table`` with ``key.subkey=value`` overrides applied.
+
+    Raises:
+        ConfigError: an override that is not ``key=value``.
+    """
+    table = copy.deepcopy(table)
+    for override in overrides:
+        _apply_override(table, override)
+    return table
+
+
+def parse_config(table: dict[str, Any], *, source: str) -> Config:
+    """Build a ``Config`` from a plain table; ``source`` names it in errors."""
+    try:
+        return Config.model_validate(table)
+    except ValidationError as error:
+        lines = [
+            _explain(problem["loc"], problem["msg"], problem["type"]) for problem in error.errors()
+        ]
+        raise ConfigError(f"{source}: " + "; ".join(lines)) from error
+
+
+def _apply_override(table: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise ConfigError(f"--set {override!r}: write key=value, for example --set grpo.steps=20")
+    try:
+        value = tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        # A bare word such as a path or a name is meant as a string.
+        value = text.strip()
+    *parents, last = key.split(".")
+    for parent in parents:
+        table = table.setdefault(parent, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"--set {override!r}: {parent!r} is not a table")
+    table[last] = value
+
+
+def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:
+    name = ".".join(str(part) for part in location)
+    if kind != "extra_forbidden":
+        return f"{name}: {message}"
+    valid = sorted(_key_names(Config))
+    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.0)
+    same_leaf = [key for key in valid if key.split(".")[-1] == name.split(".")[-1]]
+    best = same_leaf[0] if same_leaf else near[0]
+    return f"unknown key {name!r}; the nearest valid key is {best!r}"
+
+
+def _key_names(section: type[Section], prefix: str = "") -> Iterator[str]:
+    for name, info in section.model_fields.items():
+        yield prefix + name
+        annotation = info.annotation
+        if isinstance(annotation, type) and issubclass(annotation, Section):
+            yield from _key_names(annotation, f"{prefix}{name}.")
