@@ -24,10 +24,14 @@ def entry(name: str, outcome: str) -> str:
     return f"\nVerifying {name} ...\n  [1 proof obligation]  {outcome}\n"
 
 
-def answer(source: str) -> None:
+def answer(source: str, options: list[str]) -> None:
     words = source.split()
+    if "/trace" in options:
+        z3 = next(o.removeprefix("/z3exe:") for o in options if o.startswith("/z3exe:"))
+        say(f"[TRACE] Using prover: {z3}\n")
     if "CanaryHard" in source:
-        say(entry("Impl$$CanaryHard", "timed out"))
+        outcomes = {"CanaryTrue": "timed out", "CanaryHard": "timed out"}
+        say("".join(entry(f"Impl$$_module.__default.{k}", v) for k, v in outcomes.items()))
     elif "CanaryTrue" in source:
         outcomes = {"CanaryTrue": "verified", "CanaryFalse": "error", "CanaryAssume": "error"}
         say("".join(entry(f"Impl$$_module.__default.{k}", v) for k, v in outcomes.items()))
@@ -70,6 +74,18 @@ def act(words: list[str]) -> None:
         child = subprocess.Popen(["sleep", "600"])
         Path(words[words.index("GRANDCHILD") + 1]).write_text(f"{os.getpid()} {child.pid}")
         time.sleep(600)
+    if "STRAY" in words:
+        # It leaves the process group, but not the session.
+        child = subprocess.Popen(["sleep", "600"], process_group=0)
+        Path(words[words.index("STRAY") + 1]).write_text(f"{os.getpid()} {child.pid}")
+        time.sleep(600)
+    if "EAT" in words:
+        eaten = bytearray(os.urandom(1)) * (int(words[words.index("EAT") + 1]) * 2**20)
+        time.sleep(600 + len(eaten) % 2)
+    if "CHILD_EATS" in words:
+        size = words[words.index("CHILD_EATS") + 1]
+        eat = f"import time; eaten = b'x' * ({size} * 2**20); time.sleep(600)"
+        subprocess.run([sys.executable, "-c", eat], check=False)
 
 
 def main() -> None:
@@ -85,10 +101,11 @@ def main() -> None:
             if part.strip() == "[[DAFNY-CLIENT: EOM]]":
                 break
             payload += part
-        source = json.loads(base64.b64decode(payload))["source"]
+        request = json.loads(base64.b64decode(payload))
+        source = request["source"]
         if "LATE" in source.split():
             late = entry("Impl$$late", "verified")
-        answer(source)
+        answer(source, request["args"])
         say(f"Verification completed successfully!\n{END}\n")
 
 

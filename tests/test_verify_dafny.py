@@ -231,6 +231,32 @@ def test_whole_files() -> None:
     assert empty.status is Status.REJECTED
 
 
+OWN_FAILURE = Problem(
+    "own-failure",
+    "dafny",
+    "statements",
+    "",
+    f"method M(a: array<int>)\n  ensures a.Length >= 0\n{{\n  var i := 0;\n  {HOLE}\n}}\n",
+)
+
+
+def test_what_kills_dafny_by_itself_is_a_rejection() -> None:
+    """Dafny 2.3 dies of these at every try; a policy must not leave its group that way."""
+    bodies = [
+        "assert a[..i >= 1];",
+        "assert nobody;\n  assert a[..i >= 1];",
+        "assert (1 as bv0) == (1 as bv0);",
+        "assert i == 0;",
+    ]
+    verdicts = judge_all([Candidate(OWN_FAILURE, body) for body in bodies], workers=1)
+    assert [v.status for v in verdicts] == [Status.REJECTED] * 3 + [Status.PROVED]
+    assert [[d.message for d in v.diagnostics] for v in verdicts[:3]] == [
+        ["a type error whose message Dafny fails to print"],
+        ["unresolved identifier: nobody", "a type error whose message Dafny fails to print"],
+        ["Dafny fails on this program by an assertion of its own"],
+    ]
+
+
 def test_killing_the_servers_loses_no_verdict() -> None:
     toolchain = find_toolchain()
     if toolchain.server is None:
@@ -280,6 +306,8 @@ def test_the_command_line_judges_alike() -> None:
         Candidate(problem, ""),
         Candidate(problem, "L(x);"),
         make_file_candidate("loop", "method M() ensures 1 == 1 { }\n"),
+        Candidate(OWN_FAILURE, "assert a[..i >= 1];"),
+        Candidate(OWN_FAILURE, "assert (1 as bv0) == (1 as bv0);"),
     ]
 
     async def main() -> tuple[str, list[Verdict]]:
@@ -298,5 +326,7 @@ def test_the_command_line_judges_alike() -> None:
         Status.REJECTED,
         Status.REJECTED,
         Status.PROVED,
+        Status.REJECTED,
+        Status.REJECTED,
     ]
     assert verdicts[0].toolchain.startswith("dafny 2.3.0 (dafny-cli), z3 ")

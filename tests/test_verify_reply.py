@@ -3,8 +3,13 @@
 import pytest
 
 from proverrl.errors import ProblemError, WorkerError
-from proverrl.types import HOLE, Candidate, Problem, Status
-from proverrl.verify.dafny_judge import ExpectedEntries, find_body_line, judge_reply
+from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
+from proverrl.verify.dafny_judge import (
+    ExpectedEntries,
+    count_obligations,
+    find_body_place,
+    judge_reply,
+)
 from proverrl.verify.dafny_reply import parse_reply
 
 PROBLEM = Problem("p", "dafny", "statements", "", f"lemma L()\n{{\n  {HOLE}\n}}\n")
@@ -96,18 +101,128 @@ def test_a_file_needs_something_that_was_verified() -> None:
 def test_positions_are_of_the_body() -> None:
     text = "p.dfy(4,7): Error: unresolved identifier: x\np.dfy(1,6): Related location: here\n"
     found = judge_reply(parse_reply(text), CANDIDATE, frozenset([ENTRY])).diagnostics
-    assert [(d.severity, d.line, d.column, d.body_line) for d in found] == [
-        ("error", 4, 7, 2),
-        ("info", 1, 6, None),
+    assert [(d.severity, d.line, d.column, d.body_line, d.body_column) for d in found] == [
+        ("error", 4, 7, 2, 7),
+        ("info", 1, 6, None, None),
     ]
 
 
 @pytest.mark.parametrize(
-    ("line", "column", "body_line"),
-    [(3, 1, None), (3, 2, 1), (3, 13, 1), (4, 0, 2), (4, 9, 2), (4, 10, None), (5, 0, None)],
+    ("line", "column", "place"),
+    [
+        (3, 1, None),
+        (3, 2, (1, 0)),
+        (3, 13, (1, 11)),
+        (4, 0, (2, 0)),
+        (4, 9, (2, 9)),
+        (4, 10, None),
+        (5, 0, None),
+    ],
 )
-def test_edges_of_the_body(line: int, column: int, body_line: int | None) -> None:
-    assert find_body_line(CANDIDATE, line, column) == body_line
+def test_edges_of_the_body(line: int, column: int, place: tuple[int, int] | None) -> None:
+    assert find_body_place(CANDIDATE, line, column) == place
+
+
+# What Dafny 2.3 printed for a program with seven things to prove in C.Go: one assertion and one
+# index fail, and one of two postconditions on one path; the loop of M fails on entry and more.
+REAL_REPLY = """\
+p.dfy(14,14): Info: decreases i - j
+
+Verifying Impl$$_0_A_k.__default.Foo__x_k ...
+  [1 proof obligation]  verified
+
+Verifying CheckWellformed$$_0_A_k.__default.Ok_q ...
+  [1 proof obligation]  error
+p.dfy(3,28): Error: possible division by zero
+Execution trace:
+    (0,0): anon0
+    (0,0): anon4_Else
+
+Verifying Impl$$_module.C.Go ...
+  [7 proof obligations]  errors
+p.dfy(11,36): Error: assertion violation
+Execution trace:
+    (0,0): anon0
+p.dfy(11,58): Error BP5003: A postcondition might not hold on this return path.
+p.dfy(9,14): Related location: This is the postcondition that might not hold.
+Execution trace:
+    (0,0): anon0
+    (0,0): anon3_Then
+p.dfy(11,66): Error: index out of range
+Execution trace:
+    (0,0): anon0
+    (0,0): anon3_Then
+
+Verifying Impl$$_module.__default.M ...
+  [6 proof obligations]  error
+p.dfy(14,38): Error BP5004: This loop invariant might not hold on entry.
+p.dfy(14,38): Related message: loop invariant violation
+Execution trace:
+    (0,0): anon0
+Verification completed successfully!
+"""
+
+
+def test_obligations_of_a_real_reply() -> None:
+    counted = count_obligations(parse_reply(REAL_REPLY))
+    assert [(o.entry.rpartition(".")[2], o.total, o.proved) for o in counted] == [
+        ("Foo__x_k", 1, 1),
+        ("Ok_q", 1, 0),
+        ("Go", 7, 4),
+        ("M", 6, 5),
+    ]
+    judged = judge_reply(parse_reply(REAL_REPLY), CANDIDATE, frozenset([ENTRY]))
+    assert (judged.status, judged.obligations) == (Status.REJECTED, counted)
+
+
+def test_one_error_on_two_paths_is_one_obligation_and_two_clauses_are_two() -> None:
+    error = "p.dfy(5,0): Error BP5003: A postcondition might not hold on this return path.\n"
+    clauses = [
+        f"p.dfy({line},9): Related location: This is the postcondition.\n" for line in (2, 3)
+    ]
+    twice = entry("errors", num=4) + error + clauses[0] + error + clauses[0]
+    both = entry("errors", num=4) + error + clauses[0] + error + clauses[1]
+    assert [o.proved for o in count_obligations(parse_reply(twice))] == [3]
+    assert [o.proved for o in count_obligations(parse_reply(both))] == [2]
+
+
+def test_obligations_at_the_edges() -> None:
+    def prove(text: str) -> list[int]:
+        return [o.proved for o in count_obligations(parse_reply(text))]
+
+    assert prove(entry("timed out", num=9)) == [0]
+    assert prove(entry("out of resource", num=9)) == [0]
+    assert prove(entry("error", num=5)) == [4]
+    assert prove(entry("error", num=0)) == [0]
+    many = "".join(f"p.dfy({line},0): Error: assertion violation\n" for line in range(1, 5))
+    assert prove(entry("errors", num=2) + many) == [0]
+    assert prove("p.dfy(1,2): Error: no such type\n") == []
+    assert prove(entry("verified", num=3) + entry("error", "Impl$$M", 3) + many[:37]) == [3, 2]
+
+
+def test_an_annotated_program_may_have_entries_for_what_it_declares() -> None:
+    text = "method M() ensures 1 == 1 {}\n"
+    problem = Problem("a", "dafny", ANNOTATE, "", text + HOLE)
+    mine = "Impl$$_module.__default.M"
+    whole = Candidate(problem, "lemma My_L'() {}\n" + text)
+    extra = "Impl$$_module.__default.My__L_k"
+
+    def status(reply: str) -> Status:
+        return judge_reply(parse_reply(reply), whole, frozenset([mine])).status
+
+    assert status(entry("verified", mine) + entry("verified", extra)) is Status.PROVED
+    assert status(entry("verified", mine)) is Status.PROVED
+    assert status(entry("verified", extra)) is Status.UNSOUND
+    assert status(entry("verified", mine) + entry("error", extra)) is Status.REJECTED
+    assert status(entry("verified", mine) + entry("timed out", extra)) is Status.EXHAUSTED
+    foreign = entry("verified", mine) + entry("verified", "Impl$$_module.__default.Other")
+    assert status(foreign) is Status.UNSOUND
+
+
+def test_the_prover_is_read_where_it_is_told() -> None:
+    text = "[TRACE] Using prover: /opt/z3\n" + entry("verified")
+    assert parse_reply(text).prover == "/opt/z3"
+    assert parse_reply(entry("verified")).prover == ""
 
 
 def test_repeated_messages_are_told_once() -> None:

@@ -12,25 +12,27 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import secrets
 import time
 
 from proverrl.errors import ToolchainError, WorkerError
 from proverrl.types import Candidate, Verdict
 from proverrl.verify.base import Limits
+from proverrl.verify.dafny_canaries import check_canaries
 from proverrl.verify.dafny_judge import (
     ExpectedEntries,
-    check_canaries,
     judge_candidate,
     make_options,
 )
-from proverrl.verify.dafny_reply import FILE_NAME, Reply, parse_reply
+from proverrl.verify.dafny_reply import FILE_NAME, Reply, parse_own_failure, parse_reply
 from proverrl.verify.process_group import ProcessGroup
 from proverrl.verify.toolchain import DafnyToolchain
 
 _REQUEST_END = "[[DAFNY-CLIENT: EOM]]"
 _SUCCESS = "[SUCCESS] [[DAFNY-SERVER: EOM]]"
 _FAILURE = "[FAILURE] [[DAFNY-SERVER: EOM]]"
+_FATAL = re.compile(rf"^\[FATAL\] (.*)\n{re.escape(_FAILURE)}\n\Z", re.MULTILINE)
 _MAX_REPLY_BYTES = 64 * 2**20
 
 
@@ -49,6 +51,7 @@ class DafnyServerWorker:
         self._limits = limits
         self._expected = expected
         self._busy = False
+        self._is_dead = False
 
     @classmethod
     async def start(
@@ -60,10 +63,10 @@ class DafnyServerWorker:
         """
         if toolchain.server is None:
             raise ToolchainError("DafnyServer is not installed; run: sudo apt-get install dafny")
-        group = await ProcessGroup.start(toolchain.server)
+        group = await ProcessGroup.start(toolchain.server, memory_limit_mb=limits.memory_mb)
         worker = cls(group, toolchain, limits, expected)
         try:
-            await check_canaries(worker.ask)
+            await check_canaries(worker.ask_traced, toolchain.z3)
         except BaseException:
             worker.kill()
             await worker.join()
@@ -78,6 +81,15 @@ class DafnyServerWorker:
     def pid(self) -> int:
         return self._group.pid
 
+    def is_warm_for(self, candidate: Candidate) -> bool:
+        """Always: Dafny prepares nothing that another candidate could use."""
+        return True
+
+    @property
+    def is_spent(self) -> bool:
+        """True after a crash that judged its candidate."""
+        return self._is_dead
+
     def kill(self) -> None:
         self._group.kill()
 
@@ -91,20 +103,32 @@ class DafnyServerWorker:
         return Verdict(
             status=judgement.status,
             diagnostics=judgement.diagnostics,
+            obligations=judgement.obligations,
             seconds=time.monotonic() - started,
             toolchain=self._toolchain.name,
             checks=judgement.checks,
         )
 
-    async def ask(self, source: str, rlimit: int | None = None) -> Reply:
-        """Verify one program; the reply is about this program and nothing else."""
+    async def ask_traced(self, source: str, rlimit: int) -> Reply:
+        """As ``ask``, and the reply names the prover that was used."""
+        return await self.ask(source, rlimit, "/trace")
+
+    async def ask(self, source: str, rlimit: int | None = None, *more: str) -> Reply:
+        """Verify one program; the reply is about this program and nothing else.
+
+        ``more`` are further options for this one question.
+        """
         if self._busy:
             raise WorkerError("this server still owes an answer to an earlier question")
         self._busy = True
         nonce = f"nonce-{secrets.token_hex(12)}"
         request = {
             # Cached verdicts (snapshots) of 2.3 can be stale.
-            "args": ["/verifySnapshots:0", *make_options(self._toolchain, self._limits, rlimit)],
+            "args": [
+                "/verifySnapshots:0",
+                *make_options(self._toolchain, self._limits, rlimit),
+                *more,
+            ],
             "filename": FILE_NAME,
             "source": source,
             "sourceIsFile": False,
@@ -113,12 +137,28 @@ class DafnyServerWorker:
         try:
             await self._group.write(f"verify\n{payload}\n{_REQUEST_END}\n{nonce}\n".encode("ascii"))
         except OSError as error:
-            raise WorkerError(f"the Dafny server is gone: {error}") from error
-        text = await self._read_until(f"Unknown verb '{nonce}'\n{_FAILURE}\n".encode("ascii"))
+            raise WorkerError(f"the Dafny server is gone: {error}", "died") from error
+        mark = f"Unknown verb '{nonce}'\n{_FAILURE}\n"
+        text, found = await self._read_until(mark.encode("ascii"))
+        if not found:
+            return self._take_last_words(text)
         self._busy = False
         return parse_reply(_take_answer(text))
 
-    async def _read_until(self, mark: bytes) -> str:
+    def _take_last_words(self, text: str) -> Reply:
+        """The end without the nonce: a rejection when Dafny died of the program by itself."""
+        if fatal := _FATAL.search(text):
+            reply = parse_own_failure(text[: fatal.start()], fatal.group(1))
+            if reply is not None:
+                self._is_dead = True
+                return reply
+        raise WorkerError(
+            f"the Dafny server died; it said: {text[-300:]} {self._group.stderr_tail[-300:]}",
+            "died",
+        )
+
+    async def _read_until(self, mark: bytes) -> tuple[str, bool]:
+        """All that came before the mark, and whether the mark came before the end."""
         received = bytearray()
         searched = 0
         while True:
@@ -128,16 +168,13 @@ class DafnyServerWorker:
             searched = max(0, len(received) - len(mark))
             chunk = await self._group.read()
             if not chunk:
-                raise WorkerError(
-                    f"the Dafny server died; it said: {_tail(received)} "
-                    f"{self._group.stderr_tail[-300:]}"
-                )
+                return received.decode("utf-8", "replace"), False
             received += chunk
             if len(received) > _MAX_REPLY_BYTES:
                 raise WorkerError(f"the Dafny server printed over {_MAX_REPLY_BYTES} bytes")
         if len(received) != place + len(mark):
             raise WorkerError("the Dafny server went on talking after its answer")
-        return received[:place].decode("utf-8", "replace")
+        return received[:place].decode("utf-8", "replace"), True
 
 
 def _take_answer(text: str) -> str:
@@ -149,7 +186,3 @@ def _take_answer(text: str) -> str:
     if lines[marks[0]] == _FAILURE:
         raise WorkerError(f"the Dafny server failed: {text[-300:]!r}")
     return "\n".join(lines[: marks[0]])
-
-
-def _tail(received: bytearray) -> str:
-    return received[-300:].decode("utf-8", "replace")

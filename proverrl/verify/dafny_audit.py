@@ -5,8 +5,8 @@ the body may be sent to Dafny. A body is admitted only when the whole of it is i
 its hole, so that it cannot end the scope, start a declaration or leave something out.
 Covered, each by a layer that findings name in ``rule``: size, characters, comments, scope,
 keywords, attributes, wildcard, missing-body, assignment, names, grammar; and for whole programs
-``dafny_file_audit``. Not covered: what only Dafny knows (types, termination, truth), and a
-problem whose own text is inconsistent.
+``dafny_file_audit`` and ``dafny_annotate``. Not covered: what only Dafny knows (types,
+termination, truth), and a problem whose own text is inconsistent.
 """
 
 from __future__ import annotations
@@ -16,17 +16,24 @@ from functools import lru_cache
 from itertools import pairwise
 
 from proverrl.errors import ProblemError
-from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verify.dafny_annotate import audit_annotated
 from proverrl.verify.dafny_file_audit import audit_file
-from proverrl.verify.dafny_grammar import GrammarError, is_name, parse_body
-from proverrl.verify.dafny_judge import find_body_line
+from proverrl.verify.dafny_grammar import (
+    FORBIDDEN_WORDS,
+    GrammarError,
+    is_name,
+    parse_body,
+)
+from proverrl.verify.dafny_judge import find_body_place
+from proverrl.verify.dafny_names import list_methods
 from proverrl.verify.dafny_tokens import Finding, Token, read_body, read_file
 
-AUDIT_VERSION = 2
+AUDIT_VERSION = 4
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 HOLE_KINDS = ("invariants", "statements", "calc", "assertions")
-KINDS = (*HOLE_KINDS, "file")
+KINDS = (*HOLE_KINDS, "file", ANNOTATE)
 
 MAX_BODY_CHARACTERS = 32_768
 MAX_FILE_CHARACTERS = 262_144
@@ -34,27 +41,6 @@ MAX_BODY_TOKENS = 4_000
 _MAX_FINDINGS = 10
 _SAFE_AROUND_HOLE = frozenset(" \t\r\n{};")
 
-# Words that no honest body of a hole holds, and what each would do there.
-_FORBIDDEN = {
-    "assume": "assumes what is to be proved",
-    "expect": "is not a proof",
-    "free": "assumes what is to be proved",
-    "include": "brings in another file",
-    "while": "could loop without a body",
-    "return": "skips the rest of the program",
-    "break": "skips the rest of the program",
-    "yield": "changes the program",
-    "print": "changes the program",
-    "new": "changes the program",
-    "modify": "changes the program",
-    "modifies": "changes what may be modified",
-    "label": "changes the program",
-} | dict.fromkeys(
-    """abstract class codatatype colemma const constructor copredicate datatype export extends
-    function import inductive iterator lemma method module newtype opened predicate protected
-    provides refines requires returns reveals static trait twostate type witness yields""".split(),
-    "starts or changes a declaration",
-)
 _CLOSERS = {")": "(", "]": "[", "}": "{"}
 
 
@@ -67,12 +53,16 @@ def audit(kind: str, body: str, *, problem: Problem | None = None) -> list[Findi
     """
     if kind not in KINDS:
         raise ProblemError(f"unknown kind of hole {kind!r}; known are: {', '.join(KINDS)}")
-    limit = MAX_FILE_CHARACTERS if kind == "file" else MAX_BODY_CHARACTERS
+    limit = MAX_FILE_CHARACTERS if kind in ("file", ANNOTATE) else MAX_BODY_CHARACTERS
     if len(body) > limit:
         message = f"longer than {limit} characters"
         return [Finding("syntax", "size", message, 1, 0)]
     if kind == "file":
         return audit_file(body)[:_MAX_FINDINGS]
+    if kind == ANNOTATE:
+        if problem is None:
+            raise ProblemError("an annotated program is audited against its problem; give it")
+        return audit_annotated(problem, body)[:_MAX_FINDINGS]
     tokens, findings = read_body(body)
     if len(tokens) > MAX_BODY_TOKENS:
         return [Finding("syntax", "size", f"more than {MAX_BODY_TOKENS} tokens", 1, 0)]
@@ -90,7 +80,7 @@ def audit_candidate(candidate: Candidate) -> Verdict | None:
     """
     problem = candidate.problem
     findings = audit(problem.kind, candidate.body, problem=problem)
-    if problem.kind != "file":
+    if problem.kind in HOLE_KINDS:
         check_hole(problem)
     if candidate.prelude:
         message = "a prelude is not allowed: all of the file but the hole belongs to the problem"
@@ -125,12 +115,15 @@ def _make_diagnostic(candidate: Candidate, finding: Finding) -> Diagnostic:
     head_column = len(candidate.head) - (candidate.head.rfind("\n") + 1)
     line = first_line + finding.line - 1
     column = finding.column + (head_column if finding.line == 1 else 0)
+    # A finding counts in the body already; what the policy wrote past its end is in it too.
+    place = find_body_place(candidate, line, column) or (finding.line, finding.column)
     return Diagnostic(
         severity="error",
         message=f"{finding.rule}: {finding.message}",
         line=line,
         column=column,
-        body_line=find_body_line(candidate, line, column) or finding.line,
+        body_line=place[0],
+        body_column=place[1],
     )
 
 
@@ -141,8 +134,8 @@ def _scan(tokens: list[Token]) -> Iterator[Finding]:
     previous = ""
     for token in tokens:
         text = token.text
-        if token.kind == "word" and text in _FORBIDDEN:
-            message = f"{text!r} {_FORBIDDEN[text]}"
+        if token.kind == "word" and text in FORBIDDEN_WORDS:
+            message = f"{text!r} {FORBIDDEN_WORDS[text]}"
             yield Finding("cheat", "keywords", message, token.line, token.column)
         elif token.kind == "operator":
             if text == ":" and previous == "{":
@@ -199,22 +192,5 @@ def _read_problem(preamble: str, statement: str) -> tuple[frozenset[str], frozen
     before, _, after = statement.partition(HOLE)
     head, _ = read_file(preamble + before)
     tail, _ = read_file(after)
-    methods = set()
-    for tokens in (head, tail):
-        for place, token in enumerate(tokens[:-1]):
-            if token.kind != "word" or token.text not in ("method", "constructor"):
-                continue
-            previous = tokens[place - 1].text if place else ""
-            name = _find_declared_name(tokens, place + 1)
-            if previous != "function" and name:
-                methods.add(name)
+    methods = list_methods(head) | list_methods(tail)
     return frozenset(methods), frozenset(token.text for token in tail if is_name(token))
-
-
-def _find_declared_name(tokens: list[Token], place: int) -> str:
-    """The name after a declaring word, past any attributes."""
-    while tokens[place].text == "{":
-        while tokens[place].kind != "end" and tokens[place].text != "}":
-            place += 1
-        place += 1 if tokens[place].kind != "end" else 0
-    return tokens[place].text if is_name(tokens[place]) else ""

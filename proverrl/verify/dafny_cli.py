@@ -7,18 +7,19 @@ Not handled here: speed (about a second per candidate is the start of the proces
 
 from __future__ import annotations
 
+import re
 import time
 
 from proverrl.errors import WorkerError
 from proverrl.types import Candidate, Verdict
 from proverrl.verify.base import Limits
+from proverrl.verify.dafny_canaries import check_canaries
 from proverrl.verify.dafny_judge import (
     ExpectedEntries,
-    check_canaries,
     judge_candidate,
     make_options,
 )
-from proverrl.verify.dafny_reply import FILE_NAME, Reply, parse_reply
+from proverrl.verify.dafny_reply import FILE_NAME, Reply, parse_own_failure, parse_reply
 from proverrl.verify.process_group import ProcessGroup, make_folder
 from proverrl.verify.toolchain import DafnyToolchain
 
@@ -26,6 +27,7 @@ from proverrl.verify.toolchain import DafnyToolchain
 _CLI_OPTIONS = ("/compile:0", "/nologo", "/trace")
 _MAX_REPLY_BYTES = 64 * 2**20
 _EXIT_CODES = (0, 2, 4)
+_EXCEPTION = re.compile(r"UNHANDLED EXCEPTION: [\w.]+Exception: (.*)$", re.MULTILINE)
 
 
 class DafnyCliWorker:
@@ -45,12 +47,20 @@ class DafnyCliWorker:
     ) -> DafnyCliWorker:
         """See that the command tells true from false; raises ``ToolchainError`` if not."""
         worker = cls(toolchain, limits, expected)
-        await check_canaries(worker.ask)
+        await check_canaries(worker.ask, toolchain.z3)
         return worker
 
     @property
     def memory_mb(self) -> float:
-        return 0.0
+        return self._group.memory_mb if self._group is not None else 0.0
+
+    def is_warm_for(self, candidate: Candidate) -> bool:
+        """Always: Dafny prepares nothing that another candidate could use."""
+        return True
+
+    @property
+    def is_spent(self) -> bool:
+        return False
 
     def kill(self) -> None:
         if self._group is not None:
@@ -67,6 +77,7 @@ class DafnyCliWorker:
         return Verdict(
             status=judgement.status,
             diagnostics=judgement.diagnostics,
+            obligations=judgement.obligations,
             seconds=time.monotonic() - started,
             toolchain=self._toolchain.name,
             checks=judgement.checks,
@@ -78,7 +89,9 @@ class DafnyCliWorker:
         (folder / FILE_NAME).write_text(source, encoding="utf-8", newline="")
         options = make_options(self._toolchain, self._limits, rlimit)
         group = await ProcessGroup.start(
-            (self._toolchain.dafny, *_CLI_OPTIONS, *options, FILE_NAME), folder
+            (self._toolchain.dafny, *_CLI_OPTIONS, *options, FILE_NAME),
+            folder,
+            memory_limit_mb=self._limits.memory_mb,
         )
         self._group = group
         try:
@@ -91,7 +104,12 @@ class DafnyCliWorker:
         finally:
             group.kill()
         await group.join()
-        reply = parse_reply(received.decode("utf-8", "replace"))
+        text = received.decode("utf-8", "replace")
+        if exit_code not in _EXIT_CODES and (died := _EXCEPTION.search(group.stderr_tail)):
+            rejected = parse_own_failure(text, died.group(1))
+            if rejected is not None:
+                return rejected
+        reply = parse_reply(text)
         _check_exit_code(exit_code, reply, group.stderr_tail)
         return reply
 

@@ -14,12 +14,12 @@ MAX_DEPTH = 60
 
 RESERVED = frozenset(
     """abstract allocated as assert assume bool break by calc case char class codatatype colemma
-    const constructor copredicate datatype decreases else ensures exists expect export extends
-    false forall free fresh function ghost if imap import in include inductive int invariant iset
-    iterator label lemma map match method modifies modify module multiset nat new newtype null
-    object old opened ORDINAL predicate print protected provides reads real refines requires
-    return returns reveal reveals seq set static string then this trait true twostate type
-    unchanged var where while witness yield yields""".split()
+    comethod const constructor copredicate datatype decreases else ensures exists expect export
+    extends false forall free fresh function ghost if imap import in include inductive int
+    invariant iset iterator label lemma map match method modifies modify module multiset nat
+    new newtype null object old opened ORDINAL parallel predicate print protected provides
+    reads real refines requires return returns reveal reveals seq set static string then this
+    trait true twostate type unchanged var where while witness yield yields""".split()
 )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from proverrl.verify.dafny_cursor import MAX_DEPTH, is_name
+from proverrl.verify.dafny_proof_blocks import scan_proof_blocks
 from proverrl.verify.dafny_tokens import Finding, Token, read_file
 
 ALLOWED_ATTRIBUTES = frozenset(
@@ -24,17 +25,20 @@ _FORBIDDEN = {
     "assume": ("keywords", "assumes what is to be proved"),
     "include": ("keywords", "brings in another file"),
     "free": ("keywords", "assumes what is to be proved"),
+    # Dafny 4 tests it when the program runs, and believes it until then.
+    "expect": ("keywords", "is believed, not proved"),
     "abstract": ("keywords", "declares what need not be proved"),
     "refines": ("keywords", "takes over what need not be proved"),
 }
 _MAX_NESTING = 4 * MAX_DEPTH
 
-_NEED_BODY = frozenset("method lemma colemma constructor iterator".split())
+_NEED_BODY = frozenset("method lemma colemma comethod constructor iterator".split())
 _MAY_LACK_BODY = frozenset("function predicate copredicate".split())
 _SPECIFICATIONS = frozenset("requires ensures modifies reads decreases invariant yield".split())
 _MODIFIERS = frozenset("ghost static protected twostate inductive".split())
 _STARTS = frozenset(
-    """class codatatype colemma const constructor copredicate datatype export function import
+    """class codatatype colemma comethod const constructor copredicate datatype export function
+    import
     inductive iterator lemma method module newtype predicate protected static trait twostate
     type ghost""".split()
 )
@@ -49,11 +53,15 @@ _BEFORE_OPERAND = frozenset(
 def audit_file(text: str) -> list[Finding]:
     """Findings about a whole program; an empty list admits it."""
     tokens, findings = read_file(text)
-    if findings:
-        return findings
-    findings = [*_scan_words(tokens), *_scan_attributes(tokens), *_scan_nesting(tokens)]
+    return findings or scan_program(tokens, ALLOWED_ATTRIBUTES)
+
+
+def scan_program(tokens: list[Token], attributes: frozenset[str]) -> list[Finding]:
+    """Findings about the tokens of a whole program in which these attributes are allowed."""
+    findings = [*_scan_words(tokens), *_scan_attributes(tokens, attributes)]
+    findings += [*_scan_prefixes(tokens), *_scan_nesting(tokens)]
     if not any(finding.rule == "grammar" for finding in findings):
-        findings += _scan_bodies(tokens)
+        findings += [*_scan_bodies(tokens), *scan_proof_blocks(tokens)]
     return findings
 
 
@@ -67,11 +75,20 @@ def _scan_words(tokens: list[Token]) -> Iterator[Finding]:
             yield Finding("cheat", "missing-body", message, token.line, token.column)
 
 
-def _scan_attributes(tokens: list[Token]) -> Iterator[Finding]:
+def _scan_attributes(tokens: list[Token], allowed: frozenset[str]) -> Iterator[Finding]:
     for brace, colon, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if brace.text == "{" and colon.text == ":" and name.text not in ALLOWED_ATTRIBUTES:
+        if brace.text == "{" and colon.text == ":" and name.text not in allowed:
             message = f"the attribute {name.text!r} is not allowed"
             yield Finding("cheat", "attributes", message, name.line, name.column)
+
+
+def _scan_prefixes(tokens: list[Token]) -> Iterator[Finding]:
+    """``@Name`` before a declaration is Dafny 4's other way to write an attribute."""
+    for place, token in enumerate(tokens):
+        follows_label = place and tokens[place - 1].text in ("old", "unchanged", "allocated")
+        if token.text == "@" and token.kind == "operator" and not follows_label:
+            message = "attributes that begin with '@' are not allowed"
+            yield Finding("cheat", "attributes", message, token.line, token.column)
 
 
 def _scan_nesting(tokens: list[Token]) -> Iterator[Finding]:
@@ -104,7 +121,7 @@ def _scan_bodies(tokens: list[Token]) -> Iterator[Finding]:
             yield from _check_header(tokens, place, needs_body=True)
         elif token.text in _MAY_LACK_BODY and tokens[place + 1].text != "method":
             yield from _check_header(tokens, place, needs_body=False)
-        elif token.text == "while":
+        elif token.text == "while" or (token.text == "for" and is_name(tokens[place + 1])):
             yield from _check_header(tokens, place, needs_body=True, is_loop=True)
 
 

@@ -14,12 +14,42 @@ from proverrl.verify.dafny_cursor import GrammarError, is_name
 from proverrl.verify.dafny_expressions import Expressions
 from proverrl.verify.dafny_tokens import Token
 
-__all__ = ["GrammarError", "is_name", "parse_body"]
+__all__ = [
+    "CALC_OPERATORS",
+    "FORBIDDEN_WORDS",
+    "GrammarError",
+    "Statements",
+    "is_name",
+    "parse_body",
+]
 
-_CALC_OPERATORS = frozenset("== != < <= > >= ==> <== <==>".split())
+# Words that no honest body of a hole holds, and what each would do there.
+FORBIDDEN_WORDS = {
+    "assume": "assumes what is to be proved",
+    "expect": "is not a proof",
+    "free": "assumes what is to be proved",
+    "include": "brings in another file",
+    "while": "could loop without a body",
+    "return": "skips the rest of the program",
+    "break": "skips the rest of the program",
+    "yield": "changes the program",
+    "print": "changes the program",
+    "new": "changes the program",
+    "modify": "changes the program",
+    "modifies": "changes what may be modified",
+    "label": "changes the program",
+} | dict.fromkeys(
+    """abstract class codatatype colemma const constructor copredicate datatype export extends
+    function import inductive iterator lemma method module newtype opened predicate protected
+    provides refines requires returns reveals static trait twostate type witness
+    yields""".split(),
+    "starts or changes a declaration",
+)
+
+CALC_OPERATORS = frozenset("== != < <= > >= ==> <== <==>".split())
 
 
-class _Statements(Expressions):
+class Statements(Expressions):
     """Ghost proof statements."""
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -80,13 +110,22 @@ class _Statements(Expressions):
 
     def _parse_if(self) -> None:
         self.expect("if")
-        self.parse_expression()
+        self._parse_condition()
         self.parse_block()
         if self.take("else"):
             if self.at("if"):
                 self.parse_statement()
             else:
                 self.parse_block()
+
+    def _parse_condition(self) -> None:
+        """An expression, or ``x: T, y :| P`` where such values may not exist."""
+        if self.at_name and self.peek().text in (":|", ":", ","):
+            self._parse_bound_name()
+            while self.take(","):
+                self._parse_bound_name()
+            self.expect(":|")
+        self.parse_expression()
 
     def _parse_match(self) -> None:
         """Braces are asked for: without them the last case would take in what follows."""
@@ -132,7 +171,7 @@ class _Statements(Expressions):
 
     def _parse_calc(self) -> None:
         self.expect("calc")
-        if self.at(*_CALC_OPERATORS):
+        if self.at(*CALC_OPERATORS):
             self.advance()
         self.expect("{")
         self._blocks += 1
@@ -145,7 +184,7 @@ class _Statements(Expressions):
 
     def _parse_step(self) -> None:
         """An optional operator and any hints. A brace here always opens a hint."""
-        if self.at(*_CALC_OPERATORS):
+        if self.at(*CALC_OPERATORS):
             self.advance()
         while self.at("{", "calc"):
             if self.at("{"):
@@ -182,7 +221,7 @@ def parse_body(kind: str, tokens: list[Token]) -> list[Token]:
     ``kind`` is ``invariants``, ``statements``, ``calc`` or ``assertions``. Raises
     ``GrammarError`` on the first thing that is not in the grammar of that kind.
     """
-    parser = _Statements(tokens)
+    parser = Statements(tokens)
     if kind == "invariants":
         parser.parse_clauses()
     elif kind == "calc":

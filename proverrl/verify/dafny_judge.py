@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from proverrl.errors import ProblemError, ToolchainError, WorkerError
-from proverrl.types import Candidate, Diagnostic, Problem, Status
+from proverrl.errors import ProblemError, WorkerError
+from proverrl.types import ANNOTATE, Candidate, Diagnostic, Obligations, Problem, Status
 from proverrl.verify.base import Limits
+from proverrl.verify.dafny_annotate import get_program_text, list_entry_names
 from proverrl.verify.dafny_reply import Reply
 from proverrl.verify.toolchain import DafnyToolchain
 
@@ -28,19 +29,6 @@ _LIMIT_OUTCOMES = ("timed out", "out of resource")
 _MAX_DIAGNOSTICS = 20
 _MAX_KNOWN_PROBLEMS = 100_000
 
-_CANARY = """\
-lemma CanaryTrue(x: int) ensures x * x >= 0 {}
-lemma CanaryFalse(x: int) ensures x * x >= 1 {}
-lemma CanaryAssume() ensures false { assume false; }
-"""
-_CANARY_OUTCOMES = {"CanaryTrue": "verified", "CanaryFalse": "error", "CanaryAssume": "error"}
-_CANARY_HARD = """\
-lemma CanaryHard(x: int, y: int, z: int)
-  requires x > 2 && y > 2 && z > 2 ensures x * x * x + y * y * y != z * z * z {}
-"""
-_CANARY_RLIMIT = 3_000_000
-_CANARY_TIGHT_RLIMIT = 50_000
-
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -49,6 +37,7 @@ class Judgement:
     status: Status
     diagnostics: tuple[Diagnostic, ...]
     checks: tuple[str, ...]
+    obligations: tuple[Obligations, ...] = ()
 
 
 class ExpectedEntries:
@@ -89,38 +78,43 @@ async def judge_candidate(
         return judge_reply(reply, candidate, None)
     expected = expected_entries.find(candidate.problem)
     if expected is None and reply.all_verified:
-        blank = Candidate(candidate.problem, "", candidate.prelude)
+        text = get_program_text(candidate.problem) if candidate.problem.kind == ANNOTATE else ""
+        blank = Candidate(candidate.problem, text, candidate.prelude)
         expected = expected_entries.record(candidate.problem, await ask(blank.source, None))
     return judge_reply(reply, candidate, expected or frozenset())
-
-
-async def check_canaries(ask: Ask) -> None:
-    """See that Dafny tells true from false under our options; raises ``ToolchainError`` if not.
-
-    An option that Dafny does not know is taken for a file name without a word, so each one that
-    guards a verdict is tried.
-    """
-    reply = await ask(_CANARY, _CANARY_RLIMIT)
-    outcomes = {entry.name.rpartition(".")[2]: entry.outcome for entry in reply.entries}
-    if outcomes != _CANARY_OUTCOMES:
-        raise ToolchainError(
-            f"Dafny misjudges known lemmas ({outcomes or reply.messages or reply.unknown}); "
-            "reinstall it: sudo apt-get install --reinstall dafny"
-        )
-    hard = await ask(_CANARY_HARD, _CANARY_TIGHT_RLIMIT)
-    if [entry.outcome for entry in hard.entries] not in [[limit] for limit in _LIMIT_OUTCOMES]:
-        raise ToolchainError(
-            "Dafny ignores /rlimit, so proofs could not be bounded: "
-            f"{[entry.outcome for entry in hard.entries]}"
-        )
 
 
 def judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | None) -> Judgement:
     """Apply the verdict rule. ``expected`` is None for a bare file.
 
-    Raises ``WorkerError`` when nothing can be concluded: an entry is inconclusive (its prover
-    died) or a line that is not understood stands in an otherwise clean reply.
+    An annotated program may have entries beyond the expected ones, for what it declares itself;
+    they too must be verified. Raises ``WorkerError`` when nothing can be concluded: an entry is
+    inconclusive (its prover died) or a line that is not understood stands in an otherwise clean
+    reply.
     """
+    judgement = _judge_reply(reply, candidate, expected)
+    return replace(judgement, obligations=count_obligations(reply))
+
+
+def count_obligations(reply: Reply) -> tuple[Obligations, ...]:
+    """What each entry had to prove and how much of it was; the errors named are the failures.
+
+    An entry that failed proved at least one obligation less than it has, one that ran out of its
+    limit counts as having proved none.
+    """
+    counted = []
+    for entry in reply.entries:
+        total = entry.num_obligations
+        proved = 0
+        if entry.outcome == "verified":
+            proved = total
+        elif entry.outcome in ("error", "errors"):
+            proved = max(0, total - max(1, entry.num_failures))
+        counted.append(Obligations(entry.name, total, proved))
+    return tuple(counted)
+
+
+def _judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | None) -> Judgement:
     diagnostics = _make_diagnostics(reply, candidate)
     if any(_NO_BODY in m.text for m in reply.messages if m.kind == "warning"):
         return Judgement(Status.UNSOUND, diagnostics, ("audit", "resolve"))
@@ -135,19 +129,25 @@ def judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | N
         return Judgement(Status.EXHAUSTED, diagnostics, ("audit", "resolve", "obligations"))
     if reply.unknown:
         raise WorkerError(f"Dafny said what is not understood: {reply.unknown[0][:200]!r}")
-    return _judge_clean(reply, expected, diagnostics)
+    return _judge_clean(reply, candidate, expected, diagnostics)
 
 
 def _judge_clean(
-    reply: Reply, expected: frozenset[str] | None, diagnostics: tuple[Diagnostic, ...]
+    reply: Reply,
+    candidate: Candidate,
+    expected: frozenset[str] | None,
+    diagnostics: tuple[Diagnostic, ...],
 ) -> Judgement:
     done = ("audit", "resolve")
     if not reply.entries and not expected:
         nothing = Diagnostic("error", "nothing to verify: the program has no proof obligation")
         status = Status.REJECTED if expected is None else Status.UNSOUND
         return Judgement(status, (nothing, *diagnostics), done)
-    if expected is not None and reply.names != expected:
-        missing, extra = sorted(expected - reply.names), sorted(reply.names - expected)
+    if unchecked := _list_unchecked_iterators(reply, candidate):
+        skipped = Diagnostic("error", f"Dafny skipped these iterators: {', '.join(unchecked)}")
+        return Judgement(Status.UNSOUND, (skipped, *diagnostics), done)
+    missing, extra = _compare_entries(reply, candidate, expected)
+    if missing or extra:
         differ = Diagnostic(
             "error",
             "what was verified is not what the problem asks for: "
@@ -167,6 +167,34 @@ def _judge_clean(
     return Judgement(Status.PROVED, diagnostics, checks)
 
 
+def _compare_entries(
+    reply: Reply, candidate: Candidate, expected: frozenset[str] | None
+) -> tuple[list[str], list[str]]:
+    """The entries that are missing, and those that nothing accounts for."""
+    if expected is None:
+        return [], []
+    extra = reply.names - expected
+    if candidate.problem.kind == ANNOTATE and extra:
+        declared = list_entry_names(candidate.source)
+        extra = frozenset(name for name in extra if name.rpartition(".")[2] not in declared)
+    return sorted(expected - reply.names), sorted(extra)
+
+
+def _list_unchecked_iterators(reply: Reply, candidate: Candidate) -> list[str]:
+    """Iterators without an entry of their own in a program that claims anything.
+
+    Dafny 2.3 skips what has no proof obligation, and forgets to count what an iterator ensures.
+    """
+    if "iterator" not in candidate.source or "ensures" not in candidate.source:
+        return []
+    checked = {
+        name.rpartition(".")[2].partition(" ")[0]
+        for name in reply.names
+        if not name.startswith("CheckWellformed") and "(well-formedness)" not in name
+    }
+    return sorted(list_entry_names(candidate.source, "iterator") - checked)
+
+
 def _make_diagnostics(reply: Reply, candidate: Candidate) -> tuple[Diagnostic, ...]:
     """Errors first, without repeats and without ``Info`` lines; a note follows its message."""
     kept: dict[tuple[object, ...], Diagnostic] = {}
@@ -180,18 +208,23 @@ def _make_diagnostics(reply: Reply, candidate: Candidate) -> tuple[Diagnostic, .
             severity = "warning"
         key = (message.kind, message.line, message.column, message.text)
         if key not in kept:
+            place = find_body_place(candidate, message.line, message.column)
             kept[key] = Diagnostic(
                 severity=severity,
                 message=message.text,
                 line=message.line,
                 column=message.column,
-                body_line=find_body_line(candidate, message.line, message.column),
+                body_line=place[0] if place else None,
+                body_column=place[1] if place else None,
             )
     return tuple(list(kept.values())[:_MAX_DIAGNOSTICS])
 
 
-def find_body_line(candidate: Candidate, line: int, column: int) -> int | None:
-    """The line within the body of a position in the file, from 1; None outside the body."""
+def find_body_place(candidate: Candidate, line: int, column: int) -> tuple[int, int] | None:
+    """Line (from 1) and column (from 0) within the body of a position in the file.
+
+    None when the position is outside the body.
+    """
     head, body = candidate.head, candidate.body
     first_line = head.count("\n") + 1
     first_column = len(head) - (head.rfind("\n") + 1)
@@ -200,7 +233,7 @@ def find_body_line(candidate: Candidate, line: int, column: int) -> int | None:
     last_column = len(body) - (body.rfind("\n") + 1) + (0 if num_breaks else first_column)
     if (line, column) < (first_line, first_column) or (line, column) > (last_line, last_column):
         return None
-    return line - first_line + 1
+    return line - first_line + 1, column - (first_column if line == first_line else 0)
 
 
 def make_options(toolchain: DafnyToolchain, limits: Limits, rlimit: int | None = None) -> list[str]:

@@ -9,7 +9,7 @@ belongs to the question (``proverrl.verify.dafny``).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from proverrl.errors import WorkerError
@@ -23,26 +23,40 @@ _KIND = re.compile(
     r"(Error|Warning|Info|Related location|Related message|Timed out on)\b[^:]*: (.*)"
 )
 
+_PROVER = "[TRACE] Using prover: "
 _HARMLESS = re.compile(
     r"$|Execution trace:$|Verification completed successfully!$"
     # Old options that a newer z3 no longer knows: it says so at every start and goes on.
     r"|Prover error: line \d+ column \d+: unknown parameter 'model_compress'$"
     r"|Legal parameters are:$"
     # The CLI's own words.
-    r"|\[TRACE\] Using prover: |Parsing p\.dfy$|Coalescing blocks\.\.\.$|Inlining\.\.\.$"
+    r"|Parsing p\.dfy$|Coalescing blocks\.\.\.$|Inlining\.\.\.$"
     r"|Running abstract interpretation\.\.\.$"
     r"|Dafny program verifier finished with \d+ verified, \d+ errors?"
     r"|\d+ (?:parse|resolution/type) errors detected in p"
 )
 
 
+OWN_FAILURES = {
+    "Index (zero based) must be greater than or equal to zero and less than the size of the "
+    "argument list.": "a type error whose message Dafny fails to print",
+    "Assertion failed.": "Dafny fails on this program by an assertion of its own",
+}
+"""What Dafny 2.3 says when it dies of a program by itself, and what that means."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One verified unit, such as ``Impl$$_module.__default.M``."""
+    """One verified unit, such as ``Impl$$_module.__default.M``.
+
+    ``num_failures`` counts the different errors that Dafny printed for it. It stops looking for
+    more after a few, so there may be others.
+    """
 
     name: str
     num_obligations: int
     outcome: str
+    num_failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +71,15 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """All that Dafny said. ``unknown`` holds lines that this module cannot interpret."""
+    """All that Dafny said. ``unknown`` holds lines that this module cannot interpret.
+
+    ``prover`` is the path of z3 where Dafny was asked to tell it (``/trace``), else empty.
+    """
 
     entries: tuple[Entry, ...]
     messages: tuple[Message, ...]
     unknown: tuple[str, ...]
+    prover: str = ""
 
     @property
     def names(self) -> frozenset[str]:
@@ -83,7 +101,8 @@ def parse_reply(text: str) -> Reply:
     entries: list[Entry] = []
     messages: list[Message] = []
     unknown: list[str] = []
-    pending = ""
+    failures: list[list[tuple[object, ...]]] = []
+    pending = prover = ""
     for line in text.split("\n"):
         if started := _ENTRY.match(line):
             if pending:
@@ -91,15 +110,50 @@ def parse_reply(text: str) -> Reply:
             pending = started.group(1)
         elif pending and (outcome := _OUTCOME.match(line)):
             entries.append(Entry(pending, int(outcome.group(1)), outcome.group(2)))
+            failures.append([])
             pending = ""
         elif positioned := _MESSAGE.match(line):
             messages.append(_read_message(positioned))
+            if failures:
+                _note_failure(failures[-1], messages)
+        elif line.startswith(_PROVER):
+            prover = line.removeprefix(_PROVER)
         # Continuation lines and execution traces are indented; everything that counts is not.
         elif not line.startswith(" ") and not _HARMLESS.match(line):
             unknown.append(line)
     if pending:
         raise WorkerError(f"Dafny reported no outcome for {pending}")
-    return Reply(tuple(entries), tuple(messages), tuple(unknown))
+    counted = (
+        replace(entry, num_failures=len(set(found)))
+        for entry, found in zip(entries, failures, strict=True)
+    )
+    return Reply(tuple(counted), tuple(messages), tuple(unknown), prover)
+
+
+def parse_own_failure(text: str, words: str) -> Reply | None:
+    """What Dafny printed before it died of ``words``, with an error that says so.
+
+    These failures come with the program and at every try, so that it is rejected and not left
+    unjudged: otherwise a policy could leave its group this way. None when the words are others,
+    or anything was verified before.
+    """
+    if words not in OWN_FAILURES:
+        return None
+    reply = parse_reply(text)
+    if reply.entries:
+        return None
+    error = Message("error", 0, 0, OWN_FAILURES[words])
+    return replace(reply, messages=(*reply.messages, error), unknown=())
+
+
+def _note_failure(failures: list[tuple[object, ...]], messages: list[Message]) -> None:
+    """Dafny prints an entry's errors after it; a note after one tells which clause failed."""
+    last = messages[-1]
+    place = (last.line, last.column, last.text)
+    if last.kind == "error":
+        failures.append(place)
+    elif last.kind == "related" and failures and messages[-2].kind == "error":
+        failures[-1] += place
 
 
 def _read_message(match: re.Match[str]) -> Message:

@@ -82,7 +82,7 @@ _FILE_TOKEN = re.compile(
     r"|(?P<comment>/\*)"
     r"|(?P<word>!in(?![A-Za-z0-9_'?])|[A-Za-z_][A-Za-z0-9_'?]*)"
     r"|(?P<number>0x[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|\d+(?:_\d+)*(?:\.\d+(?:_\d+)*)?)"
-    rf"""|(?P<char>'(?:[^'\\\r\n]|{_ESCAPE})')"""
+    rf"""|(?P<char>'(?:[^'\\\r\n]|{_ESCAPE})'(?![A-Za-z0-9_'?]))"""
     rf"""|(?P<string>"(?:[^"\\\r\n]|{_ESCAPE})*")"""
     r"""|(?P<verbatim>@"(?:[^"]|"")*")"""
     rf"|(?P<operator>{_OPERATOR}|[@#`&^])",
@@ -92,6 +92,7 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x85\u2028\u2029\ufeff]|\r(?!\n)")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _DIRECTIVE = re.compile(r"^[ \t]*#", re.MULTILINE)
+_LITERALS = ("char", "string", "verbatim")
 # Dafny reads these as operators; a look-alike of anything else is a trick.
 _KNOWN_SYMBOLS = "≤≥≠∀∃⇒⇐⇔∧∨¬•"
 
@@ -179,6 +180,10 @@ def read_file(text: str) -> tuple[list[Token], list[Finding]]:
             message = "a string must not span lines: the checker would print it among its own"
             place = _position(text, match.start())
             return tokens, [Finding("cheat", "strings", message, *place)]
+        elif match.lastgroup in _LITERALS and not match.group().isascii():
+            message = "write characters outside ASCII as \\uXXXX: Dafny reads their bytes"
+            place = _position(text, match.start())
+            return tokens, [Finding("syntax", "characters", message, *place)]
         elif match.lastgroup not in ("blank", "line_comment"):
             place = _position(text, match.start())
             tokens.append(Token(_token_kind(match.lastgroup), match.group(), *place))

@@ -22,10 +22,10 @@ from proverrl.problems.generate import Draft, build_id, stream_level
 from proverrl.problems.load import write_problems
 from proverrl.types import Candidate, Problem, Split, Status
 from proverrl.verify.base import Limits, Verifier, Worker
-from proverrl.verify.dafny import DafnyServerWorker
 from proverrl.verify.dafny_audit import audit_candidate
-from proverrl.verify.dafny_cli import DafnyCliWorker
 from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.dafny_start import start_dafny_worker
+from proverrl.verify.dafny_vacuity import VacuityCheck, check_vacuity
 from proverrl.verify.pool import VerifierPool
 from proverrl.verify.toolchain import find_dafny_toolchain
 
@@ -78,10 +78,9 @@ def open_draft_verifier(workers: int = 2) -> tuple[VerifierPool, FindEntries]:
     Raises ToolchainError when Dafny or z3 is missing.
     """
     toolchain, limits, expected = find_dafny_toolchain(), Limits(), ExpectedEntries()
-    start = DafnyCliWorker.start if toolchain.server is None else DafnyServerWorker.start
 
     async def spawn() -> Worker:
-        return await start(toolchain, limits, expected)
+        return await start_dafny_worker(toolchain, limits, expected)
 
     pool = VerifierPool(spawn, workers=workers, audit=audit_candidate, toolchain=toolchain.name)
     return pool, expected.find
@@ -128,8 +127,13 @@ async def check_draft(
     counts: DraftCounts,
     *,
     deadline_seconds: float = DEADLINE_SECONDS,
+    vacuity: bool = False,
 ) -> Row | None:
-    """The row of a draft that passes, or None; ``counts`` is brought up to date either way."""
+    """The row of a draft that passes, or None; ``counts`` is brought up to date either way.
+
+    ``vacuity`` also asks whether what the draft assumes can hold, and whether a body that says
+    nothing proves it: one or two questions more for each draft.
+    """
     problem = build_problem(draft, split)
     reason, row = "", None
     full = await verifier.verify(
@@ -147,6 +151,8 @@ async def check_draft(
         counts.seconds += blank.seconds
         if blank.status is Status.PROVED or not blank.status.judged:
             reason = f"empty body {blank.status.value}"
+        elif vacuity and (failed := await _find_vacuous(problem, verifier, deadline_seconds)):
+            reason = f"vacuous: {', '.join(failed)}"
         else:
             row = build_row(draft, split, entries)
     counts.num_checked += 1
@@ -158,6 +164,18 @@ async def check_draft(
     return row
 
 
+async def _find_vacuous(
+    problem: Problem, verifier: Verifier, deadline_seconds: float
+) -> tuple[VacuityCheck, ...]:
+    """The vacuity checks that fail, but for the empty body, which was judged before."""
+    return await check_vacuity(
+        problem,
+        verifier,
+        deadline_seconds=deadline_seconds,
+        checks=("requires", "trivial-body"),
+    )
+
+
 async def check_drafts(
     drafts: Iterable[Draft],
     split: Split,
@@ -166,6 +184,7 @@ async def check_drafts(
     *,
     counts: DraftCounts | None = None,
     deadline_seconds: float = DEADLINE_SECONDS,
+    vacuity: bool = False,
     progress: Progress | None = None,
 ) -> AsyncIterator[tuple[Draft, Row | None]]:
     """Each draft with its row, or None where it was dropped, in the order of ``drafts``.
@@ -180,7 +199,13 @@ async def check_drafts(
     def start(num: int) -> None:
         for draft in islice(waiting, num):
             check = check_draft(
-                draft, split, verifier, find_entries, tally, deadline_seconds=deadline_seconds
+                draft,
+                split,
+                verifier,
+                find_entries,
+                tally,
+                deadline_seconds=deadline_seconds,
+                vacuity=vacuity,
             )
             running.append((draft, asyncio.create_task(check)))
 
@@ -210,6 +235,7 @@ async def generate_and_check(
     seed: int,
     split: Split,
     deadline_seconds: float = DEADLINE_SECONDS,
+    vacuity: bool = False,
     progress: Progress | None = None,
 ) -> DraftCounts:
     """Write a file of ``num`` checked problems, the levels in turn and evenly filled.
@@ -240,6 +266,7 @@ async def generate_and_check(
             find_entries,
             counts=counts,
             deadline_seconds=deadline_seconds,
+            vacuity=vacuity,
             progress=progress,
         )
         async for draft, row in checks:
@@ -250,13 +277,27 @@ async def generate_and_check(
 
 
 async def generate_file(
-    *, levels: Sequence[int], num: int, seed: int, split: Split, workers: int, out: str | Path
+    *,
+    levels: Sequence[int],
+    num: int,
+    seed: int,
+    split: Split,
+    workers: int,
+    out: str | Path,
+    vacuity: bool = False,
 ) -> str:
     """Generate, check and write a file with a verifier of its own; returns a line of report."""
     verifier, find_entries = open_draft_verifier(workers)
     try:
         counts = await generate_and_check(
-            out, verifier, find_entries, levels=levels, num=num, seed=seed, split=split
+            out,
+            verifier,
+            find_entries,
+            levels=levels,
+            num=num,
+            seed=seed,
+            split=split,
+            vacuity=vacuity,
         )
     finally:
         await verifier.aclose()

@@ -2,7 +2,8 @@
 
 Flows in: PATH and the variables PROVERRL_DAFNY_SERVER (path of DafnyServer.exe; empty for none),
 PROVERRL_DAFNY (the ``dafny`` command) and PROVERRL_Z3. Flows out: a ``DafnyToolchain``.
-Not handled here: starting anything but ``--version`` calls, and Dafny 4.
+Not handled here: starting anything but ``--version`` calls. Dafny 2.3 is driven by its server or
+its command line, Dafny 4 by ``dafny verify``; Dafny 3 is refused: nobody has seen it here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _VERSION_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class DafnyToolchain:
-    """Where the back end lives; ``server`` is None when only the per-file CLI is there."""
+    """Where the back end lives; ``server`` is None when there is only the command line."""
 
     dafny: str
     dafny_version: str
@@ -37,7 +38,9 @@ class DafnyToolchain:
     z3_version: str
 
     @property
-    def backend(self) -> Literal["dafny-server", "dafny-cli"]:
+    def backend(self) -> Literal["dafny-server", "dafny-cli", "dafny-4"]:
+        if self.dafny_version.startswith("4."):
+            return "dafny-4"
         return "dafny-cli" if self.server is None else "dafny-server"
 
     @property
@@ -47,15 +50,16 @@ class DafnyToolchain:
 
 
 def find_dafny_toolchain() -> DafnyToolchain:
-    """Find Dafny 2.3 and z3; raises ``ToolchainError`` naming the command that brings them."""
+    """Find Dafny and z3; raises ``ToolchainError`` naming the command that brings them."""
     dafny = os.environ.get("PROVERRL_DAFNY") or shutil.which("dafny")
     if not dafny:
         raise ToolchainError(f"Dafny is not installed; run: {_INSTALL_DAFNY}")
     z3, z3_version = _find_z3()
+    version = _find_dafny_version(dafny)
     return DafnyToolchain(
         dafny=dafny,
-        dafny_version=_find_dafny_version(dafny),
-        server=_find_server(),
+        dafny_version=version,
+        server=_find_server() if version.startswith("2.") else None,
         z3=z3,
         z3_version=z3_version,
     )
@@ -105,14 +109,17 @@ def _read_z3_version(path: str) -> str:
 
 
 def _find_dafny_version(path: str) -> str:
-    match = re.search(r"(\d+\.\d+\.\d+)", _run([path, "/version"]))
+    """Dafny 2 answers ``/version``, Dafny 4 ``--version``."""
+    match = None
+    for option in ("/version", "--version"):
+        match = match or re.search(r"\b(\d+\.\d+\.\d+)", _run([path, option]))
     if match is None:
         raise ToolchainError(f"{path} does not answer as Dafny; run: {_INSTALL_DAFNY}")
     version = match.group(1)
-    if not version.startswith("2.3."):
+    if not version.startswith(("2.3.", "4.")):
         raise ToolchainError(
-            f"{path} is Dafny {version}; this version of ProverRL drives Dafny 2.3 "
-            f"(Debian's package): {_INSTALL_DAFNY}"
+            f"{path} is Dafny {version}; supported are Dafny 2.3 (Debian's package: "
+            f"{_INSTALL_DAFNY}) and Dafny 4 (https://github.com/dafny-lang/dafny/releases)"
         )
     return version
 

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Measures the audit and the verdicts on real tasks: DafnyBench programs as annotate problems.
+
+    python scripts/check_dafnybench.py ../shared/data/dafnybench_tasks.jsonl
+    python scripts/check_dafnybench.py TASKS.jsonl --audit-only    seconds, without Dafny
+
+Every ground truth must be admitted and PROVED, and no hints-removed text may be PROVED. Each task
+that breaks this is listed with the reason; then the counts follow, and the exit status is 1 if
+any task was listed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from proverrl.errors import WorkerError
+from proverrl.types import Candidate, Status
+from proverrl.verify.base import Limits, Worker
+from proverrl.verify.dafny_audit import audit_candidate
+from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.dafny_start import start_dafny_worker
+from proverrl.verify.toolchain import find_dafny_toolchain
+from tests.dafnybench_tasks import Task, read_tasks
+
+RECYCLE_AFTER = 100
+"""Requests after which a server starts anew: it gives no memory back."""
+
+
+async def judge(worker: Worker | None, candidate: Candidate) -> tuple[str, str]:
+    """The status of a candidate and the first thing said about it; no worker: audit only."""
+    verdict = audit_candidate(candidate)
+    if verdict is None and worker is None:
+        return "admitted", ""
+    if verdict is None:
+        assert worker is not None
+        try:
+            verdict = await worker.judge(candidate)
+        except WorkerError as error:
+            return Status.CRASHED.value, str(error)
+        return verdict.status.value, next((d.message for d in verdict.diagnostics), "")
+    found = verdict.diagnostics[0]
+    return f"refused ({verdict.checks[0]})", f"line {found.line}: {found.message}"
+
+
+async def check(
+    tasks: list[Task], num_workers: int, limits: Limits, *, audit_only: bool
+) -> tuple[Counter[str], Counter[str], list[str]]:
+    """Statuses of ground truths and of hints-removed texts, and a line for each broken task."""
+    truths: Counter[str] = Counter()
+    blanks: Counter[str] = Counter()
+    broken: list[tuple[int, str]] = []
+    queue = list(enumerate(tasks))[::-1]
+
+    async def run() -> None:
+        worker: Worker | None = None
+        expected = ExpectedEntries()
+        num_asked = 0
+        while queue:
+            place, task = queue.pop()
+            if worker is not None and num_asked >= RECYCLE_AFTER:
+                worker.kill()
+                await worker.join()
+                worker = None
+            if worker is None and not audit_only:
+                worker = await start_dafny_worker(find_dafny_toolchain(), limits, expected)
+                num_asked = 0
+            truth, why_truth = await judge(worker, Candidate(task.problem, task.truth))
+            blank, why_blank = await judge(worker, Candidate(task.problem, task.blank))
+            num_asked += 3
+            truths[truth] += 1
+            blanks[blank] += 1
+            if truth != ("admitted" if audit_only else "proved"):
+                broken.append((place, f"{task.problem.id}: ground truth {truth}: {why_truth}"))
+            if blank == "proved":
+                broken.append((place, f"{task.problem.id}: hints-removed text {blank}"))
+            elif blank not in ("admitted", "rejected", "exhausted"):
+                broken.append((place, f"{task.problem.id}: hints removed {blank}: {why_blank}"))
+        if worker is not None:
+            worker.kill()
+            await worker.join()
+
+    await asyncio.gather(*(run() for _ in range(num_workers)))
+    return truths, blanks, [line for _, line in sorted(broken)]
+
+
+def main() -> int:
+    """Run the check; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Check the annotate audit on DafnyBench tasks.")
+    parser.add_argument("tasks", type=Path)
+    parser.add_argument("--audit-only", action="store_true", help="do not start Dafny")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rlimit", type=int, default=20_000_000)
+    parser.add_argument(
+        "--as-published",
+        action="store_true",
+        help="do not restore the bodies that two hints-removed texts lost",
+    )
+    arguments = parser.parse_args()
+    tasks = read_tasks(arguments.tasks, repaired=not arguments.as_published)
+    started = time.monotonic()
+    truths, blanks, broken = asyncio.run(
+        check(
+            tasks,
+            arguments.workers,
+            Limits(rlimit=arguments.rlimit),
+            audit_only=arguments.audit_only,
+        )
+    )
+    for line in broken:
+        print(line)
+    print(f"tasks: {len(tasks)}")
+    print(f"ground truths: {dict(sorted(truths.items()))}")
+    print(f"hints removed: {dict(sorted(blanks.items()))}")
+    print(f"broken: {len(broken)}")
+    print(f"seconds: {time.monotonic() - started:.1f}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

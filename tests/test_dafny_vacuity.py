@@ -1,0 +1,137 @@
+"""Problems that anything proves are found, on real Dafny where it is installed."""
+
+import asyncio
+
+import pytest
+
+from proverrl.errors import ProblemError, ToolchainError
+from proverrl.problems.generate import generate_drafts
+from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
+from proverrl.verify.dafny_audit import audit
+from proverrl.verify.dafny_vacuity import build_requires_probe, check_vacuity
+from proverrl.verify.drafts import DraftCounts, check_draft, open_draft_verifier
+from proverrl.verify.fake import FakeVerifier
+from proverrl.verify.toolchain import find_dafny_toolchain
+
+FIB = "function Fib(n: nat): nat { if n < 2 then n else Fib(n - 1) + Fib(n - 2) }\n"
+
+
+def make_lemma(requires: str, ensures: str = "Fib(n + 5) > n") -> Problem:
+    text = (
+        f"lemma {{:induction false}} L(n: nat)\n{requires}  ensures {ensures}\n{{\n  {HOLE}\n}}\n"
+    )
+    return Problem("p", "dafny", "statements", FIB, text)
+
+
+def make_loop(ensures: str) -> Problem:
+    text = (
+        f"class C {{\n  var f: int;\n  method M<T>(n: nat, s: seq<T>) returns (r: int)\n"
+        f"    requires |s| > n\n    requires f > 0\n    ensures {ensures}\n  {{\n    r := 0;\n"
+        f"    while r < n\n      {HOLE}\n    {{ r := r + 1; }}\n  }}\n}}\n"
+    )
+    return Problem("loop", "dafny", "invariants", "", text)
+
+
+def test_the_probe_stands_beside_the_declaration() -> None:
+    probe = build_requires_probe(make_loop("r == n"))
+    assert probe is not None
+    assert probe.problem.kind == "file"
+    assert audit("file", probe.body) == []
+    assert (
+        "} lemma { : induction false } VacuityProbe < T > ( n : nat , s : seq < T > ) "
+        "requires | s | > n requires f > 0 ensures false { } }\n"
+    ) in probe.body
+
+
+def test_without_preconditions_there_is_no_probe() -> None:
+    assert build_requires_probe(make_lemma("")) is None
+    whole = Problem("a", "dafny", ANNOTATE, "", f"lemma L() requires false {{ }}\n{HOLE}")
+    assert build_requires_probe(whole) is None
+
+
+def test_a_program_that_cannot_be_read_is_refused() -> None:
+    broken = Problem("p", "dafny", "statements", "", f"lemma L( {{\n{HOLE}\n}}\n")
+    with pytest.raises(ProblemError, match="its program cannot be read: line 1"):
+        build_requires_probe(broken)
+
+
+@pytest.mark.parametrize(
+    ("status", "failed"),
+    [
+        (Status.REJECTED, ()),
+        (Status.EXHAUSTED, ()),
+        (Status.TIMEOUT, ("requires", "empty-body", "trivial-body")),
+    ],
+)
+def test_what_is_not_known_counts_as_vacuous(status: Status, failed: tuple[str, ...]) -> None:
+    verifier = FakeVerifier(lambda _: Verdict(status))
+    problem = make_lemma("  requires n > 3\n")
+    assert asyncio.run(check_vacuity(problem, verifier)) == failed
+    assert verifier.num_calls == 3
+
+
+def test_each_check_can_be_left_out() -> None:
+    asked: list[str] = []
+
+    def judge(candidate: Candidate) -> Verdict:
+        asked.append(candidate.body)
+        return Verdict(Status.PROVED, checks=("fake",))
+
+    found = asyncio.run(check_vacuity(make_lemma(""), FakeVerifier(judge), checks=("empty-body",)))
+    assert found == ("empty-body",)
+    assert asked == [""]
+
+
+@pytest.mark.dafny
+def test_real_problems() -> None:
+    try:
+        find_dafny_toolchain()
+    except ToolchainError as error:
+        pytest.skip(str(error))
+    problems = {
+        "honest": make_lemma("  requires n > 3\n"),
+        "contradiction": make_lemma("  requires n > 3\n  requires n < 2\n"),
+        "contradiction-in-two": make_lemma("  requires n * n < 0 || n + 1 == n\n"),
+        "no-precondition": make_lemma(""),
+        "says-nothing": make_lemma("", "n >= 0"),
+        "loop": make_loop("r == n"),
+        "loop-says-nothing": make_loop("r >= n"),
+    }
+
+    async def main() -> dict[str, tuple[str, ...]]:
+        verifier, _ = open_draft_verifier(1)
+        try:
+            return {name: await check_vacuity(p, verifier) for name, p in problems.items()}
+        finally:
+            await verifier.aclose()
+
+    assert asyncio.run(main()) == {
+        "honest": (),
+        "contradiction": ("requires", "empty-body", "trivial-body"),
+        "contradiction-in-two": ("requires", "empty-body", "trivial-body"),
+        "no-precondition": (),
+        "says-nothing": ("empty-body", "trivial-body"),
+        "loop": (),
+        "loop-says-nothing": ("empty-body", "trivial-body"),
+    }
+
+
+@pytest.mark.dafny
+def test_generated_drafts_are_not_vacuous() -> None:
+    try:
+        find_dafny_toolchain()
+    except ToolchainError as error:
+        pytest.skip(str(error))
+
+    async def main() -> DraftCounts:
+        verifier, find_entries = open_draft_verifier(1)
+        counts = DraftCounts()
+        try:
+            for draft in generate_drafts([1, 2, 3, 4, 5], 5, 0, "train"):
+                await check_draft(draft, "train", verifier, find_entries, counts, vacuity=True)
+        finally:
+            await verifier.aclose()
+        return counts
+
+    counts = asyncio.run(main())
+    assert (counts.num_checked, counts.num_kept, dict(counts.dropped)) == (5, 5, {})

@@ -1,0 +1,68 @@
+"""Honest bodies and honest annotated programs: the audit refuses none of them.
+
+``status`` is what Dafny 2.3.0 with z3 4.8.5 says; some bodies are honest and wrong.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proverrl.errors import ToolchainError
+from proverrl.types import Candidate, Problem
+from proverrl.verify.base import Limits
+from proverrl.verify.dafny_audit import audit_candidate
+from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.dafny_start import start_dafny_worker
+from proverrl.verify.toolchain import find_dafny_toolchain
+
+HONEST = [
+    json.loads(line)
+    for name in ("dafny_bodies.jsonl", "dafny_annotated.jsonl")
+    for line in (Path(__file__).parent / "honest" / name).read_text("ascii").splitlines()
+]
+SAMPLED = HONEST[::6]
+
+
+def make_candidate(case: dict[str, Any]) -> Candidate:
+    problem = Problem(case["id"], "dafny", case["kind"], case["preamble"], case["statement"])
+    return Candidate(problem, case["body"])
+
+
+@pytest.mark.parametrize("case", HONEST, ids=lambda case: case["id"])
+def test_honest_text_is_admitted(case: dict[str, Any]) -> None:
+    assert audit_candidate(make_candidate(case)) is None
+
+
+def test_there_is_enough_honest_text() -> None:
+    assert len({case["id"] for case in HONEST}) == len(HONEST) == 152
+    assert len({(case["statement"], case["body"]) for case in HONEST}) == 152
+    assert Counter(case["kind"] for case in HONEST) == {
+        "annotate": 52,
+        "assertions": 6,
+        "calc": 6,
+        "invariants": 43,
+        "statements": 45,
+    }
+    assert Counter(case["status"] for case in HONEST) == {"proved": 144, "rejected": 8}
+
+
+@pytest.mark.dafny
+def test_what_dafny_says_of_a_sample() -> None:
+    async def measure() -> dict[str, str]:
+        try:
+            toolchain = find_dafny_toolchain()
+        except ToolchainError as error:
+            pytest.skip(str(error))
+        worker = await start_dafny_worker(toolchain, Limits(), ExpectedEntries())
+        found = {}
+        for case in SAMPLED:
+            found[case["id"]] = (await worker.judge(make_candidate(case))).status.value
+        worker.kill()
+        await worker.join()
+        return found
+
+    assert asyncio.run(measure()) == {case["id"]: case["status"] for case in SAMPLED}
