@@ -1,1 +1,10 @@
-import Benchmark.Basic
+import Benchmark.Propositional
+import Benchmark.Predicates
+import Benchmark.Naturals
+import Benchmark.Integers
+import Benchmark.Booleans
+import Benchmark.Lists
+import Benchmark.Options
+import Benchmark.Functions
+import Benchmark.Trees
+import Benchmark.Programs

@@ -1,0 +1,26 @@
+"""Small Lean records, and the fake REPL as a toolchain, for the tests of the Lean back end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from proverrl.types import HOLE, Candidate, Problem
+from proverrl.verify.lean_toolchain import LeanToolchain
+
+FAKE_REPL = Path(__file__).with_name("fake_lean_repl.py")
+FAKE_LEAN = LeanToolchain("4.0.0", FAKE_REPL.parent, (sys.executable, str(FAKE_REPL)))
+
+
+def build_lean_problem(
+    name: str = "t", statement: str = "True", preamble: str = "", kind: str = "tactics"
+) -> Problem:
+    """A theorem with a hole for tactics, or for a term; a bare file has no statement."""
+    if kind == "file":
+        return Problem(name, "lean", kind, preamble, HOLE)
+    hole = f"by\n  {HOLE}\n" if kind == "tactics" else f"{HOLE}\n"
+    return Problem(name, "lean", kind, preamble, f"theorem {name} : {statement} := {hole}")
+
+
+def build_lean_candidate(body: str, name: str = "t", *, prelude: str = "") -> Candidate:
+    return Candidate(build_lean_problem(name), body, prelude)

@@ -1,0 +1,173 @@
+"""Faults of a Lean worker stay where they are, over the fake REPL: no Lean is needed here."""
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proverrl.errors import ToolchainError, WorkerError
+from proverrl.types import Status, Verdict
+from proverrl.verify.lean import LeanReplWorker
+from proverrl.verify.lean_judge import KnownStatements, LeanLimits
+from proverrl.verify.pool import VerifierPool
+from tests.lean_builders import (
+    FAKE_LEAN,
+    FAKE_REPL,
+    build_lean_candidate,
+)
+from tests.test_lean_worker import PATIENCE_SECONDS, run
+
+
+@pytest.mark.parametrize(
+    ("word", "cause", "why"),
+    [
+        ("CRASH", "died", "died; it said: PANIC at Lean.Elab"),
+        ("FORGE", "protocol", "went on talking|does not start as|was due"),
+        ("GARBAGE", "protocol", "no answer: 'libc"),
+        ("WRONG_ENV", "protocol", "was due"),
+        ("LEFTOVER", "protocol", "went on talking|was due|does not start as"),
+        ("NO_BLANK_LINE", "protocol", "no blank line after it|went on talking"),
+        ("LEAK", "protocol", "is there before the text that declares it"),
+    ],
+)
+def test_an_answer_in_doubt_is_a_worker_error(word: str, cause: str, why: str) -> None:
+    async def work(worker: LeanReplWorker) -> None:
+        with pytest.raises(WorkerError, match=why) as caught:
+            await worker.judge(build_lean_candidate(f"trivial {word}"))
+        assert caught.value.cause == cause
+
+    run(work)
+
+
+@pytest.mark.parametrize("word", ["HUGE", "FLOOD", "MEMORY"])
+def test_noise_alone_changes_no_verdict(word: str) -> None:
+    async def work(worker: LeanReplWorker) -> None:
+        verdict = await worker.judge(build_lean_candidate(f"trivial {word}"))
+        assert verdict.status is Status.PROVED
+        if word == "MEMORY":
+            give_up = time.monotonic() + PATIENCE_SECONDS
+            while worker.memory_mb < 60:
+                assert time.monotonic() < give_up
+                await asyncio.sleep(0.05)
+        if word == "HUGE":
+            assert verdict.diagnostics[0].message.endswith("… (980000 more characters)")
+        if word == "FLOOD":
+            assert worker.repl.stderr_tail.endswith("noise\n")
+
+    run(work)
+
+
+def test_a_second_question_before_the_first_answer_is_refused() -> None:
+    async def work(worker: LeanReplWorker) -> None:
+        task = asyncio.create_task(worker.judge(build_lean_candidate("HANG")))
+        await asyncio.sleep(0.5)
+        with pytest.raises(WorkerError, match="still owes an answer"):
+            await worker.judge(build_lean_candidate("trivial"))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('return "Type mismatch"', 'return ""', r"\(1 : Nat\) = 2 by rfl came out as proved"),
+        ('if "sorry" in words:', 'if "sorry!" in words:', "by sorry came out as proved"),
+        (
+            'Declaration("axiom", [match.group(1)])',
+            'Declaration("axiom")',
+            "by canary_axiom came out as proved",
+        ),
+        ('"does not depend', '"is free of', "not understood"),
+    ],
+)
+def test_a_lean_that_cannot_tell_true_from_false_is_refused(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    text = FAKE_REPL.read_text(encoding="utf-8").replace("}' does not", "}'" + " does not")
+    if old.startswith('"does'):
+        old, new = "' does not depend on any axioms", "' is free of axioms"
+    assert old in text
+    liar = tmp_path / "liar.py"
+    liar.write_text(text.replace(old, new), encoding="utf-8")
+    command = (FAKE_LEAN.repl_command[0], str(liar))
+    toolchain = replace(FAKE_LEAN, repl_command=command)
+
+    async def nothing(worker: LeanReplWorker) -> None:
+        raise AssertionError(worker)
+
+    with pytest.raises((ToolchainError, WorkerError), match=said):
+        run(nothing, toolchain=toolchain)
+
+
+def test_a_program_that_is_missing_is_found_out() -> None:
+    toolchain = replace(FAKE_LEAN, repl_command=("/nowhere/lake", "env", "repl"))
+
+    async def nothing(worker: LeanReplWorker) -> None:
+        raise AssertionError(worker)
+
+    with pytest.raises((ToolchainError, WorkerError), match=r"died|gone"):
+        run(nothing, toolchain=toolchain)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def test_killing_a_worker_takes_its_children_along(tmp_path: Path) -> None:
+    pids_file = tmp_path / "pids"
+
+    async def work(worker: LeanReplWorker) -> None:
+        task = asyncio.create_task(worker.judge(build_lean_candidate(f"GRANDCHILD {pids_file} ")))
+        give_up = time.monotonic() + PATIENCE_SECONDS
+        while not (pids_file.exists() and pids_file.read_text()):
+            assert time.monotonic() < give_up
+            await asyncio.sleep(0.02)
+        assert [is_alive(int(pid)) for pid in pids_file.read_text().split()] == [True, True]
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(work)
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while any(is_alive(int(pid)) for pid in pids_file.read_text().split()):
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def test_in_a_pool_a_fault_stays_with_its_candidate(tmp_path: Path) -> None:
+    known = KnownStatements()
+
+    async def main() -> list[Verdict]:
+        pool = VerifierPool(
+            lambda: LeanReplWorker.start(FAKE_LEAN, LeanLimits(), known),
+            workers=2,
+            audit=lambda _: None,
+            toolchain=FAKE_LEAN.name,
+            languages=frozenset({"lean"}),
+        )
+        bodies = ["trivial", "CRASH", f"CRASH_ONCE {tmp_path / 'once'} trivial", "FORGE", "wrong"]
+        candidates = [build_lean_candidate(body, f"n{i}") for i, body in enumerate(bodies)]
+        try:
+            return await asyncio.gather(
+                *(pool.verify(c, deadline_seconds=PATIENCE_SECONDS) for c in candidates)
+            )
+        finally:
+            await pool.aclose()
+
+    verdicts = asyncio.run(main())
+    assert [verdict.status for verdict in verdicts] == [
+        Status.PROVED,
+        Status.CRASHED,
+        Status.PROVED,
+        Status.CRASHED,
+        Status.REJECTED,
+    ]

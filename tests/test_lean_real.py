@@ -1,0 +1,158 @@
+"""The Lean back end against a real Lean, wherever one is installed; skipped elsewhere.
+
+``bash scripts/setup_lean.sh`` brings what these tests need.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from proverrl.errors import ProblemError, ToolchainError
+from proverrl.types import HOLE, Candidate, Problem, Status
+from proverrl.verify.lean import LeanReplWorker
+from proverrl.verify.lean_judge import KnownStatements, LeanLimits
+from proverrl.verify.lean_tactics import apply_tactic, move_state, open_problem
+from proverrl.verify.lean_toolchain import LeanToolchain, find_lean_toolchain
+from tests.lean_builders import build_lean_problem
+
+pytestmark = pytest.mark.lean
+
+
+@pytest.fixture(scope="module")
+def toolchain() -> LeanToolchain:
+    try:
+        return find_lean_toolchain()
+    except ToolchainError as error:
+        pytest.skip(f"no real Lean here: {error}")
+
+
+def run(
+    toolchain: LeanToolchain,
+    work: Callable[[LeanReplWorker], Awaitable[None]],
+    limits: LeanLimits | None = None,
+) -> None:
+    async def main() -> None:
+        # Starting runs the canaries: true, false, sorry, axiom.
+        worker = await LeanReplWorker.start(toolchain, limits or LeanLimits(), KnownStatements())
+        try:
+            await work(worker)
+        finally:
+            worker.kill()
+            await worker.join()
+
+    asyncio.run(main())
+
+
+ADD_COMM = build_lean_problem("swap", "∀ a b : Nat, a + b = b + a")
+FALSE = build_lean_problem("no", "(1 : Nat) = 2")
+
+
+def test_each_kind_of_body_gets_its_status(toolchain: LeanToolchain) -> None:
+    async def work(worker: LeanReplWorker) -> None:
+        got = {}
+        for body in ("intro a b\n  exact Nat.add_comm a b", "sorry", "admit", "intro a b\n  rfl"):
+            got[body] = (await worker.judge(Candidate(ADD_COMM, body))).status
+        assert list(got.values()) == [
+            Status.PROVED,
+            Status.INCOMPLETE,
+            Status.INCOMPLETE,
+            Status.REJECTED,
+        ]
+
+    run(toolchain, work)
+
+
+def test_cheats_that_the_text_audit_did_not_see(toolchain: LeanToolchain) -> None:
+    cheats = [
+        ("exact sorryAx _ false", ""),
+        ("exact (evil : (1 : Nat) = 2)", "axiom evil : (1 : Nat) = 2\n"),
+        ("exact evil", "set_option warn.sorry false\ntheorem evil : (1 : Nat) = 2 := sorry\n"),
+        ("decide", "local instance : OfNat Nat 2 := ⟨Nat.succ Nat.zero⟩\n"),
+        ("rfl", 'local notation "2" => (1 : Nat)\n'),
+        ("trivial\n#exit", ""),
+    ]
+
+    async def work(worker: LeanReplWorker) -> None:
+        for body, prelude in cheats:
+            verdict = await worker.judge(Candidate(FALSE, body, prelude))
+            assert verdict.status is not Status.PROVED, (body, prelude, verdict)
+
+    run(toolchain, work)
+
+
+def test_axioms_and_places_are_reported(toolchain: LeanToolchain) -> None:
+    async def work(worker: LeanReplWorker) -> None:
+        excluded = build_lean_problem("lem", "∀ p : Prop, p ∨ ¬p")
+        verdict = await worker.judge(Candidate(excluded, "exact Classical.em"))
+        assert verdict.status is Status.PROVED
+        assert set(verdict.axioms) == {"propext", "Classical.choice", "Quot.sound"}
+        wrong = await worker.judge(Candidate(ADD_COMM, "intro a b\n  exact unknown_name"))
+        (error,) = [d for d in wrong.diagnostics if d.severity == "error"]
+        assert (error.line, error.column, error.body_line, error.body_column) == (3, 8, 2, 8)
+
+    run(toolchain, work)
+
+
+def test_a_deterministic_limit_is_not_a_time_out(toolchain: LeanToolchain) -> None:
+    async def work(worker: LeanReplWorker) -> None:
+        heavy = Candidate(ADD_COMM, "set_option maxHeartbeats 1 in\n  omega")
+        assert (await worker.judge(heavy)).status is Status.EXHAUSTED
+
+    run(toolchain, work)
+
+
+def test_imports_are_kept_and_nothing_else_is(toolchain: LeanToolchain) -> None:
+    async def work(worker: LeanReplWorker) -> None:
+        helper = "theorem helper : ∀ a b : Nat, a + b = b + a := Nat.add_comm\n"
+        first = await worker.judge(Candidate(ADD_COMM, "exact helper", helper))
+        assert first.status is Status.PROVED
+        second = await worker.judge(Candidate(ADD_COMM, "exact helper"))
+        assert second.status is Status.REJECTED
+        lean = build_lean_problem("swap", "∀ a b : Nat, a + b = b + a", "import Lean\n")
+        for _ in range(2):
+            verdict = await worker.judge(Candidate(lean, "exact Nat.add_comm"))
+            assert verdict.status is Status.PROVED
+        assert worker.is_warm_for(Candidate(lean, "x"))
+        missing = build_lean_problem(preamble="import No.Such.Module\n")
+        with pytest.raises(ProblemError, match="imports fail"):
+            await worker.judge(Candidate(missing, "trivial"))
+
+    run(toolchain, work)
+
+
+def test_characters_beyond_the_basic_plane_survive(toolchain: LeanToolchain) -> None:
+    async def work(worker: LeanReplWorker) -> None:
+        problem = Problem("face", "lean", "term", "", f'theorem face : "😀".length = 1 := {HOLE}\n')
+        assert (await worker.judge(Candidate(problem, "by decide"))).status is Status.PROVED
+
+    run(toolchain, work)
+
+
+def test_goals_before_an_error_are_given(toolchain: LeanToolchain) -> None:
+    async def work(worker: LeanReplWorker) -> None:
+        verdict = await worker.judge(Candidate(ADD_COMM, "intro a b\n  exact unknown_name"))
+        assert verdict.status is Status.REJECTED
+        assert verdict.goals == ("a b : Nat\n⊢ a + b = b + a",)
+
+    run(toolchain, work, LeanLimits(goals_before_error=True))
+
+
+def test_tactic_mode_and_moving_a_state(toolchain: LeanToolchain) -> None:
+    async def work(worker: LeanReplWorker) -> None:
+        (start,) = await open_problem(worker, ADD_COMM)
+        intro = await apply_tactic(worker, start, "intro a b")
+        assert intro.goals == ("a b : Nat\n⊢ a + b = b + a",)
+        done = await apply_tactic(worker, intro, "exact Nat.add_comm a b")
+        assert (done.goals, done.status) == ((), "completed")
+        assert (await apply_tactic(worker, intro, "exact nonsense")).is_failure
+        other = await LeanReplWorker.start(toolchain, LeanLimits(), KnownStatements())
+        try:
+            moved = await move_state(worker, intro, other)
+            after = await apply_tactic(other, moved, "exact Nat.add_comm a b")
+            assert after.status == "completed"
+        finally:
+            other.kill()
+            await other.join()
+
+    run(toolchain, work)
