@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from proverrl import __version__
+from proverrl.cli_verify import bench, verify
 from proverrl.errors import ProverRLError, UsageError, VerifierError
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ def cli() -> None:
     """Train language models to write machine-checked proofs, and check them."""
 
 
+cli.add_command(verify)
+cli.add_command(bench)
+
+
 @cli.command()
 def doctor() -> None:
     """Say which back ends, versions and devices are found, and what brings the missing ones."""
@@ -65,54 +70,6 @@ def doctor() -> None:
     _console().print(render(findings))
     if not is_healthy(findings):
         sys.exit(EXIT_NOT_PROVED)
-
-
-@cli.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option(
-    "--backend",
-    default="auto",
-    show_default=True,
-    type=click.Choice(["auto", "dafny"]),
-    help="Judge everything, or refuse all but Dafny.",
-)
-@click.option("--workers", default=2, show_default=True, type=click.IntRange(1), help="Processes.")
-@click.option(
-    "--timeout",
-    default=30.0,
-    show_default=True,
-    type=click.FloatRange(0.1),
-    help="Wall-clock seconds for one candidate.",
-)
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write verdicts here.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too.")
-def verify(
-    paths: tuple[str, ...],
-    backend: str,
-    workers: int,
-    timeout: float,
-    out: Path | None,
-    as_json: bool,
-) -> None:
-    """Judge .dfy files, folders, and JSON lines (- is standard input), in input order.
-
-    Exit status: 0 all proved, 1 not all proved, 2 an input is wrong, 3 the verifier is broken.
-    """
-    import asyncio
-
-    from proverrl.verdict_printer import print_verdicts
-
-    status = asyncio.run(
-        print_verdicts(
-            paths,
-            backend=backend,
-            workers=workers,
-            deadline_seconds=timeout,
-            out=out,
-            as_json=as_json,
-        )
-    )
-    sys.exit(status)
 
 
 @cli.group()

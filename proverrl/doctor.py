@@ -22,6 +22,9 @@ from rich.table import Table
 from rich.text import Text
 
 from proverrl.errors import ToolchainError
+from proverrl.verify.lean_deep import CHECKERS, find_checkers
+from proverrl.verify.lean_toolchain import REMEDY, find_lean_toolchain
+from proverrl.verify.memory_cgroup import CGROUP_GUARD, describe_guard
 from proverrl.verify.toolchain import Z3_VERSION, find_dafny_toolchain
 
 State = Literal["ok", "missing", "weak", "absent"]
@@ -43,7 +46,6 @@ EXTRAS = {
 BRINGS_DAFNY = "sudo apt-get install dafny"
 PIP = f"{sys.executable} -m pip install"
 BRINGS_Z3 = f"{PIP} z3-solver=={Z3_VERSION}.0"
-BRINGS_LEAN = "curl -sSf https://elan.lean-lang.org/elan-init.sh | sh -s -- -y"
 _SIGNS = {
     "ok": ("ok", "green"),
     "missing": ("missing", "bold red"),
@@ -70,10 +72,11 @@ def diagnose(runs_folder: Path = RUNS_FOLDER) -> list[Finding]:
         check_torch(),
         *(check_package(name, wanted) for name, wanted in PACKAGES.items()),
         *check_dafny(),
-        check_lean(),
+        *check_lean(),
         *(check_extra(name) for name in EXTRAS),
         check_processors(),
         check_memory(),
+        check_memory_limit(),
         check_writable(runs_folder),
     ]
 
@@ -143,13 +146,27 @@ def check_dafny() -> list[Finding]:
     return findings
 
 
-def check_lean() -> Finding:
-    """Lean's build tool, on PATH or where elan puts it."""
-    elan = Path.home() / ".elan" / "bin" / "lake"
-    lake = shutil.which("lake") or (str(elan) if os.access(elan, os.X_OK) else None)
-    if lake is None:
-        return Finding("Lean", "absent", "lake not found: Dafny problems only", BRINGS_LEAN)
-    return Finding("Lean", "ok", lake)
+def check_lean() -> list[Finding]:
+    """Lean, its REPL and the deep checkers. Asks Lean for its version, in its project."""
+    try:
+        found = find_lean_toolchain()
+    except ToolchainError as error:
+        # The remedy stands in a line of its own.
+        text = str(error).removesuffix(f"; run: {REMEDY}")
+        return [Finding("Lean", "absent", f"{text}; only Dafny can be judged", REMEDY)]
+    mathlib = "with Mathlib" if found.has_mathlib else "without Mathlib"
+    findings = [
+        Finding("Lean", "ok", f"{found.lean_version}, {mathlib}, {found.lake}"),
+        Finding("Lean REPL", "ok", found.repl_command[-1]),
+    ]
+    checkers = find_checkers()
+    for name in CHECKERS:
+        if name in checkers:
+            findings.append(Finding(name, "ok", checkers[name]))
+        else:
+            detail = "not found; verify --paranoid does without it"
+            findings.append(Finding(name, "absent", detail))
+    return findings
 
 
 def check_extra(name: str) -> Finding:
@@ -179,6 +196,15 @@ def check_memory() -> Finding:
     if total < MEMORY_WANTED_GB:
         return Finding("memory", "weak", f"{text}; {MEMORY_WANTED_GB:.0f} GB is comfortable")
     return Finding("memory", "ok", text)
+
+
+def check_memory_limit() -> Finding:
+    """What holds a verifier process to its memory limit."""
+    guard = describe_guard()
+    if guard == CGROUP_GUARD:
+        return Finding("memory limit", "ok", guard)
+    detail = f"{guard}: one that grows within half a second can overshoot"
+    return Finding("memory limit", "ok", f"{detail} (no cgroup v2 is delegated to this user)")
 
 
 def read_memory_gb(limit_file: Path = Path("/sys/fs/cgroup/memory.max")) -> float | None:

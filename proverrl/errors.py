@@ -7,9 +7,17 @@ ProverRLError
 │   └── RunError          a run folder that is missing, foreign or damaged
 ├── VerifierError         the verifier itself is broken; the CLI exits 3
 │   ├── ToolchainError    a back end is not installed or is the wrong version
-│   └── WorkerError       a worker process died or broke its protocol (the pool retries)
+│   ├── WorkerError       a worker process died or broke its protocol (the pool retries)
+│   └── CanaryError       a false statement was called proved: no verdict can be believed
 └── RecordError           a record was built from fields that do not fit together (our bug)
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proverrl.types import Cause
 
 
 class ProverRLError(Exception):
@@ -41,7 +49,18 @@ class ToolchainError(VerifierError):
 
 
 class WorkerError(VerifierError):
-    """A worker process died or broke its protocol. The pool retries on a fresh worker."""
+    """A worker process died or broke its protocol. The pool retries on a fresh worker.
+
+    ``cause`` is what the verdict will name when the retry fails as well.
+    """
+
+    def __init__(self, message: str, cause: Cause = "protocol") -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class CanaryError(VerifierError):
+    """A statement that is known to be false was called proved: stop, believe no verdict."""
 
 
 class RecordError(ProverRLError):

@@ -14,6 +14,8 @@ from rich.console import Console
 from proverrl import doctor
 from proverrl.doctor import Finding, is_healthy
 from proverrl.errors import ToolchainError
+from proverrl.verify.lean_toolchain import LeanToolchain
+from proverrl.verify.memory_cgroup import CGROUP_GUARD, WATCH_GUARD
 from proverrl.verify.toolchain import DafnyToolchain
 
 
@@ -91,15 +93,38 @@ def test_a_missing_extra_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_healthy([finding])
 
 
-def test_lean_is_found_where_elan_puts_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", "")
-    assert doctor.check_lean().state == "absent"
-    assert "elan-init.sh" in doctor.check_lean().remedy
-    lake = tmp_path / ".elan" / "bin" / "lake"
-    lake.parent.mkdir(parents=True)
-    lake.touch(mode=0o755)
-    assert doctor.check_lean() == Finding("Lean", "ok", str(lake))
+def test_a_missing_lean_is_optional_and_names_the_script(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail() -> LeanToolchain:
+        raise ToolchainError("Lean is not installed; run: bash scripts/setup_lean.sh")
+
+    monkeypatch.setattr(doctor, "find_lean_toolchain", fail)
+    findings = doctor.check_lean()
+    detail = "Lean is not installed; only Dafny can be judged"
+    assert findings == [Finding("Lean", "absent", detail, "bash scripts/setup_lean.sh")]
+    assert is_healthy(findings)
+
+
+def test_a_lean_is_shown_with_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = LeanToolchain("4.32.0", Path("/p"), ("/bin/lake", "env", "/p/repl"), lake="/bin/lake")
+    monkeypatch.setattr(doctor, "find_lean_toolchain", lambda: found)
+    monkeypatch.setattr(doctor, "find_checkers", lambda: {"leanchecker": "/bin/leanchecker"})
+    findings = doctor.check_lean()
+    assert findings[:2] == [
+        Finding("Lean", "ok", "4.32.0, without Mathlib, /bin/lake"),
+        Finding("Lean REPL", "ok", "/p/repl"),
+    ]
+    states = {finding.name: finding.state for finding in findings[2:]}
+    assert states.pop("leanchecker") == "ok"
+    assert set(states.values()) == {"absent"}
+
+
+def test_the_memory_limit_says_what_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "describe_guard", lambda: CGROUP_GUARD)
+    assert doctor.check_memory_limit() == Finding("memory limit", "ok", CGROUP_GUARD)
+    monkeypatch.setattr(doctor, "describe_guard", lambda: WATCH_GUARD)
+    assert doctor.check_memory_limit().detail.startswith(f"{WATCH_GUARD}: ")
 
 
 def test_memory_is_the_lower_of_machine_and_container(tmp_path: Path) -> None:
@@ -152,6 +177,7 @@ def test_importing_the_doctor_does_not_import_torch() -> None:
 
 def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     give_toolchain(monkeypatch, server=("/bin/mono", "/lib/DafnyServer.exe"), z3_version="4.8.5")
+    monkeypatch.setattr(doctor, "check_lean", lambda: [Finding("Lean", "absent", "x")])
     names = [finding.name for finding in doctor.diagnose(tmp_path)]
     assert names == [
         "Python",
@@ -159,5 +185,5 @@ def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         *("transformers", "tokenizers", "plotly"),
         *("Dafny", "DafnyServer", "mono", "z3", "Lean"),
         *("vllm", "peft", "ray", "lean-dojo"),
-        *("processors", "memory", "run folder"),
+        *("processors", "memory", "memory limit", "run folder"),
     ]

@@ -68,11 +68,11 @@ class StubVerifier(FakeVerifier):
 def verifiers(monkeypatch: pytest.MonkeyPatch) -> list[StubVerifier]:
     opened: list[StubVerifier] = []
 
-    def open_stub(**_: Any) -> StubVerifier:
+    def open_stub(*_: Any, **__: Any) -> StubVerifier:
         opened.append(StubVerifier(judge))
         return opened[-1]
 
-    monkeypatch.setattr(train_module, "open_verifier", open_stub)
+    monkeypatch.setattr(train_module, "open_configured", open_stub)
     return opened
 
 
@@ -202,11 +202,11 @@ def test_references_are_kept_from_the_loop(
 def test_unjudged_rollouts_leave_the_group_and_are_counted(
     make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def open_flaky(**_: Any) -> StubVerifier:
+    def open_flaky(*_: Any, **__: Any) -> StubVerifier:
         # A body with a certain letter never gets a verdict.
         return StubVerifier(lambda c: Status.TIMEOUT if "j" in c.body else judge(c))
 
-    monkeypatch.setattr(train_module, "open_verifier", open_flaky)
+    monkeypatch.setattr(train_module, "open_configured", open_flaky)
     folder = run(make_config("flaky"))
     timeouts = 0
     for path in sorted((folder / "rollouts").glob("*.jsonl")):
@@ -278,7 +278,7 @@ from proverrl.config import parse_config
 from proverrl.loops import train as train_module
 from tests.test_grpo import StubVerifier, judge
 
-train_module.open_verifier = lambda **_: StubVerifier(judge, delay_seconds=0.02)
+train_module.open_configured = lambda *_, **__: StubVerifier(judge, delay_seconds=0.02)
 asyncio.run(train_module.train(parse_config(json.loads(sys.argv[1]), source="x"), live=False))
 """
 

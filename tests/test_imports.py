@@ -24,10 +24,19 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"rollout", "rewards", "advantages"}),
     frozenset({"losses", "optimizers", "learner", "curriculum", "formalize"}),
     frozenset(
-        {"checkpoint", "monitor", "search", "evaluate", "report", "doctor", "verdict_printer"}
+        {
+            "checkpoint",
+            "monitor",
+            "search",
+            "evaluate",
+            "report",
+            "doctor",
+            "verdict_printer",
+            "bench",
+        }
     ),
     frozenset({"loops", "serve"}),
-    frozenset({"cli", "__main__"}),
+    frozenset({"cli", "cli_verify", "__main__"}),
 )
 
 MAX_LINES = 400

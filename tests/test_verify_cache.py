@@ -1,6 +1,7 @@
 """The cache of verdicts: one verification per candidate, in one process and across two."""
 
 import asyncio
+import json
 import os
 import sqlite3
 import subprocess
@@ -12,9 +13,11 @@ import pytest
 
 from proverrl.errors import ProblemError, UsageError, VerifierError
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verify import cache as cache_module
 from proverrl.verify.base import Limits, Verifier
-from proverrl.verify.cache import CachedVerifier
+from proverrl.verify.cache import CachedVerifier, _make_checksum
 from proverrl.verify.fake import FakeVerifier
+from tests.instant_worker import InstantPool, ask
 
 ERROR = Diagnostic("error", "wrong", 3, 4, body_line=1)
 
@@ -184,7 +187,7 @@ def test_the_fake_can_time_out_and_be_closed() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("kind", ["text", "other program", "damaged", "folder"])
+@pytest.mark.parametrize("kind", ["text", "other program", "newer", "folder"])
 def test_an_unusable_file_is_named_with_the_remedy(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "verdicts.sqlite"
     if kind == "text":
@@ -192,22 +195,130 @@ def test_an_unusable_file_is_named_with_the_remedy(tmp_path: Path, kind: str) ->
     elif kind == "other program":
         with sqlite3.connect(path) as database:
             database.execute("CREATE TABLE songs (title TEXT)")
-    elif kind == "damaged":
-
-        async def fill(cached: CachedVerifier, _: FakeVerifier) -> None:
-            await cached.verify(make_candidate("bad"), deadline_seconds=5)
-
-        run(fill, path)
+    elif kind == "newer":
+        run(ask_for_bad, path)
         with sqlite3.connect(path) as database:
-            database.execute("UPDATE verdicts SET verdict = '{}'")
+            database.execute("PRAGMA user_version = 99")
     else:
         path.mkdir()
 
-    async def use(cached: CachedVerifier, _: FakeVerifier) -> None:
-        await cached.verify(make_candidate("bad"), deadline_seconds=5)
-
     with pytest.raises(UsageError, match=r"verdicts\.sqlite cannot be used .*delete it"):
-        run(use, path)
+        run(ask_for_bad, path)
+
+
+async def ask_for_bad(cached: CachedVerifier, _: FakeVerifier) -> None:
+    verdict = await cached.verify(make_candidate("bad"), deadline_seconds=5)
+    assert verdict.status is Status.REJECTED
+
+
+def damage(path: Path, kind: str) -> None:
+    """Change the only row; where the checksum is made to fit, the content is what is wrong."""
+    with sqlite3.connect(path) as database:
+        ((key, text),) = database.execute("SELECT key, verdict FROM verdicts").fetchall()
+        row = json.loads(text)
+        changed: str | bytes = {
+            "not JSON": text[:-5],
+            "flipped": text.replace("rejected", "proved"),
+            "bytes": b"\xff\xfe",
+            "field missing": json.dumps({k: v for k, v in row.items() if k != "axioms"}),
+            "wrong type": json.dumps(row | {"seconds": "soon"}),
+            "not judged": json.dumps(row | {"status": "timeout"}),
+            "unknown status": json.dumps(row | {"status": "perfect"}),
+            "proved with an error": json.dumps(row | {"status": "proved"}),
+            "not an object": "[]",
+            "other row": text,
+        }[kind]
+        if kind == "other row":
+            # A good verdict of another candidate, moved here with its own checksum.
+            checksum = _make_checksum("another key", text)
+        elif kind in ("flipped", "bytes", "not JSON"):
+            ((checksum,),) = database.execute("SELECT checksum FROM verdicts").fetchall()
+        else:
+            assert isinstance(changed, str)
+            checksum = _make_checksum(key, changed)
+        database.execute("UPDATE verdicts SET verdict = ?, checksum = ?", (changed, checksum))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "not JSON",
+        "flipped",
+        "bytes",
+        "field missing",
+        "wrong type",
+        "not judged",
+        "unknown status",
+        "proved with an error",
+        "not an object",
+        "other row",
+    ],
+)
+def test_a_damaged_row_is_dropped_and_never_believed(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "verdicts.sqlite"
+    run(ask_for_bad, path)
+    damage(path, kind)
+
+    async def asks_anew(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        with pytest.warns(RuntimeWarning, match=r"held a damaged row \(1 by now\)"):
+            await ask_for_bad(cached, inner)
+        assert (inner.num_calls, cached.num_dropped, cached.num_hits) == (1, 1, 0)
+
+    async def knows(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        await ask_for_bad(cached, inner)
+        assert (inner.num_calls, cached.num_dropped, cached.num_hits) == (0, 0, 1)
+
+    run(asks_anew, path)
+    run(knows, path)
+
+
+def test_a_file_of_the_first_version_is_emptied(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.sqlite"
+    run(ask_for_bad, path)
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TABLE verdicts")
+        database.execute("CREATE TABLE verdicts (key TEXT PRIMARY KEY, verdict TEXT NOT NULL)")
+        database.execute("INSERT INTO verdicts VALUES ('k', '{}')")
+        database.execute("PRAGMA user_version = 0")
+
+    async def asks_anew(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        await ask_for_bad(cached, inner)
+        assert (inner.num_calls, cached.num_dropped) == (1, 0)
+
+    run(asks_anew, path)
+
+
+def test_a_lane_reaches_the_pool_below() -> None:
+    async def main() -> None:
+        instant = InstantPool()
+        cached = CachedVerifier(instant.pool, None, toolchain="t", limits=Limits())
+        gate = asyncio.create_task(cached.verify(ask("gate", "wait"), deadline_seconds=5))
+        await asyncio.sleep(0)
+        one, two = cached.lane("one"), cached.lane("two")
+        asks = [one.verify(ask(f"a{i}", str(i)), deadline_seconds=5) for i in range(3)]
+        asks += [two.verify(ask("b", "b"), deadline_seconds=5)]
+        tasks = [asyncio.create_task(work) for work in asks]
+        await asyncio.sleep(0.01)
+        instant.gate.set()
+        await asyncio.gather(gate, *tasks)
+        assert instant.log == ["gate", "a0", "b", "a1", "a2"]
+        stats = cached.stats()
+        assert stats is not None
+        assert stats.judged == 5
+        await cached.aclose()
+
+    asyncio.run(main())
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "_MAX_IN_MEMORY", 2)
+
+    async def work(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        for body in ("bad 1", "bad 2", "bad 3", "bad 3", "bad 2", "bad 1"):
+            await cached.verify(make_candidate(body), deadline_seconds=5)
+        assert (inner.num_calls, cached.num_hits) == (4, 2)
+
+    run(work)
 
 
 WRITER = """

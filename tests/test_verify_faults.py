@@ -16,12 +16,11 @@ import pytest
 
 from proverrl.errors import ToolchainError, UsageError, VerifierError
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify import pool as pool_module
 from proverrl.verify.base import Limits
 from proverrl.verify.dafny import DafnyServerWorker
 from proverrl.verify.dafny_judge import ExpectedEntries
 from proverrl.verify.make import make_spawn
-from proverrl.verify.pool import VerifierPool
+from proverrl.verify.pool import Upkeep, VerifierPool
 from proverrl.verify.toolchain import DafnyToolchain
 
 SERVER = Path(__file__).with_name("fake_dafny_server.py")
@@ -38,18 +37,25 @@ def prove(name: str) -> Candidate:
     return ask(name, f"PROVE {name}")
 
 
-def open_pool(workers: int = 1, toolchain: DafnyToolchain = TOOLCHAIN) -> VerifierPool:
+def open_pool(
+    workers: int = 1, toolchain: DafnyToolchain = TOOLCHAIN, upkeep: Upkeep | None = None
+) -> VerifierPool:
     return VerifierPool(
         make_spawn(toolchain, Limits()),
         workers=workers,
         audit=lambda _: None,
         toolchain=toolchain.name,
+        upkeep=upkeep,
     )
 
 
-def run(work: Callable[[VerifierPool], Awaitable[None]], workers: int = 1) -> VerifierPool:
+def run(
+    work: Callable[[VerifierPool], Awaitable[None]],
+    workers: int = 1,
+    upkeep: Upkeep | None = None,
+) -> VerifierPool:
     async def main() -> VerifierPool:
-        pool = open_pool(workers)
+        pool = open_pool(workers, upkeep=upkeep)
         try:
             await work(pool)
         finally:
@@ -148,7 +154,8 @@ def test_a_hang_is_tried_once_more_and_then_judges_nothing(tmp_path: Path) -> No
         assert pool.stats().restarts == 1
         always = await pool.verify(ask("Impl$$y", "HANG"), deadline_seconds=0.3)
         assert always.status is Status.TIMEOUT
-        assert always.diagnostics[0].message == "no answer within 0.3 seconds"
+        assert always.cause == "deadline"
+        assert always.diagnostics[0].message == "no answer within 0.6 seconds"
         assert pool.stats().restarts == 3
         (after,) = await judge(pool, prove("Impl$$z"))
         assert after.status is Status.PROVED
@@ -205,16 +212,14 @@ def test_closing_stops_running_and_queued_callers() -> None:
     asyncio.run(main())
 
 
-def test_workers_are_recycled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "RECYCLE_AFTER", 3)
-
+def test_workers_are_recycled() -> None:
     async def work(pool: VerifierPool) -> None:
         verdicts = await judge(pool, *(prove(f"Impl$$n{i}") for i in range(10)))
         assert all(v.status is Status.PROVED for v in verdicts)
         assert pool.stats().recycled == 3
         assert pool.stats().restarts == 0
 
-    run(work)
+    run(work, upkeep=Upkeep(max_candidates=3))
 
 
 def test_a_server_that_cannot_tell_true_from_false_is_refused(tmp_path: Path) -> None:
@@ -274,16 +279,17 @@ import asyncio, sys
 from test_verify_faults import ask, open_pool
 async def main():
     pool = open_pool()
-    await pool.verify(ask("Impl$$x", "GRANDCHILD " + sys.argv[1]), deadline_seconds=600)
+    await pool.verify(ask("Impl$$x", " ".join(sys.argv[1:])), deadline_seconds=600)
 asyncio.run(main())
 """
 
 
-def test_workers_and_their_children_die_with_a_killed_parent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["GRANDCHILD", "STRAY"])
+def test_workers_and_their_children_die_with_a_killed_parent(tmp_path: Path, word: str) -> None:
     pids_file = tmp_path / "pids"
     paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(pids_file)],
+        [sys.executable, "-c", PARENT, word, str(pids_file)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
     try:
@@ -301,13 +307,47 @@ def test_workers_and_their_children_die_with_a_killed_parent(tmp_path: Path) -> 
     assert wait_for_end(server, grandchild)
 
 
-def test_killing_a_worker_takes_its_children_along(tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["GRANDCHILD", "STRAY"])
+def test_killing_a_worker_takes_its_children_along(tmp_path: Path, word: str) -> None:
     pids_file = tmp_path / "pids"
 
     async def work(pool: VerifierPool) -> None:
-        candidate = ask("Impl$$x", f"GRANDCHILD {pids_file}")
+        candidate = ask("Impl$$x", f"{word} {pids_file}")
         verdict = await pool.verify(candidate, deadline_seconds=1.0)
         assert verdict.status is Status.TIMEOUT
 
     run(work)
     assert wait_for_end(*(int(pid) for pid in pids_file.read_text().split()))
+
+
+def test_memory_above_the_limit_ends_the_candidate_and_nothing_else(tmp_path: Path) -> None:
+    async def work(pool: VerifierPool) -> None:
+        (before,) = await judge(pool, prove("Impl$$a"))
+        (fat,) = await judge(pool, ask("Impl$$x", "EAT 400"))
+        (after,) = await judge(pool, prove("Impl$$b"))
+        assert (before.status, after.status) == (Status.PROVED, Status.PROVED)
+        assert (fat.status, fat.cause) == (Status.CRASHED, "out-of-memory")
+        assert fat.diagnostics[0].message == "the worker grew above 200 MB"
+        # The first attempt ran on a used worker, so that a second one had to decide.
+        assert (pool.stats().memory_kills, pool.stats().retried) == (2, 1)
+        (again,) = await judge(pool, ask("Impl$$y", "CRASH"))
+        assert (again.status, again.cause != "") == (Status.CRASHED, True)
+
+    run(work, upkeep=Upkeep(memory_mb=200, recycle_mb=150, watch_seconds=0.05))
+
+
+def test_memory_above_the_limit_on_an_unused_worker_is_not_tried_again() -> None:
+    async def work(pool: VerifierPool) -> None:
+        (fat,) = await judge(pool, ask("Impl$$x", "EAT 400"))
+        assert (fat.status, fat.cause) == (Status.CRASHED, "out-of-memory")
+        assert (pool.stats().memory_kills, pool.stats().retried) == (1, 0)
+
+    run(work, upkeep=Upkeep(memory_mb=200, recycle_mb=150, watch_seconds=0.05))
+
+
+def test_the_memory_of_children_counts() -> None:
+    async def work(pool: VerifierPool) -> None:
+        (fat,) = await judge(pool, ask("Impl$$x", "CHILD_EATS 400"))
+        assert (fat.status, fat.cause) == (Status.CRASHED, "out-of-memory")
+
+    run(work, upkeep=Upkeep(memory_mb=200, recycle_mb=150, watch_seconds=0.05))

@@ -1,5 +1,6 @@
 """What ``proverrl verify`` accepts: files, folders, JSON lines; one bad line stops nothing."""
 
+import io
 import json
 from pathlib import Path
 
@@ -7,9 +8,12 @@ import pytest
 
 from proverrl.errors import UsageError
 from proverrl.types import HOLE, Diagnostic, Status, Verdict
+from proverrl.verify import inputs as inputs_module
 from proverrl.verify.inputs import (
     Submission,
     Unusable,
+    count_inputs,
+    make_file_candidate,
     read_inputs,
     read_lines,
     verdict_to_json,
@@ -27,7 +31,7 @@ PROBLEM = {
 
 def read_one(entry: object) -> Submission | Unusable:
     text = entry if isinstance(entry, str) else json.dumps(entry)
-    (found,) = read_lines([text], "in.jsonl")
+    (found,) = read_lines(io.BytesIO(text.encode()), "in.jsonl")
     return found
 
 
@@ -83,6 +87,20 @@ def test_bare_code_has_no_statement() -> None:
             "exactly once, found 0 times",
         ),
         ({"id": "a", "language": "coq", "code": ""}, "unknown language 'coq'"),
+        ('{"id": "a", "id": "b", "language": "dafny", "code": ""}', "the key 'id' occurs twice"),
+        ({"id": ["a"], "language": "dafny", "code": ""}, "not a text: id"),
+        ({"id": True, "language": "dafny", "code": ""}, "not a text: id"),
+        ({"id": "a", "language": "dafny", "code": "x\0y"}, "code holds a NUL character"),
+        (
+            '{"id": "a", "language": "dafny", "code": "xy\\ud800"}',
+            "code holds half of a surrogate pair at character 2",
+        ),
+        (
+            {"id": "a", "problem": {**PROBLEM, "preamble": "\ud800"}, "body": ""},
+            "problem.preamble holds half of a surrogate pair",
+        ),
+        ("[" * 100_000, "not JSON: maximum recursion depth"),
+        ('{"id": ' + "9" * 5000 + "}", "not JSON: Exceeds the limit"),
     ],
 )
 def test_a_malformed_line_says_where_and_why(entry: object, reason: str) -> None:
@@ -93,15 +111,37 @@ def test_a_malformed_line_says_where_and_why(entry: object, reason: str) -> None
     assert found.message.startswith("in.jsonl:1: ")
 
 
-def test_lean_has_no_back_end_here() -> None:
-    for entry in (
-        {"id": "a", "language": "lean", "code": "theorem t : True := trivial"},
-        {"id": "a", "problem": {**PROBLEM, "language": "lean"}, "body": ""},
-    ):
-        found = read_one(entry)
-        assert isinstance(found, Unusable)
-        assert (found.id, found.kind) == ("a", "no-backend")
-        assert "no Lean back end in this version" in found.reason
+def test_lean_is_read_by_its_kinds() -> None:
+    bare = read_one({"id": "a", "language": "lean", "code": "theorem t : True := trivial"})
+    assert isinstance(bare, Submission)
+    assert (bare.candidate.problem.language, bare.candidate.problem.kind) == ("lean", "file")
+    lean = {**PROBLEM, "language": "lean", "statement": f"theorem t : True := by {HOLE}"}
+    held = read_one({"id": "a", "problem": {**lean, "kind": "tactics"}, "body": "trivial"})
+    assert isinstance(held, Submission)
+    assert held.candidate.source == "theorem t : True := by trivial"
+    wrong = read_one({"id": "a", "problem": lean, "body": ""})
+    assert isinstance(wrong, Unusable)
+    assert "unknown kind 'statements'; known are: tactics" in wrong.reason
+
+
+def test_a_whole_annotated_program_is_read() -> None:
+    problem = {**PROBLEM, "kind": "annotate", "statement": f"method M() {{}}\n{HOLE}"}
+    found = read_one({"id": "a", "problem": problem, "body": "method M() {}"})
+    assert isinstance(found, Submission)
+    assert found.candidate.source == "method M() {}"
+
+
+def test_a_line_that_is_too_long_is_skipped_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs_module, "MAX_LINE_BYTES", 100)
+    good = b'{"id": "g", "language": "dafny", "code": ""}\n'
+    stream = io.BytesIO(good + b"x" * 1000 + b"\n" + good + b"y" * 101)
+    found = list(read_lines(stream, "f"))
+    assert [entry.message if isinstance(entry, Unusable) else entry.id for entry in found] == [
+        "g",
+        "f:2: the line is longer than 100 bytes",
+        "g",
+        "f:4: the line is longer than 100 bytes",
+    ]
 
 
 def test_paths_are_read_in_order(tmp_path: Path) -> None:
@@ -113,15 +153,17 @@ def test_paths_are_read_in_order(tmp_path: Path) -> None:
     (folder / "notes.txt").write_text("not read")
     (folder / "bad.dfy").write_bytes(b"\xff\xfe")
     lines = tmp_path / "lines.jsonl"
-    good = json.dumps({"id": "g", "language": "dafny", "code": "lemma G() {}"})
-    lines.write_text(f"{good}\n\nnonsense\n{good}\n")
-    found = list(read_inputs([str(folder), str(lines), "-"], stdin=[good]))
+    good = json.dumps({"id": "g", "language": "dafny", "code": "lemma G() {}"}).encode()
+    lines.write_bytes(b"\xef\xbb\xbf" + good + b"\n\nnonsense\n\xff\n" + good + b"\n")
+    paths = [str(folder), str(lines), "-"]
+    found = list(read_inputs(paths, stdin=io.BytesIO(good)))
     assert [f.id for f in found] == [
         str(folder / "b.dfy"),
         str(folder / "bad.dfy"),
         str(folder / "c.lean"),
         str(folder / "sub" / "a.dfy"),
         "g",
+        "",
         "",
         "g",
         "g",
@@ -130,23 +172,29 @@ def test_paths_are_read_in_order(tmp_path: Path) -> None:
     assert kinds == [
         "lemma B() {}\r\n",
         "malformed",
-        "no-backend",
+        "theorem c : True := trivial",
         "lemma A() {}",
         "lemma G() {}",
+        "malformed",
         "malformed",
         "lemma G() {}",
         "lemma G() {}",
     ]
-    assert isinstance(found[5], Unusable)
-    assert found[5].line == 3
+    assert [f.message for f in found[5:7] if isinstance(f, Unusable)] == [
+        f"{lines}:3: not JSON: Expecting value: line 1 column 1 (char 0)",
+        f"{lines}:4: not UTF-8: invalid start byte at byte 0",
+    ]
+    assert count_inputs(paths[:1]) == 4
+    assert count_inputs(paths[1:2]) == 5
+    assert count_inputs(paths) is None
 
 
 def test_an_empty_folder_and_a_missing_path(tmp_path: Path) -> None:
-    (found,) = read_inputs([str(tmp_path)], stdin=[])
+    (found,) = read_inputs([str(tmp_path)], stdin=io.BytesIO())
     assert isinstance(found, Unusable)
-    assert found.message == f"{tmp_path}: this folder holds no .dfy file"
+    assert found.message == f"{tmp_path}: this folder holds no .dfy or .lean file"
     with pytest.raises(UsageError, match="no such file or folder"):
-        list(read_inputs([str(tmp_path / "none.dfy")], stdin=[]))
+        list(read_inputs([str(tmp_path / "none.dfy")], stdin=io.BytesIO()))
 
 
 def test_the_output_object() -> None:
@@ -154,8 +202,10 @@ def test_the_output_object() -> None:
     verdict = Verdict(
         Status.REJECTED, (diagnostic,), seconds=0.12345, toolchain="t", checks=("audit",)
     )
-    assert verdict_to_json("a", verdict) == {
+    submission = Submission("a", make_file_candidate("a", "lemma L() {}"))
+    assert verdict_to_json(submission, verdict) == {
         "id": "a",
+        "key": submission.candidate.key,
         "status": "rejected",
         "diagnostics": [
             {
@@ -169,8 +219,12 @@ def test_the_output_object() -> None:
                 "body_column": None,
             }
         ],
+        "goals": [],
+        "obligations": [],
         "axioms": [],
         "seconds": 0.123,
+        "header_seconds": 0.0,
+        "queue_seconds": 0.0,
         "toolchain": "t",
         "checks": ["audit"],
     }

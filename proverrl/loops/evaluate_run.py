@@ -20,8 +20,17 @@ from proverrl.loops.session import RESOLVED_FILE, lock_run, write_resolved
 from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
 from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
 from proverrl.problems.load import benchmark_sha256, load_problems
+from proverrl.types import Problem
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.make import open_verifier
+from proverrl.verify.make import open_configured
+
+
+def load_benchmark(config: Config, benchmark: Path | None) -> tuple[Path, list[Problem]]:
+    """The file that is evaluated on, ``benchmark`` or the configured split, and its problems."""
+    settings = config.evaluation
+    path: Path = benchmark or getattr(config.problems, settings.split)
+    problems = load_problems(path)
+    return path, problems[: settings.max_problems] if settings.max_problems else problems
 
 
 def build_evaluation(
@@ -34,10 +43,7 @@ def build_evaluation(
 ) -> Evaluation:
     """What ``config.evaluation`` asks for, on ``benchmark`` or on the configured split."""
     settings = config.evaluation
-    path: Path = benchmark or getattr(config.problems, settings.split)
-    problems = load_problems(path)
-    if settings.max_problems:
-        problems = problems[: settings.max_problems]
+    path, problems = load_benchmark(config, benchmark)
     return Evaluation(
         name=name,
         folder=config.run / "evals",
@@ -73,9 +79,8 @@ async def evaluate_run(
     policy = load_policy(find_policy(config, from_run), config.policy, device=device)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
     with lock_run(config.run):
-        verifier = open_verifier(
-            workers=config.pool.workers, rlimit=config.pool.rlimit, cache_path=config.pool.cache
-        )
+        _, problems = load_benchmark(config, benchmark)
+        verifier = open_configured(config.pool, seed=config.seed, problems=problems)
         try:
             if not (config.run / RESOLVED_FILE).exists():
                 write_resolved(

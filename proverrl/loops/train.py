@@ -35,7 +35,7 @@ from proverrl.loops.warm_start import SftSettings, train_supervised
 from proverrl.monitor import Monitor
 from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
 from proverrl.seeds import derive_seed
-from proverrl.verify.make import open_verifier
+from proverrl.verify.make import open_configured
 
 
 async def _no_loop(session: Session) -> None:
@@ -63,8 +63,10 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
         check_resumable(folder, config)
         problems = load_training(config)
         policy = _open_policy(config, folder, problems)
-        verifier = open_verifier(
-            workers=config.pool.workers, rlimit=config.pool.rlimit, cache_path=config.pool.cache
+        verifier = open_configured(
+            config.pool,
+            seed=config.seed,
+            problems=(*problems.without_reference, *(pair[0] for pair in problems.references)),
         )
         try:
             write_resolved(folder, config, toolchain=verifier.toolchain, engine=policy.engine)

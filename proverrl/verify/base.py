@@ -7,13 +7,19 @@ Flows in: a ``Candidate`` and a deadline. Flows out: a ``Verdict``; a broken mac
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Protocol, runtime_checkable
 
 from proverrl.errors import UsageError
 from proverrl.types import Candidate, Verdict
 
 DEFAULT_DEADLINE_SECONDS = 30.0
+
+DEFAULT_MEMORY_MB = 4096.0
+"""For one worker. A Dafny server with its prover needs 200 to 400."""
+
+DEFAULT_LANE = ""
+CANARY_LANE = "canaries"
 
 MIN_RLIMIT = 300_000
 """Dafny 2.3's own axioms cost z3 4.8.5 nearly 200 000 before a lemma is looked at."""
@@ -26,11 +32,13 @@ class Limits:
     ``rlimit`` is z3's resource count per entry: the same on every machine and under any load, so
     that running out of it counts against the proof. ``time_limit_seconds`` is only a back-stop
     per entry. It must lie far above the deadline of any candidate, because the server reports
-    both limits with the same words.
+    both limits with the same words. ``memory_mb`` holds for all processes of a worker together;
+    it decides no verdict, since running out of it judges nothing.
     """
 
     rlimit: int = 3_000_000
     time_limit_seconds: int = 3600
+    memory_mb: float = DEFAULT_MEMORY_MB
 
     def __post_init__(self) -> None:
         if self.rlimit < MIN_RLIMIT:
@@ -40,6 +48,8 @@ class Limits:
             )
         if self.time_limit_seconds < 1:
             raise UsageError(f"time_limit_seconds must be positive, got {self.time_limit_seconds}")
+        if self.memory_mb <= 0:
+            raise UsageError(f"memory_mb must be positive, got {self.memory_mb}")
 
 
 @runtime_checkable
@@ -47,16 +57,83 @@ class Verifier(Protocol):
     """Judges candidates. Safe for many concurrent callers on one event loop."""
 
     async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """Judge one candidate; the deadline is wall time counted from the start of work.
+        """Judge one candidate; the deadline is wall time from the moment a worker takes it.
 
-        Cancelling the caller cancels the work. Raises ``ToolchainError`` when no back end can
-        be started, ``ProblemError`` when the problem itself cannot be judged.
+        It covers imports and body. The wait for a worker has no clock, or one bad candidate could
+        change its neighbours' verdicts by standing in front of them; whoever wants a bound on the
+        whole cancels (``asyncio.timeout``), which cancels the work. Raises ``ToolchainError``
+        when no back end can be started, ``ProblemError`` when the problem cannot be judged.
         """
         ...
 
     async def aclose(self) -> None:
         """Kill all that runs; later calls to ``verify`` raise ``VerifierError``."""
         ...
+
+
+@runtime_checkable
+class LanedVerifier(Verifier, Protocol):
+    """A verifier that serves its callers in turn, each from a queue of its own."""
+
+    async def verify_in(
+        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    ) -> Verdict:
+        """As ``verify``, waiting in the queue that ``lane`` names."""
+        ...
+
+    def stats(self) -> PoolStats | None:
+        """The counters of this moment; None when nothing was started yet."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One caller's view of a shared verifier: its own queue, served in turn with the others."""
+
+    verifier: LanedVerifier
+    name: str
+
+    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+        """See ``Verifier.verify``."""
+        return await self.verifier.verify_in(
+            self.name, candidate, deadline_seconds=deadline_seconds
+        )
+
+    async def aclose(self) -> None:
+        """Nothing: the verifier belongs to whoever opened it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStats:
+    """A moment of a pool. The counts of a whole run, but for the first three.
+
+    ``judged`` counts verdicts given to callers, ``refused`` those of them that the audit gave.
+    ``restarts`` counts workers that were replaced after a crash, an overrun or a cancellation,
+    ``recycled`` those replaced on schedule, ``retried`` second attempts, ``memory_kills`` workers
+    killed above their memory limit. ``canaries`` counts false statements that were judged; they
+    are in no other count of verdicts. ``memory_guard`` says what enforces the memory limit.
+    """
+
+    workers: int = 0
+    queued: int = 0
+    running: int = 0
+    judged: int = 0
+    refused: int = 0
+    restarts: int = 0
+    recycled: int = 0
+    retried: int = 0
+    memory_kills: int = 0
+    canaries: int = 0
+    memory_guard: str = ""
+
+    def __add__(self, other: PoolStats) -> PoolStats:
+        """The sums of both; the guard is the same on one machine."""
+        counts = {
+            field.name: getattr(self, field.name) + getattr(other, field.name)
+            for field in fields(self)
+            if field.name != "memory_guard"
+        }
+        return PoolStats(**counts, memory_guard=self.memory_guard or other.memory_guard)
 
 
 @runtime_checkable
@@ -67,8 +144,17 @@ class Worker(Protocol):
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""
         ...
 
+    def is_warm_for(self, candidate: Candidate) -> bool:
+        """Whether this worker would spare this candidate a start-up cost, such as imports."""
+        ...
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the worker knows by itself that a fresh one is due."""
+        ...
+
     def kill(self) -> None:
-        """Kill the whole process group at once, without waiting; never raises."""
+        """Kill the whole session of processes at once, without waiting; never raises."""
         ...
 
     async def join(self) -> None:
@@ -77,7 +163,7 @@ class Worker(Protocol):
 
     @property
     def memory_mb(self) -> float:
-        """Resident memory of the main process, 0 when unknown."""
+        """Memory of all processes of the worker together, 0 when unknown."""
         ...
 
 

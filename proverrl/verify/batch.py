@@ -8,45 +8,110 @@ streams through. Not handled here: printing, exit statuses.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Iterable
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 
+from proverrl.errors import UsageError, VerifierError
 from proverrl.types import Verdict
 from proverrl.verify.base import Verifier
 from proverrl.verify.inputs import Submission, Unusable
 
+Entry = Submission | Unusable
+Judged = tuple[Entry, Verdict | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The reader's last word: the input ended, or reading it failed."""
+
+    error: BaseException | None = None
+
 
 async def verify_stream(
-    entries: Iterable[Submission | Unusable],
+    entries: AsyncIterator[Entry],
     verifier: Verifier,
     *,
     deadline_seconds: float,
     window: int = 64,
-) -> AsyncIterator[tuple[Submission | Unusable, Verdict | None]]:
+) -> AsyncIterator[Judged]:
     """Each entry with its verdict, or with None where the entry cannot be judged.
 
-    Raises what the verifier raises; the checks that still run are cancelled then.
+    Raises what the verifier or the input raises; the checks that still run are cancelled then.
     """
-    waiting: deque[tuple[Submission | Unusable, asyncio.Task[Verdict] | None]] = deque()
-    source = iter(entries)
-    exhausted = False
-    try:
-        while waiting or not exhausted:
-            while not exhausted and len(waiting) < window:
-                entry = next(source, None)
-                if entry is None:
-                    exhausted = True
-                elif isinstance(entry, Unusable):
-                    waiting.append((entry, None))
-                else:
+    room = asyncio.Semaphore(window)
+    waiting: asyncio.Queue[tuple[Entry, asyncio.Task[Verdict] | None] | _End] = asyncio.Queue()
+    tasks: set[asyncio.Task[Verdict]] = set()
+
+    async def fill() -> None:
+        end = _End()
+        try:
+            async for entry in entries:
+                await room.acquire()
+                task = None
+                if isinstance(entry, Submission):
                     judging = verifier.verify(entry.candidate, deadline_seconds=deadline_seconds)
-                    waiting.append((entry, asyncio.ensure_future(judging)))
-            if waiting:
-                entry, task = waiting[0]
-                verdict = await task if task else None
-                waiting.popleft()
-                yield entry, verdict
+                    task = asyncio.ensure_future(judging)
+                    tasks.add(task)
+                waiting.put_nowait((entry, task))
+        except BaseException as error:
+            end = _End(error)
+            raise
+        finally:
+            waiting.put_nowait(end)
+
+    filling = asyncio.create_task(fill())
+    # Whoever reads the queue hears of the error there.
+    filling.add_done_callback(lambda task: task.cancelled() or task.exception())
+    try:
+        while not isinstance(item := await waiting.get(), _End):
+            entry, task = item
+            verdict = None
+            if task is not None:
+                verdict = await task
+                tasks.discard(task)
+            room.release()
+            yield entry, verdict
+        if item.error is not None:
+            raise item.error
     finally:
-        for _, task in waiting:
-            if task:
-                task.cancel()
+        filling.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(filling, *tasks, return_exceptions=True)
+
+
+async def read_now(entries: Iterator[Entry]) -> AsyncIterator[Entry]:
+    """Entries of files, which are there when they are asked for."""
+    for entry in entries:
+        yield entry
+
+
+async def read_in_thread(entries: Iterator[Entry], ahead: int = 64) -> AsyncIterator[Entry]:
+    """Entries of a pipe whose writer may be slow; nothing else waits for it meanwhile.
+
+    The thread is a daemon: a read that never returns does not keep the process alive.
+    """
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[Entry | _End] = asyncio.Queue()
+    room = threading.Semaphore(ahead)
+
+    def work() -> None:
+        end = _End(VerifierError("the reader of the input died"))
+        try:
+            for entry in entries:
+                room.acquire()
+                loop.call_soon_threadsafe(arrived.put_nowait, entry)
+            end = _End()
+        except (OSError, ValueError, UsageError) as error:
+            end = _End(error)
+        finally:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(arrived.put_nowait, end)
+
+    threading.Thread(target=work, name="proverrl-read", daemon=True).start()
+    while not isinstance(item := await arrived.get(), _End):
+        room.release()
+        yield item
+    if item.error is not None:
+        raise item.error

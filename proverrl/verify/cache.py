@@ -3,8 +3,10 @@
 Flows in: candidates. Flows out: the inner verifier's verdict, or an earlier one of the same
 candidate under the same toolchain, limits and audit. Candidates that are asked for while the
 same one is at work wait for that one verification.
-Covered: several processes on one file (SQLite in WAL mode). Not covered: verdicts that judge
-nothing (TIMEOUT, CRASHED) are never kept; a file on a network share.
+Covered: several processes on one file (SQLite in WAL mode); a row that was damaged or put in by
+other hands, which is dropped, counted and verified anew. Verdicts that judge nothing (TIMEOUT,
+CRASHED) are never kept. Not covered: a file on a network share; somebody who writes rows with
+valid checksums on purpose.
 """
 
 from __future__ import annotations
@@ -15,19 +17,24 @@ import fcntl
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from proverrl.errors import UsageError
+from proverrl.errors import RecordError, UsageError
 from proverrl.types import Candidate, Diagnostic, Obligations, Status, Verdict
-from proverrl.verify.base import Limits, Verifier
-from proverrl.verify.pool import PoolStats, VerifierPool
+from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, Limits, PoolStats, Verifier
 
 _BUSY_SECONDS = 60.0
 _APPLICATION_ID = 0x50525256
-_MAX_IN_MEMORY = 200_000
+_SCHEMA = 2
+"""Rows of an older schema carry no checksum and are dropped when the file is opened."""
+_MAX_IN_MEMORY = 20_000
+
+Identify = Callable[[Candidate], str]
+"""Names all that decides a verdict besides the candidate; may raise ``ToolchainError``."""
 
 
 @dataclass(slots=True)
@@ -42,7 +49,9 @@ class CachedVerifier:
     """A ``Verifier`` that asks ``inner`` once per candidate.
 
     ``path`` None keeps verdicts in memory only. ``backend`` and ``toolchain`` are plain names for
-    records. ``num_hits`` counts verdicts answered from the cache or from a shared verification.
+    records. ``identify`` names what decides a verdict besides the candidate; left out, it is
+    ``toolchain``, ``limits`` and ``audit_version``. ``num_hits`` counts verdicts answered from
+    the cache or from a shared verification, ``num_dropped`` rows that were damaged.
     """
 
     def __init__(
@@ -54,17 +63,19 @@ class CachedVerifier:
         limits: Limits,
         backend: str = "fake",
         audit_version: int = 0,
+        identify: Identify | None = None,
     ) -> None:
         self.inner = inner
+        self._laned = inner if isinstance(inner, LanedVerifier) else None
         self.toolchain = toolchain
         self.limits = limits
         self.backend = backend
         self.num_hits = 0
         self.num_misses = 0
+        self.num_dropped = 0
         self._path = path
-        self._salt = "\x00".join(
-            (toolchain, str(limits.rlimit), str(limits.time_limit_seconds), str(audit_version))
-        )
+        salt = make_salt(toolchain, limits, audit_version)
+        self._identify: Identify = identify or (lambda _: salt)
         self._memory: dict[str, Verdict] = {}
         self._flights: dict[str, _Flight] = {}
         self._database = None if path is None else _open_database(path)
@@ -72,15 +83,25 @@ class CachedVerifier:
     def make_key(self, candidate: Candidate) -> str:
         """SHA-256 over all that decides the verdict, the entries that a problem demands too."""
         demanded = json.dumps(candidate.problem.metadata.get("expected_entries"))
-        parts = (candidate.key, demanded, self._salt)
+        parts = (candidate.key, demanded, self._identify(candidate))
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
 
     def stats(self) -> PoolStats | None:
         """The inner pool's counters; None when there is no pool inside."""
-        return self.inner.stats() if isinstance(self.inner, VerifierPool) else None
+        return self._laned.stats() if self._laned else None
+
+    def lane(self, name: str) -> Lane:
+        """A view with a queue of its own in the pool; lanes are served in turn."""
+        return Lane(self, name)
 
     async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
         """See ``Verifier.verify``. Callers that share a verification share the first deadline."""
+        return await self.verify_in(DEFAULT_LANE, candidate, deadline_seconds=deadline_seconds)
+
+    async def verify_in(
+        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    ) -> Verdict:
+        """As ``verify``; a verification that is shared waits in the first caller's lane."""
         key = self.make_key(candidate)
         known = self._find(key)
         if known is not None:
@@ -89,7 +110,7 @@ class CachedVerifier:
         flight = self._flights.get(key)
         if flight is None:
             self.num_misses += 1
-            work = self._verify_and_keep(key, candidate, deadline_seconds)
+            work = self._verify_and_keep(key, lane, candidate, deadline_seconds)
             flight = _Flight(asyncio.get_running_loop().create_task(work))
             self._flights[key] = flight
             flight.task.add_done_callback(lambda _: self._land(key, flight))
@@ -123,9 +144,14 @@ class CachedVerifier:
             del self._flights[key]
 
     async def _verify_and_keep(
-        self, key: str, candidate: Candidate, deadline_seconds: float
+        self, key: str, lane: str, candidate: Candidate, deadline_seconds: float
     ) -> Verdict:
-        verdict = await self.inner.verify(candidate, deadline_seconds=deadline_seconds)
+        if self._laned is None:
+            verdict = await self.inner.verify(candidate, deadline_seconds=deadline_seconds)
+        else:
+            verdict = await self._laned.verify_in(
+                lane, candidate, deadline_seconds=deadline_seconds
+            )
         if verdict.status.judged:
             self._keep(key, verdict)
         return verdict
@@ -136,26 +162,42 @@ class CachedVerifier:
             return known
         with _named_errors(self._path):
             row = self._database.execute(
-                "SELECT verdict FROM verdicts WHERE key = ?", (key,)
+                "SELECT verdict, checksum FROM verdicts WHERE key = ?", (key,)
             ).fetchone()
-            if row is None:
-                return None
-            verdict = _load_verdict(row[0])
+        if row is None:
+            return None
+        verdict = _read_row(key, *row)
+        if verdict is None:
+            self._drop(key)
+            return None
         self._remember(key, verdict)
         return verdict
+
+    def _drop(self, key: str) -> None:
+        assert self._database is not None
+        with _named_errors(self._path), self._database:
+            self._database.execute("DELETE FROM verdicts WHERE key = ?", (key,))
+        self.num_dropped += 1
+        warnings.warn(
+            f"the verdict cache {self._path} held a damaged row ({self.num_dropped} by now); it "
+            "was dropped, and its candidate is verified anew",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
     def _keep(self, key: str, verdict: Verdict) -> None:
         self._remember(key, verdict)
         if self._database is not None:
+            text = json.dumps(asdict(verdict))
             with _named_errors(self._path), self._database:
                 self._database.execute(
-                    "INSERT OR IGNORE INTO verdicts (key, verdict) VALUES (?, ?)",
-                    (key, json.dumps(asdict(verdict))),
+                    "INSERT OR IGNORE INTO verdicts (key, verdict, checksum) VALUES (?, ?, ?)",
+                    (key, text, _make_checksum(key, text)),
                 )
 
     def _remember(self, key: str, verdict: Verdict) -> None:
         if len(self._memory) >= _MAX_IN_MEMORY:
-            self._memory.clear()
+            del self._memory[next(iter(self._memory))]
         self._memory[key] = verdict
 
 
@@ -176,16 +218,24 @@ def _open_database(path: Path) -> sqlite3.Connection:
 
 def _prepare_database(database: sqlite3.Connection) -> None:
     (owner,) = database.execute("PRAGMA application_id").fetchone()
+    (schema,) = database.execute("PRAGMA user_version").fetchone()
     tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
     if owner != _APPLICATION_ID and tables:
         raise sqlite3.DatabaseError("it belongs to another program")
+    if owner == _APPLICATION_ID and schema > _SCHEMA:
+        raise sqlite3.DatabaseError("a newer version of this program wrote it")
+    # A row of bytes that are no text must reach the check of rows, and not fail here.
+    database.text_factory = lambda raw: raw.decode("utf-8", "replace")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     with database:
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        if schema < _SCHEMA:
+            database.execute("DROP TABLE IF EXISTS verdicts")
+            database.execute(f"PRAGMA user_version = {_SCHEMA}")
         database.execute(
-            "CREATE TABLE IF NOT EXISTS verdicts (key TEXT PRIMARY KEY, verdict TEXT NOT NULL) "
-            "WITHOUT ROWID"
+            "CREATE TABLE IF NOT EXISTS verdicts (key TEXT PRIMARY KEY, verdict TEXT NOT NULL, "
+            "checksum TEXT NOT NULL) WITHOUT ROWID"
         )
 
 
@@ -193,11 +243,33 @@ def _prepare_database(database: sqlite3.Connection) -> None:
 def _named_errors(path: Path | None) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, ValueError, KeyError, TypeError, OSError) as error:
+    except (sqlite3.Error, OSError) as error:
         raise UsageError(
             f"the verdict cache {path} cannot be used ({error}); delete it, with its -wal and "
             "-shm files, to start an empty one"
         ) from error
+
+
+def make_salt(toolchain: str, limits: Limits, audit_version: int) -> str:
+    """What decides a Dafny verdict besides the candidate, as one text."""
+    parts = (toolchain, str(limits.rlimit), str(limits.time_limit_seconds), str(audit_version))
+    return "\x00".join(parts)
+
+
+def _make_checksum(key: str, text: str) -> str:
+    """Over the key too, so that a verdict cannot be moved to another candidate."""
+    return hashlib.sha256(f"{key}\x00{text}".encode()).hexdigest()
+
+
+def _read_row(key: str, text: object, checksum: object) -> Verdict | None:
+    """The verdict of a row, or None when anything about it is wrong."""
+    if not isinstance(text, str) or checksum != _make_checksum(key, text):
+        return None
+    try:
+        verdict = _load_verdict(text)
+    except (ValueError, KeyError, TypeError, RecursionError, RecordError):
+        return None
+    return verdict if verdict.status.judged else None
 
 
 def _load_verdict(text: str) -> Verdict:

@@ -1,52 +1,107 @@
 """The front door: one call gives a verifier that is ready for use.
 
-Flows in: how many workers, z3's resource limit, where verdicts are kept. Flows out: a
-``CachedVerifier`` over a pool of Dafny processes. Nothing is started before the first candidate
-(or ``warm``). Not handled here: printing anything.
+Flows in: how many workers, what a proof may cost, how often a canary, where verdicts are kept.
+Flows out: a ``CachedVerifier`` over a pool of processes per language. No process is started
+before the first candidate of its language; Lean is not even looked for.
+Not handled here: printing anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from proverrl.verify.base import Limits, SpawnWorker, Worker
-from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.dafny import DafnyServerWorker
+from proverrl.config import PoolConfig
+from proverrl.seeds import derive_seed
+from proverrl.types import Language, Problem
+from proverrl.verify.base import DEFAULT_MEMORY_MB, LanedVerifier, Limits, SpawnWorker, Worker
+from proverrl.verify.cache import CachedVerifier, make_salt
+from proverrl.verify.canaries import CanaryVerifier
 from proverrl.verify.dafny_audit import AUDIT_VERSION, audit_candidate
-from proverrl.verify.dafny_cli import DafnyCliWorker
 from proverrl.verify.dafny_judge import ExpectedEntries
-from proverrl.verify.pool import VerifierPool
+from proverrl.verify.dafny_start import start_dafny_worker
+from proverrl.verify.pool import Upkeep, VerifierPool
+from proverrl.verify.router import Backend, RecheckedVerifier, RoutedVerifier
 from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
+
+_RECYCLE_SHARE = 0.4
+"""A worker above this share of its memory limit is replaced before its next candidate."""
 
 
 def open_verifier(
     *,
     workers: int = 2,
     rlimit: int = Limits().rlimit,
+    memory_mb: float = DEFAULT_MEMORY_MB,
+    canary_rate: float = 0.0,
+    seed: int = 0,
     cache_path: Path | None = None,
     toolchain: DafnyToolchain | None = None,
+    needed: Sequence[Language] = ("dafny",),
 ) -> CachedVerifier:
-    """Open a verifier on the Dafny that is installed here.
+    """Open a verifier on what is installed here.
 
-    ``workers`` processes run at most, ``rlimit`` is z3's resource count per entry, and
-    ``cache_path`` None keeps verdicts in memory only. Raises ``ToolchainError`` when Dafny or z3
-    is missing, ``UsageError`` when the cache file cannot be used. Call ``aclose`` at the end.
+    ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry,
+    ``memory_mb`` holds for a worker with its children, ``canary_rate`` is the share of calls that
+    draw a false statement, and ``cache_path`` None keeps verdicts in memory only. The languages of
+    ``needed`` are looked for now, others when a candidate asks. Raises ``ToolchainError`` when a
+    needed one is missing, ``UsageError`` when the cache file cannot be used. Call ``aclose`` at
+    the end.
     """
-    toolchain = toolchain or find_dafny_toolchain()
-    limits = Limits(rlimit=rlimit)
-    pool = VerifierPool(
-        make_spawn(toolchain, limits),
-        workers=workers,
-        audit=audit_candidate,
-        toolchain=toolchain.name,
+    limits = Limits(rlimit=rlimit, memory_mb=memory_mb)
+    router = open_router(
+        workers=workers, limits=limits, canary_rate=canary_rate, seed=seed, toolchain=toolchain
     )
+    backends = [router.open_backend(language) for language in needed]
     return CachedVerifier(
-        pool,
+        router,
         cache_path,
-        toolchain=toolchain.name,
+        toolchain="; ".join(backend.toolchain for backend in backends),
+        backend="; ".join(backend.name for backend in backends),
         limits=limits,
-        backend=toolchain.backend,
-        audit_version=AUDIT_VERSION,
+        identify=router.identify,
+    )
+
+
+def open_configured(pool: PoolConfig, *, seed: int, problems: Iterable[Problem]) -> CachedVerifier:
+    """``open_verifier`` as a run's configuration says, for the languages of its problems."""
+    return open_verifier(
+        workers=pool.workers,
+        rlimit=pool.rlimit,
+        memory_mb=pool.memory_mb,
+        canary_rate=pool.canary_rate,
+        seed=seed,
+        cache_path=pool.cache,
+        needed=sorted({problem.language for problem in problems}),
+    )
+
+
+def open_router(
+    *,
+    workers: int,
+    limits: Limits,
+    canary_rate: float = 0.0,
+    seed: int = 0,
+    toolchain: DafnyToolchain | None = None,
+    paranoid: bool = False,
+) -> RoutedVerifier:
+    """Both languages behind one verifier without a cache; nothing is looked for yet.
+
+    ``paranoid`` has every accepted Lean proof checked again by what is installed for that.
+    """
+    return RoutedVerifier(
+        {
+            "dafny": lambda: _open_dafny(
+                toolchain, workers=workers, limits=limits, canary_rate=canary_rate, seed=seed
+            ),
+            "lean": lambda: _open_lean(
+                workers=workers,
+                limits=limits,
+                canary_rate=canary_rate,
+                seed=seed,
+                paranoid=paranoid,
+            ),
+        }
     )
 
 
@@ -55,8 +110,89 @@ def make_spawn(toolchain: DafnyToolchain, limits: Limits) -> SpawnWorker:
     expected = ExpectedEntries()
 
     async def spawn() -> Worker:
-        if toolchain.server is None:
-            return await DafnyCliWorker.start(toolchain, limits, expected)
-        return await DafnyServerWorker.start(toolchain, limits, expected)
+        return await start_dafny_worker(toolchain, limits, expected)
 
     return spawn
+
+
+def _open_dafny(
+    toolchain: DafnyToolchain | None,
+    *,
+    workers: int,
+    limits: Limits,
+    canary_rate: float,
+    seed: int,
+) -> Backend:
+    toolchain = toolchain or find_dafny_toolchain()
+    pool = VerifierPool(
+        make_spawn(toolchain, limits),
+        workers=workers,
+        audit=audit_candidate,
+        toolchain=toolchain.name,
+        upkeep=_make_upkeep(limits.memory_mb),
+    )
+    return Backend(
+        name=toolchain.backend,
+        toolchain=toolchain.name,
+        salt=make_salt(toolchain.name, limits, AUDIT_VERSION),
+        verifier=_mix_in_canaries(pool, "dafny", canary_rate, seed),
+    )
+
+
+def _open_lean(
+    *, workers: int, limits: Limits, canary_rate: float, seed: int, paranoid: bool
+) -> Backend:
+    # Here, so that a machine without Lean loads nothing of it.
+    from proverrl.verify.lean import LeanReplWorker
+    from proverrl.verify.lean_audit import LEAN_AUDIT_VERSION, audit_lean_candidate
+    from proverrl.verify.lean_deep import ParanoidVerifier
+    from proverrl.verify.lean_judge import KnownStatements, LeanLimits
+    from proverrl.verify.lean_toolchain import find_lean_toolchain
+
+    toolchain = find_lean_toolchain()
+    lean_limits = LeanLimits(memory_mb=max(limits.memory_mb, LeanLimits().memory_mb))
+    known = KnownStatements()
+
+    async def spawn() -> Worker:
+        return await LeanReplWorker.start(toolchain, lean_limits, known)
+
+    pool = VerifierPool(
+        spawn,
+        workers=workers,
+        audit=audit_lean_candidate,
+        toolchain=toolchain.name,
+        languages=frozenset({"lean"}),
+        upkeep=_make_upkeep(lean_limits.memory_mb),
+    )
+    salt = (
+        toolchain.name,
+        str(lean_limits.max_heartbeats),
+        ",".join(sorted(lean_limits.allowed_axioms)),
+        str(lean_limits.goals_before_error),
+        str(LEAN_AUDIT_VERSION),
+        "paranoid" if paranoid else "",
+    )
+    verifier = _mix_in_canaries(pool, "lean", canary_rate, seed)
+    if paranoid:
+        verifier = RecheckedVerifier(
+            verifier, lambda inner: ParanoidVerifier(inner, toolchain, lean_limits)
+        )
+    return Backend(
+        name=toolchain.backend,
+        toolchain=toolchain.name,
+        salt="\x00".join(salt),
+        verifier=verifier,
+    )
+
+
+def _make_upkeep(memory_mb: float) -> Upkeep:
+    return Upkeep(memory_mb=memory_mb, recycle_mb=_RECYCLE_SHARE * memory_mb)
+
+
+def _mix_in_canaries(
+    pool: VerifierPool, language: Language, rate: float, seed: int
+) -> LanedVerifier:
+    if rate == 0.0:
+        return pool
+    seed = derive_seed("canaries", language, seed)
+    return CanaryVerifier(pool, language=language, rate=rate, seed=seed)

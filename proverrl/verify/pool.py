@@ -1,11 +1,14 @@
-"""N worker processes behind one queue.
+"""N worker processes, shared by many callers.
 
-Flows in: candidates from many callers. Flows out: a verdict for each, in any order.
-A body is audited before it queues, so that garbage never costs a worker. A worker whose answer
-was not read, or is in doubt, is killed and never asked again; the candidate is then tried once
-more on a fresh worker. The second wall-clock overrun gives TIMEOUT, the second crash CRASHED:
-neither is a judgement of the proof.
-Not handled here: repeated candidates (``proverrl.verify.cache``), what a worker does.
+Flows in: candidates from many callers, each in a lane. Flows out: a verdict for each, in any
+order. A body is audited before it queues, so that garbage never costs a worker. A worker whose
+answer was not read, or is in doubt, is killed and never asked again; the candidate is then tried
+once more on a fresh worker with twice the deadline. What fails twice is TIMEOUT or CRASHED with a
+cause: neither is a judgement of the proof. Running out of memory on a worker that nobody used
+before is the candidate's own doing, and is not tried again.
+Covered: back-pressure (a full pool lets callers wait; one that waits costs a future), cancelled
+callers, workers that grow, age, die or hang. Not covered: repeated candidates
+(``proverrl.verify.cache``), what a worker does.
 """
 
 from __future__ import annotations
@@ -17,11 +20,20 @@ from dataclasses import dataclass, replace
 
 from proverrl.errors import ToolchainError, UsageError, VerifierError, WorkerError
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
-from proverrl.verify.base import SpawnWorker, Worker
+from proverrl.verify.base import (
+    CANARY_LANE,
+    DEFAULT_LANE,
+    DEFAULT_MEMORY_MB,
+    Lane,
+    PoolStats,
+    SpawnWorker,
+    Worker,
+)
+from proverrl.verify.memory_cgroup import describe_guard
+from proverrl.verify.turns import Ticket, Turns
 
-RECYCLE_AFTER = 300
-RECYCLE_ABOVE_MB = 1500.0
 _NUM_ATTEMPTS = 2
+_BUDGET_GROWTH = 2.0
 _START_SECONDS = 120.0
 
 Audit = Callable[[Candidate], Verdict | None]
@@ -29,32 +41,46 @@ Audit = Callable[[Candidate], Verdict | None]
 
 
 @dataclass(frozen=True, slots=True)
-class PoolStats:
-    """A moment of the pool: ``judged`` counts verdicts, ``refused`` those given by the audit.
+class Upkeep:
+    """When a worker is replaced.
 
-    ``restarts`` counts workers that were replaced after a crash, an overrun or a cancellation;
-    ``recycled`` those replaced on schedule.
+    Between two candidates: after ``max_candidates``, ``max_seconds`` of age, above ``recycle_mb``,
+    or when the worker says that it is spent. While a candidate runs: above ``memory_mb``, which is
+    looked at every ``watch_seconds``.
     """
 
-    workers: int
-    queued: int
-    running: int
-    judged: int
-    refused: int
-    restarts: int
-    recycled: int
+    max_candidates: int = 300
+    max_seconds: float = 3600.0
+    recycle_mb: float = 1500.0
+    memory_mb: float = DEFAULT_MEMORY_MB
+    watch_seconds: float = 0.5
+
+    def __post_init__(self) -> None:
+        if min(self.max_candidates, self.recycle_mb, self.memory_mb, self.watch_seconds) <= 0:
+            raise UsageError(f"the limits of a worker must be positive, got {self}")
 
 
 class _Slot:
     """The place of one worker; holds None until the first candidate, and after a kill."""
 
+    __slots__ = ("doomed", "memory_mb", "num_candidates", "scope", "started", "worker")
+
     def __init__(self) -> None:
         self.worker: Worker | None = None
-        self.num_requests = 0
+        self.num_candidates = 0
+        self.started = 0.0
+        self.memory_mb = 0.0
+        self.scope: asyncio.Timeout | None = None
+        self.doomed = False
+
+    def stop_judging(self) -> None:
+        """End the judging, or the start of a worker, now, as if its time had passed."""
+        if self.scope is not None and not self.scope.expired():
+            self.scope.reschedule(asyncio.get_running_loop().time())
 
 
 class VerifierPool:
-    """A ``Verifier`` over worker processes. Belongs to one event loop."""
+    """A ``LanedVerifier`` over worker processes. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -64,6 +90,7 @@ class VerifierPool:
         audit: Audit,
         toolchain: str,
         languages: frozenset[str] = frozenset({"dafny"}),
+        upkeep: Upkeep | None = None,
     ) -> None:
         if workers < 1:
             raise UsageError(f"a pool needs at least 1 worker, got {workers}")
@@ -71,53 +98,68 @@ class VerifierPool:
         self._spawn = spawn
         self._audit = audit
         self._languages = languages
+        self._upkeep = upkeep or Upkeep()
         self._slots = [_Slot() for _ in range(workers)]
-        self._free: asyncio.Queue[_Slot] = asyncio.Queue()
-        for slot in self._slots:
-            self._free.put_nowait(slot)
+        # The least recently used first.
+        self._free = list(self._slots)
+        self._turns: Turns[_Slot] = Turns()
+        self._all_free = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
         self._dying: set[asyncio.Task[None]] = set()
         self._closed = False
-        self._queued = self._running = self._judged = 0
-        self._refused = self._restarts = self._recycled = 0
+        self._queued = self._judged = self._refused = self._canaries = 0
+        self._restarts = self._recycled = self._retried = self._memory_kills = 0
 
     def stats(self) -> PoolStats:
         """The counters of this moment, for a display."""
         return PoolStats(
             workers=len(self._slots),
             queued=self._queued,
-            running=self._running,
+            running=len(self._slots) - len(self._free),
             judged=self._judged,
             refused=self._refused,
             restarts=self._restarts,
             recycled=self._recycled,
+            retried=self._retried,
+            memory_kills=self._memory_kills,
+            canaries=self._canaries,
+            memory_guard=describe_guard(),
         )
 
+    def lane(self, name: str) -> Lane:
+        """A view with a queue of its own; lanes are served in turn."""
+        return Lane(self, name)
+
     async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """See ``Verifier.verify``. The deadline holds for each of at most two attempts."""
+        """See ``Verifier.verify``. The second of at most two attempts has twice the deadline."""
+        return await self.verify_in(DEFAULT_LANE, candidate, deadline_seconds=deadline_seconds)
+
+    async def verify_in(
+        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    ) -> Verdict:
+        """As ``verify``, waiting in the queue that ``lane`` names."""
         self._check_open()
         if candidate.problem.language not in self._languages:
             raise ToolchainError(
-                f"problem {candidate.problem.id!r} is in {candidate.problem.language}, and there "
-                f"is no such back end in this version; it has: {', '.join(self._languages)}"
+                f"problem {candidate.problem.id!r} is in {candidate.problem.language}, and this "
+                f"pool judges: {', '.join(sorted(self._languages))}"
             )
-        refused = self._audit(candidate)
+        refused = _refuse_broken_text(candidate) or self._audit(candidate)
         if refused is not None:
-            self._judged += 1
-            self._refused += 1
+            self._count(lane, refused=True)
             return replace(refused, toolchain=self.toolchain)
         asked = time.monotonic()
-        slot = await self._take_slot()
-        queue_seconds = time.monotonic() - asked
+        slot = await self._take_slot(lane, candidate)
         try:
-            verdict = await self._judge(slot, candidate, deadline_seconds)
+            verdict = await self._judge(slot, candidate, deadline_seconds, asked)
         finally:
             self._give_slot(slot)
-        self._judged += 1
-        return replace(verdict, queue_seconds=queue_seconds)
+        self._count(lane, refused=False)
+        return verdict
 
     async def warm(self) -> None:
         """Start one worker now, so that a missing back end shows before the first candidate."""
-        slot = await self._take_slot()
+        slot = await self._take_slot(DEFAULT_LANE, None)
         try:
             await self._ready_worker(slot)
         finally:
@@ -128,11 +170,17 @@ class VerifierPool:
         if self._closed:
             return
         self._closed = True
+        while (ticket := self._turns.take()) is not None:
+            ticket.turn.set_exception(VerifierError("this verifier was closed"))
         for slot in self._slots:
             self._discard(slot)
+            slot.stop_judging()
         # Whoever still holds a slot, even one whose worker is just starting, gives it back.
-        for _ in self._slots:
-            await self._free.get()
+        if len(self._free) < len(self._slots):
+            await self._all_free.wait()
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
         while self._dying:
             await asyncio.wait(set(self._dying))
 
@@ -140,75 +188,182 @@ class VerifierPool:
         if self._closed:
             raise VerifierError("this verifier was closed")
 
-    async def _take_slot(self) -> _Slot:
-        self._queued += 1
-        try:
-            slot = await self._free.get()
-        finally:
-            self._queued -= 1
-        self._running += 1
+    def _count(self, lane: str, *, refused: bool) -> None:
+        if lane == CANARY_LANE:
+            self._canaries += 1
+            return
+        self._judged += 1
+        self._refused += refused
+
+    async def _take_slot(self, lane: str, candidate: Candidate | None) -> _Slot:
+        if self._free and not self._turns:
+            slot = self._choose_slot(candidate)
+        else:
+            turn: asyncio.Future[_Slot] = asyncio.get_running_loop().create_future()
+            self._turns.add(lane, Ticket(candidate, turn))
+            self._serve_next()
+            self._queued += 1
+            try:
+                slot = await turn
+            except asyncio.CancelledError:
+                # The turn may have come in the very moment in which the caller gave up.
+                if turn.done() and not turn.cancelled() and turn.exception() is None:
+                    self._give_slot(turn.result())
+                raise
+            finally:
+                self._queued -= 1
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.get_running_loop().create_task(self._watch_memory())
         return slot
 
-    def _give_slot(self, slot: _Slot) -> None:
-        self._running -= 1
-        self._free.put_nowait(slot)
+    def _choose_slot(self, candidate: Candidate | None) -> _Slot:
+        """A worker that is warm for the candidate, else any that runs, else an empty place.
 
-    async def _judge(self, slot: _Slot, candidate: Candidate, deadline_seconds: float) -> Verdict:
-        status, reason = Status.CRASHED, ""
-        started = time.monotonic()
-        for _ in range(_NUM_ATTEMPTS):
+        Of several the least recently used.
+        """
+        free = self._free
+        chosen = None
+        for slot in free:
+            if slot.worker is not None:
+                if candidate is None or slot.worker.is_warm_for(candidate):
+                    chosen = slot
+                    break
+                chosen = chosen or slot
+        chosen = chosen or free[0]
+        free.remove(chosen)
+        return chosen
+
+    def _give_slot(self, slot: _Slot) -> None:
+        self._free.append(slot)
+        if self._closed:
+            if len(self._free) == len(self._slots):
+                self._all_free.set()
+        elif self._turns:
+            self._serve_next()
+
+    def _serve_next(self) -> None:
+        while self._free and (ticket := self._turns.take()) is not None:
+            ticket.turn.set_result(self._choose_slot(ticket.candidate))
+
+    async def _judge(
+        self, slot: _Slot, candidate: Candidate, deadline_seconds: float, asked: float
+    ) -> Verdict:
+        started = asked
+        budget = deadline_seconds
+        for attempt in range(1, _NUM_ATTEMPTS + 1):
+            unused = False
             try:
                 worker = await self._ready_worker(slot)
-                return await self._judge_once(slot, worker, candidate, deadline_seconds)
-            except TimeoutError:
-                status, reason = Status.TIMEOUT, f"no answer within {deadline_seconds:g} seconds"
+                unused = slot.num_candidates == 0
+                if attempt == 1:
+                    started = time.monotonic()
+                verdict = await self._judge_once(slot, worker, candidate, budget)
+                return replace(verdict, queue_seconds=started - asked)
             except WorkerError as error:
-                status, reason = Status.CRASHED, str(error)
+                failure = error
+            if attempt == _NUM_ATTEMPTS or (failure.cause == "out-of-memory" and unused):
+                break
+            self._retried += 1
+            budget *= _BUDGET_GROWTH
         return Verdict(
-            status,
-            diagnostics=(Diagnostic("error", reason),),
+            Status.TIMEOUT if failure.cause == "deadline" else Status.CRASHED,
+            diagnostics=(Diagnostic("error", str(failure)),),
             seconds=time.monotonic() - started,
+            queue_seconds=started - asked,
             toolchain=self.toolchain,
+            cause=failure.cause or "protocol",
         )
 
     async def _judge_once(
-        self, slot: _Slot, worker: Worker, candidate: Candidate, deadline_seconds: float
+        self, slot: _Slot, worker: Worker, candidate: Candidate, budget: float
     ) -> Verdict:
         try:
-            verdict = await asyncio.wait_for(worker.judge(candidate), deadline_seconds)
-        except BaseException:
+            async with asyncio.timeout(budget) as slot.scope:
+                verdict = await worker.judge(candidate)
+        except BaseException as error:
+            doomed = slot.doomed
             self._discard(slot)
             self._restarts += 1
+            if doomed and isinstance(error, TimeoutError | WorkerError):
+                limit = f"the worker grew above {self._upkeep.memory_mb:g} MB"
+                raise WorkerError(limit, "out-of-memory") from error
+            if isinstance(error, TimeoutError):
+                raise WorkerError(f"no answer within {budget:g} seconds", "deadline") from error
             raise
-        slot.num_requests += 1
+        finally:
+            slot.scope = None
+        slot.num_candidates += 1
+        if slot.doomed:
+            self._discard(slot)
+            self._recycled += 1
         return verdict
 
     async def _ready_worker(self, slot: _Slot) -> Worker:
         self._check_open()
-        old = slot.worker
-        if old is not None:
-            if slot.num_requests < RECYCLE_AFTER and old.memory_mb < RECYCLE_ABOVE_MB:
-                return old
+        if slot.worker is not None:
+            if not self._is_due(slot, slot.worker):
+                return slot.worker
             self._discard(slot)
             self._recycled += 1
         try:
-            worker = await asyncio.wait_for(self._spawn(), _START_SECONDS)
+            async with asyncio.timeout(_START_SECONDS) as slot.scope:
+                worker = await self._spawn()
         except TimeoutError:
+            self._check_open()
             raise ToolchainError(
                 f"a verifier process was not ready after {_START_SECONDS:g} seconds"
             ) from None
+        finally:
+            slot.scope = None
         slot.worker = worker
-        slot.num_requests = 0
+        slot.num_candidates = 0
+        slot.started = time.monotonic()
         if self._closed:
             self._discard(slot)
             self._check_open()
         return worker
 
+    def _is_due(self, slot: _Slot, worker: Worker) -> bool:
+        upkeep = self._upkeep
+        return (
+            worker.is_spent
+            or slot.num_candidates >= upkeep.max_candidates
+            or slot.memory_mb >= upkeep.recycle_mb
+            or time.monotonic() - slot.started >= upkeep.max_seconds
+        )
+
     def _discard(self, slot: _Slot) -> None:
         worker, slot.worker = slot.worker, None
+        slot.memory_mb, slot.doomed = 0.0, False
         if worker is None:
             return
         worker.kill()
         task = asyncio.get_running_loop().create_task(worker.join())
         self._dying.add(task)
         task.add_done_callback(self._dying.discard)
+
+    async def _watch_memory(self) -> None:
+        """While anything runs: measure every worker, kill one that grew above the limit."""
+        while len(self._free) < len(self._slots):
+            await asyncio.sleep(self._upkeep.watch_seconds)
+            for slot in self._slots:
+                if slot.worker is None or slot.doomed:
+                    continue
+                slot.memory_mb = slot.worker.memory_mb
+                if slot.memory_mb > self._upkeep.memory_mb and slot.scope is not None:
+                    slot.doomed = True
+                    self._memory_kills += 1
+                    slot.worker.kill()
+                    slot.stop_judging()
+
+
+def _refuse_broken_text(candidate: Candidate) -> Verdict | None:
+    """Half of a surrogate pair cannot be sent to any checker."""
+    if candidate.body.isascii() and candidate.prelude.isascii():
+        return None
+    try:
+        (candidate.prelude + candidate.body).encode("utf-8")
+    except UnicodeEncodeError as error:
+        reason = f"the text holds half of a surrogate pair at character {error.start}"
+        return Verdict(Status.REJECTED, (Diagnostic("error", reason),), checks=("audit:text",))
+    return None

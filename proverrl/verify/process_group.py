@@ -1,10 +1,11 @@
 """A child process that owns a session and a folder, and dies wholly.
 
 Flows in: a command. Flows out: its pipes, and ``kill`` that leaves nothing behind. A small shell
-in the same group waits on a pipe whose other end only this process holds, and kills the group
-when that end closes: so the group dies even when this process is killed with SIGKILL.
-Covered: grandchildren that stay in the group (z3 does). Not covered: a grandchild that starts a
-session of its own; a memory limit (``memory_mb`` lets the pool recycle by size).
+in the same session waits on a pipe whose other end only this process holds, and kills the session
+when that end closes: so the session dies even when this process is killed with SIGKILL.
+Covered: grandchildren, also those that left the process group; a memory limit by cgroup where the
+machine permits one. Not covered: without a cgroup, a grandchild that opens a session of its own,
+and a worker that allocates faster than the pool looks at ``memory_mb``.
 """
 
 from __future__ import annotations
@@ -18,13 +19,26 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from proverrl.errors import ToolchainError
+from proverrl.errors import ToolchainError, WorkerError
+from proverrl.verify.memory_cgroup import MemoryCgroup, find_cgroup_parent
+from proverrl.verify.sessions import kill_session, measure_session
 
-# A path, not <&N: a POSIX shell need not know descriptors above 9.
-_LAUNCH = (
-    '(read -r line <"/dev/fd/$LIFELINE"; rm -rf "$PWD"; kill -KILL 0) </dev/null >/dev/null 2>&1 & '
-    'unset LIFELINE; exec "$@"'
-)
+# Descriptors are named by path: a POSIX shell need not know <&N above 9. In a subshell $$ is still
+# the session's leader, so its own pid is read from /proc. The process joins its cgroup after the
+# watching shell was forked, so that running out of memory does not kill the watch.
+_LAUNCH = """
+(read -r line <"/dev/fd/$LIFELINE"
+read -r own rest </proc/self/stat
+for place in /proc/[0-9]*; do
+  line=$(cat "$place/stat") || continue
+  set -- ${line##*) }
+  [ "$4" = "$$" ] && [ "${place#/proc/}" != "$own" ] && kill -KILL "${place#/proc/}"
+done
+[ -z "$CGROUP" ] || rmdir "$CGROUP"
+rm -rf "$PWD"; kill -KILL 0) </dev/null >/dev/null 2>&1 &
+[ -z "$CGROUP" ] || echo "$$" >"$CGROUP/cgroup.procs" || exit 126
+unset LIFELINE CGROUP; exec "$@"
+"""
 _STDERR_TAIL_BYTES = 65536
 _CHUNK_BYTES = 65536
 _LAST_WORDS_SECONDS = 10.0
@@ -34,9 +48,16 @@ _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "SYSTE
 class ProcessGroup:
     """One running command in its own session and its own temporary working folder."""
 
-    def __init__(self, process: asyncio.subprocess.Process, lifeline: int, folder: Path) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        lifeline: int,
+        folder: Path,
+        cgroup: MemoryCgroup | None = None,
+    ) -> None:
         self._process = process
         self._lifeline = lifeline
+        self._cgroup = cgroup
         self.folder = folder
         self._tail = bytearray()
         self._drain = asyncio.create_task(self._drain_stderr())
@@ -49,15 +70,19 @@ class ProcessGroup:
         folder: Path | None = None,
         *,
         environment: Mapping[str, str] | None = None,
+        memory_limit_mb: float | None = None,
     ) -> ProcessGroup:
         """Start a command with few variables of ours and those of ``environment``.
 
-        Raises ``ToolchainError`` when the system cannot.
+        ``memory_limit_mb`` holds for the whole session where the machine permits a cgroup; None
+        sets no limit. Raises ``ToolchainError`` when the system cannot start it.
         """
         folder = folder or make_folder()
+        cgroup = _make_cgroup(memory_limit_mb)
         read_end, write_end = os.pipe()
         variables = {k: os.environ[k] for k in _KEPT_VARIABLES if k in os.environ}
         variables |= {"HOME": str(folder)} | dict(environment or {}) | {"LIFELINE": str(read_end)}
+        variables["CGROUP"] = str(cgroup.folder) if cgroup else ""
         try:
             process = await asyncio.create_subprocess_exec(
                 "/bin/sh",
@@ -76,12 +101,14 @@ class ProcessGroup:
         except BaseException as error:
             os.close(write_end)
             shutil.rmtree(folder, ignore_errors=True)
+            if cgroup:
+                cgroup.remove()
             if isinstance(error, OSError):
                 raise ToolchainError(f"cannot start {command[0]}: {error}") from error
             raise
         finally:
             os.close(read_end)
-        return cls(process, write_end, folder)
+        return cls(process, write_end, folder, cgroup)
 
     @property
     def pid(self) -> int:
@@ -92,15 +119,28 @@ class ProcessGroup:
         return self._tail.decode("utf-8", "replace")
 
     async def write(self, payload: bytes) -> None:
-        """Write to standard input; raises ``OSError`` when the process is gone."""
+        """Write to standard input.
+
+        Raises ``OSError`` when the process is gone, ``WorkerError`` when its memory ran out.
+        """
         assert self._process.stdin is not None
-        self._process.stdin.write(payload)
-        await self._process.stdin.drain()
+        try:
+            self._process.stdin.write(payload)
+            await self._process.stdin.drain()
+        except OSError:
+            self._check_memory()
+            raise
 
     async def read(self) -> bytes:
-        """The next bytes of standard output, of any length; empty at its end."""
+        """The next bytes of standard output, of any length; empty at its end.
+
+        Raises ``WorkerError`` when the end came because memory ran out.
+        """
         assert self._process.stdout is not None
-        return await self._process.stdout.read(_CHUNK_BYTES)
+        chunk = await self._process.stdout.read(_CHUNK_BYTES)
+        if not chunk:
+            self._check_memory()
+        return chunk
 
     async def wait(self) -> int:
         """Wait for the end of the main process and return its exit code."""
@@ -114,21 +154,20 @@ class ProcessGroup:
 
     @property
     def memory_mb(self) -> float:
-        """Resident memory of the main process; 0 where /proc does not tell."""
-        try:
-            pages = int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1])
-        except (OSError, IndexError, ValueError):
-            return 0.0
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        """Memory of the whole session (``measure_session``); 0 where /proc does not tell."""
+        return 0.0 if self._killed else measure_session(self.pid)
 
     def kill(self) -> None:
-        """Kill every process of the group, without waiting. Safe to call twice."""
+        """Kill every process of the session, without waiting. Safe to call twice."""
         if self._killed:
             return
         self._killed = True
-        # The waiting shell keeps the group's id in use even after the main process was reaped.
+        # The waiting shell keeps the session's id in use even after the main process was reaped.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
+        kill_session(self.pid)
+        if self._cgroup:
+            self._cgroup.kill()
         os.close(self._lifeline)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -139,15 +178,32 @@ class ProcessGroup:
             await asyncio.wait_for(self._drain_stdout(), _LAST_WORDS_SECONDS)
             await asyncio.wait_for(self._drain, _LAST_WORDS_SECONDS)
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self._cgroup:
+            self._cgroup.remove()
+
+    def _check_memory(self) -> None:
+        if self._cgroup and self._cgroup.exceeded:
+            raise WorkerError("the worker ran out of its memory limit", "out-of-memory")
 
     async def _drain_stdout(self) -> None:
         """Read to the end, so that the pipe is closed with the process and not at random."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
-        while await self.read():
+        while await self._process.stdout.read(_CHUNK_BYTES):
             pass
 
 
 def make_folder() -> Path:
     """A new private temporary folder."""
     return Path(tempfile.mkdtemp(prefix="proverrl-verify-"))
+
+
+def _make_cgroup(limit_mb: float | None) -> MemoryCgroup | None:
+    parent = None if limit_mb is None else find_cgroup_parent()
+    if parent is None or limit_mb is None:
+        return None
+    try:
+        return MemoryCgroup.create(parent, limit_mb)
+    except OSError as error:
+        raise ToolchainError(f"cannot make a cgroup under {parent}: {error}") from error

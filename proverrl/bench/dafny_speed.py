@@ -1,0 +1,118 @@
+"""Programs per second: warm Dafny servers against one Dafny process per file.
+
+Flows in: candidates. Flows out: the speed of both on the same programs, one after the other in
+one run, with as many workers and the same z3, and whether the verdicts agree. Starts and their
+tests are outside the measured time of both, and reported apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from proverrl.errors import ProblemError, ToolchainError
+from proverrl.problems.load import load_problems, load_references
+from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
+from proverrl.verify.base import Limits
+from proverrl.verify.dafny_audit import audit_candidate
+from proverrl.verify.make import make_spawn
+from proverrl.verify.pool import VerifierPool
+from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
+
+_DEADLINE_SECONDS = 120.0
+_WARM_UP = Problem("warm-up", "dafny", "file", "", HOLE)
+
+
+@dataclass(frozen=True, slots=True)
+class DafnySpeed:
+    """``ratio`` is warm programs per second over those of one process per file."""
+
+    name: str
+    toolchain: str
+    workers: int
+    programs: int
+    warm_start_seconds: float
+    warm_per_second: float
+    cold_per_second: float
+    ratio: float
+    statuses: dict[str, int]
+    disagreements: int
+
+
+def load_generated(path: Path, num: int) -> list[Candidate]:
+    """``num`` problems of a file, spread evenly over it, each with its reference body."""
+    references = load_references(path)
+    usable = [problem for problem in load_problems(path) if problem.id in references]
+    chosen = usable[:: max(1, len(usable) // num)][:num]
+    return [Candidate(problem, references[problem.id]) for problem in chosen]
+
+
+def load_dafnybench(path: Path, num: int) -> list[Candidate]:
+    """``num`` tasks of a file with ``hints_removed`` and ``ground_truth``, spread evenly."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+        rows = [json.loads(line) for line in lines if line.strip()]
+        rows = rows[:: max(1, len(rows) // num)][:num]
+        return [
+            Candidate(
+                Problem(row["id"], "dafny", ANNOTATE, "", f"{row['hints_removed']}\n{HOLE}"),
+                row["ground_truth"],
+            )
+            for row in rows
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ProblemError(f"{path} is not a file of DafnyBench tasks: {error!r}") from error
+
+
+async def measure_dafny(
+    name: str, candidates: Sequence[Candidate], *, workers: int = 2
+) -> DafnySpeed:
+    """Judge all candidates both ways; raises ``ToolchainError`` without DafnyServer."""
+    toolchain = find_dafny_toolchain()
+    if toolchain.server is None:
+        raise ToolchainError("DafnyServer is not installed; run: sudo apt-get install dafny")
+    warm, start_seconds, warm_seconds = await _judge(toolchain, candidates, workers)
+    cold, _, cold_seconds = await _judge(replace(toolchain, server=None), candidates, workers)
+    return DafnySpeed(
+        name=name,
+        toolchain=toolchain.name,
+        workers=workers,
+        programs=len(candidates),
+        warm_start_seconds=start_seconds,
+        warm_per_second=len(candidates) / warm_seconds,
+        cold_per_second=len(candidates) / cold_seconds,
+        ratio=cold_seconds / warm_seconds,
+        statuses=dict(sorted(Counter(verdict.status.value for verdict in warm).items())),
+        disagreements=sum(a.status is not b.status for a, b in zip(warm, cold, strict=True)),
+    )
+
+
+async def _judge(
+    toolchain: DafnyToolchain, candidates: Sequence[Candidate], workers: int
+) -> tuple[list[Verdict], float, float]:
+    pool = VerifierPool(
+        make_spawn(toolchain, Limits()),
+        workers=workers,
+        audit=audit_candidate,
+        toolchain=toolchain.name,
+    )
+
+    async def judge(many: Sequence[Candidate]) -> tuple[list[Verdict], float]:
+        started = time.perf_counter()
+        asks = (pool.verify(c, deadline_seconds=_DEADLINE_SECONDS) for c in many)
+        return await asyncio.gather(*asks), time.perf_counter() - started
+
+    try:
+        text = "lemma W{}(x: int) ensures x * x >= 0 {{}}"
+        _, start_seconds = await judge(
+            [Candidate(_WARM_UP, text.format(number)) for number in range(workers)]
+        )
+        verdicts, seconds = await judge(candidates)
+    finally:
+        await pool.aclose()
+    return verdicts, start_seconds, seconds

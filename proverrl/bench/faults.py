@@ -1,0 +1,134 @@
+"""What one bad candidate in a hundred costs, with real processes that crash or hang.
+
+Flows in: how many candidates, and which fault. Flows out: verdicts lost, neighbours changed, and
+the speed against the bound that restarts alone impose. The bound takes the time per good
+candidate from a run without faults, and the time of a restart from the run itself, so the ratio
+is of figures taken under the same load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from proverrl.bench.echo_worker import EchoWorker
+from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+from proverrl.verify.base import Worker
+from proverrl.verify.pool import VerifierPool
+
+Fault = Literal["crash", "hang"]
+_SERVICE_SECONDS = 0.02
+_FAULT_SHARE = 0.01
+_EXPECTED = {"crash": Status.CRASHED, "hang": Status.TIMEOUT}
+
+
+@dataclass(frozen=True, slots=True)
+class FaultCost:
+    """``lost`` counts good candidates without a verdict, ``changed`` those with a wrong one.
+
+    ``faults_named`` counts faulty candidates that were reported as what they are. ``bound_share``
+    is the speed over the bound that restarts, and the waits for a deadline, alone impose.
+    """
+
+    fault: str
+    candidates: int
+    faults: int
+    lost: int
+    changed: int
+    faults_named: int
+    restart_seconds: float
+    per_second: float
+    bound_per_second: float
+    bound_share: float
+
+
+class _TimedPool:
+    """A pool of echo workers that notes how long each start took."""
+
+    def __init__(self, workers: int) -> None:
+        self.starts: list[float] = []
+        self.pool = VerifierPool(
+            self._spawn, workers=workers, audit=lambda _: None, toolchain="bench"
+        )
+        self._workers = workers
+
+    async def _spawn(self) -> Worker:
+        started = time.perf_counter()
+        worker = await EchoWorker.start()
+        self.starts.append(time.perf_counter() - started)
+        return worker
+
+    async def run(
+        self, candidates: list[Candidate], deadline_seconds: float
+    ) -> tuple[list[Verdict | BaseException], float]:
+        """All outcomes in order, and the wall time with workers that had started before."""
+        await self._judge([make_candidate(f"w{i}", "answer") for i in range(self._workers)], 60.0)
+        self.starts.clear()
+        started = time.perf_counter()
+        outcomes = await self._judge(candidates, deadline_seconds)
+        return outcomes, time.perf_counter() - started
+
+    async def _judge(
+        self, candidates: list[Candidate], deadline_seconds: float
+    ) -> list[Verdict | BaseException]:
+        asks = (self.pool.verify(c, deadline_seconds=deadline_seconds) for c in candidates)
+        return await asyncio.gather(*asks, return_exceptions=True)
+
+
+def make_candidate(name: str, word: str) -> Candidate:
+    """A candidate that an echo worker answers, or fails on, as ``word`` says."""
+    seconds = _SERVICE_SECONDS if word == "answer" else 0
+    return Candidate(Problem(name, "dafny", "statements", "", HOLE), f"{word} {seconds}")
+
+
+async def measure_faults(
+    fault: Fault, *, candidates: int = 2000, workers: int = 8, deadline_seconds: float = 1.0
+) -> FaultCost:
+    """Judge ``candidates`` of which one in a hundred has the fault; seeded, real processes."""
+    num_faults = max(1, round(candidates * _FAULT_SHARE))
+    # Not in the last tenth: a fault there would measure the end of the run.
+    bad = set(Random(0).sample(range(candidates * 9 // 10), num_faults))
+    asked = [
+        make_candidate(f"n{number}", fault if number in bad else "answer")
+        for number in range(candidates)
+    ]
+    clean = _TimedPool(workers)
+    good_only = [candidate for number, candidate in enumerate(asked) if number not in bad]
+    try:
+        _, clean_seconds = await clean.run(good_only, deadline_seconds=60.0)
+    finally:
+        await clean.pool.aclose()
+    timed = _TimedPool(workers)
+    try:
+        outcomes, seconds = await timed.run(asked, deadline_seconds)
+    finally:
+        await timed.pool.aclose()
+    restart = sum(timed.starts) / len(timed.starts)
+    # Two attempts, the second with twice the deadline, and a new worker after each.
+    waits = 3 * deadline_seconds if fault == "hang" else 0.0
+    bound_seconds = clean_seconds + num_faults * (waits + 2 * restart) / workers
+    good = [(asked[i], outcomes[i]) for i in range(candidates) if i not in bad]
+    judged = [(c, o) for c, o in good if isinstance(o, Verdict) and o.status.judged]
+    named = sum(
+        isinstance(outcomes[i], Verdict) and _status_of(outcomes[i]) is _EXPECTED[fault]
+        for i in bad
+    )
+    return FaultCost(
+        fault=fault,
+        candidates=candidates,
+        faults=num_faults,
+        lost=len(good) - len(judged),
+        changed=sum(not o.proved or o.checks != (c.problem.id,) for c, o in judged),
+        faults_named=named,
+        restart_seconds=restart,
+        per_second=candidates / seconds,
+        bound_per_second=candidates / bound_seconds,
+        bound_share=bound_seconds / seconds,
+    )
+
+
+def _status_of(outcome: Verdict | BaseException) -> Status | None:
+    return outcome.status if isinstance(outcome, Verdict) else None

@@ -1,0 +1,158 @@
+"""The commands that judge and measure without a policy: ``verify`` and ``bench``.
+
+Flows in: arguments. Flows out: verdicts or figures, and an exit status. ``proverrl.cli`` adds both
+to the command line and turns errors into messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from proverrl.verdict_printer import BackendChoice
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--backend",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "dafny", "lean"]),
+    help="Judge everything, or refuse all but one language.",
+)
+@click.option(
+    "--workers", default=2, show_default=True, type=click.IntRange(1), help="Processes a language."
+)
+@click.option(
+    "--timeout",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(0.1),
+    help="Wall-clock seconds for one candidate, once a worker has it.",
+)
+@click.option(
+    "--memory-mb",
+    default=4096.0,
+    show_default=True,
+    type=click.FloatRange(64),
+    help="Memory of one worker with its children.",
+)
+@click.option("--out", type=_FILE, help="Write verdicts here, one JSON line each.")
+@click.option("--resume", is_flag=True, help="Go on with the --out file of an interrupted run.")
+@click.option(
+    "--canary-rate",
+    default=0.01,
+    show_default=True,
+    type=click.FloatRange(0, 1),
+    help="Share of calls beside which a false statement is judged too; one accepted stops the run.",
+)
+@click.option(
+    "--paranoid",
+    is_flag=True,
+    help="Have accepted Lean proofs checked again by leanchecker, SafeVerify, comparator.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too.")
+def verify(
+    paths: tuple[str, ...],
+    backend: BackendChoice,
+    workers: int,
+    timeout: float,
+    memory_mb: float,
+    out: Path | None,
+    resume: bool,
+    canary_rate: float,
+    paranoid: bool,
+    as_json: bool,
+) -> None:
+    """Judge .dfy and .lean files, folders, and JSON lines (- is standard input), in input order.
+
+    Exit status: 0 all proved, 1 not all proved, 2 an input is wrong, 3 the verifier is broken.
+    """
+    from proverrl.verdict_printer import print_verdicts
+
+    judging = print_verdicts(
+        paths,
+        backend=backend,
+        workers=workers,
+        deadline_seconds=timeout,
+        memory_mb=memory_mb,
+        out=out,
+        resume=resume,
+        canary_rate=canary_rate,
+        paranoid=paranoid,
+        as_json=as_json,
+    )
+    try:
+        status = asyncio.run(judging)
+    except KeyboardInterrupt:
+        if out is None:
+            raise
+        click.echo("\ninterrupted; the same command with --resume goes on", err=True)
+        status = 130
+    sys.exit(status)
+
+
+@click.group()
+def bench() -> None:
+    """Measure parts of this package on this machine."""
+
+
+@bench.command("pool")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    type=click.Choice(["overhead", "faults", "dafny"]),
+    help="Only this part; may be given more than once.",
+)
+@click.option(
+    "--calls",
+    default=20_000,
+    show_default=True,
+    type=click.IntRange(100),
+    help="Calls of the parts that need no prover.",
+)
+@click.option("--num", default=100, show_default=True, type=click.IntRange(1), help="Programs.")
+@click.option("--workers", default=2, show_default=True, type=click.IntRange(1), help="Dafnys.")
+@click.option(
+    "--dafnybench",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of DafnyBench tasks to measure too.",
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write JSON here.")
+def bench_pool(
+    parts: tuple[str, ...],
+    calls: int,
+    num: int,
+    workers: int,
+    dafnybench: Path | None,
+    out: Path | None,
+) -> None:
+    """Measure the verifier pool: its own cost, what faults cost, warm Dafny against cold."""
+
+    from rich.console import Console
+
+    from proverrl.bench.pool import PARTS, make_table, measure_pool
+
+    measuring = measure_pool(
+        parts=parts or PARTS,
+        calls=calls,
+        num=num,
+        workers=workers,
+        dafnybench=dafnybench,
+        say=lambda text: click.echo(text, err=True),
+    )
+    results = asyncio.run(measuring)
+    Console().print(make_table(results))
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(results, indent=2) + "\n", "utf-8")

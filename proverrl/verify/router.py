@@ -1,0 +1,122 @@
+"""Sends each candidate to the back end of its language.
+
+Flows in: candidates of any language. Flows out: the verdict of the back end that judges it. A back
+end is opened when the first candidate asks for it; one that is missing stays missing, with its
+remedy, and disturbs no other. Not handled here: how a back end is found (``proverrl.verify.make``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from proverrl.errors import ToolchainError, VerifierError
+from proverrl.types import Candidate, Language, Verdict
+from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats, Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """An opened back end. ``salt`` names all that decides its verdicts besides the candidate."""
+
+    name: str
+    toolchain: str
+    salt: str
+    verifier: LanedVerifier
+
+
+OpenBackend = Callable[[], Backend]
+"""Opens a back end; raises ``ToolchainError`` naming the command that brings a missing one."""
+
+
+class RoutedVerifier:
+    """A ``LanedVerifier`` over one back end per language, each opened when it is first needed."""
+
+    def __init__(self, openers: Mapping[Language, OpenBackend]) -> None:
+        self._openers = dict(openers)
+        self._opened: dict[Language, Backend] = {}
+        self._missing: dict[Language, str] = {}
+        self._closed = False
+
+    @property
+    def opened(self) -> tuple[Backend, ...]:
+        """The back ends that were needed so far, in the order in which they were."""
+        return tuple(self._opened.values())
+
+    def open_backend(self, language: Language) -> Backend:
+        """The back end of a language; raises ``ToolchainError`` with the remedy when missing."""
+        if self._closed:
+            raise VerifierError("this verifier was closed")
+        if (found := self._opened.get(language)) is not None:
+            return found
+        if language in self._missing:
+            raise ToolchainError(self._missing[language])
+        opener = self._openers.get(language)
+        if opener is None:
+            known = ", ".join(sorted(self._openers))
+            raise ToolchainError(f"{language} is not judged here; this verifier has: {known}")
+        try:
+            found = opener()
+        except ToolchainError as error:
+            self._missing[language] = str(error)
+            raise
+        self._opened[language] = found
+        return found
+
+    def identify(self, candidate: Candidate) -> str:
+        """What decides a candidate's verdict besides itself, for the key of a cache."""
+        return self.open_backend(candidate.problem.language).salt
+
+    def stats(self) -> PoolStats | None:
+        """The sums over all opened back ends; None before the first."""
+        parts = [backend.verifier.stats() for backend in self._opened.values()]
+        known = [part for part in parts if part is not None]
+        return sum(known, start=PoolStats()) if known else None
+
+    def lane(self, name: str) -> Lane:
+        """A view with a queue of its own in every back end."""
+        return Lane(self, name)
+
+    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+        """See ``Verifier.verify``."""
+        return await self.verify_in(DEFAULT_LANE, candidate, deadline_seconds=deadline_seconds)
+
+    async def verify_in(
+        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    ) -> Verdict:
+        """As ``verify``, waiting in the queue that ``lane`` names."""
+        backend = self.open_backend(candidate.problem.language)
+        return await backend.verifier.verify_in(lane, candidate, deadline_seconds=deadline_seconds)
+
+    async def aclose(self) -> None:
+        """Close every back end that was opened."""
+        self._closed = True
+        for backend in self._opened.values():
+            await backend.verifier.aclose()
+
+
+class RecheckedVerifier:
+    """A ``LanedVerifier`` whose verdicts pass through a second verifier, lane by lane."""
+
+    def __init__(self, inner: LanedVerifier, recheck: Callable[[Verifier], Verifier]) -> None:
+        self._inner = inner
+        self._recheck = recheck
+
+    def stats(self) -> PoolStats | None:
+        """The inner verifier's counters."""
+        return self._inner.stats()
+
+    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+        """See ``Verifier.verify``."""
+        return await self.verify_in(DEFAULT_LANE, candidate, deadline_seconds=deadline_seconds)
+
+    async def verify_in(
+        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    ) -> Verdict:
+        """As ``verify``, waiting in the queue that ``lane`` names."""
+        checking = self._recheck(Lane(self._inner, lane))
+        return await checking.verify(candidate, deadline_seconds=deadline_seconds)
+
+    async def aclose(self) -> None:
+        """Close the inner verifier."""
+        await self._inner.aclose()

@@ -1,0 +1,83 @@
+"""Which processes belong to a session, what memory they hold, and how all of them die.
+
+Flows in: the id of a session, which is the pid of the process that opened it. Flows out: pids,
+megabytes, SIGKILL. Covered: processes that left the process group but not the session; names with
+brackets and line breaks. Not covered: a process that opened a session of its own (a cgroup
+catches it, where there is one); systems without /proc, where nothing is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+_PROC = Path("/proc")
+_SNAPSHOT_SECONDS = 0.2
+_MAX_KILL_ROUNDS = 20
+
+_snapshot: dict[int, list[int]] = {}
+_snapshot_time = -1.0
+
+
+def list_sessions() -> dict[int, list[int]]:
+    """Session id to the pids of its live members, one look at all of /proc."""
+    sessions: dict[int, list[int]] = {}
+    try:
+        names = os.listdir(_PROC)
+    except OSError:
+        return sessions
+    for name in names:
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"{_PROC}/{name}/stat", "rb") as file:
+                line = file.read()
+        except OSError:
+            continue
+        # The name stands in brackets and may hold anything, brackets too.
+        state, _parent, _group, session = line[line.rfind(b")") + 2 :].split()[:4]
+        if state not in (b"Z", b"X"):
+            sessions.setdefault(int(session), []).append(int(name))
+    return sessions
+
+
+def measure_session(session: int) -> float:
+    """Megabytes (2**20) that the members hold and the system cannot drop; 0 when unknown.
+
+    Anonymous and shared memory. Not the pages of mapped files, such as compiled Lean libraries:
+    all workers share them, and the system takes them back when memory is short. Membership is at
+    most ``_SNAPSHOT_SECONDS`` old, so that many workers are measured by one look at /proc.
+    """
+    global _snapshot, _snapshot_time
+    now = time.monotonic()
+    if not 0 <= now - _snapshot_time < _SNAPSHOT_SECONDS:
+        _snapshot, _snapshot_time = list_sessions(), now
+    return sum(_measure_process(pid) for pid in _snapshot.get(session, ()))
+
+
+def kill_session(session: int) -> None:
+    """SIGKILL to every member, repeated until no new one shows up; never raises."""
+    seen: set[int] = set()
+    for _ in range(_MAX_KILL_ROUNDS):
+        new = set(list_sessions().get(session, ())) - seen
+        if not new:
+            return
+        for pid in new:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        seen |= new
+
+
+def _measure_process(pid: int) -> float:
+    kilobytes = 0
+    try:
+        with open(f"{_PROC}/{pid}/status", "rb") as file:
+            for line in file:
+                if line.startswith((b"RssAnon:", b"RssShmem:")):
+                    kilobytes += int(line.split()[1])
+    except (OSError, ValueError):
+        return 0.0
+    return kilobytes / 1024

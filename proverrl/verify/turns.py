@@ -1,0 +1,62 @@
+"""Who is served next: one queue per lane, lanes in turn.
+
+Flows in: waiting callers. Flows out: the next of them. A caller with ten thousand candidates in
+its lane delays another lane by one candidate at a time. Within a lane, first come, first served.
+Not handled here: which worker serves (``proverrl.verify.pool``); weights of lanes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from proverrl.types import Candidate
+
+Served = TypeVar("Served")
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket(Generic[Served]):
+    """A waiting caller; ``turn`` is resolved with what it was waiting for."""
+
+    candidate: Candidate | None
+    turn: asyncio.Future[Served]
+
+
+class Turns(Generic[Served]):
+    """The queues of all lanes that have somebody waiting; empty lanes cost nothing."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, deque[Ticket[Served]]] = {}
+        self._order: deque[str] = deque()
+
+    def add(self, lane: str, ticket: Ticket[Served]) -> None:
+        """Put a caller at the end of its lane."""
+        queue = self._lanes.get(lane)
+        if queue is None:
+            queue = self._lanes[lane] = deque()
+            self._order.append(lane)
+        queue.append(ticket)
+
+    def take(self) -> Ticket[Served] | None:
+        """The next caller that still waits, or None; those that gave up are dropped."""
+        while self._order:
+            lane = self._order.popleft()
+            queue = self._lanes[lane]
+            ticket = None
+            while queue and ticket is None:
+                first = queue.popleft()
+                ticket = None if first.turn.done() else first
+            if queue:
+                self._order.append(lane)
+            else:
+                del self._lanes[lane]
+            if ticket is not None:
+                return ticket
+        return None
+
+    def __bool__(self) -> bool:
+        """Whether anybody may be waiting; callers that gave up count until they are reached."""
+        return bool(self._order)

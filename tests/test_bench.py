@@ -1,0 +1,76 @@
+"""The measurements of ``proverrl bench pool``: what they count, never how fast anything was."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from proverrl.bench.dafny_speed import load_dafnybench, load_generated, measure_dafny
+from proverrl.bench.faults import Fault, measure_faults
+from proverrl.bench.overhead import measure_overhead, measure_utilisation
+from proverrl.bench.pool import make_table
+from proverrl.cli import cli
+from proverrl.errors import ProblemError
+from proverrl.types import ANNOTATE
+
+ROOT = Path(__file__).resolve().parents[1]
+HELDOUT = ROOT / "dafny/curriculum/heldout.jsonl"
+
+
+@pytest.mark.parametrize("fault", ["crash", "hang"])
+def test_faults_lose_nothing_and_change_no_neighbour(fault: Fault) -> None:
+    # The good candidates of the same run have the same deadline: it must be far above their 20 ms.
+    found = asyncio.run(measure_faults(fault, candidates=200, workers=4, deadline_seconds=3.0))
+    counts = (found.candidates, found.faults, found.lost, found.changed, found.faults_named)
+    assert counts == (200, 2, 0, 0, 2)
+
+
+def test_overhead_makes_every_call_it_reports() -> None:
+    found = asyncio.run(measure_overhead(workers=2, callers=4, calls=300))
+    assert (found.workers, found.callers, found.calls) == (2, 4, 300)
+    assert found.cpu_ms_per_call > 0
+
+
+def test_utilisation_counts_busy_time_within_the_time_there_was() -> None:
+    found = asyncio.run(measure_utilisation(2.0, workers=2, callers=4, calls=60))
+    assert found.calls == 60
+    assert 0 < found.share_of_nominal < 1
+    assert found.share_of_nominal < found.share_busy <= 1
+
+
+@pytest.mark.dafny
+def test_dafny_is_measured_both_ways_on_the_same_programs() -> None:
+    candidates = load_generated(HELDOUT, 3)
+    assert len(candidates) == 3
+    found = asyncio.run(measure_dafny("generated", candidates, workers=1))
+    assert (found.programs, found.statuses, found.disagreements) == (3, {"proved": 3}, 0)
+    assert found.ratio == pytest.approx(found.warm_per_second / found.cold_per_second)
+
+
+def test_dafnybench_tasks_become_annotate_problems(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    rows = [{"id": f"t{n}", "hints_removed": "lemma L() {}", "ground_truth": "x"} for n in range(5)]
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    found = load_dafnybench(path, 2)
+    assert [(c.problem.id, c.problem.kind, c.body) for c in found] == [
+        ("t0", ANNOTATE, "x"),
+        ("t2", ANNOTATE, "x"),
+    ]
+    path.write_text('{"id": "a"}\n')
+    with pytest.raises(ProblemError, match="not a file of DafnyBench tasks"):
+        load_dafnybench(path, 2)
+
+
+def test_the_command_writes_its_figures(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "pool.json"
+    done = CliRunner().invoke(
+        cli, ["bench", "pool", "--part", "overhead", "--calls", "200", "--out", str(out)]
+    )
+    assert done.exit_code == 0, done.output
+    results = json.loads(out.read_text())
+    assert results["overhead"]["calls"] == 200
+    assert [row["service_ms"] for row in results["utilisation"]] == [5.0, 50.0]
+    names = list(make_table(results).columns[0].cells)
+    assert names[:3] == ["CPU per call", "calls per second", "utilisation at 5 ms"]
