@@ -1,8 +1,9 @@
 """Programs per second: warm Dafny servers against one Dafny process per file.
 
 Flows in: candidates. Flows out: the speed of both on the same programs, one after the other in
-one run, with as many workers and the same z3, and whether the verdicts agree. Starts and their
-tests are outside the measured time of both, and reported apart.
+one run, with as many workers and the same z3, and whether the verdicts agree. Each program is
+verified once on either side: which entries a proof must have is found before, and starts of the
+pool and their tests are outside the measured time of both.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from proverrl.problems.load import load_problems, load_references
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.dafny_audit import audit_candidate
+from proverrl.verify.dafny_judge import ExpectedEntries
 from proverrl.verify.make import make_spawn
 from proverrl.verify.pool import VerifierPool
 from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
@@ -76,8 +78,11 @@ async def measure_dafny(
     toolchain = find_dafny_toolchain()
     if toolchain.server is None:
         raise ToolchainError("DafnyServer is not installed; run: sudo apt-get install dafny")
-    warm, start_seconds, warm_seconds = await _judge(toolchain, candidates, workers)
-    cold, _, cold_seconds = await _judge(replace(toolchain, server=None), candidates, workers)
+    expected = ExpectedEntries()
+    await _judge(toolchain, candidates, workers, expected)
+    warm, start_seconds, warm_seconds = await _judge(toolchain, candidates, workers, expected)
+    one_each = replace(toolchain, server=None)
+    cold, _, cold_seconds = await _judge(one_each, candidates, workers, expected)
     return DafnySpeed(
         name=name,
         toolchain=toolchain.name,
@@ -93,10 +98,13 @@ async def measure_dafny(
 
 
 async def _judge(
-    toolchain: DafnyToolchain, candidates: Sequence[Candidate], workers: int
+    toolchain: DafnyToolchain,
+    candidates: Sequence[Candidate],
+    workers: int,
+    expected: ExpectedEntries,
 ) -> tuple[list[Verdict], float, float]:
     pool = VerifierPool(
-        make_spawn(toolchain, Limits()),
+        make_spawn(toolchain, Limits(), expected),
         workers=workers,
         audit=audit_candidate,
         toolchain=toolchain.name,

@@ -49,7 +49,7 @@ class Utilisation:
 
 
 class _SleepingWorker:
-    """Takes ``seconds`` for each candidate, or none at all."""
+    """Takes ``seconds`` for each candidate."""
 
     def __init__(self, seconds: float, busy: list[float]) -> None:
         self._seconds = seconds
@@ -67,10 +67,10 @@ class _SleepingWorker:
         return True
 
     async def judge(self, candidate: Candidate) -> Verdict:
-        if self._seconds:
-            started = time.perf_counter()
-            await asyncio.sleep(self._seconds)
-            self._busy.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        # Even with no time at all the others have their turn, so that callers do queue.
+        await asyncio.sleep(self._seconds)
+        self._busy.append(time.perf_counter() - started)
         return _VERDICT
 
     def kill(self) -> None:

@@ -105,9 +105,11 @@ def open_router(
     )
 
 
-def make_spawn(toolchain: DafnyToolchain, limits: Limits) -> SpawnWorker:
-    """How the pool starts one worker of this toolchain."""
-    expected = ExpectedEntries()
+def make_spawn(
+    toolchain: DafnyToolchain, limits: Limits, expected: ExpectedEntries | None = None
+) -> SpawnWorker:
+    """How the pool starts one worker of this toolchain; ``expected`` is shared by all of them."""
+    expected = expected or ExpectedEntries()
 
     async def spawn() -> Worker:
         return await start_dafny_worker(toolchain, limits, expected)
