@@ -1,15 +1,14 @@
 """The optimizer over training samples.
 
 Flows in: ``TrainingSample`` records. Flows out: updated weights of the policy's model and the
-metrics of the step. Samples that share a prompt are packed into one row (the prompt once, then
-every completion, each seeing the prompt and itself), which saves most of the tokens of a group.
-Not handled here: which samples to learn from, and generation.
+metrics of the step. Before an update is made a check may refuse it. Not handled here: which
+problems to learn from, generation, and what counts as a wrong update (``proverrl.guard``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,40 +16,89 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proverrl.config import LearnerConfig
-from proverrl.errors import ProverRLError
-from proverrl.losses import LOSSES, LossInputs
+from proverrl.config import LearnerConfig, LossConfig
+from proverrl.distill import SelfDistiller, freeze_copy
+from proverrl.errors import ProverRLError, UsageError
+from proverrl.losses import (
+    EntropyControl,
+    LossInputs,
+    Metrics,
+    compute_loss,
+    gather_tokens,
+    select_samples,
+)
 from proverrl.optimizers import build_optimizers
+from proverrl.packing import (
+    PackedRow,
+    batch_rows,
+    pack_rows,
+    packed_logprobs,
+    split_by_sample,
+)
+from proverrl.rollout.teaching import TeacherPair
+from proverrl.seeds import derive_seed
 from proverrl.types import TrainingSample
 
 
 @dataclass(frozen=True, slots=True)
-class PackedRow:
-    """Samples with one prompt, laid end to end: the prompt, then each sample's other tokens."""
+class Update:
+    """An update that has its gradients and waits for a check: ``logprobs`` holds for each sample
+    the policy's log-probabilities of its tokens after the prompt, of shape (new tokens,)."""
 
+    version: int
+    metrics: Mapping[str, float]
     samples: tuple[TrainingSample, ...]
+    logprobs: tuple[Tensor, ...]
 
-    @property
-    def prompt(self) -> tuple[int, ...]:
-        first = self.samples[0]
-        return first.token_ids[: first.prompt_length]
 
-    @property
-    def num_tokens(self) -> int:
-        new = sum(len(s.token_ids) - s.prompt_length for s in self.samples)
-        return len(self.prompt) + new
+UpdateCheck = Callable[[Update], bool]
+"""True lets the update happen, False leaves it out, an exception ends the run."""
+
+
+def require_finite(update: Update) -> bool:
+    """The check of a learner that has no other.
+
+    Raises:
+        ProverRLError: the loss or the gradient's norm is not finite.
+    """
+    for name, words in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
+        value = update.metrics[name]
+        if not math.isfinite(value):
+            raise ProverRLError(f"{words} is {value} at version {update.version}; stopping")
+    return True
 
 
 class TorchLearner:
-    """Updates over packed samples; ``model`` is shared with the policy that samples from it."""
+    """Updates over packed samples; ``model`` is shared with the policy that samples from it.
+
+    With a KL term a frozen copy of ``model`` as it comes is kept: as much memory again as its
+    weights take, and no optimizer state.
+    """
 
     def __init__(
-        self, model: Any, config: LearnerConfig, *, temperature: float, version: int = 0
+        self,
+        model: Any,
+        config: LearnerConfig,
+        *,
+        temperature: float,
+        loss: LossConfig | None = None,
+        version: int = 0,
+        check: UpdateCheck = require_finite,
     ) -> None:
         self.model = model
         self.config = config
+        self.loss = LossConfig() if loss is None else loss
         self.temperature = temperature
         self.version = version
+        self.check = check
+        self.control = EntropyControl(self.loss.entropy)
+        self.reference = freeze_copy(model) if self.loss.needs_reference else None
+        distills = self.loss.distill.weight > 0
+        self.distiller = (
+            SelfDistiller(model, self.loss.distill, temperature=temperature) if distills else None
+        )
+        if config.gradient_checkpointing:
+            enable_checkpointing(model)
         self.optimizers = build_optimizers(
             config.optimizer,
             model,
@@ -58,54 +106,111 @@ class TorchLearner:
             weight_decay=config.weight_decay,
         )
 
+    @property
+    def needs_old_logprobs(self) -> bool:
+        """True when a step scores its samples with the learner's engine before it updates, one
+        forward pass more; otherwise the sampler's log-probabilities stand for the old policy."""
+        return self.loss.needs_old_logprobs
+
     def step(
         self,
         samples: Sequence[TrainingSample],
         replay: Callable[[], Sequence[TrainingSample]] = tuple,
+        pairs: Sequence[TeacherPair] = (),
     ) -> dict[str, float]:
         """``epochs`` passes over the samples, ``groups_per_update`` prompts an update; returns
-        metrics averaged over updates (and over tokens where they are per token).
+        metrics averaged over updates (and over tokens where they are per token; those that end in
+        ``_max`` are the largest of the step).
 
         ``replay()`` is asked once an update for proofs to imitate as well: their mean negative
         log-likelihood times ``replay_weight`` is added to the loss (VAPO, Yue et al. 2025,
         arXiv 2504.05118, on fresh positives; here on all that were found).
 
+        ``pairs`` are failed attempts for self-distillation, dealt out over the updates of a pass;
+        without any other sample no update is made.
+
         Raises:
-            ProverRLError: a loss is not finite; that update is not made.
+            ProverRLError: the check refuses an update; it is not made.
         """
-        rows = pack_rows(samples)
+        kept, counts = select_samples(samples, self.loss, self.version)
+        rows = pack_rows(kept)
+        if not rows:
+            return counts
+        old = self._score(self.model, rows) if self.needs_old_logprobs else {}
+        reference = {} if self.reference is None else self._score(self.reference, rows)
         size = self.config.groups_per_update or len(rows)
         parts = [rows[i : i + size] for i in range(0, len(rows), size)]
-        totals: dict[str, float] = {}
+        updates = []
         for _ in range(self.config.epochs):
-            for part in parts:
-                for name, value in self._update(part, pack_rows(replay())).items():
-                    totals[name] = totals.get(name, 0.0) + value
-        num_updates = self.config.epochs * len(parts)
-        return {name: value / num_updates for name, value in totals.items()}
+            for number, part in enumerate(parts):
+                dealt = pairs[number :: len(parts)]
+                values = self._update(part, pack_rows(replay()), dealt, old, reference)
+                if values is None:
+                    counts["updates_left_out"] = counts.get("updates_left_out", 0.0) + 1
+                else:
+                    updates.append(values)
+        return counts | _summarize(updates)
 
-    def _update(self, rows: Sequence[PackedRow], replay: Sequence[PackedRow]) -> dict[str, float]:
+    def _update(
+        self,
+        rows: Sequence[PackedRow],
+        replay: Sequence[PackedRow],
+        pairs: Sequence[TeacherPair],
+        old: Mapping[int, Tensor],
+        reference: Mapping[int, Tensor],
+    ) -> dict[str, float] | None:
+        """The metrics of an update, or None when the check left it out."""
         samples = [sample for row in rows for sample in row.samples]
-        batch_tokens = sum(sum(sample.loss_mask) for sample in samples)
+        batch_tokens = max(1, sum(sum(sample.loss_mask) for sample in samples))
+        generator = torch.Generator().manual_seed(derive_seed(self.version, "loss"))
         values = {"loss": 0.0}
+        scored: list[tuple[TrainingSample, Tensor]] = []
         self.model.zero_grad(set_to_none=True)
+        # Checkpointed layers keep their activations unless the model is in training mode.
+        self.model.train(self.config.gradient_checkpointing)
         for batch in batch_rows(rows, self.config.micro_batch_tokens):
-            loss, metrics = self._backward(batch, batch_tokens, len(samples))
-            values["loss"] += loss
-            for name, total in metrics.items():
-                values[name] = values.get(name, 0.0) + float(total) / batch_tokens
+            logprobs, entropy = packed_logprobs(
+                self.model, batch, temperature=self.temperature, entropy_grad=self.control.bonus > 0
+            )
+            inputs = LossInputs(
+                **gather_tokens(batch, logprobs, entropy, old, reference, self.version),
+                batch_tokens=batch_tokens,
+                batch_samples=len(samples),
+                settings=self.loss,
+            )
+            loss, metrics = compute_loss(inputs, self.control, generator)
+            loss.backward()  # type: ignore[no-untyped-call]
+            values["loss"] += float(loss.detach())
+            metrics["entropy"] = inputs.entropy.sum().detach()
+            _add(values, metrics, batch_tokens)
+            scored += split_by_sample(batch, logprobs.detach())
         if replay:
             values["replay_loss"] = self._imitate(replay)
             values["loss"] += self.config.replay_weight * values["replay_loss"]
-        if not math.isfinite(values["loss"]):
-            raise ProverRLError(f"the loss is {values['loss']} at version {self.version}; stopping")
+        if pairs and self.distiller is not None:
+            budget = self.config.micro_batch_tokens
+            distilled = self.distiller.backward(self.model, pairs, max_tokens=budget)
+            values["distill_loss"] = distilled
+            values["loss"] += self.loss.distill.weight * distilled
+        self.model.eval()
         values["grad_norm"] = float(
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
         )
+        if not self._may_update(values, scored):
+            return None
         for optimizer in self.optimizers:
             optimizer.step()
+        if self.distiller is not None:
+            self.distiller.follow(self.model)
         self.version += 1
+        self.control.observe(values["entropy"])
         return values
+
+    def _may_update(
+        self, values: Mapping[str, float], scored: Sequence[tuple[TrainingSample, Tensor]]
+    ) -> bool:
+        samples, logprobs = zip(*scored, strict=True)
+        return self.check(Update(self.version, values, samples, logprobs))
 
     def _imitate(self, rows: Sequence[PackedRow]) -> float:
         num_tokens = sum(sum(s.loss_mask) for row in rows for s in row.samples)
@@ -117,10 +222,29 @@ class TorchLearner:
             total += float(loss.detach())
         return total
 
+    @torch.no_grad()
+    def _score(self, model: Any, rows: Sequence[PackedRow]) -> dict[int, Tensor]:
+        """Log-probabilities of each sample's tokens after the prompt, by the sample's ``id()``
+        (a sample is no dictionary key: hashing it would walk all its tokens)."""
+        scores: dict[int, Tensor] = {}
+        for batch in batch_rows(rows, self.config.micro_batch_tokens):
+            logprobs, _ = packed_logprobs(model, batch, temperature=self.temperature)
+            scores |= {id(s): part for s, part in split_by_sample(batch, logprobs)}
+        return scores
+
     def save(self, path: Path) -> None:
-        """Write the optimizer's state; the weights are saved by the policy."""
-        states = [optimizer.state_dict() for optimizer in self.optimizers]
-        torch.save({"optimizers": states, "version": self.version}, path)
+        """Write the optimizer's state, that of the loss and the reference's weights, if there is
+        one; the policy's weights are saved by the policy."""
+        state = {
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "version": self.version,
+            "entropy": self.control.state_dict(),
+        }
+        if self.reference is not None:
+            state["reference"] = self.reference.state_dict()
+        if self.distiller is not None:
+            state["teacher"] = self.distiller.state_dict()
+        torch.save(state, path)
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote."""
@@ -128,111 +252,41 @@ class TorchLearner:
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         self.version = state["version"]
-
-    def _backward(
-        self, rows: Sequence[PackedRow], batch_tokens: int, batch_samples: int
-    ) -> tuple[float, dict[str, Tensor]]:
-        samples = [sample for row in rows for sample in row.samples]
-        device = next(self.model.parameters()).device
-        logprobs, entropy = packed_logprobs(self.model, rows, temperature=self.temperature)
-        new = [slice(s.prompt_length, None) for s in samples]
-        keep = _flatten([s.loss_mask[part] for s, part in zip(samples, new, strict=True)]).bool()
-        old = _flatten([s.logprobs[part] for s, part in zip(samples, new, strict=True)])
-        advantages = _flatten([s.advantages[part] for s, part in zip(samples, new, strict=True)])
-        index = _flatten(
-            [(i,) * (len(s.token_ids) - s.prompt_length) for i, s in enumerate(samples)]
-        ).long()
-        keep = keep.to(device)
-        inputs = LossInputs(
-            logprobs=logprobs[keep],
-            old_logprobs=old.to(device)[keep],
-            advantages=advantages.to(device)[keep],
-            sample=index.to(device)[keep],
-            batch_tokens=batch_tokens,
-            batch_samples=batch_samples,
-            clip_low=self.config.clip_low,
-            clip_high=self.config.clip_high,
-        )
-        loss, metrics = LOSSES[self.config.loss](inputs)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return float(loss.detach()), metrics | {"entropy": entropy[keep].sum().detach()}
+        self.control.load_state_dict(state["entropy"])
+        if self.reference is not None:
+            self.reference.load_state_dict(state["reference"])
+        if self.distiller is not None:
+            self.distiller.load_state_dict(state["teacher"])
 
 
-def pack_rows(samples: Sequence[TrainingSample]) -> list[PackedRow]:
-    """Put samples with the same prompt into one row, in order of first occurrence."""
-    by_prompt: dict[tuple[int, ...], list[TrainingSample]] = {}
-    for sample in samples:
-        by_prompt.setdefault(sample.token_ids[: sample.prompt_length], []).append(sample)
-    return [PackedRow(tuple(group)) for group in by_prompt.values()]
+def enable_checkpointing(model: Any) -> None:
+    """Recompute activations in the backward pass: less memory, about a third more time.
 
-
-def batch_rows(rows: Sequence[PackedRow], max_tokens: int) -> Iterator[list[PackedRow]]:
-    """Batches of rows of like length with at most ``max_tokens`` padded tokens each (one row
-    that is longer goes alone)."""
-    batch: list[PackedRow] = []
-    for row in sorted(rows, key=lambda row: row.num_tokens):
-        # Rows come sorted, so the newest is the longest and sets the padded size.
-        if batch and row.num_tokens * (len(batch) + 1) > max_tokens:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
-
-
-def packed_logprobs(
-    model: Any, rows: Sequence[PackedRow], *, temperature: float
-) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and entropies of every completion token, both of shape (tokens,).
-
-    Tokens come in the order of rows, then samples, then positions. The model must accept a
-    four-dimensional attention mask (every transformers decoder with sdpa or eager attention).
+    Raises:
+        UsageError: the model has dropout, which the training mode that this needs would turn on.
     """
-    device = next(model.parameters()).device
-    ids, positions, allowed, sources, targets = _layout(rows)
-    hidden = model.get_decoder()(
-        input_ids=ids.to(device),
-        position_ids=positions.to(device),
-        attention_mask=allowed.to(device)[:, None],
-        use_cache=False,
-    ).last_hidden_state
-    picked = hidden.reshape(-1, hidden.shape[-1])[sources.to(device)]
-    logits = model.get_output_embeddings()(picked).float() / temperature
-    logprobs = torch.log_softmax(logits, dim=-1)
-    entropy = -(logprobs.detach().exp() * logprobs.detach()).sum(-1)
-    return logprobs.gather(-1, targets.to(device)[:, None]).squeeze(-1), entropy
+    rates = {k: v for k, v in model.config.to_dict().items() if "drop" in k and v}
+    if rates:
+        raise UsageError(
+            f"learner.gradient_checkpointing needs a model without dropout, this one has {rates}"
+        )
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
-def _layout(rows: Sequence[PackedRow]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Ids, positions, attention mask, and per completion token its source index and target."""
-    width = max(row.num_tokens for row in rows)
-    ids = torch.zeros((len(rows), width), dtype=torch.long)
-    positions = torch.zeros((len(rows), width), dtype=torch.long)
-    # A padded position attends to itself, so that no softmax is over nothing.
-    allowed = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)
-    sources: list[int] = []
-    targets: list[int] = []
-    for r, row in enumerate(rows):
-        p = len(row.prompt)
-        ids[r, :p] = torch.tensor(row.prompt)
-        positions[r, :p] = torch.arange(p)
-        allowed[r, :p, :p] = torch.ones(p, p, dtype=torch.bool).tril()
-        start = p
-        for sample in row.samples:
-            new = sample.token_ids[p:]
-            end = start + len(new)
-            ids[r, start:end] = torch.tensor(new)
-            positions[r, start:end] = torch.arange(p, p + len(new))
-            allowed[r, start:end, :p] = True
-            causal = torch.ones(len(new), len(new), dtype=torch.bool).tril()
-            allowed[r, start:end, start:end] = causal
-            base = r * width
-            # The prompt's last position predicts each completion's first token.
-            sources += [base + p - 1, *range(base + start, base + end - 1)]
-            targets += new
-            start = end
-    return ids, positions, allowed, torch.tensor(sources), torch.tensor(targets)
+def _add(values: dict[str, float], metrics: Metrics, batch_tokens: int) -> None:
+    """Add a micro-batch's metrics to those of the update."""
+    for name, total in metrics.items():
+        if name.endswith("_max"):
+            values[name] = max(values.get(name, -math.inf), float(total))
+        else:
+            values[name] = values.get(name, 0.0) + float(total) / batch_tokens
 
 
-def _flatten(parts: Sequence[Sequence[float]]) -> Tensor:
-    return torch.tensor([value for part in parts for value in part])
+def _summarize(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """One figure a name: the largest of those that end in ``_max``, the mean of the others."""
+    names = dict.fromkeys(name for values in updates for name in values)
+    columns = {name: [v[name] for v in updates if name in v] for name in names}
+    return {
+        name: max(column) if name.endswith("_max") else sum(column) / len(column)
+        for name, column in columns.items()
+    }

@@ -1,0 +1,85 @@
+"""Losses that fit the log-probability of a whole sample to its reward, by squares.
+
+Flows in: ``LossInputs`` whose advantages are rewards minus one number a group (``dr_grpo``; its
+choice drops out, dividing by a standard deviation does not), the same for all tokens of a sample.
+Flows out: a scalar to minimise and sums of metrics. Not handled here: a learned partition
+function; it is estimated from the group, so that a group of one teaches nothing.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from proverrl.losses.base import (
+    LossInputs,
+    Metrics,
+    mean_per_sample,
+    ratio_metrics,
+    sum_per_sample,
+)
+
+
+def kimina(inputs: LossInputs) -> tuple[Tensor, Metrics]:
+    """(r - tau log Z - tau log(p / p_old))^2 a sample, p of the whole sample, averaged over
+    samples (mirror descent of Kimi k1.5, arXiv 2501.12599, and Kimina-Prover Preview,
+    Wang et al. 2025, arXiv 2504.11354, where the square is not printed).
+
+    tau log Z is tau log(mean exp(r / tau)) over the group, or the mean reward under
+    ``kimina_partition = "mean"``.
+    """
+    settings = inputs.settings
+    log_ratio = inputs.logprobs - inputs.old_logprobs
+    rewards = mean_per_sample(inputs, inputs.advantages)
+    if settings.kimina_partition == "exact":
+        baseline = log_partition(rewards, _groups(inputs), settings.kimina_tau)
+    else:
+        baseline = _group_mean(rewards, _groups(inputs))
+    residual = rewards - baseline - settings.kimina_tau * sum_per_sample(inputs, log_ratio)
+    return _squared_mean(inputs, residual), ratio_metrics(log_ratio, torch.zeros_like(log_ratio))
+
+
+def trajectory_balance(inputs: LossInputs) -> tuple[Tensor, Metrics]:
+    """(log Z + log p - log R)^2 a sample, averaged over samples: the policy learns to sample in
+    proportion to R, not only what is best (trajectory balance, Malkin et al. 2022,
+    arXiv 2201.13259; for proofs Proof Flow, Ho et al. 2024, arXiv 2410.13224).
+
+    log R is ``balance_scale`` times the reward, up to a constant of the group: 15 sets a failed
+    proof exp(-15) times below a verified one. log Z of a prompt is the group's mean of
+    log R - log p, without gradient; Proof Flow learns it instead.
+    """
+    log_probability = sum_per_sample(inputs, inputs.logprobs)
+    log_reward = inputs.settings.balance_scale * mean_per_sample(inputs, inputs.advantages)
+    log_z = _group_mean((log_reward - log_probability).detach(), _groups(inputs))
+    log_ratio = inputs.logprobs - inputs.old_logprobs
+    loss = _squared_mean(inputs, log_z + log_probability - log_reward)
+    return loss, ratio_metrics(log_ratio, torch.zeros_like(log_ratio))
+
+
+def log_partition(rewards: Tensor, group: Tensor, tau: float) -> Tensor:
+    """tau log(mean exp(r / tau)) over each sample's group; all tensors of shape (samples,)."""
+    # The largest reward comes out of the exponential, so that none overflows.
+    empty = torch.full((len(rewards) + 1,), -torch.inf, dtype=rewards.dtype, device=rewards.device)
+    top = empty.scatter_reduce(0, group, rewards, "amax")
+    shifted = ((rewards - top[group]) / tau).exp()
+    return top[group] + tau * _group_mean(shifted, group).log()
+
+
+def _groups(inputs: LossInputs) -> Tensor:
+    """The groups of samples, those without a token in the loss in a group of their own."""
+    counts = sum_per_sample(inputs, torch.ones_like(inputs.logprobs))
+    return torch.where(counts > 0, inputs.group + 1, 0)
+
+
+def _group_mean(values: Tensor, group: Tensor) -> Tensor:
+    """Of shape (samples,): each sample has its group's mean. Group numbers are at most the number
+    of samples."""
+    zeros = torch.zeros(len(values) + 1, dtype=values.dtype, device=values.device)
+    totals = zeros.index_add(0, group, values)
+    counts = zeros.index_add(0, group, torch.ones_like(values))
+    return totals[group] / counts[group]
+
+
+def _squared_mean(inputs: LossInputs, residual: Tensor) -> Tensor:
+    """A sample without tokens has weight 0 and a residual that depends on nothing."""
+    return (mean_per_sample(inputs, inputs.weights) * residual**2).sum() / inputs.batch_samples

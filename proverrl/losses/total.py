@@ -1,0 +1,86 @@
+"""The whole loss: weights, masks, the named policy loss, and what is added to it.
+
+Flows in: ``LossInputs`` and the state of the entropy bonus. Flows out: a scalar to minimise and
+sums of metrics. With the settings' defaults nothing is multiplied or added, and the value is that
+of the named loss. Not handled here: samples that are left out (``masks.select_samples``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from proverrl.config import LossName
+from proverrl.losses.base import LossFn, LossInputs, Metrics
+from proverrl.losses.clipped import clipped_sequence, clipped_token, dcpo, dr_grpo_constant, sapo
+from proverrl.losses.covariance import clip_cov_mask, kl_cov_term
+from proverrl.losses.entropy import EntropyControl
+from proverrl.losses.kl import kl_term
+from proverrl.losses.masks import positive_mask, top_entropy_mask
+from proverrl.losses.one_sided import aipo, cispo, prime_rl
+from proverrl.losses.sequence import gmpo, gspo, luspo
+from proverrl.losses.squared import kimina, trajectory_balance
+from proverrl.losses.weights import importance_weights
+
+LOSSES: dict[LossName, LossFn] = {
+    "clipped_token": clipped_token,
+    "clipped_sequence": clipped_sequence,
+    "dr_grpo_constant": dr_grpo_constant,
+    "gspo": gspo,
+    "luspo": luspo,
+    "gmpo": gmpo,
+    "sapo": sapo,
+    "dcpo": dcpo,
+    "cispo": cispo,
+    "aipo": aipo,
+    "prime_rl": prime_rl,
+    "kimina": kimina,
+    "trajectory_balance": trajectory_balance,
+}
+
+
+def compute_loss(
+    inputs: LossInputs, control: EntropyControl, generator: torch.Generator
+) -> tuple[Tensor, Metrics]:
+    """The loss of a micro-batch. ``generator`` draws the tokens that Clip-Cov takes out.
+
+    A micro-batch without a token in the loss costs 0.
+    """
+    settings = inputs.settings
+    if not len(inputs.logprobs):
+        return inputs.logprobs.sum(), {}
+    inputs, metrics = _weigh(inputs, control, generator)
+    loss, values = LOSSES[settings.name](inputs)
+    metrics |= values
+    moved = (inputs.logprobs.detach() - inputs.sampler_logprobs).abs().amax()
+    metrics["ratio_max"] = moved.exp()
+    if settings.needs_reference:
+        term, metrics["reference_kl"] = kl_term(inputs)
+        loss = loss + term
+    if settings.covariance == "kl":
+        loss = loss + kl_cov_term(inputs)
+    if control.bonus:
+        loss = loss - control.bonus * inputs.entropy.sum() / inputs.batch_tokens
+    return loss, metrics
+
+
+def _weigh(
+    inputs: LossInputs, control: EntropyControl, generator: torch.Generator
+) -> tuple[LossInputs, Metrics]:
+    """The inputs with the weights and token masks that the settings ask for."""
+    settings = inputs.settings
+    metrics: Metrics = {}
+    weights = inputs.weights
+    if settings.weights.name != "none":
+        factors, metrics = importance_weights(inputs)
+        weights = weights * factors
+    if settings.top_entropy_share < 1.0:
+        weights = weights * top_entropy_mask(inputs.entropy.detach(), settings.top_entropy_share)
+    # Entropy of this batch is known only after its last forward pass, so the last update's counts.
+    if control.last is not None and control.last < settings.positive_mask_entropy:
+        weights = weights * positive_mask(inputs)
+    if settings.covariance == "clip":
+        weights = weights * clip_cov_mask(inputs, generator)
+    return replace(inputs, weights=weights), metrics

@@ -1,0 +1,362 @@
+"""The learner: packed rows against padded ones, forward passes, the reference, refused updates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from proverrl import packing
+from proverrl.config import LearnerConfig, LossConfig, LossName
+from proverrl.errors import ProverRLError, UsageError
+from proverrl.learner import TorchLearner, Update
+from proverrl.losses import LOSSES, EntropyControl, LossInputs, compute_loss, gather_tokens
+from proverrl.packing import PackedRow, pack_rows, packed_logprobs, split_rows
+from proverrl.types import TrainingSample
+from tests.tiny_model import tiny_model, tiny_samples
+
+
+def build_learner(model: Any, *, config: dict[str, Any] | None = None, **loss: Any) -> TorchLearner:
+    return TorchLearner(
+        model,
+        LearnerConfig.model_validate(config or {}),
+        temperature=1.0,
+        loss=LossConfig.model_validate(loss),
+    )
+
+
+def flat(model: Any) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def padded_logprobs(model: Any, samples: list[TrainingSample]) -> torch.Tensor:
+    """Every sample in a row of its own, padded on the right, through the model's own mask."""
+    width = max(len(s.token_ids) for s in samples)
+    ids = torch.zeros((len(samples), width), dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for i, s in enumerate(samples):
+        ids[i, : len(s.token_ids)] = torch.tensor(s.token_ids)
+        mask[i, : len(s.token_ids)] = 1
+    logprobs = torch.log_softmax(model(input_ids=ids, attention_mask=mask).logits.float(), -1)
+    taken = logprobs[:, :-1].gather(-1, ids[:, 1:, None]).squeeze(-1)
+    return torch.cat(
+        [taken[i, s.prompt_length - 1 : len(s.token_ids) - 1] for i, s in enumerate(samples)]
+    )
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_packing_gives_the_loss_and_gradient_of_padding(name: LossName) -> None:
+    settings = LossConfig.model_validate({"name": name, "constant_length": 9, "gspo_high": 0.3})
+    losses, gradients = [], []
+    for packed in (True, False):
+        model = tiny_model()
+        samples = tiny_samples(model, shift=0.05)
+        rows = pack_rows(samples)
+        assert [len(row.samples) for row in rows] == [2, 2, 2]
+        if packed:
+            logprobs, entropy = packed_logprobs(model, rows, temperature=1.0)
+        else:
+            logprobs = padded_logprobs(model, samples)
+            entropy = torch.zeros_like(logprobs)
+        inputs = LossInputs(
+            **gather_tokens(rows, logprobs, entropy, {}, {}, 0),
+            batch_tokens=sum(sum(s.loss_mask) for s in samples),
+            batch_samples=len(samples),
+            settings=settings,
+        )
+        loss, _ = compute_loss(inputs, EntropyControl(settings.entropy), torch.Generator())
+        loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(float(loss.detach()))
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+    # A gradient of zero would agree too.
+    assert float(gradients[0].abs().max()) > 1e-3
+    assert float((gradients[0] - gradients[1]).abs().max()) < 1e-6 * max(
+        1.0, float(gradients[0].abs().max())
+    )
+
+
+def test_gathered_tokens_are_those_in_the_loss() -> None:
+    model = tiny_model()
+    samples = tiny_samples(model, prompts=2)
+    rows = pack_rows(samples)
+    number = torch.arange(sum(len(s.token_ids) - s.prompt_length for s in samples)).float()
+    old = {id(s): torch.full((len(s.token_ids) - s.prompt_length,), 7.0) for s in samples}
+    tokens = gather_tokens(rows, number, number, old, {}, version=3)
+    # Samples 0 and 3 have a masked second token.
+    lengths = [len(s.token_ids) - s.prompt_length for s in samples]
+    starts = [sum(lengths[:i]) for i in range(4)]
+    kept = [(i, t) for i, n in enumerate(lengths) for t in range(n) if not (i in (0, 3) and t == 1)]
+    assert tokens["logprobs"].tolist() == [starts[i] + t for i, t in kept]
+    assert list(zip(tokens["sample"].tolist(), tokens["position"].tolist(), strict=True)) == kept
+    assert set(tokens["old_logprobs"].tolist()) == {7.0}
+    assert tokens["ref_logprobs"] is None
+    assert tokens["group"].tolist() == [0, 0, 1, 1]
+    assert tokens["staleness"].tolist() == [3] * 4
+    assert tokens["advantages"].tolist() == [
+        samples[i].advantages[-1] for i in tokens["sample"].tolist()
+    ]
+
+
+def count_forwards(model: Any) -> list[int]:
+    calls = [0]
+
+    def hook(*_: Any) -> None:
+        calls[0] += 1
+
+    model.get_decoder().register_forward_hook(hook)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("weights", "needed", "forwards"),
+    [("none", False, 2), ("negative_sequence_mask", False, 2), ("geometric_mask", True, 3)],
+)
+def test_the_old_policy_is_scored_only_when_needed(
+    weights: str, needed: bool, forwards: int
+) -> None:
+    model = tiny_model()
+    samples = tiny_samples(model)
+    calls = count_forwards(model)
+    learner = build_learner(model, config={"epochs": 2}, weights={"name": weights})
+    assert learner.needs_old_logprobs is needed
+    learner.step(samples)
+    assert calls[0] == forwards
+
+
+def test_weights_come_from_the_learners_own_probabilities() -> None:
+    model = tiny_model()
+    # The sampler claims half of what the learner sees, so that every w is 2.
+    samples = tiny_samples(model, shift=-math.log(2))
+    learner = build_learner(model, weights={"name": "token_truncate", "high": 1.5})
+    metrics = learner.step(samples)
+    assert metrics["weight"] == pytest.approx(1.5, abs=1e-5)
+    assert metrics["sampler_ratio_max"] == pytest.approx(2.0, abs=1e-4)
+    # The clip is around the learner's own probabilities: every ratio is 1.
+    tokens = [a for s in samples for a, m in zip(s.advantages, s.loss_mask, strict=True) if m]
+    assert metrics["loss"] == pytest.approx(-1.5 * sum(tokens) / len(tokens), abs=1e-5)
+    assert metrics["approx_kl"] == pytest.approx(0.0, abs=1e-6)
+    # Without weights the sampler's word is taken: a ratio of 2 everywhere, clipped where A > 0.
+    plain = build_learner(tiny_model()).step(samples)
+    expected = [-1.28 * a if a > 0 else -2.0 * a for a in tokens]
+    assert plain["loss"] == pytest.approx(sum(expected) / len(expected), abs=1e-5)
+    assert plain["ratio_max"] == pytest.approx(2.0, abs=1e-4)
+
+
+def test_the_reference_is_the_first_policy_and_stays(tmp_path: Path) -> None:
+    model = tiny_model()
+    samples = tiny_samples(model)
+    learner = build_learner(
+        model, config={"learning_rate": 1e-2, "epochs": 3}, kl={"coefficient": 0.1}
+    )
+    first = flat(model)
+    metrics = learner.step(samples)
+    assert metrics["reference_kl"] > 0
+    assert learner.reference is not None
+    assert torch.equal(flat(learner.reference), first)
+    assert not torch.equal(flat(model), first)
+    assert not any(p.requires_grad for p in learner.reference.parameters())
+    # A resumed learner is built on the trained weights and reads the reference back.
+    learner.save(tmp_path / "learner.pt")
+    again = build_learner(model, kl={"coefficient": 0.1})
+    assert not torch.equal(flat(again.reference), first)
+    again.load(tmp_path / "learner.pt")
+    assert torch.equal(flat(again.reference), first)
+    assert build_learner(tiny_model()).reference is None
+
+
+def test_kl_holds_the_policy_back() -> None:
+    moved = []
+    for coefficient in (0.0, 30.0):
+        model = tiny_model()
+        samples = tiny_samples(model)
+        config = {"learning_rate": 3e-3, "epochs": 12}
+        build_learner(model, config=config, kl={"coefficient": coefficient}).step(samples)
+        with torch.no_grad():
+            after, _ = packed_logprobs(model, pack_rows(samples), temperature=1.0)
+        before = [v for s in samples for v in s.logprobs[s.prompt_length :]]
+        keep = torch.tensor([m for s in samples for m in s.loss_mask[s.prompt_length :]]).bool()
+        moved.append(float((after - torch.tensor(before))[keep].abs().mean()))
+    assert moved[1] < 0.5 * moved[0]
+
+
+def test_gradient_checkpointing_changes_nothing_but_memory() -> None:
+    updated = []
+    for on in (False, True):
+        model = tiny_model()
+        learner = build_learner(model, config={"gradient_checkpointing": on})
+        samples = tiny_samples(model)
+        recomputed = count_forwards_of_layer(model)
+        learner.step(samples)
+        assert recomputed[0] == (2 if on else 1)
+        assert not model.training
+        updated.append(flat(model))
+    assert torch.allclose(updated[0], updated[1], atol=1e-7)
+    with pytest.raises(UsageError, match=r"without dropout, this one has .*attention_dropout"):
+        build_learner(tiny_model(attention_dropout=0.1), config={"gradient_checkpointing": True})
+
+
+def count_forwards_of_layer(model: Any) -> list[int]:
+    """Counts passes through the first block's MLP, the recomputed one included."""
+    calls = [0]
+
+    def hook(*_: Any) -> None:
+        calls[0] += 1
+
+    model.get_decoder().layers[0].mlp.register_forward_pre_hook(hook)
+    return calls
+
+
+def test_nothing_is_updated_when_all_samples_are_left_out() -> None:
+    model = tiny_model()
+    before = flat(model)
+    samples = [replace(s, truncated=True) for s in tiny_samples(model)]
+    learner = build_learner(model, mask_truncated=True)
+    assert learner.step(samples) == {"samples_truncated": 6}
+    assert learner.version == 0
+    assert torch.equal(flat(model), before)
+
+
+def test_divisors_count_what_is_left() -> None:
+    model = tiny_model()
+    samples = tiny_samples(model)
+    cut = [replace(s, truncated=i >= 2) for i, s in enumerate(samples)]
+    # On policy: minus the mean advantage over the tokens of the first two samples.
+    tokens = [a for s in samples[:2] for a, m in zip(s.advantages, s.loss_mask, strict=True) if m]
+    metrics = build_learner(model, mask_truncated=True).step(cut)
+    assert metrics["loss"] == pytest.approx(-sum(tokens) / len(tokens), abs=1e-5)
+    assert metrics["samples_truncated"] == 4
+
+
+def test_a_check_sees_the_update_and_can_leave_it_out() -> None:
+    model = tiny_model()
+    samples = tiny_samples(model)
+    seen: list[Update] = []
+
+    def refuse(update: Update) -> bool:
+        seen.append(update)
+        return False
+
+    learner = TorchLearner(model, LearnerConfig(epochs=2), temperature=1.0, check=refuse)
+    before = flat(model)
+    assert learner.step(samples) == {"updates_left_out": 2.0}
+    assert (learner.version, len(seen)) == (0, 2)
+    assert torch.equal(flat(model), before)
+    assert seen[0].metrics["grad_norm"] > 0
+    for sample, logprobs in zip(seen[0].samples, seen[0].logprobs, strict=True):
+        new = [
+            v
+            for v, m in zip(
+                logprobs.tolist(), sample.loss_mask[sample.prompt_length :], strict=True
+            )
+            if m
+        ]
+        old = [v for v, m in zip(sample.logprobs, sample.loss_mask, strict=True) if m]
+        assert new == pytest.approx(old, abs=1e-5)
+
+
+def test_a_gradient_that_is_not_finite_stops_the_learner() -> None:
+    model = tiny_model()
+    samples = tiny_samples(model)
+    before = flat(model)
+    parameter = next(iter(model.parameters()))
+    parameter.register_hook(lambda grad: grad * math.inf)
+    with pytest.raises(ProverRLError, match=r"the gradient's norm is .* at version 0"):
+        build_learner(model).step(samples)
+    assert torch.equal(flat(model), before)
+
+
+def test_the_entropy_controls_state_is_saved(tmp_path: Path) -> None:
+    entropy = {"adaptive": True, "coefficient": 0.1}
+    learner = build_learner(tiny_model(), entropy=entropy)
+    learner.step(tiny_samples(learner.model))
+    assert learner.control.target is not None
+    learner.save(tmp_path / "learner.pt")
+    again = build_learner(tiny_model(), entropy=entropy)
+    again.load(tmp_path / "learner.pt")
+    assert again.control.state_dict() == learner.control.state_dict()
+    assert again.version == 1
+
+
+def test_an_entropy_bonus_raises_entropy() -> None:
+    after = []
+    for coefficient in (0.0, 5.0):
+        model = tiny_model()
+        samples = tiny_samples(model)
+        config = {"learning_rate": 1e-2, "epochs": 5}
+        build_learner(model, config=config, entropy={"coefficient": coefficient}).step(samples)
+        with torch.no_grad():
+            _, entropy = packed_logprobs(model, [PackedRow((samples[0],))], temperature=1.0)
+        after.append(float(entropy.mean()))
+    assert after[1] > after[0]
+
+
+@pytest.mark.parametrize("covariance", ["clip", "kl"])
+def test_all_terms_work_together_over_micro_batches(covariance: str) -> None:
+    model = tiny_model()
+    samples = tiny_samples(model, shift=0.02)
+    before = flat(model)
+    learner = build_learner(
+        model,
+        config={"epochs": 2, "groups_per_update": 2, "micro_batch_tokens": 30},
+        covariance=covariance,
+        top_entropy_share=0.8,
+        positive_mask_entropy=10.0,
+        kl={"coefficient": 0.01},
+        entropy={"coefficient": 0.01},
+        weights={"name": "geometric_mask", "max_staleness": 3},
+    )
+    metrics = learner.step(samples)
+    # Three prompts, two an update, two passes.
+    assert learner.version == 4
+    assert metrics["samples_too_old"] == 0
+    assert metrics["sampler_ratio_max"] == pytest.approx(math.exp(0.02), abs=1e-3)
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert not torch.equal(flat(model), before)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "new", "num", "hidden", "sizes"),
+    [
+        # sqrt(61^2 + 6 * 192 * 61) / 64 = 4.25
+        (61, 64, 8, 192, [4, 4]),
+        (61, 64, 9, 192, [3, 3, 3]),
+        # sqrt(61^2 + 6 * 1024 * 61) / 64 = 9.61
+        (61, 64, 8, 1024, [8]),
+        # sqrt(3^2 + 6 * 16 * 3) / 30 = 0.57
+        (3, 30, 2, 16, [1, 1]),
+    ],
+)
+def test_rows_are_split_where_attention_costs_more_than_the_prompt(
+    prompt: int, new: int, num: int, hidden: int, sizes: list[int]
+) -> None:
+    sample = TrainingSample(
+        rollout_id="r",
+        policy_version=0,
+        prompt_length=prompt,
+        token_ids=tuple(range(prompt + new)),
+        loss_mask=(0,) * prompt + (1,) * new,
+        logprobs=(0.0,) * (prompt + new),
+        advantages=(0.0,) * (prompt + new),
+    )
+    parts = split_rows([PackedRow((sample,) * num)], hidden)
+    assert [len(part.samples) for part in parts] == sizes
+    assert all(part.prompt == tuple(range(prompt)) for part in parts)
+
+
+def test_split_rows_give_the_numbers_of_whole_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model()
+    rows = pack_rows(tiny_samples(model, shift=0.05))
+    found = []
+    for hidden in (0, 10**9):
+        split = partial(split_rows, hidden_size=hidden)
+        assert [len(row.samples) for row in split(rows)] == ([1] * 6 if hidden == 0 else [2] * 3)
+        monkeypatch.setattr(packing, "split_rows", lambda given, _, split=split: split(given))
+        found.append(packed_logprobs(model, rows, temperature=1.0))
+    assert torch.allclose(found[0][0], found[1][0], atol=1e-6)
+    assert torch.allclose(found[0][1], found[1][1], atol=1e-6)
