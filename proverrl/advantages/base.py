@@ -1,0 +1,202 @@
+"""The seam of the advantages: what a method is given and what it answers.
+
+Flows in: groups of judged rollouts, the section ``[advantage]``, how far the run is, and what
+earlier groups on the same problems earned. Flows out: a number for each turn, or for each token
+of it. Not handled here: the methods themselves, masks, and weights of tokens in the loss.
+
+A group is never compared with another role: its key is (role, problem), and a method that looks
+beyond one group keeps to groups of the same role.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proverrl.config import AdvantageConfig
+from proverrl.errors import RecordError
+from proverrl.types import Group, GroupKey, Role, Turn
+
+STD_EPSILON = 1e-6
+"""Added to a standard deviation before dividing by it."""
+
+SIGNAL = 1e-9
+"""An advantage not larger than this is rounding, no signal."""
+
+Credit = float | tuple[float, ...]
+"""The advantage of one turn: one number for all of its tokens, or one for each completion token."""
+
+GroupAdvantages = list[list[Credit]]
+"""Per rollout of a group, per turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A stretch of a turn's completion tokens that is one move of the proof.
+
+    ``key`` names the state that the move starts from and the move, so that equal keys are the
+    same edge of the proof graph. ``end`` is the index behind its last token; a step begins where
+    the one before it ended, the first at 0.
+    """
+
+    key: Hashable
+    end: int
+
+
+StepsFn = Callable[[Turn], Sequence[Step]]
+"""Cuts a turn's completion into steps. The last step ends at the last token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Running moments of rewards: ``m2`` is the sum of squared distances from the mean."""
+
+    visits: int = 0
+    count: int = 0
+    mean: float = 0.0
+    m2: float = 0.0
+
+    @property
+    def std(self) -> float:
+        """Population standard deviation; 0 of nothing."""
+        return math.sqrt(self.m2 / self.count) if self.count else 0.0
+
+    def including(self, rewards: Sequence[float]) -> Moments:
+        """These moments after one more visit (the pairwise update of Chan, Golub and LeVeque)."""
+        if not rewards:
+            return self
+        mean = sum(rewards) / len(rewards)
+        m2 = sum((reward - mean) ** 2 for reward in rewards)
+        count = self.count + len(rewards)
+        gap = mean - self.mean
+        return Moments(
+            visits=self.visits + 1,
+            count=count,
+            mean=self.mean + gap * len(rewards) / count,
+            m2=self.m2 + m2 + gap * gap * self.count * len(rewards) / count,
+        )
+
+
+class RewardHistory:
+    """Moments of all rewards ever given, per (role, problem); four numbers each.
+
+    A step's advantages read what the history held before the step; its groups are observed after.
+    """
+
+    def __init__(self) -> None:
+        self._moments: dict[GroupKey, Moments] = {}
+
+    def moments(self, key: GroupKey) -> Moments:
+        """What was observed under a key; empty moments for one that was never seen."""
+        return self._moments.get(key, Moments())
+
+    def observe(self, group: Group) -> None:
+        """Add one visit with the group's rewards."""
+        self._moments[group.key] = self.moments(group.key).including(totals(group))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as JSON values."""
+        return {
+            "moments": [
+                [role, problem, m.visits, m.count, m.mean, m.m2]
+                for (role, problem), m in self._moments.items()
+            ]
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become what ``state_dict`` wrote."""
+        loaded: dict[GroupKey, Moments] = {}
+        for role, problem, *values in state["moments"]:
+            known: Role = "composer" if role == "composer" else "solver"
+            loaded[known, problem] = Moments(*values)
+        self._moments = loaded
+
+
+@dataclass(frozen=True, slots=True)
+class AdvantageInputs:
+    """What a method is given. ``progress`` is the share of the run that is done, from 0 to 1.
+
+    ``steps`` is read by methods over steps alone. A method is pure: it changes none of this.
+    """
+
+    groups: Sequence[Group]
+    settings: AdvantageConfig
+    progress: float = 0.0
+    history: RewardHistory = field(default_factory=RewardHistory)
+    steps: StepsFn | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.progress <= 1.0:
+            raise RecordError(f"progress must lie in [0, 1], got {self.progress}")
+
+
+AdvantageFn = Callable[[AdvantageInputs], list[GroupAdvantages]]
+"""Gives one ``GroupAdvantages`` for each group, in their order."""
+
+
+def totals(group: Group) -> list[float]:
+    """The rewards of a group's rollouts."""
+    return [reward.total for reward in group.rewards]
+
+
+def centre(values: Sequence[float]) -> list[float]:
+    """Each value minus the mean of all. Equal values give exact zeros."""
+    if not values or min(values) == max(values):
+        return [0.0] * len(values)
+    mean = sum(values) / len(values)
+    return [value - mean for value in values]
+
+
+def deviation(values: Sequence[float]) -> float:
+    """The population standard deviation."""
+    return math.sqrt(sum(value * value for value in centre(values)) / len(values))
+
+
+def standardize(values: Sequence[float]) -> list[float]:
+    """(value - mean) / (population std + 1e-6)."""
+    scale = deviation(values) + STD_EPSILON
+    return [value / scale for value in centre(values)]
+
+
+def spread(group: Group, values: Sequence[float]) -> GroupAdvantages:
+    """One value a rollout, given to each of its turns."""
+    return [
+        [value] * len(rollout.turns) for rollout, value in zip(group.rollouts, values, strict=True)
+    ]
+
+
+def token_credit(credit: Credit, num_tokens: int) -> tuple[float, ...]:
+    """The advantage of each of a turn's ``num_tokens`` completion tokens.
+
+    Raises:
+        RecordError: the turn has another number of tokens than the credit.
+    """
+    if not isinstance(credit, tuple):
+        return (credit,) * num_tokens
+    if len(credit) != num_tokens:
+        raise RecordError(f"{len(credit)} advantages for a turn of {num_tokens} tokens")
+    return credit
+
+
+def mean_credit(credit: Credit) -> float:
+    """One number for people to read: the mean over the turn's tokens."""
+    if not isinstance(credit, tuple):
+        return credit
+    return sum(credit) / len(credit) if credit else 0.0
+
+
+def carries_signal(advantages: GroupAdvantages) -> bool:
+    """Whether any token of a group has an advantage other than 0."""
+    return any(
+        abs(value) > SIGNAL
+        for turns in advantages
+        for credit in turns
+        for value in (credit if isinstance(credit, tuple) else (credit,))
+    )
+
+
+def only_groups(inputs: AdvantageInputs, groups: Sequence[Group]) -> AdvantageInputs:
+    """The same inputs with other groups."""
+    return AdvantageInputs(groups, inputs.settings, inputs.progress, inputs.history, inputs.steps)

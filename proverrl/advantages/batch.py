@@ -1,0 +1,62 @@
+"""Methods that look beyond one group: over the batch of a step, or over earlier visits.
+
+Flows in: ``AdvantageInputs`` with all groups of a step and the history before it. Flows out: one
+value a rollout. Groups of different roles share no statistics. Not handled here: observing the
+groups (the loop does, after the step's advantages are known).
+"""
+
+from __future__ import annotations
+
+from proverrl.advantages.base import (
+    STD_EPSILON,
+    AdvantageInputs,
+    GroupAdvantages,
+    Moments,
+    centre,
+    deviation,
+    spread,
+    standardize,
+    totals,
+)
+from proverrl.types import Role
+
+
+def batch_std(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+    """(r - mean of the group) / (std of all rewards of the batch + 1e-6), per role (LitePPO, Liu
+    et al. 2025, "Tricks or Traps", arXiv 2508.08221).
+
+    The std is the population's, around the mean of the batch. A group's own std explodes when one
+    rollout of many differs; the batch's does not.
+    """
+    by_role: dict[Role, list[float]] = {}
+    for group in inputs.groups:
+        by_role.setdefault(group.key[0], []).extend(totals(group))
+    scales = {role: deviation(rewards) + STD_EPSILON for role, rewards in by_role.items()}
+    return [
+        spread(group, [value / scales[group.key[0]] for value in centre(totals(group))])
+        for group in inputs.groups
+    ]
+
+
+def dcpo_smooth(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+    """Standardised within the group and over all rewards ever seen on the problem, mixed by the
+    number i of visits, this one included (DCPO, Yang et al. 2025, arXiv 2509.02333).
+
+    Of ((i-1) new + all) / i and (new + (i-1) all) / i the one nearer to 0 is taken. A group whose
+    rewards are all equal so keeps all / i where earlier visits earned something else.
+    """
+    return [
+        spread(group, _smooth(totals(group), inputs.history.moments(group.key)))
+        for group in inputs.groups
+    ]
+
+
+def _smooth(rewards: list[float], before: Moments) -> list[float]:
+    seen = before.including(rewards)
+    i = seen.visits
+    values = []
+    for new, reward in zip(standardize(rewards), rewards, strict=True):
+        every = (reward - seen.mean) / (seen.std + STD_EPSILON)
+        mixed = (((i - 1) * new + every) / i, (new + (i - 1) * every) / i)
+        values.append(min(mixed, key=abs))
+    return values

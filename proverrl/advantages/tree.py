@@ -1,0 +1,149 @@
+"""Credit for single tokens, from where the rollouts of a group part and meet.
+
+Flows in: ``AdvantageInputs`` with the token ids of every turn; ``salt`` also reads ``steps``.
+Flows out: one value a token. Not handled here: trees that a search built, and values that a model
+predicts.
+
+A turn's tree or steps begin at its prompt: the prompt of a later turn holds what was said before,
+so that other histories are other roots. Steps may be given keys that merge them all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+from proverrl.advantages.base import (
+    STD_EPSILON,
+    AdvantageInputs,
+    Credit,
+    GroupAdvantages,
+    Step,
+    deviation,
+    standardize,
+    totals,
+)
+from proverrl.errors import RecordError
+from proverrl.types import Completion, Group, Turn
+
+
+def tempo(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+    """A_i + (V(next) - V(here)) / (std + 1e-6) for each token, with GRPO's A_i and V the mean
+    reward of all rollouts below a node of the group's prefix tree (TEMPO, Tran et al. 2025, arXiv
+    2509.18314).
+
+    Where the tree does not branch the two values are equal and only A_i is left.
+    """
+    return [_tempo(group) for group in inputs.groups]
+
+
+def _tempo(group: Group) -> GroupAdvantages:
+    rewards = totals(group)
+    scale = deviation(rewards) + STD_EPSILON
+    values = prefix_values(group, rewards)
+    return [
+        [
+            tuple(base + (path[t + 1] - path[t]) / scale for t in range(len(path) - 1))
+            for path in paths
+        ]
+        for base, paths in zip(standardize(rewards), values, strict=True)
+    ]
+
+
+def prefix_values(group: Group, rewards: Sequence[float]) -> list[list[list[float]]]:
+    """Per rollout, per turn, the value of the prompt and then of every longer prefix: one more
+    than the turn has tokens. Time and memory grow with the number of tokens."""
+    children: dict[tuple[int, int], int] = {}
+    roots: dict[tuple[int, tuple[int, ...]], int] = {}
+    sums: list[float] = []
+    counts: list[int] = []
+    paths: list[list[list[int]]] = []
+
+    def visit(node: int, reward: float) -> int:
+        if node == len(sums):
+            sums.append(0.0)
+            counts.append(0)
+        sums[node] += reward
+        counts[node] += 1
+        return node
+
+    for rollout, reward in zip(group.rollouts, rewards, strict=True):
+        paths.append([])
+        for index, turn in enumerate(rollout.turns):
+            root = roots.setdefault((index, turn.completion.prompt_ids), len(sums))
+            path = [visit(root, reward)]
+            for token in turn.completion.token_ids:
+                path.append(visit(children.setdefault((path[-1], token), len(sums)), reward))
+            paths[-1].append(path)
+    return [[[sums[node] / counts[node] for node in path] for path in turns] for turns in paths]
+
+
+def salt(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+    """GRPO's advantage, but a step that several rollouts share gets the mean of theirs (SALT, Li
+    et al. 2025, arXiv 2510.20022).
+
+    ``inputs.steps`` says which steps are the same: same state, same move. A step that a rollout
+    takes alone keeps the rollout's own advantage.
+
+    Raises:
+        RecordError: there is no ``steps``, or it does not cover a turn's tokens.
+    """
+    if inputs.steps is None:
+        raise RecordError("salt compares steps: AdvantageInputs.steps must say what a step is")
+    steps = inputs.steps
+    return [_salt(group, steps) for group in inputs.groups]
+
+
+def _salt(group: Group, steps_of: Callable[[Turn], Sequence[Step]]) -> GroupAdvantages:
+    own = standardize(totals(group))
+    steps = [
+        [_checked(steps_of(turn), turn.completion) for turn in rollout.turns]
+        for rollout in group.rollouts
+    ]
+    travellers: dict[Hashable, set[int]] = {}
+    for i, turns in enumerate(steps):
+        for step in (step for turn_steps in turns for step in turn_steps):
+            travellers.setdefault(step.key, set()).add(i)
+    means = {edge: sum(own[i] for i in who) / len(who) for edge, who in travellers.items()}
+    return [[_tokens(turn_steps, means) for turn_steps in turns] for turns in steps]
+
+
+def _tokens(steps: Sequence[Step], means: dict[Hashable, float]) -> Credit:
+    credit: list[float] = []
+    for step in steps:
+        credit += [means[step.key]] * (step.end - len(credit))
+    return tuple(credit)
+
+
+def _checked(steps: Sequence[Step], completion: Completion) -> Sequence[Step]:
+    ends = [0, *(step.end for step in steps)]
+    if ends != sorted(ends) or ends[-1] != len(completion.token_ids):
+        raise RecordError(
+            f"steps end at {ends[1:]} in a turn of {len(completion.token_ids)} tokens"
+        )
+    return steps
+
+
+def line_steps(decode: Callable[[list[int]], str]) -> Callable[[Turn], list[Step]]:
+    """Steps that are lines of the completion; ``decode`` turns token ids into text.
+
+    The state before a line is the prompt and all lines before it, blanks squeezed and empty lines
+    left out, so that proofs which differ in layout alone share their steps. A token that ends one
+    line and begins another belongs to the first. To merge proofs that reach the same goals by
+    other text, give ``AdvantageInputs.steps`` a function whose keys hold the goals instead.
+    """
+
+    def steps(turn: Turn) -> list[Step]:
+        tokens = turn.completion.token_ids
+        before: tuple[str, ...] = ()
+        found: list[Step] = []
+        start = 0
+        for end in range(1, len(tokens) + 1):
+            if end < len(tokens) and "\n" not in decode([tokens[end - 1]]):
+                continue
+            line = " ".join(decode(list(tokens[start:end])).split())
+            found.append(Step((turn.completion.prompt_ids, before, line), end))
+            before = (*before, line) if line else before
+            start = end
+        return found
+
+    return steps

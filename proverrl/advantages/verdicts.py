@@ -1,0 +1,81 @@
+"""Credit read from the verdicts of a rollout's turns instead of its one reward.
+
+Flows in: ``AdvantageInputs`` with the verdicts of every turn. Flows out: one value a turn. Not
+handled here: credit for single tokens (``tree``), and masking the verifier's feedback (the sample
+builder does).
+"""
+
+from __future__ import annotations
+
+from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, centre, spread, totals
+from proverrl.config import AdvantageConfig
+from proverrl.rewards import entry_credits, turn_returns
+from proverrl.types import Group, Status
+
+
+def turn_credit(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+    """Per turn k the return max over j >= k of discount^(j - k) [turn j proved], minus the mean of
+    the returns of all rollouts that have a turn k.
+
+    One comparison a turn index, so that a first turn is held against first turns. A turn that only
+    one rollout reached has nothing to be compared with and gets 0.
+    """
+    return [_turn_credit(group, inputs.settings.turn_discount) for group in inputs.groups]
+
+
+def _turn_credit(group: Group, discount: float) -> GroupAdvantages:
+    returns = [turn_returns(rollout, discount) for rollout in group.rollouts]
+    advantages: GroupAdvantages = [[] for _ in returns]
+    for k in range(max(len(values) for values in returns)):
+        there = [i for i, values in enumerate(returns) if len(values) > k]
+        for i, value in zip(there, centre([returns[i][k] for i in there]), strict=True):
+            advantages[i].append(value)
+    return advantages
+
+
+def obligations(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+    """(r - mean) + ``obligation_weight`` (d - mean of d), where d is 1 for a proved rollout and
+    else ``obligation_share`` times its weighted credit (after VeRPO, Wang et al. 2026, arXiv
+    2601.03525, whose unit tests are a program's entries here).
+
+    The share is below 1, so that a failed proof never outranks a proved one unless the rewards
+    themselves say so (a heavy penalty for length). Where the back end counts no obligations every
+    failure has d = 0 and the order is the rewards' alone.
+    """
+    return [spread(group, _with_obligations(group, inputs.settings)) for group in inputs.groups]
+
+
+def _with_obligations(group: Group, settings: AdvantageConfig) -> list[float]:
+    dense = [
+        1.0 if rollout.status is Status.PROVED else settings.obligation_share * credit
+        for rollout, credit in zip(
+            group.rollouts, weigh_entries(group, settings.obligation_floor), strict=True
+        )
+    ]
+    pairs = zip(centre(totals(group)), centre(dense), strict=True)
+    return [outcome + settings.obligation_weight * part for outcome, part in pairs]
+
+
+def weigh_entries(group: Group, floor: float) -> list[float]:
+    """Per rollout sum_j w_j c_j in [0, 1], with c_j the credit of entry j in its last verdict.
+
+    w_j is in proportion to 1 - (mean credit of j in the group) + floor: what few prove weighs
+    more. Only entries that all rollouts with counted obligations have in common are weighed, so
+    that declarations which one rollout adds pay it nothing.
+    """
+    earned = [entry_credits(rollout.turns[-1].verdict) for rollout in group.rollouts]
+    counted = [entries for entries in earned if entries]
+    if not counted:
+        return [0.0] * len(earned)
+    shared = sorted(set.intersection(*(set(entries) for entries in counted)))
+    weights = {
+        entry: 1.0 - sum(entries.get(entry, 0.0) for entries in earned) / len(earned) + floor
+        for entry in shared
+    }
+    whole = sum(weights.values())
+    return [
+        sum(weight * entries.get(entry, 0.0) for entry, weight in weights.items()) / whole
+        if whole
+        else 0.0
+        for entries in earned
+    ]

@@ -1,0 +1,40 @@
+"""The section ``[reward]``: what a rollout earns for its verdicts.
+
+Flows in: a table of TOML. Flows out: checked values. The functions that the names choose stand in
+``proverrl.rewards.REWARDS`` and ``proverrl.rewards.CORRECTIONS``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from proverrl.config.base import Fraction, Section
+
+RewardName = Literal["proved", "obligations", "turn_discounted"]
+CorrectionName = Literal["none", "backward", "forward"]
+
+
+class RewardConfig(Section):
+    """What a rollout earns; see ``proverrl.rewards``."""
+
+    name: RewardName = "proved"
+    obligation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
+    turn_discount: Fraction = 0.9
+    overlong_weight: Annotated[float, Field(ge=0.0)] = 0.0
+    overlong_buffer: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
+    correction: CorrectionName = "none"
+    false_positive_rate: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    false_negative_rate: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+
+    @model_validator(mode="after")
+    def _better_than_chance(self) -> RewardConfig:
+        if self.false_positive_rate + self.false_negative_rate >= 1.0:
+            raise ValueError(
+                "false_positive_rate + false_negative_rate must be below 1: such a verifier says "
+                "no more than chance"
+            )
+        if self.correction != "none" and self.name != "proved":
+            raise ValueError('correction applies to a yes or no: it needs reward.name = "proved"')
+        return self

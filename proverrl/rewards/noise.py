@@ -1,0 +1,124 @@
+"""Rewards of a verifier that errs: corrections, and an estimate of how often it errs.
+
+Flows in: a verdict as yes or no, and the verifier's rates: f0, the share of wrong proofs that it
+accepts, and f1, the share of right proofs that it refuses. Flows out: a reward whose policy
+gradient is, on average over the verifier's errors, that of a verifier without errors (times a
+constant). Not handled here: verifying a failed candidate again (the loop does, and reports to
+``FalseNegativeRate``); verdicts that judge nothing, which never become a yes or no.
+
+Both corrections: Cai et al. 2025, arXiv 2510.00915. Within a group that shares one pair of rates,
+centring leaves of them only a constant factor; they matter where rates differ between groups, or
+where nothing is centred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from proverrl.config import CorrectionName
+from proverrl.errors import RecordError
+from proverrl.seeds import derive_seed
+
+EMA = 0.95
+"""How much of an average stays when one value more is added."""
+
+AUDIT_SHARE = 0.02
+"""The share of failed candidates to verify again, with a long budget and another seed."""
+
+
+def uncorrected(proved: bool, f0: float, f1: float) -> float:
+    """1 for a yes, 0 for a no."""
+    return float(proved)
+
+
+def backward(proved: bool, f0: float, f1: float) -> float:
+    """(r - f0) / (1 - f0 - f1): on average 1 for a right proof and 0 for a wrong one.
+
+    Its variance grows without bound as f0 + f1 nears 1.
+
+    Raises:
+        RecordError: the rates do not lie in [0, 1) with a sum below 1.
+    """
+    _check(f0, f1)
+    return (float(proved) - f0) / (1.0 - f0 - f1)
+
+
+def forward(proved: bool, f0: float, f1: float) -> float:
+    """f1 for a yes, f1 - 1 for a no: on average 0 for a right proof and -(1 - f0 - f1) for a
+    wrong one. f0 is not needed, and values stay within [-1, 1].
+
+    Raises:
+        RecordError: the rates do not lie in [0, 1) with a sum below 1.
+    """
+    _check(f0, f1)
+    return f1 if proved else f1 - 1.0
+
+
+CORRECTIONS: dict[CorrectionName, Callable[[bool, float, float], float]] = {
+    "none": uncorrected,
+    "backward": backward,
+    "forward": forward,
+}
+
+
+class FalseNegativeRate:
+    """Estimates f1 for each key, such as (back end, source of the problem), as verdicts come.
+
+    Two averages a key, with weight 0.05 for each new value and freed from the bias of their
+    start: the share p of judged candidates that are proved, and the share q of failures that a
+    second, longer look turns over. Of all candidates q (1 - p) are right and refused, and p are
+    right and accepted when f0 = 0 (Lean's kernel after the audit), so that
+    f1 = q (1 - p) / (q (1 - p) + p).
+    """
+
+    def __init__(self) -> None:
+        self._proved: dict[str, tuple[float, float]] = {}
+        self._overturned: dict[str, tuple[float, float]] = {}
+
+    def observe(self, key: str, *, proved: bool) -> None:
+        """A judged verdict."""
+        self._proved[key] = _average(self._proved.get(key, (0.0, 0.0)), proved)
+
+    def observe_audit(self, key: str, *, overturned: bool) -> None:
+        """A failure that was judged again; ``overturned`` when it is proved now."""
+        self._overturned[key] = _average(self._overturned.get(key, (0.0, 0.0)), overturned)
+
+    def rate(self, key: str) -> float:
+        """The estimate of f1; 0 as long as nothing was audited."""
+        q = _value(self._overturned.get(key, (0.0, 0.0)))
+        p = _value(self._proved.get(key, (0.0, 0.0)))
+        refused = q * (1.0 - p)
+        return refused / (refused + p) if refused > 0.0 else 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as JSON values."""
+        return {
+            "proved": {key: list(pair) for key, pair in self._proved.items()},
+            "overturned": {key: list(pair) for key, pair in self._overturned.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become what ``state_dict`` wrote."""
+        self._proved = {key: (pair[0], pair[1]) for key, pair in state["proved"].items()}
+        self._overturned = {key: (pair[0], pair[1]) for key, pair in state["overturned"].items()}
+
+
+def is_audited(candidate_key: str, *, share: float = AUDIT_SHARE, seed: int = 0) -> bool:
+    """Whether a failed candidate is to be judged again: a draw that depends on nothing but the
+    candidate and the seed, so that a resumed run audits the same ones."""
+    return derive_seed(seed, "audit", candidate_key) < share * 2**63
+
+
+def _average(pair: tuple[float, float], value: bool) -> tuple[float, float]:
+    """Average and total weight, one value further."""
+    return EMA * pair[0] + (1.0 - EMA) * float(value), EMA * pair[1] + (1.0 - EMA)
+
+
+def _value(pair: tuple[float, float]) -> float:
+    return pair[0] / pair[1] if pair[1] > 0.0 else 0.0
+
+
+def _check(f0: float, f1: float) -> None:
+    if not (0.0 <= f0 < 1.0 and 0.0 <= f1 < 1.0 and f0 + f1 < 1.0):
+        raise RecordError(f"error rates must lie in [0, 1) with a sum below 1, got {f0} and {f1}")

@@ -1,0 +1,123 @@
+"""What a rollout earns for its verdicts.
+
+Flows in: a judged ``Rollout`` and the section ``[reward]``. Flows out: a ``Reward`` whose parts
+add up to its total. Not handled here: comparison within a group, and rewards of a composer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proverrl.config import RewardConfig, RewardName
+from proverrl.errors import RecordError
+from proverrl.rewards.noise import CORRECTIONS
+from proverrl.types import Reward, Rollout, Status, Verdict
+
+RewardFn = Callable[[Rollout], Reward]
+
+_GATED = (Status.PROVED, Status.REJECTED, Status.EXHAUSTED)
+
+
+def proved_reward(rollout: Rollout, config: RewardConfig | None = None) -> Reward:
+    """1 for PROVED, 0 for every other judged status; corrected for noise where asked.
+
+    Raises:
+        RecordError: the rollout was not judged; a timeout is not a wrong proof.
+    """
+    config = config or RewardConfig()
+    correct = CORRECTIONS[config.correction]
+    value = correct(_proved(rollout), config.false_positive_rate, config.false_negative_rate)
+    return Reward(total=value, parts={"proved": value})
+
+
+def obligations_reward(rollout: Rollout, config: RewardConfig) -> Reward:
+    """1 for PROVED, else ``obligation_share`` times the mean credit of the last verdict's entries.
+
+    The share is below 1, so that no failed proof earns what a proved one does, and a verdict that
+    does not pass the gate of ``entry_credits`` earns nothing (gated reward accumulation).
+    """
+    if _proved(rollout):
+        return Reward(total=1.0, parts={"proved": 1.0, "obligations": 0.0})
+    entries = entry_credits(rollout.turns[-1].verdict)
+    dense = sum(entries.values()) / len(entries) if entries else 0.0
+    value = config.obligation_share * dense
+    return Reward(total=value, parts={"proved": 0.0, "obligations": value})
+
+
+def turn_discounted_reward(rollout: Rollout, config: RewardConfig) -> Reward:
+    """``turn_discount`` to the number of turns before the first proof; 0 without a proof."""
+    _proved(rollout)
+    value = turn_returns(rollout, config.turn_discount)[0]
+    return Reward(total=value, parts={"proved": value})
+
+
+REWARDS: dict[RewardName, Callable[[Rollout, RewardConfig], Reward]] = {
+    "proved": proved_reward,
+    "obligations": obligations_reward,
+    "turn_discounted": turn_discounted_reward,
+}
+
+
+def build_reward(config: RewardConfig, *, max_new_tokens: int) -> RewardFn:
+    """The configured reward, with the penalty for overlong completions where its weight is set.
+
+    ``max_new_tokens`` is the sampler's limit for one completion.
+    """
+    base = REWARDS[config.name]
+
+    def reward(rollout: Rollout) -> Reward:
+        earned = base(rollout, config)
+        if config.overlong_weight == 0.0:
+            return earned
+        longest = max(len(turn.completion.token_ids) for turn in rollout.turns)
+        buffer = config.overlong_buffer * max_new_tokens
+        penalty = config.overlong_weight * overlong_penalty(longest, max_new_tokens, buffer)
+        return Reward(earned.total + penalty, {**earned.parts, "overlong": penalty})
+
+    return reward
+
+
+def overlong_penalty(num_tokens: int, max_tokens: int, buffer: float) -> float:
+    """0 up to ``max_tokens - buffer`` tokens, then down in a straight line to -1 at ``max_tokens``
+    (soft overlong punishment; DAPO, Yu et al. 2025, arXiv 2503.14476, with a buffer of a fifth).
+    """
+    over = (num_tokens - (max_tokens - buffer)) / buffer
+    return -min(1.0, max(0.0, over))
+
+
+def entry_credits(verdict: Verdict | None) -> dict[str, float]:
+    """Per entry of a program 1 / (1 + obligations that failed): 1 where nothing failed.
+
+    Failures count and successes do not, because a policy could add any number of obligations that
+    hold (``assert true;``) and would be paid for them. The gate: nothing is credited unless the
+    program is ours, was resolved and was given to the prover, so UNSOUND and INCOMPLETE earn
+    nothing, nor does a back end that counts no obligations (Lean).
+    """
+    if verdict is None or verdict.status not in _GATED:
+        return {}
+    return {
+        entry.entry: 1.0 / (1.0 + entry.total - entry.proved)
+        for entry in verdict.obligations
+        if entry.total > 0
+    }
+
+
+def turn_returns(rollout: Rollout, discount: float) -> list[float]:
+    """Per turn k the best discounted verdict from there on: max over j >= k of
+    discount^(j - k) [turn j proved].
+
+    A turn that was not judged adds nothing of its own; one without a candidate is a failure.
+    """
+    returns: list[float] = []
+    following = 0.0
+    for turn in reversed(rollout.turns):
+        proved = turn.verdict is not None and turn.verdict.proved
+        following = 1.0 if proved else discount * following
+        returns.append(following)
+    return returns[::-1]
+
+
+def _proved(rollout: Rollout) -> bool:
+    if not rollout.status.judged:
+        raise RecordError(f"rollout {rollout.id!r} was not judged ({rollout.status})")
+    return rollout.status is Status.PROVED
