@@ -11,8 +11,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from proverrl.config import LearnerConfig, PolicyConfig
 from proverrl.errors import ProverRLError, UsageError
-from proverrl.learner import TorchLearner, batch_rows, pack_rows, packed_logprobs
+from proverrl.learner import TorchLearner
 from proverrl.optimizers import OPTIMIZERS, build_optimizers, scale_rates
+from proverrl.packing import batch_rows, pack_rows, packed_logprobs
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import (
     TransformersPolicy,

@@ -6,9 +6,11 @@ import random
 
 import pytest
 
+from proverrl.config import LayoutName
 from proverrl.problems.dafny import normalise
 from proverrl.problems.generate import generate_drafts
-from proverrl.problems.prompt import BODY_HEADING, read_body, render_body, render_prompt
+from proverrl.problems.prompt import BODY_HEADING, render_body, render_prompt
+from proverrl.rollout.extract import extract
 from proverrl.types import HOLE, Problem
 
 STATEMENT = (
@@ -19,6 +21,12 @@ STATEMENT = (
 
 def problem(statement: str = STATEMENT, preamble: str = "") -> Problem:
     return Problem("p", "dafny", "invariants", preamble, statement)
+
+
+def read_body(given: Problem, text: str, layout: LayoutName) -> str:
+    body = extract(given, text, layout).body
+    assert body is not None
+    return body
 
 
 def test_canonical_prompt_by_hand() -> None:

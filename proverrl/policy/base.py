@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from proverrl.config import LayoutName
 from proverrl.types import Completion, Problem, Prompt, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A completion and what the policy was told of it.
+
+    ``inside`` feedback is part of the same answer, which goes on after it; other feedback is a
+    message of its own, and a new answer follows.
+    """
+
+    completion: Completion
+    feedback: str
+    inside: bool = False
 
 
 class Policy(Protocol):
@@ -19,12 +34,20 @@ class Policy(Protocol):
         """Which engine and device are in use, for people to read."""
         ...
 
+    @property
+    def layout(self) -> LayoutName:
+        """How problems are shown to it, and so how its answers are to be read."""
+        ...
+
     def prompt(self, problem: Problem) -> Prompt:
         """The problem as text and as exact token ids."""
         ...
 
-    def body(self, problem: Problem, completion: Completion) -> str:
-        """The body that a completion proposes for the problem."""
+    def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
+        """The prompt of the next turn: the problem's, with the exchanges that followed it.
+
+        Token ids of prompt and completions are kept as they are.
+        """
         ...
 
     async def generate(

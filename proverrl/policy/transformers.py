@@ -18,7 +18,6 @@ import torch
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
-    DynamicCache,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedTokenizerBase,
@@ -27,7 +26,10 @@ from transformers.utils import logging as transformers_logging
 
 from proverrl.config import LayoutName, PolicyConfig
 from proverrl.errors import UsageError
-from proverrl.problems.prompt import read_body, render_body, render_prompt
+from proverrl.policy.base import Exchange
+from proverrl.policy.conversation import encode_prompt, resume_prompt
+from proverrl.policy.kv_cache import make_cache
+from proverrl.problems.prompt import render_body
 from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling
 
 # Its bar for every saved checkpoint would tear the live display.
@@ -69,14 +71,10 @@ class TransformersPolicy:
         return int(self.tokenizer.eos_token_id)
 
     def prompt(self, problem: Problem) -> Prompt:
-        text = render_prompt(problem, self.layout)
-        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        if self.tokenizer.bos_token_id is not None:
-            ids = [self.tokenizer.bos_token_id, *ids]
-        return Prompt(problem.id, text, tuple(ids))
+        return encode_prompt(self.tokenizer, problem, self.layout)
 
-    def body(self, problem: Problem, completion: Completion) -> str:
-        return read_body(problem, completion.text, self.layout)
+    def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
+        return resume_prompt(self.tokenizer, prompt, history, self.layout)
 
     def body_ids(self, problem: Problem, body: str) -> tuple[int, ...]:
         """The token ids of a reference body, end token included: what warm start trains on."""
@@ -118,7 +116,7 @@ class TransformersPolicy:
         self.model.eval()
         ids, mask = pad_left([p.token_ids for p in prompts], self._pad_id(), self.device)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        cache = DynamicCache()
+        cache = make_cache(self.model)
         out = self.model(
             input_ids=ids,
             attention_mask=mask,
@@ -143,6 +141,8 @@ class TransformersPolicy:
             drawn[live, step] = token[writing]
             logprobs[live, step] = logprob[writing]
             ended = writing & (token == self.end_id)
+            if sampling.stop:
+                ended |= writing & self._has_stopped(drawn[alive, : step + 1], sampling.stop)
             lengths[alive[ended]] = step + 1
             writing = writing & ~ended
             num_writing = int(writing.sum())
@@ -168,7 +168,7 @@ class TransformersPolicy:
                 use_cache=True,
             )
             logits = out.logits[:, -1]
-        return self._collect(prompts, n, drawn, logprobs, lengths)
+        return self._collect(prompts, n, drawn, logprobs, lengths, sampling.stop)
 
     def _collect(
         self,
@@ -177,13 +177,15 @@ class TransformersPolicy:
         drawn: torch.Tensor,
         logprobs: torch.Tensor,
         lengths: torch.Tensor,
+        stop: tuple[str, ...],
     ) -> list[Completion]:
         completions = []
         rows = zip(drawn.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
         for row, (tokens, values, length) in enumerate(rows):
             token_ids = tokens[:length]
             ended = token_ids[-1] == self.end_id
-            reason: FinishReason = "stop" if ended else "length"
+            stopped = ended or (bool(stop) and self._ends_with(token_ids, stop))
+            reason: FinishReason = "stop" if stopped else "length"
             # Special tokens stay visible: a pad in the middle is garbage, not a blank.
             text = str(self.tokenizer.decode(token_ids[:-1] if ended else token_ids))
             completions.append(
@@ -197,6 +199,19 @@ class TransformersPolicy:
                 )
             )
         return completions
+
+    def _has_stopped(self, rows: torch.Tensor, stop: tuple[str, ...]) -> torch.Tensor:
+        """Which rows of tokens end in a stop text; shape (rows,)."""
+        found = [self._ends_with(row, stop) for row in rows.tolist()]
+        return torch.tensor(found, device=self.device)
+
+    def _ends_with(self, token_ids: list[int], stop: tuple[str, ...]) -> bool:
+        """Whether the last token completed a stop text; more may stand after it in that token."""
+        longest = max(len(text.encode()) for text in stop)
+        # A token is at least a byte of text, so that the stop text lies within the last tokens.
+        tail = token_ids[-longest:]
+        before, now = (str(self.tokenizer.decode(ids)) for ids in (tail[:-1], tail))
+        return any(now.count(text) > before.count(text) for text in stop)
 
     def _pad_id(self) -> int:
         pad = self.tokenizer.pad_token_id

@@ -61,7 +61,12 @@ def scan_tokens(text: str) -> list[tuple[str, str]]:
     Kinds are string, char, number, attribute (``{:name``), name and symbol. Raises ProblemError
     for a block comment that is not closed.
     """
-    tokens: list[tuple[str, str]] = []
+    return [(kind, piece) for kind, piece, _ in scan_places(text)]
+
+
+def scan_places(text: str) -> list[tuple[str, str, int]]:
+    """As ``scan_tokens``, with the place of each token in characters from 0."""
+    tokens: list[tuple[str, str, int]] = []
     place = 0
     while place < len(text):
         match = _TOKEN.match(text, place)
@@ -71,9 +76,9 @@ def scan_tokens(text: str) -> list[tuple[str, str]]:
         if piece == "/*":
             place = _skip_comment(text, place)
             continue
-        place = match.end()
         if kind not in ("space", "comment"):
-            tokens.append((kind, piece))
+            tokens.append((kind, piece, place))
+        place = match.end()
     return tokens
 
 

@@ -1,7 +1,8 @@
-"""Turns a problem into prompt text, and a completion's text into a body.
+"""Turns a problem into what a policy is shown, and words of a layout into those of the problem.
 
-Flows in: a ``Problem``; a completion's text. Flows out: the prompt text; the body text.
-Layouts are plain text, so that they work with any tokenizer:
+Flows in: a ``Problem``; text that a policy wrote. Flows out: the prompt, a reference body as the
+policy should write it; text in the problem's own words.
+Two layouts are plain text, so that they work with any tokenizer, and the answer is the body:
 
 - ``plain``: the program as it is, then a heading. For checkpoints that read code.
 - ``canonical``: the same with every identifier replaced by a letter, and every constant from 3
@@ -10,40 +11,70 @@ Layouts are plain text, so that they work with any tokenizer:
   spends nothing on learning to copy them. The candidate is always assembled from the problem's
   own text.
 
-Not handled here: chat templates and Lean layouts.
+The others are conversations (``proverrl.problems.layouts``), answered by a code block. With a
+tokenizer that has no chat template their messages are shown one after another.
+Not handled here: finding the body in an answer (``proverrl.rollout.extract``).
 """
 
 from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import count
 
 from proverrl.config import LayoutName
 from proverrl.problems.dafny import BUILT_IN_MEMBERS, KEYWORDS
-from proverrl.types import Problem
+from proverrl.problems.layouts import (
+    dafny_messages,
+    deepseek_cot_messages,
+    deepseek_messages,
+    fence,
+    goedel_messages,
+    kimina_messages,
+)
+from proverrl.types import Candidate, Message, Problem
 
 BODY_HEADING = "\n// body\n"
 """Ends the prompt; the body follows, then the tokenizer's end token."""
 
-_FENCE = re.compile(r"```[a-zA-Z0-9]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _WORD = re.compile(r"/\*.*?\*/|\{:\s*\w+|[A-Za-z_][\w']*|[0-9](?:\w|\.(?=[0-9]))*", re.DOTALL)
 """Comments and attributes (never changed), names, and numbers with all that belongs to them."""
 _CONSTANT = re.compile(r"[3-9]|[1-9][0-9]+")
 """0, 1 and 2 are bounds, steps and halves; they keep their meaning and their value."""
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """``messages`` is what to show. ``in_block`` says that a code block is the answer, else all
+    of the answer is the body."""
+
+    messages: Callable[[Problem], tuple[Message, ...]]
+    in_block: bool
+
+
+def render_messages(problem: Problem, layout: LayoutName) -> tuple[Message, ...]:
+    """What a policy that holds conversations is shown.
+
+    Raises:
+        ProblemError: the layout is for another language.
+    """
+    return LAYOUTS[layout].messages(problem)
+
+
 def render_prompt(problem: Problem, layout: LayoutName) -> str:
-    """The program with its hole marked, then a heading after which the body is to be written."""
-    text = problem.preamble + problem.statement.rstrip()
-    if layout == "canonical":
-        text = _replace(text, _canonical_words(problem))
-    return text + BODY_HEADING
+    """What a policy that continues text is shown; the answer follows at once."""
+    text = "\n\n".join(message.content for message in render_messages(problem, layout))
+    return text + "\n\n" if LAYOUTS[layout].in_block else text
 
 
 def render_body(problem: Problem, body: str, layout: LayoutName) -> str:
     """A reference body as the policy should write it."""
+    if problem.language == "lean" and LAYOUTS[layout].in_block:
+        return fence("lean4", Candidate(problem, body).source)
+    if LAYOUTS[layout].in_block:
+        return fence("dafny", body)
     if layout == "plain":
         return body
     mapping = _canonical_words(problem)
@@ -54,26 +85,54 @@ def render_body(problem: Problem, body: str, layout: LayoutName) -> str:
     return _replace(body, mapping)
 
 
-def read_body(problem: Problem, text: str, layout: LayoutName) -> str:
-    """The body in a completion: the last fenced block when there is one, else all of it.
+def use_layout_words(problem: Problem, text: str, layout: LayoutName) -> str:
+    """Text about the problem, such as feedback, in the words that the layout shows it with.
+
+    Only names and constants of the problem change; all else stays.
+    """
+    return _replace(text, _canonical_words(problem)) if layout == "canonical" else text
+
+
+def use_problem_words(problem: Problem, text: str, layout: LayoutName) -> str:
+    """Text that a policy wrote, in the problem's own words.
 
     In the canonical layout a letter of the statement becomes its name again, and ``_1`` its
     constant; a new name that happens to be one of the statement's own is changed, so that it
     cannot mean that one.
     """
-    blocks: list[str] = _FENCE.findall(text)
-    body = (blocks[-1] if blocks else text).strip()
-    if layout == "plain":
-        return body
+    if layout != "canonical":
+        return text
     canonical = _canonical_words(problem)
     mapping = {short: word for word, short in canonical.items()}
     taken = set(canonical)
-    for name in _find_words(body):
+    for name in _find_words(text):
         if name not in mapping and not _is_constant(name):
             fresh = name if name not in taken else next(_numbered(name, taken))
             mapping[name] = fresh
             taken.add(fresh)
-    return _replace(body, mapping)
+    return _replace(text, mapping)
+
+
+def _plain_messages(problem: Problem) -> tuple[Message, ...]:
+    """The program with its hole marked, then a heading after which the body is to be written."""
+    text = problem.preamble + problem.statement.rstrip()
+    return (Message("user", text + BODY_HEADING),)
+
+
+def _canonical_messages(problem: Problem) -> tuple[Message, ...]:
+    text = problem.preamble + problem.statement.rstrip()
+    return (Message("user", _replace(text, _canonical_words(problem)) + BODY_HEADING),)
+
+
+LAYOUTS: dict[LayoutName, Layout] = {
+    "plain": Layout(_plain_messages, in_block=False),
+    "canonical": Layout(_canonical_messages, in_block=False),
+    "kimina": Layout(kimina_messages, in_block=True),
+    "deepseek": Layout(deepseek_messages, in_block=True),
+    "deepseek_cot": Layout(deepseek_cot_messages, in_block=True),
+    "goedel": Layout(goedel_messages, in_block=True),
+    "dafny": Layout(dafny_messages, in_block=True),
+}
 
 
 def _canonical_words(problem: Problem) -> dict[str, str]:

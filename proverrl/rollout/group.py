@@ -5,11 +5,10 @@ Flows in: rollouts of one draw. Flows out: a ``Group``, or None when fewer than 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from proverrl.types import Group, Reward, Rollout
-
-RewardFn = Callable[[Rollout], Reward]
+from proverrl.rewards import RewardFn
+from proverrl.types import Group, Rollout
 
 
 def build_group(rollouts: Sequence[Rollout], reward: RewardFn) -> Group | None:

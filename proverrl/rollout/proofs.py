@@ -1,7 +1,8 @@
 """Proofs that a run has found, kept for learning from again.
 
 Flows in: rollouts. Flows out: the shortest distinct proved bodies of each problem. State is plain
-JSON, saved in the checkpoint. Not handled here: proofs of an older toolchain.
+JSON, saved in the checkpoint. Not handled here: proofs of an older toolchain; proofs with a
+prelude, which are not kept.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ class ProofStore:
         """Keep a proved rollout if it is among its problem's shortest (in tokens)."""
         turn = rollout.turns[-1]
         if turn.verdict is None or turn.candidate is None or not turn.verdict.proved:
+            return
+        if turn.candidate.prelude:
+            # The body alone would lean on lemmas that are not there.
             return
         proof = Proof(turn.candidate.body, len(turn.completion.token_ids))
         kept = self.proofs.setdefault(rollout.problem.id, [])

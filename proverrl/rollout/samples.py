@@ -1,24 +1,92 @@
 """Training samples: exact token ids of a rollout, with loss mask, log-probs and advantages.
 
 Flows in: a ``Group`` and its advantages. Flows out: ``TrainingSample`` records. Token ids go from
-the sampler to the learner untouched; nothing is tokenised again. Not handled here: several turns
-in one sequence.
+the sampler to the learner untouched; nothing is tokenised again. All turns of a rollout are one
+sequence, in which feedback is context only, as long as each turn's prompt goes on from the one
+before; where the history was cut a new sequence begins, so that every completion token is
+learned once, under the context that it was sampled in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proverrl.types import Completion, Group, TrainingSample
+from proverrl.advantages import Credit, token_credit
+from proverrl.errors import RecordError
+from proverrl.types import Group, Rollout, TrainingSample, Turn
 
 
-def build_samples(group: Group, advantages: Sequence[Sequence[float]]) -> list[TrainingSample]:
-    """One sample a turn: prompt masked, completion tokens carry the turn's advantage."""
+def build_samples(group: Group, advantages: Sequence[Sequence[Credit]]) -> list[TrainingSample]:
+    """One sample a rollout (more where its history was cut): prompt and feedback masked, every
+    completion token with its own log-probability and its turn's advantage, or its own where the
+    method gave one to each.
+
+    Raises:
+        RecordError: a completion lacks token ids or log-probabilities (a server did not give
+            them), or a turn's advantages are not as many as its tokens.
+    """
     samples = []
     for rollout, values in zip(group.rollouts, advantages, strict=True):
-        for index, (turn, advantage) in enumerate(zip(rollout.turns, values, strict=True)):
-            samples.append(_sample(f"{rollout.id}/{index}", turn.completion, advantage))
+        samples += build_rollout_samples(rollout, values)
     return samples
+
+
+def build_rollout_samples(rollout: Rollout, advantages: Sequence[Credit]) -> list[TrainingSample]:
+    """The samples of one rollout; ``advantages`` has an entry a turn. See ``build_samples``."""
+    rows: list[_Row] = []
+    for index, (turn, value) in enumerate(zip(rollout.turns, advantages, strict=True)):
+        if turn.completion.missing:
+            lacks = " and ".join(turn.completion.missing)
+            raise RecordError(
+                f"rollout {rollout.id!r} cannot be learned from: the policy's server did not give "
+                f"its {lacks}"
+            )
+        if not rows or not rows[-1].goes_on(turn):
+            rows.append(_Row(f"{rollout.id}/{index}", turn))
+        rows[-1].add(turn, value)
+    return [row.finish() for row in rows]
+
+
+class _Row:
+    """A sequence that grows by turns."""
+
+    def __init__(self, name: str, first: Turn) -> None:
+        self.name = name
+        self.version = first.completion.policy_version
+        self.prompt_length = len(first.completion.prompt_ids)
+        self.token_ids: tuple[int, ...] = first.completion.prompt_ids
+        self.mask = [0] * self.prompt_length
+        self.logprobs = [0.0] * self.prompt_length
+        self.advantages = [0.0] * self.prompt_length
+        self.truncated = False
+
+    def goes_on(self, turn: Turn) -> bool:
+        """Whether the turn was written after exactly what this row holds."""
+        return turn.completion.prompt_ids[: len(self.token_ids)] == self.token_ids
+
+    def add(self, turn: Turn, advantage: Credit) -> None:
+        completion = turn.completion
+        num_new = len(completion.token_ids)
+        context = completion.prompt_ids[len(self.token_ids) :]
+        self.token_ids += context + completion.token_ids
+        self.mask += [0] * len(context) + [1] * num_new
+        self.logprobs += [0.0] * len(context) + list(completion.logprobs)
+        self.advantages += [0.0] * len(context) + list(token_credit(advantage, num_new))
+        # The oldest of them, so that a bound on staleness holds for every token.
+        self.version = min(self.version, completion.policy_version)
+        self.truncated |= completion.finish_reason == "length"
+
+    def finish(self) -> TrainingSample:
+        return TrainingSample(
+            rollout_id=self.name,
+            policy_version=self.version,
+            prompt_length=self.prompt_length,
+            token_ids=self.token_ids,
+            loss_mask=tuple(self.mask),
+            logprobs=tuple(self.logprobs),
+            advantages=tuple(self.advantages),
+            truncated=self.truncated,
+        )
 
 
 def build_replay_sample(prompt_ids: Sequence[int], target_ids: Sequence[int]) -> TrainingSample:
@@ -32,17 +100,4 @@ def build_replay_sample(prompt_ids: Sequence[int], target_ids: Sequence[int]) ->
         loss_mask=(0,) * num_prompt + (1,) * num_new,
         logprobs=(0.0,) * (num_prompt + num_new),
         advantages=(0.0,) * num_prompt + (1.0,) * num_new,
-    )
-
-
-def _sample(rollout_id: str, completion: Completion, advantage: float) -> TrainingSample:
-    num_prompt, num_new = len(completion.prompt_ids), len(completion.token_ids)
-    return TrainingSample(
-        rollout_id=rollout_id,
-        policy_version=completion.policy_version,
-        prompt_length=num_prompt,
-        token_ids=completion.prompt_ids + completion.token_ids,
-        loss_mask=(0,) * num_prompt + (1,) * num_new,
-        logprobs=(0.0,) * num_prompt + completion.logprobs,
-        advantages=(0.0,) * num_prompt + (advantage,) * num_new,
     )

@@ -2,7 +2,7 @@
 
 Flows in: problems with their completions. Flows out: rollouts, in the order of the problems.
 Identical bodies of one problem are verified once here, whatever cache the verifier has.
-Not handled here: several turns.
+Not handled here: further turns (``proverrl.rollout.self_correct``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proverrl.policy.base import Policy
-from proverrl.types import Candidate, Completion, Problem, Rollout, Sampling, Turn
+from proverrl.rollout.extract import Extraction, extract
+from proverrl.types import Completion, Problem, Rollout, Sampling, Turn
 from proverrl.verify.base import Verifier
 
 
@@ -23,15 +24,17 @@ class Draw:
     id: str
     problem: Problem
     completions: tuple[Completion, ...]
-    bodies: tuple[str, ...]
+    extractions: tuple[Extraction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedDraw:
-    """Rollouts of one draw, and how many verifier calls they took."""
+    """Rollouts of one draw, how many verifier calls they took, and how many seconds it took to
+    write what came after the first turn."""
 
     rollouts: tuple[Rollout, ...]
     num_calls: int
+    generation_seconds: float = 0.0
 
 
 async def draw_groups(
@@ -45,7 +48,7 @@ async def draw_groups(
             id=f"{name}-{problem.id}",
             problem=problem,
             completions=tuple(completions),
-            bodies=tuple(policy.body(problem, completion) for completion in completions),
+            extractions=tuple(extract(problem, c.text, policy.layout) for c in completions),
         )
         for problem, completions in zip(problems, written, strict=True)
     ]
@@ -55,10 +58,10 @@ async def judge(draw: Draw, verifier: Verifier, *, deadline_seconds: float) -> J
     """Verify a draw's distinct candidates and build its rollouts.
 
     A completion that was cut off at the token limit has no end, so that its text is still
-    judged as it is: a proof that verifies is a proof.
+    judged as it is: a proof that verifies is a proof. One with no candidate in it costs no call.
     """
-    candidates = [Candidate(draw.problem, body) for body in draw.bodies]
-    distinct = {candidate.key: candidate for candidate in candidates}
+    candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
+    distinct = {c.key: c for c in candidates if c is not None}
     verdicts = await asyncio.gather(
         *(verifier.verify(c, deadline_seconds=deadline_seconds) for c in distinct.values())
     )
@@ -68,10 +71,17 @@ async def judge(draw: Draw, verifier: Verifier, *, deadline_seconds: float) -> J
             id=f"{draw.id}-{index}",
             problem=draw.problem,
             role="solver",
-            turns=(Turn(completion, candidate, by_key[candidate.key]),),
+            turns=(
+                Turn(
+                    completion,
+                    candidate,
+                    None if candidate is None else by_key[candidate.key],
+                    reason=extraction.reason,
+                ),
+            ),
         )
-        for index, (completion, candidate) in enumerate(
-            zip(draw.completions, candidates, strict=True)
+        for index, (completion, candidate, extraction) in enumerate(
+            zip(draw.completions, candidates, draw.extractions, strict=True)
         )
     )
     return JudgedDraw(rollouts, len(distinct))

@@ -1,0 +1,132 @@
+"""Prompts and feedback as token ids, so that nothing that was sampled is ever tokenised again.
+
+Flows in: a tokenizer; messages; the exchanges so far. Flows out: token ids. With a chat template
+and a layout that holds conversations, the template writes what stands around a message; otherwise
+plain text does. What stands between a completion and the next one is read off the template with
+marks in the place of both texts, because rendering a whole conversation anew may change what was
+said (Qwen3's template drops earlier thinking, and white space moves): such drift makes sampler and
+learner disagree.
+Feedback quotes what the policy wrote, so that the names of special tokens in it stay plain text.
+Not handled here: which exchanges are kept (``proverrl.rollout.self_correct``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jinja2 import TemplateError
+from transformers import PreTrainedTokenizerBase
+
+from proverrl.config import LayoutName
+from proverrl.errors import UsageError
+from proverrl.policy.base import Exchange
+from proverrl.problems.prompt import BODY_HEADING, LAYOUTS, render_messages, render_prompt
+from proverrl.types import Message, Problem, Prompt
+
+FEEDBACK_HEADING = "\n// verifier\n"
+"""Begins feedback in the plain text layouts; ``BODY_HEADING`` ends it."""
+
+_ANSWER_MARK, _FEEDBACK_MARK = "ANSWERMARK", "FEEDBACKMARK"
+
+
+def uses_chat(tokenizer: PreTrainedTokenizerBase, layout: LayoutName) -> bool:
+    """Whether the tokenizer's chat template writes the prompts."""
+    return LAYOUTS[layout].in_block and tokenizer.chat_template is not None
+
+
+def encode_prompt(
+    tokenizer: PreTrainedTokenizerBase, problem: Problem, layout: LayoutName
+) -> Prompt:
+    """A problem as text and exact token ids.
+
+    Raises:
+        UsageError: the chat template refuses the layout's messages.
+    """
+    if uses_chat(tokenizer, layout):
+        text = _render_chat(tokenizer, render_messages(problem, layout))
+        return Prompt(problem.id, text, _encode(tokenizer, text))
+    text = render_prompt(problem, layout)
+    ids = _encode(tokenizer, text)
+    if tokenizer.bos_token_id is not None:
+        ids = (int(tokenizer.bos_token_id), *ids)
+    return Prompt(problem.id, text, ids)
+
+
+def resume_prompt(
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Prompt,
+    history: Sequence[Exchange],
+    layout: LayoutName,
+) -> Prompt:
+    """The prompt of the next turn: the problem's ids, then those of every exchange as they were."""
+    text, ids = prompt.text, prompt.token_ids
+    for exchange in history:
+        text += exchange.completion.text + exchange.feedback
+        ids += exchange.completion.token_ids + encode_feedback(tokenizer, exchange, layout)
+    return Prompt(prompt.problem_id, text, ids)
+
+
+def encode_feedback(
+    tokenizer: PreTrainedTokenizerBase, exchange: Exchange, layout: LayoutName
+) -> tuple[int, ...]:
+    """The token ids that stand between a completion and the next.
+
+    An end token that was not drawn (the completion was cut off) is set first, so that every turn
+    ends alike.
+    """
+    if exchange.inside:
+        return _encode(tokenizer, exchange.feedback, literal=True)
+    if uses_chat(tokenizer, layout):
+        before, after = _chat_borders(tokenizer)
+    elif LAYOUTS[layout].in_block:
+        before, after = "\n\n", "\n\n"
+    else:
+        before, after = FEEDBACK_HEADING, BODY_HEADING
+    end_id = int(tokenizer.eos_token_id)
+    border = _encode(tokenizer, before)
+    drawn = exchange.completion.token_ids[-1:] == (end_id,)
+    if drawn and border[:1] == (end_id,):
+        border = border[1:]
+    elif not drawn and border[:1] != (end_id,):
+        border = (end_id, *border)
+    middle = _encode(tokenizer, exchange.feedback, literal=True)
+    return border + middle + _encode(tokenizer, after)
+
+
+def _chat_borders(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]:
+    """What the template writes between an answer and the next user's message, and after that."""
+    conversation = (
+        Message("user", "x"),
+        Message("assistant", _ANSWER_MARK),
+        Message("user", _FEEDBACK_MARK),
+    )
+    text = _render_chat(tokenizer, conversation)
+    if text.count(_ANSWER_MARK) != 1 or text.count(_FEEDBACK_MARK) != 1:
+        raise UsageError(
+            "the tokenizer's chat template does not write every message once, so that feedback "
+            "cannot be placed after an answer; set policy.layout to plain, or rollout.mode to "
+            "whole_proof"
+        )
+    rest = text.partition(_ANSWER_MARK)[2]
+    before, _, after = rest.partition(_FEEDBACK_MARK)
+    return before, after
+
+
+def _render_chat(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> str:
+    rows: list[dict[str, Any]] = [{"role": m.role, "content": m.content} for m in messages]
+    try:
+        text = tokenizer.apply_chat_template(rows, tokenize=False, add_generation_prompt=True)
+    except (TemplateError, ValueError) as error:
+        raise UsageError(
+            f"the tokenizer's chat template refuses the messages of this layout: {error}; choose "
+            "another policy.layout"
+        ) from error
+    return str(text)
+
+
+def _encode(
+    tokenizer: PreTrainedTokenizerBase, text: str, *, literal: bool = False
+) -> tuple[int, ...]:
+    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=literal)["input_ids"]
+    return tuple(int(token) for token in ids)

@@ -1,0 +1,256 @@
+"""The policy behind a server that speaks OpenAI's protocol: for evaluation and search.
+
+Flows in: prompts as messages or text. Flows out: completions, with token ids and log-probabilities
+where the server gives them. Where it does not, the completion says what is missing, and building
+a training sample from it is refused.
+A request that failed for a passing reason (429, 5xx, a timeout, no connection) is made again after
+waits that double, or after what the server's ``Retry-After`` asks for; everything else is an error
+that names the URL and what to do.
+Not handled here: weights (they are the server's: this policy never learns), several turns under
+``api = "completions"`` where the server gives no token ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import httpx2
+
+from proverrl.config import EndpointConfig, LayoutName
+from proverrl.errors import UsageError
+from proverrl.policy.base import Exchange
+from proverrl.problems.prompt import render_messages, render_prompt
+from proverrl.seeds import derive_seed
+from proverrl.types import Completion, Message, Problem, Prompt, Sampling, TokenField
+
+MAX_WAIT_SECONDS = 60.0
+MAX_SEED = 2**31 - 1
+"""Servers keep seeds in 32 bits, some of them signed."""
+
+_PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+_REMEDIES = {
+    400: "the server refuses the request; does it know the keys of endpoint.api, the model, n and "
+    "logprobs?",
+    401: "set the environment variable that endpoint.api_key_env names to a valid key",
+    403: "the key may not use this model; check endpoint.model",
+    404: "check endpoint.url (it mostly ends in /v1), endpoint.api and endpoint.model",
+    422: "the server refuses the request; check endpoint.api",
+}
+
+
+class EndpointPolicy:
+    """``version`` stays 0. ``transport`` replaces the network in tests, ``sleep`` the waiting."""
+
+    version = 0
+
+    def __init__(
+        self,
+        config: EndpointConfig,
+        *,
+        layout: LayoutName = "plain",
+        transport: httpx2.AsyncBaseTransport | None = None,
+        sleep: Callable[[float], Any] = asyncio.sleep,
+    ) -> None:
+        if not config.url.startswith(("http://", "https://")) or not config.model:
+            raise UsageError(
+                f"endpoint.url {config.url!r} and endpoint.model {config.model!r}: give the URL of "
+                "a server, such as http://127.0.0.1:8000/v1, and the model's name there"
+            )
+        self.config = config
+        self.layout = layout
+        self.address = config.url.rstrip("/") + _PATHS[config.api]
+        self._transport = transport
+        self._sleep = sleep
+        # Only spreads the retries of one process; no draw depends on it.
+        self._rng = random.Random(0)
+
+    @property
+    def engine(self) -> str:
+        """Where completions come from, for people to read."""
+        return f"endpoint {self.address}, model {self.config.model}"
+
+    def prompt(self, problem: Problem) -> Prompt:
+        messages = render_messages(problem, self.layout) if self.config.api == "chat" else ()
+        return Prompt(problem.id, render_prompt(problem, self.layout), (), messages)
+
+    def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
+        """A conversation goes on by messages; the server makes their token ids.
+
+        Raises:
+            UsageError: the API continues text, or the answer itself must go on.
+        """
+        if self.config.api != "chat" or any(exchange.inside for exchange in history):
+            raise UsageError(
+                "several turns need exact token ids, which a server does not take back; for "
+                'rollout.mode = "self_correct" set endpoint.api = "chat", else whole_proof'
+            )
+        messages = list(prompt.messages)
+        for exchange in history:
+            messages.append(Message("assistant", exchange.completion.text))
+            messages.append(Message("user", exchange.feedback))
+        return Prompt(prompt.problem_id, prompt.text, (), tuple(messages))
+
+    async def generate(
+        self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        """See ``Policy.generate``; at most ``endpoint.concurrency`` requests are under way.
+
+        Raises:
+            UsageError: the server refuses, cannot be reached, or answers something else.
+        """
+        gate = asyncio.Semaphore(self.config.concurrency)
+        async with httpx2.AsyncClient(
+            transport=self._transport, timeout=self.config.timeout_seconds, headers=self._headers()
+        ) as client:
+
+            async def ask(index: int, prompt: Prompt) -> list[Completion]:
+                seed = derive_seed(sampling.seed, "prompt", index)
+                body = self._request(prompt, n, sampling, seed % MAX_SEED)
+                async with gate:
+                    return self._read(await self._post(client, body), n)
+
+            tasks = [asyncio.create_task(ask(i, prompt)) for i, prompt in enumerate(prompts)]
+            try:
+                return list(await asyncio.gather(*tasks))
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    def _headers(self) -> dict[str, str]:
+        key = os.environ.get(self.config.api_key_env, "") if self.config.api_key_env else ""
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    def _request(self, prompt: Prompt, n: int, sampling: Sampling, seed: int) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self.config.model,
+            "n": n,
+            "temperature": sampling.temperature,
+            "top_p": 1.0,
+            "max_tokens": sampling.max_new_tokens,
+            "seed": seed,
+        }
+        if sampling.stop:
+            body["stop"] = list(sampling.stop)
+        if self.config.api == "chat":
+            body["messages"] = [{"role": m.role, "content": m.content} for m in prompt.messages]
+            body["logprobs"] = True
+        else:
+            body["prompt"] = prompt.text
+            body["logprobs"] = 0
+        if self.config.return_token_ids:
+            # vLLM's extension; other servers may refuse a key that they do not know.
+            body["return_token_ids"] = True
+        return body
+
+    async def _post(self, client: httpx2.AsyncClient, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The server's answer; passing failures are tried again."""
+        failure = ""
+        for attempt in range(self.config.retries + 1):
+            asked: float | None = None
+            try:
+                response = await client.post(self.address, json=body)
+            except httpx2.TimeoutException:
+                failure = f"no answer in {self.config.timeout_seconds:g} s"
+            except httpx2.TransportError as error:
+                failure = str(error) or type(error).__name__
+            except httpx2.InvalidURL as error:
+                raise UsageError(f"{self.address}: {error}; check endpoint.url") from error
+            else:
+                if response.status_code == 200:
+                    return self._decode(response)
+                failure = f"status {response.status_code}: {response.text[:300].strip()}"
+                if response.status_code != 429 and response.status_code < 500:
+                    remedy = _REMEDIES.get(response.status_code, "see the server's log")
+                    raise UsageError(f"{self.address}: {failure}; {remedy}")
+                asked = _read_seconds(response.headers.get("retry-after", ""))
+            if attempt < self.config.retries:
+                await self._sleep(self._wait(attempt, asked))
+        raise UsageError(
+            f"{self.address}: {failure}, after {self.config.retries + 1} attempts; is the server "
+            "up? Else raise endpoint.retries or endpoint.timeout_seconds, or lower "
+            "endpoint.concurrency"
+        )
+
+    def _wait(self, attempt: int, asked: float | None) -> float:
+        """Seconds before the next attempt, at most a minute; up to half more than the double of
+        the last wait, so that requests that failed together do not come back together."""
+        doubled = self.config.retry_seconds * 2**attempt * (1 + 0.5 * self._rng.random())
+        return min(MAX_WAIT_SECONDS, doubled if asked is None else asked)
+
+    def _decode(self, response: httpx2.Response) -> dict[str, Any]:
+        try:
+            answer = response.json()
+        except ValueError as error:
+            raise self._strange(response.text[:200]) from error
+        if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list):
+            raise self._strange(response.text[:200])
+        return answer
+
+    def _strange(self, what: str) -> UsageError:
+        return UsageError(
+            f"{self.address}: the answer is no completion as OpenAI's protocol has it: {what!r}; "
+            "check endpoint.url and endpoint.api"
+        )
+
+    def _read(self, answer: Mapping[str, Any], n: int) -> list[Completion]:
+        choices = answer["choices"]
+        if len(choices) != n:
+            raise self._strange(f"{len(choices)} choices where {n} were asked for")
+        try:
+            ordered = sorted(choices, key=lambda choice: int(choice.get("index", 0)))
+            return [self._read_choice(choice, answer) for choice in ordered]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise self._strange(repr(error)) from error
+
+    def _read_choice(self, choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Completion:
+        if self.config.api == "chat":
+            text = choice["message"].get("content") or ""
+            if thought := choice["message"].get("reasoning_content"):
+                # A server that takes the thinking out gives it apart; both are what was written.
+                text = f"<think>{thought}</think>{text}"
+        else:
+            text = choice["text"]
+        stop = choice.get("stop_reason")
+        if isinstance(stop, str) and not text.endswith(stop):
+            # Servers cut the stop text off; it was written.
+            text += stop
+        prompt_ids = choice.get("prompt_token_ids") or answer.get("prompt_token_ids") or ()
+        token_ids = tuple(int(token) for token in choice.get("token_ids") or ())
+        logprobs = _read_logprobs(choice.get("logprobs"))
+        fields: dict[TokenField, tuple[Any, ...]] = {
+            "prompt_ids": tuple(int(token) for token in prompt_ids),
+            "token_ids": token_ids,
+            "logprobs": logprobs if not token_ids or len(logprobs) == len(token_ids) else (),
+        }
+        return Completion(
+            text=str(text),
+            prompt_ids=fields["prompt_ids"],
+            token_ids=fields["token_ids"],
+            logprobs=fields["logprobs"],
+            finish_reason="length" if choice.get("finish_reason") == "length" else "stop",
+            policy_version=self.version,
+            missing=tuple(name for name, value in fields.items() if not value),
+        )
+
+
+def _read_logprobs(value: Any) -> tuple[float, ...]:
+    """Log-probabilities of the tokens, in the form of either API; empty when there are none."""
+    if not isinstance(value, dict):
+        return ()
+    if isinstance(value.get("content"), list):
+        numbers = [entry["logprob"] for entry in value["content"]]
+    else:
+        numbers = value.get("token_logprobs") or []
+    return tuple(float(number) for number in numbers)
+
+
+def _read_seconds(text: str) -> float | None:
+    """``Retry-After`` in seconds; None when it is absent or a date."""
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        return None

@@ -1,0 +1,152 @@
+"""The verifier's answer as the policy reads it before its next attempt.
+
+Flows in: a candidate and its verdict, or the reason why no candidate was found. Flows out: text.
+Places are those of the assembled file, lines from 1 and columns from 0, as in a ``Diagnostic``.
+Not handled here: how the text is set between two completions (``proverrl.policy.conversation``)
+and the words of the canonical layout (``proverrl.rollout.self_correct``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from proverrl.config import FeedbackName
+from proverrl.types import Candidate, Diagnostic, Status, Verdict
+
+FeedbackFn = Callable[[Candidate, Verdict, int], str]
+"""From candidate, verdict and the number of errors to show at most to text."""
+
+GOEDEL_LINES_BEFORE, GOEDEL_LINES_AFTER, GOEDEL_SPAN_LINES = 4, 1, 6
+KIMINA_LINES_AROUND = 2
+
+_SUMMARIES = {
+    Status.REJECTED: "does not pass the verifier",
+    Status.INCOMPLETE: "is not complete: a hole was left open",
+    Status.UNSOUND: "is not accepted: it uses what a proof must not use",
+    Status.EXHAUSTED: "needs more resources than the verifier allows",
+    Status.PROVED: "is verified",
+}
+_ANALYSE = "First analyse in detail why it fails, then write the whole corrected answer."
+
+
+def goedel(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
+    """Goedel-Prover-V2's form (Lin et al. 2025, arXiv 2508.03613): each error with 4 lines before
+    it, its span within ``<error>`` and ``</error>`` (6 lines at most), 1 line after it and its
+    message; then how many errors were left out, and the wish for an analysis before new code."""
+    errors, num_omitted = _choose(verdict, max_errors)
+    parts = [f"The proof {_SUMMARIES[verdict.status]}."]
+    lines = candidate.source.split("\n")
+    for number, error in enumerate(errors, start=1):
+        parts.append(f"Error {number}:")
+        if snippet := _mark_span(lines, error):
+            parts.append(_fence(candidate, snippet))
+        parts.append(f"Message: {error.message.strip()}")
+    if num_omitted:
+        parts.append(f"({num_omitted} further errors are not shown)")
+    return "\n".join((*parts, _ANALYSE))
+
+
+def kimina(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
+    """Kimina-Prover's form (Wang et al. 2025, arXiv 2504.11354): the goal before the error (of the
+    first one, which is the one that a verdict carries), the message, and 2 numbered lines around
+    it with ``>`` at the line of the error."""
+    errors, num_omitted = _choose(verdict, max_errors)
+    parts = [f"The proof {_SUMMARIES[verdict.status]}."]
+    lines = candidate.source.split("\n")
+    for number, error in enumerate(errors, start=1):
+        parts.append(f"Error {number}:")
+        if number == 1 and verdict.goals:
+            parts.append("Goal before the error:\n" + "\n\n".join(verdict.goals))
+        parts.append(f"Message: {error.message.strip()}")
+        if snippet := _number_lines(lines, error):
+            parts.append(_fence(candidate, snippet))
+    if num_omitted:
+        parts.append(f"({num_omitted} further errors are not shown)")
+    if not errors and verdict.goals:
+        parts.append("Open goals:\n" + "\n\n".join(verdict.goals))
+    return "\n".join(parts)
+
+
+def compact(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
+    """One line an error, as in the interpreter block of Leanabell-Prover-V2 (Ji et al. 2025,
+    arXiv 2507.08649); lines count in the candidate's own text where the error is in it."""
+    errors, num_omitted = _choose(verdict, max_errors)
+    if verdict.proved:
+        return "verification succeeded"
+    parts = []
+    for error in errors:
+        line = error.line if error.body_line is None else error.body_line
+        place = f" at line {line}" if line else ""
+        parts.append(f"verification failed, error{place}: {error.message.strip()}")
+    if num_omitted:
+        parts.append(f"({num_omitted} further errors)")
+    return "\n".join(parts) or f"verification failed: the proof {_SUMMARIES[verdict.status]}"
+
+
+def status_only(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
+    """That it failed, without why: what feedback must beat (Goedel-Prover-V2 loses most of the gain
+    without the messages, arXiv 2508.03613)."""
+    return f"The proof {_SUMMARIES[verdict.status]}.\n{_ANALYSE}"
+
+
+FEEDBACK: dict[FeedbackName, FeedbackFn] = {
+    "goedel": goedel,
+    "kimina": kimina,
+    "compact": compact,
+    "status": status_only,
+}
+
+
+def render_missing(reason: str) -> str:
+    """What the policy is told when no candidate was found in its answer."""
+    return f"No proof was found in the answer: {reason}. Write the whole answer again."
+
+
+def _choose(verdict: Verdict, max_errors: int) -> tuple[Sequence[Diagnostic], int]:
+    errors = [d for d in verdict.diagnostics if d.severity == "error"]
+    return errors[:max_errors], max(0, len(errors) - max_errors)
+
+
+def _fence(candidate: Candidate, snippet: str) -> str:
+    name = "lean4" if candidate.problem.language == "lean" else "dafny"
+    return f"```{name}\n{snippet}\n```"
+
+
+def _mark_span(lines: Sequence[str], error: Diagnostic) -> str:
+    """The lines around an error with its span marked; empty when it has no place in the file.
+
+    Without an end the span reaches to the end of its line.
+    """
+    if not 1 <= error.line <= len(lines):
+        return ""
+    first = error.line - 1
+    last = min(len(lines), error.end_line or error.line) - 1
+    last = max(first, last)
+    start = min(error.column, len(lines[first]))
+    end = len(lines[last])
+    if error.end_line is not None and error.end_column is not None:
+        end = min(error.end_column, end)
+    if last == first:
+        end = max(start, end)
+    before = list(lines[max(0, first - GOEDEL_LINES_BEFORE) : first])
+    after = list(lines[last + 1 : last + 1 + GOEDEL_LINES_AFTER])
+    span = list(lines[first : last + 1])
+    # The end first: marking the start would move it when both are on one line.
+    span[-1] = f"{span[-1][:end]}</error>{span[-1][end:]}"
+    span[0] = f"{span[0][:start]}<error>{span[0][start:]}"
+    if len(span) > GOEDEL_SPAN_LINES:
+        num_cut = len(span) - GOEDEL_SPAN_LINES
+        span = [*span[:GOEDEL_SPAN_LINES], f"... ({num_cut} lines cut)</error>"]
+    return "\n".join((*before, *span, *after))
+
+
+def _number_lines(lines: Sequence[str], error: Diagnostic) -> str:
+    if not 1 <= error.line <= len(lines):
+        return ""
+    first = max(1, error.line - KIMINA_LINES_AROUND)
+    last = min(len(lines), error.line + KIMINA_LINES_AROUND)
+    width = len(str(last))
+    return "\n".join(
+        f"{'>' if number == error.line else ' '} {number:>{width}} | {lines[number - 1]}"
+        for number in range(first, last + 1)
+    )

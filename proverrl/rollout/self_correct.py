@@ -1,0 +1,192 @@
+"""Rollouts of several turns: the verifier's answer is shown, and the policy tries again.
+
+Flows in: judged draws of first attempts. Flows out: the same draws with the turns that followed.
+A rollout goes on until it is proved, until a verdict judged nothing (then it is unjudged as a
+whole), or until its turns are used. All rollouts of all draws take a turn together: one batch for
+the policy, then every distinct candidate goes to the verifier at once.
+
+Two forms (``RolloutConfig.mode``): in ``self_correct`` each attempt is an answer of its own after a
+message with the feedback (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613); in ``interleaved``
+the policy closes a ``<code>`` span, the verifier's answer follows in ``<interpreter>``, and the
+same answer goes on (Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649).
+
+Token ids are never made again from text: a turn's prompt is the ids of the problem's prompt, then
+of each earlier completion and its feedback, and what does not fit ``history_tokens`` is left out
+oldest first. The first turn's prompt and the problem in it always stay.
+Not handled here: a budget of verifier calls within a rollout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from proverrl.config import RolloutConfig
+from proverrl.policy.base import Exchange, Policy
+from proverrl.problems.prompt import use_layout_words
+from proverrl.rollout.extract import CODE_SPAN, extract
+from proverrl.rollout.feedback import FEEDBACK, render_missing
+from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.seeds import derive_seed
+from proverrl.types import Candidate, Completion, Prompt, Rollout, Sampling, Turn, Verdict
+from proverrl.verify.base import Verifier
+
+INTERPRETER = ("\n<interpreter>\n", "\n</interpreter>\n")
+
+
+@dataclass
+class _Chain:
+    """A rollout that is being written; ``draw`` is the place of its draw."""
+
+    draw: int
+    rollout: Rollout
+    prompt: Prompt
+
+
+def first_stop(settings: RolloutConfig) -> tuple[str, ...]:
+    """The texts that end a completion in this mode."""
+    return CODE_SPAN[1:] if settings.mode == "interleaved" else ()
+
+
+async def continue_rollouts(
+    judged: Sequence[JudgedDraw],
+    *,
+    policy: Policy,
+    verifier: Verifier,
+    settings: RolloutConfig,
+    sampling: Sampling,
+    deadline_seconds: float,
+) -> list[JudgedDraw]:
+    """Take turns until every rollout is over; unchanged when ``settings`` ask for one turn.
+
+    ``sampling.seed`` seeds the first of these turns, and the others through it. Feedback goes
+    into the turn that it answers; the last turn has none.
+    """
+    if settings.mode == "whole_proof" or settings.turns == 1 or not judged:
+        return list(judged)
+    prompts = [policy.prompt(draw.rollouts[0].problem) for draw in judged]
+    chains = [
+        _Chain(index, rollout, prompts[index])
+        for index, draw in enumerate(judged)
+        for rollout in draw.rollouts
+    ]
+    known = [_known_verdicts(draw.rollouts) for draw in judged]
+    calls = [draw.num_calls for draw in judged]
+    seconds = 0.0
+    for number in range(1, settings.turns):
+        going = [chain for chain in chains if _goes_on(chain.rollout, settings)]
+        if not going:
+            break
+        for chain in going:
+            chain.rollout = _with_feedback(chain.rollout, policy, settings)
+        started = time.monotonic()
+        written = await policy.generate(
+            [resume_within(policy, c.prompt, c.rollout, settings) for c in going],
+            n=1,
+            sampling=replace(
+                sampling,
+                seed=derive_seed(sampling.seed, "turn", number),
+                stop=first_stop(settings),
+            ),
+        )
+        seconds += time.monotonic() - started
+        completions = [row[0] for row in written]
+        await _judge_turn(going, completions, policy, verifier, known, calls, deadline_seconds)
+    return [
+        JudgedDraw(
+            rollouts=tuple(c.rollout for c in chains if c.draw == index),
+            num_calls=calls[index],
+            generation_seconds=draw.generation_seconds + seconds / len(judged),
+        )
+        for index, draw in enumerate(judged)
+    ]
+
+
+def resume_within(
+    policy: Policy, prompt: Prompt, rollout: Rollout, settings: RolloutConfig
+) -> Prompt:
+    """The prompt of a rollout's next turn, its oldest turns left out as the budget wants.
+
+    With a budget that not even the last exchange fits, the problem is shown afresh.
+    """
+    inside = settings.mode == "interleaved"
+    history = [Exchange(t.completion, t.feedback, inside) for t in rollout.turns]
+    for first in range(len(history) + 1):
+        resumed = policy.resume(prompt, history[first:])
+        if not settings.history_tokens or len(resumed.token_ids) <= settings.history_tokens:
+            break
+    return resumed
+
+
+async def _judge_turn(
+    chains: Sequence[_Chain],
+    completions: Sequence[Completion],
+    policy: Policy,
+    verifier: Verifier,
+    known: Sequence[dict[str, Verdict]],
+    calls: list[int],
+    deadline_seconds: float,
+) -> None:
+    """Append a turn to every chain; a candidate that its draw has judged before costs no call."""
+    found = [
+        extract(chain.rollout.problem, completion.text, policy.layout)
+        for chain, completion in zip(chains, completions, strict=True)
+    ]
+    candidates = [
+        extraction.candidate(chain.rollout.problem)
+        for chain, extraction in zip(chains, found, strict=True)
+    ]
+    new: dict[tuple[int, str], Candidate] = {}
+    for chain, candidate in zip(chains, candidates, strict=True):
+        if candidate is not None and candidate.key not in known[chain.draw]:
+            new[chain.draw, candidate.key] = candidate
+    verdicts = await asyncio.gather(
+        *(verifier.verify(c, deadline_seconds=deadline_seconds) for c in new.values())
+    )
+    judged = dict(zip(new, verdicts, strict=True))
+    for draw, _ in new:
+        calls[draw] += 1
+    for chain, completion, candidate, extraction in zip(
+        chains, completions, candidates, found, strict=True
+    ):
+        verdict = None
+        if candidate is not None:
+            place = (chain.draw, candidate.key)
+            verdict = judged[place] if place in judged else known[chain.draw][candidate.key]
+        turn = Turn(completion, candidate, verdict, reason=extraction.reason)
+        chain.rollout = replace(chain.rollout, turns=(*chain.rollout.turns, turn))
+    for (draw, key), verdict in judged.items():
+        if verdict.status.judged:
+            known[draw][key] = verdict
+
+
+def _known_verdicts(rollouts: Sequence[Rollout]) -> dict[str, Verdict]:
+    return {
+        turn.candidate.key: turn.verdict
+        for rollout in rollouts
+        for turn in rollout.turns
+        if turn.candidate is not None and turn.verdict is not None and turn.verdict.status.judged
+    }
+
+
+def _goes_on(rollout: Rollout, settings: RolloutConfig) -> bool:
+    last = rollout.turns[-1]
+    if last.verdict is not None and (last.verdict.proved or not last.verdict.status.judged):
+        return False
+    # An answer that ended without a code span has nothing that an interpreter could answer.
+    return settings.mode != "interleaved" or CODE_SPAN[1] in last.completion.text
+
+
+def _with_feedback(rollout: Rollout, policy: Policy, settings: RolloutConfig) -> Rollout:
+    """The rollout with feedback in its last turn, in the words of the policy's layout."""
+    *earlier, last = rollout.turns
+    if last.candidate is None or last.verdict is None:
+        text = render_missing(last.reason)
+    else:
+        text = FEEDBACK[settings.feedback](last.candidate, last.verdict, settings.max_errors)
+        text = use_layout_words(rollout.problem, text, policy.layout)
+    if settings.mode == "interleaved":
+        text = text.join(INTERPRETER)
+    return replace(rollout, turns=(*earlier, replace(last, feedback=text)))

@@ -1,0 +1,241 @@
+"""The endpoint policy against a server in this process: what is asked, read, retried, refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from proverrl.config import EndpointConfig, parse_config
+from proverrl.errors import RecordError, UsageError
+from proverrl.loops.evaluate_run import open_policy
+from proverrl.loops.train import train
+from proverrl.policy.base import Exchange
+from proverrl.policy.endpoint import EndpointPolicy
+from proverrl.rollout.samples import build_rollout_samples
+from proverrl.seeds import derive_seed
+from proverrl.types import Completion, Message, Rollout, Sampling, Turn
+from tests.builders import build_problem
+
+URL = "http://127.0.0.1:9/v1"
+PROBLEM = build_problem("p")
+Answer = Callable[[httpx2.Request], httpx2.Response]
+
+
+class Server:
+    """Answers by a list of functions, the last one for ever, and keeps what it was asked."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.requests: list[httpx2.Request] = []
+        self.waits: list[float] = []
+        self.running = self.most = 0
+
+    async def handle(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        self.running -= 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return answer(request)
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+    def bodies(self) -> list[dict[str, Any]]:
+        return [json.loads(request.content) for request in self.requests]
+
+    def policy(self, **changes: Any) -> EndpointPolicy:
+        config = EndpointConfig.model_validate({"url": URL, "model": "m", **changes})
+        transport = httpx2.MockTransport(self.handle)
+        return EndpointPolicy(config, layout="dafny", transport=transport, sleep=self.sleep)
+
+
+def chat(text: str, **more: Any) -> dict[str, Any]:
+    return {"index": 0, "message": {"content": text}, "finish_reason": "stop", **more}
+
+
+def says(*choices: dict[str, Any], **more: Any) -> Answer:
+    return lambda _: httpx2.Response(200, json={"choices": list(choices), **more})
+
+
+def fails(status: int, text: str = "no", **headers: str) -> Answer:
+    return lambda _: httpx2.Response(status, text=text, headers=headers)
+
+
+def ask(policy: EndpointPolicy, *, n: int = 1, num_prompts: int = 1) -> list[list[Completion]]:
+    sampling = Sampling(temperature=0.5, max_new_tokens=9, seed=3, stop=("</code>",))
+    prompts = [policy.prompt(PROBLEM)] * num_prompts
+    return asyncio.run(policy.generate(prompts, n=n, sampling=sampling))
+
+
+def test_a_chat_request_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "secret")
+    server = Server(says(chat("a")))
+    policy = server.policy(api_key_env="MY_KEY")
+    ask(policy)
+    [body] = server.bodies()
+    messages = [{"role": m.role, "content": m.content} for m in policy.prompt(PROBLEM).messages]
+    assert [m["role"] for m in messages] == ["system", "user"]
+    assert body == {
+        "model": "m",
+        "n": 1,
+        "temperature": 0.5,
+        "top_p": 1.0,
+        "max_tokens": 9,
+        "seed": derive_seed(3, "prompt", 0) % (2**31 - 1),
+        "stop": ["</code>"],
+        "messages": messages,
+        "logprobs": True,
+    }
+    assert str(server.requests[0].url) == f"{URL}/chat/completions"
+    assert server.requests[0].headers["authorization"] == "Bearer secret"
+    assert "secret" not in policy.engine
+
+
+def test_a_completions_request_sends_text_and_no_key_when_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    server = Server(says({"text": "a", "finish_reason": "length"}))
+    [[completion]] = ask(server.policy(api="completions", return_token_ids=True))
+    [body] = server.bodies()
+    assert body["prompt"].startswith("You are an expert")
+    assert (body["logprobs"], body["return_token_ids"], "messages" in body) == (0, True, False)
+    assert str(server.requests[0].url) == f"{URL}/completions"
+    assert "authorization" not in server.requests[0].headers
+    assert completion.finish_reason == "length"
+
+
+def test_token_ids_and_logprobs_are_kept_where_the_server_gives_them() -> None:
+    entries = {"content": [{"token": "a", "logprob": -0.5}, {"token": "b", "logprob": -0.25}]}
+    given = chat("ab", logprobs=entries, token_ids=[5, 6])
+    [[whole]] = ask(Server(says(given, prompt_token_ids=[1, 2])).policy())
+    assert (whole.prompt_ids, whole.token_ids, whole.logprobs) == ((1, 2), (5, 6), (-0.5, -0.25))
+    assert whole.missing == ()
+    text = {"text": "ab", "logprobs": {"token_logprobs": [-0.5, -0.25]}}
+    [[part]] = ask(Server(says(text)).policy(api="completions"))
+    assert part.logprobs == (-0.5, -0.25)
+    assert part.missing == ("prompt_ids", "token_ids")
+    short = chat("ab", logprobs={"content": [{"logprob": -0.5}]}, token_ids=[5, 6])
+    [[odd]] = ask(Server(says(short)).policy())
+    assert odd.missing == ("prompt_ids", "logprobs")
+
+
+def test_what_lacks_tokens_is_not_learned_from() -> None:
+    [[bare]] = ask(Server(says(chat("a"))).policy())
+    assert bare.missing == ("prompt_ids", "token_ids", "logprobs")
+    rollout = Rollout("r", PROBLEM, "solver", (Turn(bare, None, None),))
+    with pytest.raises(RecordError, match="prompt_ids and token_ids and logprobs"):
+        build_rollout_samples(rollout, [1.0])
+
+
+def test_samples_come_in_their_order_with_what_was_cut_off() -> None:
+    second = chat("two", stop_reason="</code>") | {"index": 1}
+    first = {"index": 0, "message": {"content": "one", "reasoning_content": "hm"}}
+    [[one, two]] = ask(Server(says(second, first)).policy(), n=2)
+    assert (one.text, two.text) == ("<think>hm</think>one", "two</code>")
+
+
+def test_at_most_so_many_requests_are_under_way() -> None:
+    server = Server(says(chat("a")))
+    written = ask(server.policy(concurrency=3), num_prompts=10)
+    assert len(written) == 10
+    assert server.most == 3
+    seeds = [body["seed"] for body in server.bodies()]
+    assert len(set(seeds)) == 10
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_passing_failures_are_tried_again_with_doubled_waits(status: int) -> None:
+    server = Server(fails(status), fails(status), fails(status), says(chat("a")))
+    [[completion]] = ask(server.policy(retry_seconds=2.0))
+    assert completion.text == "a"
+    for number, wait in enumerate(server.waits):
+        assert 2.0 * 2**number <= wait <= 3.0 * 2**number
+    assert len(server.waits) == 3
+
+
+def test_a_server_that_says_how_long_is_obeyed_up_to_a_minute() -> None:
+    server = Server(
+        fails(429, **{"Retry-After": "7"}), fails(429, **{"Retry-After": "999"}), says(chat("a"))
+    )
+    ask(server.policy())
+    assert server.waits == [7.0, 60.0]
+
+
+def test_timeouts_and_lost_connections_are_tried_again_and_then_named() -> None:
+    def time_out(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ReadTimeout("slow", request=request)
+
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("refused", request=request)
+
+    server = Server(time_out, refuse, says(chat("a")))
+    assert ask(server.policy())[0][0].text == "a"
+    gone = Server(refuse)
+    with pytest.raises(UsageError, match=f"{URL}/chat/completions: refused, after 3 attempts; is"):
+        ask(gone.policy(retries=2))
+    assert len(gone.requests) == 3
+    slow = Server(time_out)
+    with pytest.raises(UsageError, match=r"no answer in 4 s, after 1 attempts"):
+        ask(slow.policy(retries=0, timeout_seconds=4))
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"),
+    [(401, "endpoint.api_key_env"), (404, "endpoint.url"), (400, "endpoint.api"), (418, "log")],
+)
+def test_lasting_failures_are_errors_at_once(status: int, remedy: str) -> None:
+    server = Server(fails(status, "because"))
+    with pytest.raises(UsageError, match=f"status {status}: because; .*{remedy}"):
+        ask(server.policy())
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda _: httpx2.Response(200, text="<html>"),
+        lambda _: httpx2.Response(200, json=[1]),
+        lambda _: httpx2.Response(200, json={"choices": "x"}),
+        says(),
+        says({"index": 0}),
+        says({"message": 5}),
+        says(chat("a", logprobs={"content": [{}]})),
+    ],
+)
+def test_an_answer_of_another_protocol_is_refused(answer: Answer) -> None:
+    with pytest.raises(UsageError, match="is no completion as OpenAI's protocol has it"):
+        ask(Server(answer).policy())
+
+
+def test_a_conversation_goes_on_by_messages() -> None:
+    policy = Server(says(chat("a"))).policy()
+    [[bare]] = ask(policy)
+    prompt = policy.prompt(PROBLEM)
+    again = policy.resume(prompt, [Exchange(bare, "no")])
+    assert again.messages == (*prompt.messages, Message("assistant", "a"), Message("user", "no"))
+    with pytest.raises(UsageError, match=r'endpoint\.api = "chat"'):
+        policy.resume(prompt, [Exchange(bare, "no", inside=True)])
+    text = Server(says(chat("a"))).policy(api="completions")
+    with pytest.raises(UsageError, match="exact token ids"):
+        text.resume(text.prompt(PROBLEM), [])
+
+
+def test_an_endpoint_needs_url_and_model_and_cannot_be_trained() -> None:
+    for config in (EndpointConfig(url="localhost:8000", model="m"), EndpointConfig(url=URL)):
+        with pytest.raises(UsageError, match="give the URL of a server"):
+            EndpointPolicy(config)
+    whole = parse_config({"endpoint": {"url": URL, "model": "m"}}, source="test")
+    with pytest.raises(UsageError, match="whose weights cannot be trained"):
+        asyncio.run(train(whole))
+    assert open_policy(whole, None).engine == f"endpoint {URL}/chat/completions, model m"
+    with pytest.raises(UsageError, match=r"both --run and endpoint\.url"):
+        open_policy(whole, whole.run)
