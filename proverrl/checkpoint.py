@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import RunError
+from proverrl.rollout.extract import Extraction
 from proverrl.rollout.whole_proof import Draw
 from proverrl.types import Completion, Problem
 
@@ -83,7 +84,10 @@ def dump_draws(draws: Sequence[Draw]) -> list[dict[str, Any]]:
         {
             "id": draw.id,
             "problem_id": draw.problem.id,
-            "bodies": draw.bodies,
+            "extractions": [
+                {"body": e.body, "prelude": e.prelude, "reason": e.reason, "span": e.span}
+                for e in draw.extractions
+            ],
             "completions": [
                 {
                     "text": c.text,
@@ -125,7 +129,11 @@ def load_draws(rows: Sequence[Mapping[str, Any]], problems: Mapping[str, Problem
             )
             for c in row["completions"]
         )
-        draws.append(Draw(row["id"], problem, completions, tuple(row["bodies"])))
+        extractions = tuple(
+            Extraction(e["body"], e["prelude"], e["reason"], e["span"] and tuple(e["span"]))
+            for e in row["extractions"]
+        )
+        draws.append(Draw(row["id"], problem, completions, extractions))
     return draws
 
 

@@ -1,8 +1,8 @@
 """The command line. Each command reads its arguments, calls one function, and prints.
 
 Flows in: arguments. Flows out: text, files and an exit status: 0 done (``verify``: all proved),
-1 not all proved, 2 wrong usage, 3 the verifier is broken, 130 interrupted. Imports of heavy
-modules stay inside the commands, so that ``--help`` answers at once.
+1 not all proved, 2 wrong usage, 3 the verifier is broken, 130 interrupted, 143 terminated.
+Imports of heavy modules stay inside the commands, so that ``--help`` answers at once.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from proverrl import __version__
+from proverrl.cli_inspect import inspect
 from proverrl.cli_verify import bench, verify
-from proverrl.errors import ProverRLError, UsageError, VerifierError
+from proverrl.errors import ProverRLError, StoppedError, UsageError, VerifierError
 
 if TYPE_CHECKING:
     from proverrl.config import Config
     from proverrl.types import Split
 
 EXIT_NOT_PROVED, EXIT_USAGE, EXIT_BROKEN, EXIT_INTERRUPTED = 1, 2, 3, 130
+EXIT_TERMINATED = 143
 
 
 def main() -> None:
@@ -40,6 +42,9 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted; the same command goes on where this stopped", err=True)
         sys.exit(EXIT_INTERRUPTED)
+    except StoppedError as error:
+        click.echo(f"{error}; the same command goes on", err=True)
+        sys.exit(EXIT_TERMINATED)
     except UsageError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(EXIT_USAGE)
@@ -59,6 +64,7 @@ def cli() -> None:
 
 cli.add_command(verify)
 cli.add_command(bench)
+cli.add_command(inspect)
 
 
 @cli.command()
@@ -206,7 +212,9 @@ def train(
 @click.option("-k", "ks", metavar="1,8", help="The k of pass@k, separated by commas.")
 @click.option("--name", default="eval", show_default=True, help="Name of the result files.")
 @click.option(
-    "--mode", default="whole_proof", show_default=True, type=click.Choice(["whole_proof"])
+    "--mode",
+    type=click.Choice(["whole_proof", "self_correct", "interleaved"]),
+    help="How a proof is sought (the key rollout.mode).",
 )
 def evaluate_command(
     config_file: Path | None,
@@ -215,7 +223,7 @@ def evaluate_command(
     benchmark: Path | None,
     ks: str | None,
     name: str,
-    mode: str,
+    mode: str | None,
 ) -> None:
     """Estimate pass@k of a policy: that of a run, or the one that CONFIG_FILE names."""
     import asyncio
@@ -224,10 +232,54 @@ def evaluate_command(
         raise UsageError("give a configuration file or --run, not both")
     if ks is not None:
         overrides = (*overrides, f"evaluation.ks={list(_parse_ks(ks))}")
+    if mode is not None:
+        overrides = (*overrides, f"rollout.mode={mode}")
     config = _read_config(config_file, overrides, None, run)
     from proverrl.loops.evaluate_run import evaluate_run
 
     _print_results(asyncio.run(evaluate_run(config, from_run=run, benchmark=benchmark, name=name)))
+
+
+@cli.command()
+@click.argument("first", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("second", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--alpha", type=click.FloatRange(0, 1), help="The second's share.")
+@click.option("--sweep", metavar="0.3,0.5,0.7", help="Evaluate these shares and keep the best.")
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="For --sweep.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))
+def merge(
+    first: Path,
+    second: Path,
+    alpha: float | None,
+    sweep: str | None,
+    config_file: Path | None,
+    overrides: tuple[str, ...],
+    out: Path,
+) -> None:
+    """Average two checkpoints (folders of a model, or runs) of one model into OUT."""
+    if (alpha is None) == (sweep is None):
+        raise UsageError("give either --alpha or --sweep")
+    if sweep is not None and config_file is None:
+        raise UsageError("--sweep evaluates on the validation split: say how with --config")
+    from proverrl.loops.evaluate_run import find_weights
+    from proverrl.loops.merge_sweep import find_best, sweep_alpha
+    from proverrl.policy.merge import merge_policies
+
+    places = [f if (f / "config.json").exists() else find_weights(f) for f in (first, second)]
+    if alpha is not None:
+        merge_policies(places[0], places[1], alpha=alpha, out=out)
+        click.echo(out)
+        return
+    import asyncio
+
+    assert sweep is not None
+    config = _read_config(config_file, overrides, None, None)
+    rows = asyncio.run(sweep_alpha(places[0], places[1], _parse_shares(sweep), config, out))
+    for row in rows:
+        figures = ", ".join(f"pass@{k} {100 * value:.1f}" for k, value in row.passes.items())
+        click.echo(f"alpha {row.alpha:g}: {figures}")
+    click.echo(f"best: alpha {find_best(rows).alpha:g}, in {out / 'policy'}")
 
 
 @cli.command()
@@ -255,6 +307,16 @@ def parse_levels(text: str) -> tuple[int, ...]:
     if not levels or min(levels) < 1:
         raise UsageError(f"--levels {text!r}: levels count from 1")
     return tuple(dict.fromkeys(levels))
+
+
+def _parse_shares(text: str) -> list[float]:
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"--sweep {text!r}: write numbers, for example 0.3,0.5,0.7") from error
+    if not all(0.0 <= share <= 1.0 for share in shares):
+        raise UsageError(f"--sweep {text!r}: shares lie between 0 and 1")
+    return shares
 
 
 def _parse_ks(text: str) -> tuple[int, ...]:

@@ -10,11 +10,12 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from proverrl.bench.grpo import Side
     from proverrl.verdict_printer import BackendChoice
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -128,7 +129,7 @@ def bench() -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file of DafnyBench tasks to measure too.",
 )
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write JSON here.")
+@click.option("--out", type=_FILE, help="Write JSON here.")
 def bench_pool(
     parts: tuple[str, ...],
     calls: int,
@@ -153,6 +154,47 @@ def bench_pool(
     )
     results = asyncio.run(measuring)
     Console().print(make_table(results))
+    _write_json(results, out)
+
+
+@bench.command("grpo")
+@click.option(
+    "--side",
+    "sides",
+    multiple=True,
+    type=click.Choice(["proverrl", "trl"]),
+    help="Only this side; TRL needs the extra [bench].",
+)
+@click.option("--model", default="", help="A Hugging Face folder; left out: a small new model.")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="In turn.")
+@click.option("--steps", default=8, show_default=True, type=click.IntRange(2), help="A round.")
+@click.option("--prompts", default=8, show_default=True, type=click.IntRange(1), help="A step.")
+@click.option("--group-size", default=8, show_default=True, type=click.IntRange(2))
+@click.option("--max-new-tokens", default=64, show_default=True, type=click.IntRange(1))
+@click.option("--micro-batch", default=64, show_default=True, type=click.IntRange(1), help="Rows.")
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Of torch.")
+@click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
+@click.option("--out", type=_FILE, help="Write JSON here.")
+def bench_grpo(
+    sides: tuple[Side, ...], model: str, rounds: int, out: Path | None, **work: Any
+) -> None:
+    """Measure a step of GRPO against TRL's GRPOTrainer: same model, groups and lengths."""
+    from rich.console import Console
+
+    from proverrl.bench.grpo import SIDES, Work, make_table, measure_grpo
+
+    results = measure_grpo(
+        Work(**work),
+        model=model,
+        rounds=rounds,
+        sides=sides or SIDES,
+        say=lambda text: click.echo(text, err=True),
+    )
+    Console().print(make_table(results))
+    _write_json(results, out)
+
+
+def _write_json(results: dict[str, Any], out: Path | None) -> None:
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(results, indent=2) + "\n", "utf-8")

@@ -9,11 +9,14 @@ ProverRLError
 │   ├── ToolchainError    a back end is not installed or is the wrong version
 │   ├── WorkerError       a worker process died or broke its protocol (the pool retries)
 │   └── CanaryError       a false statement was called proved: no verdict can be believed
+├── StoppedError          a signal asked a run to stop; it is saved
+├── GuardError            a number of the training run is out of bounds; a file holds the batch
 └── RecordError           a record was built from fields that do not fit together (our bug)
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
 
 class ProverRLError(Exception):
     """Base of all errors that this package raises on purpose."""
+
+
+class StoppedError(ProverRLError):
+    """SIGTERM asked a run to stop, and it can be gone on with."""
 
 
 class UsageError(ProverRLError):
@@ -61,6 +68,15 @@ class WorkerError(VerifierError):
 
 class CanaryError(VerifierError):
     """A statement that is known to be false was called proved: stop, believe no verdict."""
+
+
+class GuardError(ProverRLError):
+    """A number of the training run is out of bounds and the configuration says stop; ``path`` is
+    the file with the offending batch."""
+
+    def __init__(self, message: str, path: Path) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class RecordError(ProverRLError):

@@ -13,15 +13,17 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from proverrl.config import RolloutConfig
 from proverrl.errors import RunError, UsageError
 from proverrl.policy.base import Policy
-from proverrl.rollout.whole_proof import Draw, draw_groups, judge_all
+from proverrl.rollout.self_correct import continue_rollouts, first_stop
+from proverrl.rollout.whole_proof import JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem, Rollout, Sampling, Status
 from proverrl.verify.base import Verifier
@@ -32,7 +34,10 @@ PROBLEMS_PER_CHUNK = 16
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What is evaluated and how; ``labels`` go into the result file as they are."""
+    """What is evaluated and how; ``labels`` go into the result file as they are.
+
+    An attempt is a whole rollout in the mode of ``rollout``; only its last turn counts.
+    """
 
     name: str
     folder: Path
@@ -44,6 +49,7 @@ class Evaluation:
     seed: int
     deadline_seconds: float
     labels: Mapping[str, Any]
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
 
 
 def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
@@ -102,27 +108,24 @@ async def evaluate(
     total = len(evaluation.problems) * evaluation.samples
     proved = sum(row["status"] == Status.PROVED for row in rows)
     progress(len(rows), total, proved)
-    waiting: asyncio.Task[list[dict[str, Any]]] | None = None
+    waiting: tuple[int, asyncio.Task[list[JudgedDraw]]] | None = None
     try:
         for number, problems in chunks:
-            sampling = Sampling(
-                temperature=evaluation.temperature,
-                max_new_tokens=evaluation.max_new_tokens,
-                seed=derive_seed(evaluation.seed, "evaluation", number),
-            )
+            sampling = _sampling(evaluation, "evaluation", number)
             draws = await draw_groups(
                 policy, problems, n=evaluation.samples, sampling=sampling, name="eval"
             )
-            judged = await waiting if waiting else []
-            waiting = asyncio.create_task(_judge(draws, verifier, evaluation.deadline_seconds))
-            rows += _store(path, judged)
+            if waiting:
+                rows += _store(path, await _finish(evaluation, policy, verifier, *waiting))
+            judging = judge_all(draws, verifier, deadline_seconds=evaluation.deadline_seconds)
+            waiting = (number, asyncio.create_task(judging))
             progress(len(rows), total, sum(r["status"] == Status.PROVED for r in rows))
         if waiting:
-            rows += _store(path, await waiting)
+            rows += _store(path, await _finish(evaluation, policy, verifier, *waiting))
             waiting = None
     finally:
         if waiting:
-            waiting.cancel()
+            waiting[1].cancel()
     progress(len(rows), total, sum(r["status"] == Status.PROVED for r in rows))
     summary = summarise(evaluation, rows) | {"seconds": round(time.monotonic() - started, 1)}
     _write_atomically(evaluation.folder / f"{evaluation.name}.json", summary)
@@ -140,7 +143,7 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
     by_problem: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_problem.setdefault(row["problem_id"], []).append(row)
-    distinct = {(row["problem_id"], row["body"]) for row in rows}
+    distinct = {(row["problem_id"], key) for row in rows for key in row["candidates"]}
     return {
         "name": evaluation.name,
         "samples_per_problem": evaluation.samples,
@@ -183,10 +186,31 @@ def _summarise_level(
     }
 
 
-async def _judge(
-    draws: Sequence[Draw], verifier: Verifier, deadline_seconds: float
+def _sampling(evaluation: Evaluation, name: str, number: int) -> Sampling:
+    return Sampling(
+        temperature=evaluation.temperature,
+        max_new_tokens=evaluation.max_new_tokens,
+        seed=derive_seed(evaluation.seed, name, number),
+        stop=first_stop(evaluation.rollout),
+    )
+
+
+async def _finish(
+    evaluation: Evaluation,
+    policy: Policy,
+    verifier: Verifier,
+    number: int,
+    judging: asyncio.Task[list[JudgedDraw]],
 ) -> list[dict[str, Any]]:
-    judged = await judge_all(draws, verifier, deadline_seconds=deadline_seconds)
+    """The attempts of a chunk, once the turns after the first are taken."""
+    judged = await continue_rollouts(
+        await judging,
+        policy=policy,
+        verifier=verifier,
+        settings=evaluation.rollout,
+        sampling=_sampling(evaluation, "evaluation turns", number),
+        deadline_seconds=evaluation.deadline_seconds,
+    )
     return [
         attempt_row(rollout, attempt)
         for draw in judged
@@ -205,6 +229,8 @@ def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
         "body": turn.candidate.body if turn.candidate else "",
         "completion_text": turn.completion.text,
         "finish_reason": turn.completion.finish_reason,
+        "num_turns": len(rollout.turns),
+        "candidates": [t.candidate.key for t in rollout.turns if t.candidate is not None],
         **verdict_fields(rollout),
     }
 
@@ -239,10 +265,14 @@ def _load_finished(
     stored = path.read_text("utf-8").splitlines() if path.exists() else []
     for line in stored:
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except json.JSONDecodeError:
             # The last line of a killed run may be cut; its chunk is made again.
             break
+        if "candidates" not in row:
+            # An earlier version did not write what was verified; such attempts are made again.
+            break
+        rows.append(row)
     by_problem: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_problem.setdefault(row["problem_id"], []).append(row)

@@ -21,6 +21,7 @@ Language = Literal["dafny", "lean"]
 Split = Literal["train", "valid", "heldout"]
 Role = Literal["solver", "composer"]
 FinishReason = Literal["stop", "length"]
+TokenField = Literal["prompt_ids", "token_ids", "logprobs"]
 GroupKey = tuple[Role, str]
 
 HOLE = "/*{HOLE}*/"
@@ -207,21 +208,37 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a policy is given for one problem: text, and its exact token ids."""
+    """What a policy is given for one problem: text, and its exact token ids.
+
+    A policy behind a server has no token ids of its own; it is given ``messages`` instead.
+    """
 
     problem_id: str
     text: str
     token_ids: tuple[int, ...]
+    messages: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How completions are drawn. ``seed`` makes the draw repeatable on one device."""
+    """How completions are drawn. ``seed`` makes the draw repeatable on one device.
+
+    A completion ends with the token that completes any of the texts in ``stop``.
+    """
 
     temperature: float = 1.0
     max_new_tokens: int = 128
     seed: int = 0
+    stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.temperature < 0 or self.max_new_tokens < 1:
@@ -229,12 +246,18 @@ class Sampling:
                 f"temperature must be >= 0 and max_new_tokens >= 1, got {self.temperature} "
                 f"and {self.max_new_tokens}"
             )
+        if "" in self.stop:
+            raise RecordError("a stop text must not be empty")
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
     """One generation. ``logprobs`` are the sampler's own, one per token in ``token_ids``,
-    at the sampling temperature; ``token_ids`` ends with the end token if it was drawn."""
+    at the sampling temperature; ``token_ids`` ends with the end token if it was drawn.
+
+    ``missing`` names what a server did not give: the fields of that name are empty, and nothing
+    can be learned from such a completion.
+    """
 
     text: str
     prompt_ids: tuple[int, ...]
@@ -242,9 +265,13 @@ class Completion:
     logprobs: tuple[float, ...]
     finish_reason: FinishReason
     policy_version: int
+    missing: tuple[TokenField, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.token_ids) != len(self.logprobs):
+        for name in self.missing:
+            if getattr(self, name):
+                raise RecordError(f"a completion has {name} and calls them missing")
+        if not self.missing and len(self.token_ids) != len(self.logprobs):
             raise RecordError(
                 f"{len(self.token_ids)} token ids but {len(self.logprobs)} log-probabilities"
             )
@@ -254,14 +281,20 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A completion, the candidate read from it, the verdict, and what the policy is told next."""
+    """A completion, the candidate read from it, the verdict, and what the policy is told next.
+
+    ``reason`` says why no candidate was found.
+    """
 
     completion: Completion
     candidate: Candidate | None
     verdict: Verdict | None
     feedback: str = ""
+    reason: str = ""
 
     def __post_init__(self) -> None:
+        if self.candidate is not None and self.reason:
+            raise RecordError("a turn with a candidate has no reason for lacking one")
         if self.verdict is not None and self.candidate is None:
             raise RecordError("a turn with a verdict needs the candidate that was judged")
 
@@ -325,6 +358,7 @@ class TrainingSample:
 
     Positions with ``loss_mask`` 0 (the prompt, verifier feedback) carry log-probability and
     advantage 0 and are context only. ``prompt_length`` is the number of leading prompt tokens.
+    ``truncated`` says that the completion was cut at the token limit.
     """
 
     rollout_id: str
@@ -334,6 +368,7 @@ class TrainingSample:
     loss_mask: tuple[int, ...]
     logprobs: tuple[float, ...]
     advantages: tuple[float, ...]
+    truncated: bool = False
 
     def __post_init__(self) -> None:
         lengths = {

@@ -9,8 +9,10 @@ from proverrl.types import (
     Candidate,
     Completion,
     Group,
+    Obligations,
     Problem,
     Reward,
+    Role,
     Rollout,
     Status,
     Turn,
@@ -45,6 +47,44 @@ def build_rollout(problem: Problem, index: int, status: Status, *, tokens: int =
     )
     turn = Turn(completion, Candidate(problem, completion.text), build_verdict(status))
     return Rollout(id=f"{problem.id}-{index}", problem=problem, role="solver", turns=(turn,))
+
+
+def build_turn(
+    problem: Problem,
+    status: Status,
+    tokens: Sequence[int] = (10, 11),
+    *,
+    prompt: Sequence[int] = (1, 2, 3),
+    obligations: Sequence[Obligations] = (),
+) -> Turn:
+    """A turn with given tokens and verdict."""
+    completion = Completion(
+        text="body",
+        prompt_ids=tuple(prompt),
+        token_ids=tuple(tokens),
+        logprobs=(-0.5,) * len(tokens),
+        finish_reason="stop",
+        policy_version=0,
+    )
+    verdict = Verdict(
+        status=status,
+        checks=("fake",) if status is Status.PROVED else (),
+        obligations=tuple(obligations),
+    )
+    return Turn(completion, Candidate(problem, completion.text), verdict)
+
+
+def build_turns_group(
+    turns: Sequence[Sequence[Turn]], *, problem_id: str = "p", role: Role = "solver"
+) -> Group:
+    """A group of rollouts with given turns; 1 for a proof at the end, else 0."""
+    problem = build_problem(problem_id)
+    rollouts = tuple(
+        Rollout(id=f"{problem_id}-{i}", problem=problem, role=role, turns=tuple(rollout))
+        for i, rollout in enumerate(turns)
+    )
+    rewards = tuple(Reward(float(r.status is Status.PROVED)) for r in rollouts)
+    return Group(key=(role, problem_id), rollouts=rollouts, rewards=rewards)
 
 
 def build_test_group(problem_id: str, rewards: Sequence[float], *, family: str = "f") -> Group:

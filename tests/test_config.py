@@ -32,6 +32,9 @@ def test_overrides_win_and_keep_their_types(tmp_path: Path) -> None:
     ("override", "names"),
     [
         ("grpo.group_sise=4", "grpo.group_size"),
+        ("grpo.advantage=rloo", "nearest valid key is 'advantage"),
+        ("advantage.name=ppo", "advantage.name"),
+        ("advantage.proved_weight=-1", "advantage.proved_weight"),
         ("learning_rate=1", "learner.learning_rate|learning_rate"),
         ("grpo.steps=0", "grpo.steps"),
         ("loop=ppo", "loop"),

@@ -10,6 +10,7 @@ import pytest
 from proverrl.config import CurriculumConfig, CurriculumName
 from proverrl.curriculum.sampler import CURRICULA, PosteriorCurriculum, UniformCurriculum
 from proverrl.errors import RunError
+from proverrl.types import Group, Reward
 from tests.builders import build_problem, build_test_group
 
 PROBLEMS = [build_problem(f"{family}{i}", family=family) for family in "abc" for i in range(30)]
@@ -31,6 +32,16 @@ def test_posterior_prefers_families_near_one_half() -> None:
     # Rates near 1, 1/2, 0: weights about 0.023, 0.27, 0.023, so that b gets 0.27 / 0.316 = 85 %.
     assert counts["b"] == pytest.approx(853, abs=45)
     assert min(counts["a"], counts["c"]) > 30
+
+
+def test_partial_credit_is_not_a_proof() -> None:
+    group = build_test_group("a0", [1, 0, 0, 0], family="a")
+    shaped = Group(group.key, group.rollouts, tuple(Reward(r) for r in (0.7, 0.3, 0.1, -0.2)))
+    curricula = [PosteriorCurriculum(PROBLEMS, CurriculumConfig(), 0) for _ in range(2)]
+    for curriculum, seen in zip(curricula, (group, shaped), strict=True):
+        curriculum.observe(seen)
+    assert curricula[0].state_dict() == curricula[1].state_dict()
+    assert curricula[0].state_dict()["posterior"]["a"] == [2.0, 4.0]
 
 
 def test_posterior_draws_least_visited_and_no_problem_twice() -> None:

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proverrl.config import LayoutName
 from proverrl.errors import UsageError
 from proverrl.evaluate import Evaluation, bootstrap_interval, evaluate, pass_at_k
+from proverrl.policy.base import Exchange
 from proverrl.types import Candidate, Completion, Problem, Prompt, Sampling, Status
 from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
@@ -57,6 +59,7 @@ class CountingPolicy:
 
     version = 0
     engine = "counting"
+    layout: LayoutName = "plain"
 
     def __init__(self, die_at: int | None = None) -> None:
         self.calls = 0
@@ -65,8 +68,8 @@ class CountingPolicy:
     def prompt(self, problem: Problem) -> Prompt:
         return Prompt(problem.id, problem.statement, (1,))
 
-    def body(self, problem: Problem, completion: Completion) -> str:
-        return completion.text
+    def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
+        raise AssertionError("whole proofs have one turn")
 
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling

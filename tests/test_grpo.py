@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,8 +17,9 @@ from typing import Any
 import pytest
 import torch
 
-from proverrl.config import Config, parse_config
-from proverrl.errors import RunError
+from proverrl.advantages import ADVANTAGES
+from proverrl.config import AdvantageName, Config, parse_config
+from proverrl.errors import GuardError, RunError
 from proverrl.loops import train as train_module
 from proverrl.loops.evaluate_run import find_policy
 from proverrl.loops.session import load_training
@@ -158,6 +160,74 @@ def test_two_and_two_steps_equal_four_bit_for_bit(
     for step in (3, 4):
         name = f"rollouts/step_{step}.jsonl"
         assert (whole / name).read_text() == (again / name).read_text()
+
+
+def state_of(folder: Path, step: int) -> dict[str, Any]:
+    path = folder / f"checkpoints/step_{step:06d}/state.json"
+    state: dict[str, Any] = json.loads(path.read_text())
+    return state
+
+
+def test_what_problems_earned_before_survives_a_resume(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    changes = {
+        "advantage": {"name": "dcpo_smooth"},
+        "evaluation": {"before": False, "after": False},
+    }
+    whole = run(make_config("whole", **changes))
+    run(make_config("parts", grpo__steps=2, **changes))
+    shutil.rmtree(whole.parent / "parts" / "policy")
+    again = run(make_config("parts", **changes))
+    visits = [visits for _, _, visits, *_ in state_of(again, 4)["rewards"]["moments"]]
+    assert sum(visits) == sum(line["groups"] for line in step_lines(again))
+    assert state_of(again, 4)["rewards"] == state_of(whole, 4)["rewards"]
+    assert same(weights(whole), weights(again))
+
+
+@pytest.mark.parametrize("name", sorted(ADVANTAGES))
+def test_every_method_trains_a_step(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier], name: AdvantageName
+) -> None:
+    no_evaluation = {"before": False, "after": False}
+    changes = {"advantage": {"name": name}, "evaluation": no_evaluation, "grpo__steps": 1}
+    folder = run(make_config("one", **changes))
+    (line,) = step_lines(folder)
+    assert line["groups_admitted"] > 0
+    assert line["grad_norm"] > 0.0
+    per_token = name in ("tempo", "salt")
+    told = 0
+    for row in map(json.loads, (folder / "rollouts/step_1.jsonl").read_text().splitlines()):
+        (credit,) = (turn["advantages"] for turn in row["turns"])
+        if isinstance(credit, list):
+            assert per_token
+            assert len(credit) == row["completion"]["num_tokens"]
+            assert row["advantage"] == pytest.approx(sum(credit) / len(credit))
+        else:
+            # One number a turn, or the 0 of a group that was not admitted.
+            assert credit == row["advantage"]
+            assert credit == 0.0 or not per_token
+        told += row["advantage"] != 0.0
+    assert told > 0
+
+
+def test_the_reward_of_the_configuration_is_given(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    changes = {
+        "reward": {"overlong_weight": 0.5, "overlong_buffer": 1.0},
+        "evaluation": {"before": False, "after": False},
+    }
+    folder = run(make_config("long", grpo__steps=1, **changes))
+    rows = list(map(json.loads, (folder / "rollouts/step_1.jsonl").read_text().splitlines()))
+    assert rows
+    for row in rows:
+        # The buffer is all of the limit of 8 tokens: half a point for a completion of 8.
+        expected = float(row["status"] == "proved") - 0.5 * row["completion"]["num_tokens"] / 8
+        assert row["reward"] == pytest.approx(expected)
+    (line,) = step_lines(folder)
+    solved = sum(level["solved"] for level in line["levels"].values())
+    assert solved == line["verdicts"].get("proved", 0)
 
 
 def test_same_seed_same_run_other_seed_other_run(
@@ -305,3 +375,46 @@ def test_a_killed_run_ends_like_an_unbroken_one(
         json.loads((folder / "evals/after.json").read_text()) for folder in (whole, again)
     ]
     assert evaluations[0]["levels"] == evaluations[1]["levels"]
+
+
+def test_a_terminated_run_saves_its_step_and_ends_like_an_unbroken_one(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    whole = run(make_config("unbroken", grpo__steps=8, checkpoint_every=100))
+    config = make_config("terminated", grpo__steps=8, checkpoint_every=100)
+    command = [sys.executable, "-c", KILLED_RUN, json.dumps(config.dump())]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    metrics = config.run / "metrics.jsonl"
+    while '"kind":"step","step":2,' not in (metrics.read_text() if metrics.exists() else ""):
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate()
+    assert "StoppedError: stopped; step " in said
+    saved = max((config.run / "checkpoints").iterdir())
+    assert f"stopped; step {int(saved.name.removeprefix('step_'))} is saved" in said
+    assert not is_finished(config)
+    again = run(config)
+    assert same(weights(whole), weights(again))
+    assert step_lines(whole) == step_lines(again)
+
+
+def test_a_guard_that_stops_leaves_the_batch_with_its_verdicts(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    config = make_config("guarded", guard={"entropy": "stop", "min_entropy": 100.0})
+    with pytest.raises(
+        GuardError, match=r"less than 100; the batch is in .*entropy\.json"
+    ) as error:
+        run(config)
+    assert error.value.path == config.run / "guard" / "entropy.json"
+    samples = json.loads(error.value.path.read_text())["samples"]
+    keys = {call.key for call in verifiers[0].calls}
+    assert samples
+    for sample in samples:
+        assert sample["verdict"]["key"] in keys
+        # Rewards of 0 and 1 around their mean: what was proved has the positive advantage.
+        proved = sample["verdict"]["status"] == "proved"
+        assert all((value > 0) == proved for value in sample["advantages"])

@@ -22,11 +22,12 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"config", "problems"}),
     frozenset({"verify", "policy"}),
     frozenset({"rollout", "rewards", "advantages"}),
-    frozenset({"losses", "optimizers", "learner", "curriculum", "formalize"}),
+    frozenset({"losses", "optimizers", "packing", "learner", "distill", "curriculum", "formalize"}),
     frozenset(
         {
             "checkpoint",
             "monitor",
+            "guard",
             "search",
             "evaluate",
             "report",
@@ -36,7 +37,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"loops", "serve"}),
-    frozenset({"cli", "cli_verify", "__main__"}),
+    frozenset({"cli", "cli_inspect", "cli_verify", "__main__"}),
 )
 
 MAX_LINES = 400

@@ -11,7 +11,7 @@ import torch
 
 from proverrl.config import Config
 from proverrl.errors import ProblemError, RunError
-from proverrl.loops.session import budget_spent, lock_run, split_references
+from proverrl.loops.session import budget_spent, lock_run, run_fraction, split_references
 from proverrl.loops.warm_start import Pair, PairSource, draw_batches, supervised_loss
 from proverrl.rollout.proofs import ProofStore
 from proverrl.types import Candidate, Completion, Rollout, Status, Turn
@@ -39,6 +39,16 @@ def test_references_cover_families_evenly() -> None:
 def test_too_few_references_are_named() -> None:
     with pytest.raises(ProblemError, match=r"31 references of level 1, the training file has 30"):
         split_references(PROBLEMS, REFERENCES, {"1": 31}, seed=0)
+
+
+def test_the_nearest_limit_measures_the_run() -> None:
+    free = Config()
+    assert run_fraction(free, 0.25, 10_000, 10_000.0) == 0.25
+    limited = Config(max_verifier_calls=1000, max_minutes=10.0)
+    assert run_fraction(limited, 0.1, 300, 60.0) == 0.3
+    assert run_fraction(limited, 0.1, 300, 240.0) == 0.4
+    # The last draw may go past a limit.
+    assert run_fraction(limited, 0.1, 1200, 0.0) == 1.0
 
 
 def rollout(body: str, *, tokens: int, status: Status = Status.PROVED) -> Rollout:

@@ -1,9 +1,25 @@
 """Configuration: frozen pydantic models, read from TOML, overridden by ``--set key=value``."""
 
+from proverrl.config.advantages import AdvantageConfig, AdvantageName
 from proverrl.config.base import Section
+from proverrl.config.endpoint import EndpointApi, EndpointConfig
 from proverrl.config.load import apply_overrides, load_config, parse_config
+from proverrl.config.losses import (
+    CovarianceName,
+    DistillConfig,
+    EntropyConfig,
+    GuardAction,
+    GuardConfig,
+    KlConfig,
+    KlName,
+    LossConfig,
+    LossName,
+    WeightsConfig,
+    WeightsName,
+)
+from proverrl.config.rewards import CorrectionName, RewardConfig, RewardName
+from proverrl.config.rollout import FeedbackName, RolloutConfig, RolloutMode
 from proverrl.config.sections import (
-    AdvantageName,
     Config,
     CurriculumConfig,
     CurriculumName,
@@ -14,7 +30,6 @@ from proverrl.config.sections import (
     LayoutName,
     LearnerConfig,
     LoopName,
-    LossName,
     OptimizerName,
     PolicyConfig,
     PoolConfig,
@@ -24,25 +39,44 @@ from proverrl.config.sections import (
 )
 
 __all__ = [
+    "AdvantageConfig",
     "AdvantageName",
     "Config",
+    "CorrectionName",
+    "CovarianceName",
     "CurriculumConfig",
     "CurriculumName",
     "DeviceName",
+    "DistillConfig",
+    "EndpointApi",
+    "EndpointConfig",
+    "EntropyConfig",
     "EvalConfig",
     "ExpertIterationConfig",
+    "FeedbackName",
     "GrpoConfig",
+    "GuardAction",
+    "GuardConfig",
+    "KlConfig",
+    "KlName",
     "LayoutName",
     "LearnerConfig",
     "LoopName",
+    "LossConfig",
     "LossName",
     "OptimizerName",
     "PolicyConfig",
     "PoolConfig",
     "ProblemsConfig",
+    "RewardConfig",
+    "RewardName",
+    "RolloutConfig",
+    "RolloutMode",
     "SamplingConfig",
     "Section",
     "WarmStartConfig",
+    "WeightsConfig",
+    "WeightsName",
     "apply_overrides",
     "load_config",
     "parse_config",

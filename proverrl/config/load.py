@@ -26,13 +26,42 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     Raises:
         ConfigError: names the file or override, the key, and the nearest valid key.
     """
+    return parse_config(apply_overrides(read_table(path), overrides), source=str(path))
+
+
+def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The tables of a TOML file over those of the file that its ``extends`` names, relative to it.
+
+    Raises:
+        ConfigError: a file is missing or broken, or extends itself by way of others.
+    """
     try:
         table = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such configuration file; see configs/") from error
+        by = f", which {below[-1]} extends" if below else "; see configs/"
+        raise ConfigError(f"{path}: no such configuration file{by}") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as TOML: {error}") from error
-    return parse_config(apply_overrides(table, overrides), source=str(path))
+    parent = table.pop("extends", None)
+    if parent is None:
+        return table
+    if not isinstance(parent, str):
+        raise ConfigError(f"{path}: extends must name a file")
+    above = path.parent / parent
+    if any(above.resolve() == seen.resolve() for seen in (*below, path)):
+        raise ConfigError(f"{path}: extends {parent}, which extends this file")
+    return _merge(read_table(above, (*below, path)), table)
+
+
+def _merge(table: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(table)
+    for key, value in changes.items():
+        old = merged.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            merged[key] = _merge(old, value)
+        else:
+            merged[key] = value
+    return merged
 
 
 def apply_overrides(table: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

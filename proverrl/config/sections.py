@@ -12,14 +12,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from proverrl.config.advantages import AdvantageConfig
 from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
+from proverrl.config.endpoint import EndpointConfig
+from proverrl.config.losses import GuardConfig, LossConfig
+from proverrl.config.rewards import RewardConfig
+from proverrl.config.rollout import RolloutConfig
 
 LoopName = Literal["warm_start", "grpo", "expert_iteration"]
-AdvantageName = Literal["grpo", "dr_grpo", "rloo", "max_rl"]
-LossName = Literal["clipped_token", "clipped_sequence"]
 OptimizerName = Literal["adamw", "muon"]
 CurriculumName = Literal["uniform", "posterior"]
-LayoutName = Literal["plain", "canonical"]
+LayoutName = Literal["plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 
 
@@ -105,9 +108,6 @@ class LearnerConfig(Section):
     ``replay_samples`` proofs: half of them found by the run, the rest references of warm start.
     """
 
-    loss: LossName = "clipped_token"
-    clip_low: Fraction = 0.2
-    clip_high: Fraction = 0.28
     optimizer: OptimizerName = "adamw"
     learning_rate: PositiveFloat = 3e-4
     weight_decay: float = 0.0
@@ -117,14 +117,15 @@ class LearnerConfig(Section):
     replay_samples: NonNegative = 0
     replay_weight: Annotated[float, Field(ge=0.0)] = 0.1
     micro_batch_tokens: Positive = 16_384
+    gradient_checkpointing: bool = False
 
 
 class GrpoConfig(Section):
     """Group-relative policy optimization.
 
-    A step trains on ``groups_per_step`` groups with mixed rewards. Groups are drawn
-    ``groups_per_draw`` at a time until there are enough, at most ``max_draws_per_step`` draws;
-    the next draw is generated while the pool judges the last one.
+    A step trains on ``groups_per_step`` groups that the method of ``[advantage]`` can learn from.
+    Groups are drawn ``groups_per_draw`` at a time until there are enough, at most
+    ``max_draws_per_step`` draws; the next draw is generated while the pool judges the last one.
     """
 
     steps: Positive = 100
@@ -132,7 +133,6 @@ class GrpoConfig(Section):
     groups_per_draw: Positive = 12
     max_draws_per_step: Positive = 4
     group_size: Annotated[int, Field(ge=2)] = 8
-    advantage: AdvantageName = "dr_grpo"
     keep_shortest: Positive = 2
 
 
@@ -181,11 +181,17 @@ class Config(Section):
     max_minutes: Annotated[float, Field(ge=0.0)] = 0.0
     problems: ProblemsConfig = ProblemsConfig()
     policy: PolicyConfig = PolicyConfig()
+    endpoint: EndpointConfig = EndpointConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
     pool: PoolConfig = PoolConfig()
     sampling: SamplingConfig = SamplingConfig()
+    rollout: RolloutConfig = RolloutConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
+    reward: RewardConfig = RewardConfig()
+    advantage: AdvantageConfig = AdvantageConfig()
     learner: LearnerConfig = LearnerConfig()
+    loss: LossConfig = LossConfig()
+    guard: GuardConfig = GuardConfig()
     grpo: GrpoConfig = GrpoConfig()
     expert_iteration: ExpertIterationConfig = ExpertIterationConfig()
     evaluation: EvalConfig = EvalConfig()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from proverrl.config import CurriculumConfig, CurriculumName
 from proverrl.errors import RunError
-from proverrl.types import Group, Problem
+from proverrl.types import Group, Problem, Status
 
 
 class Curriculum(Protocol):
@@ -93,7 +93,7 @@ class PosteriorCurriculum:
 
     def observe(self, group: Group) -> None:
         """Discount the family's counts towards (1, 1), then add the group's outcomes."""
-        solved = sum(reward.total > 0 for reward in group.rewards)
+        solved = sum(rollout.status is Status.PROVED for rollout in group.rollouts)
         posterior = self._posterior[group.rollouts[0].problem.family]
         keep = self._config.discount
         posterior[0] = keep * posterior[0] + (1 - keep) + solved

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from transformers import AutoTokenizer
 
 from proverrl.checkpoint import latest_checkpoint
 from proverrl.config import Config
@@ -18,7 +20,9 @@ from proverrl.errors import RunError, UsageError
 from proverrl.evaluate import Evaluation, evaluate
 from proverrl.loops.session import RESOLVED_FILE, lock_run, write_resolved
 from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
-from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
+from proverrl.policy.base import Policy
+from proverrl.policy.endpoint import EndpointPolicy
+from proverrl.policy.transformers import choose_device, load_policy
 from proverrl.problems.load import benchmark_sha256, load_problems
 from proverrl.types import Problem
 from proverrl.verify.cache import CachedVerifier
@@ -37,7 +41,7 @@ def build_evaluation(
     config: Config,
     name: str,
     *,
-    policy: TransformersPolicy,
+    policy: Policy,
     verifier: CachedVerifier,
     benchmark: Path | None = None,
 ) -> Evaluation:
@@ -60,7 +64,9 @@ def build_evaluation(
             "benchmark_sha256": benchmark_sha256(path),
             "toolchain": verifier.toolchain,
             "policy": policy.engine,
+            "mode": config.rollout.mode,
         },
+        rollout=config.rollout,
     )
 
 
@@ -75,8 +81,7 @@ async def evaluate_run(
     """
     if config.threads:
         torch.set_num_threads(config.threads)
-    device = choose_device(config.policy.device)
-    policy = load_policy(find_policy(config, from_run), config.policy, device=device)
+    policy = open_policy(config, from_run)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
     with lock_run(config.run):
         _, problems = load_benchmark(config, benchmark)
@@ -109,6 +114,23 @@ async def evaluate_run(
     return config.run
 
 
+def open_policy(config: Config, from_run: Path | None) -> Policy:
+    """The policy behind ``endpoint.url`` where there is one, else a model in this process.
+
+    Raises:
+        UsageError: nothing to evaluate, or both a run and an endpoint.
+    """
+    if not config.endpoint.url:
+        device = choose_device(config.policy.device)
+        return load_policy(find_policy(config, from_run), config.policy, device=device)
+    if from_run is not None:
+        raise UsageError(
+            "both --run and endpoint.url name a policy; give a configuration file for the "
+            "endpoint, or unset endpoint.url"
+        )
+    return EndpointPolicy(config.endpoint, layout=config.policy.layout)
+
+
 def find_policy(config: Config, from_run: Path | None) -> Path | str:
     """A run's final policy, else its newest checkpoint; without a run, ``policy.path``.
 
@@ -122,13 +144,36 @@ def find_policy(config: Config, from_run: Path | None) -> Path | str:
                 "nothing to evaluate: give --run RUN, or set policy.path to a Hugging Face folder"
             )
         return config.policy.path
-    final = from_run / "policy"
-    checkpoint = latest_checkpoint(from_run / "checkpoints")
-    warm = from_run / "warm_start"
+    return find_weights(from_run)
+
+
+def find_weights(run: Path) -> Path:
+    """A run's final policy, else its newest checkpoint, else its warm start.
+
+    Raises:
+        RunError: the run has no weights yet.
+    """
+    final = run / "policy"
+    checkpoint = latest_checkpoint(run / "checkpoints")
+    warm = run / "warm_start"
     if (final / "config.json").exists():
         return final
     if checkpoint is not None:
         return checkpoint / "policy"
     if (warm / "weights.pt").exists():
         return warm / "policy"
-    raise RunError(f"{from_run} holds no weights yet: neither policy/ nor checkpoints/")
+    raise RunError(f"{run} holds no weights yet: neither policy/ nor checkpoints/")
+
+
+def open_decoder(run: Path) -> Callable[[int], str]:
+    """From a token id of the run's policy to its text.
+
+    Raises:
+        RunError: the run has no tokenizer yet.
+    """
+    folder = find_weights(run)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise RunError(f"{folder}: its tokenizer cannot be loaded: {error}") from error
+    return lambda token: str(tokenizer.decode([token]))

@@ -17,9 +17,11 @@ import torch
 
 from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
+from proverrl.errors import StoppedError
 from proverrl.loops.session import (
     Session,
     budget_spent,
+    finish_rollouts,
     proof_sources,
     reference_sources,
     sample_draw,
@@ -27,6 +29,7 @@ from proverrl.loops.session import (
 )
 from proverrl.loops.tally import Tally, absorb_draw
 from proverrl.loops.warm_start import SftSettings, train_supervised
+from proverrl.rewards import proved_reward
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
 from proverrl.seeds import derive_seed
@@ -88,10 +91,13 @@ async def _sample_round(
     left = settings.problems_per_round
     try:
         while left > 0:
+            if session.stop.is_set():
+                raise StoppedError(f"stopped; round {progress.round} is saved")
             draws, seconds = await _draw(session, curriculum, progress, left)
             left -= len(draws)
             if waiting:
-                _absorb(await waiting[0], waiting[1], tally, curriculum, store, progress)
+                judged = await finish_rollouts(session, await waiting[0])
+                _absorb(judged, waiting[1], tally, curriculum, store, progress)
                 waiting = None
                 if budget_spent(config, progress.verifier_calls, progress.seconds):
                     break
@@ -103,7 +109,8 @@ async def _sample_round(
             detail = f"{done}/{settings.problems_per_round} problems drawn"
             session.monitor.phase(f"round {progress.round + 1}", detail)
         if waiting:
-            _absorb(await waiting[0], waiting[1], tally, curriculum, store, progress)
+            judged = await finish_rollouts(session, await waiting[0])
+            _absorb(judged, waiting[1], tally, curriculum, store, progress)
             waiting = None
     finally:
         if waiting:
@@ -139,8 +146,8 @@ def _absorb(
         tally=tally,
         curriculum=curriculum,
         store=store,
-        # Imitation has no advantage; the rows of the rollouts say 0.
-        advantage=lambda group: [[0.0]] * len(group.rollouts),
+        # Imitation takes a proof or leaves it; no shaped reward, and advantages stay 0.
+        reward=proved_reward,
     )
 
 

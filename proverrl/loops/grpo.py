@@ -1,9 +1,9 @@
 """Group-relative policy optimization on verdicts of the pool.
 
 Paper order (Shao et al. 2024, arXiv 2402.03300): draw problems, sample a group on each, verify,
-reward, compare within the group, update. Groups whose rewards are all equal carry no signal: they
-are counted, leave the batch, and draws go on until there are enough others (dynamic sampling,
-DAPO, Yu et al. 2025, arXiv 2503.14476).
+reward, compare within the group, update. Groups that the method of comparison cannot learn from,
+for most methods those whose rewards are all equal, are counted and leave the batch, and draws go on
+until there are enough others (dynamic sampling, DAPO, Yu et al. 2025, arXiv 2503.14476).
 
 The pool never waits: while it judges one draw the policy writes the next, and while the learner
 updates, the pool is judging what was written. So a draw is at most one step behind the policy
@@ -16,11 +16,19 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
-from proverrl.advantages import ADVANTAGES
+from proverrl.advantages import (
+    ADMITS,
+    ADVANTAGES,
+    AdvantageInputs,
+    GroupAdvantages,
+    RewardHistory,
+    line_steps,
+)
 from proverrl.checkpoint import (
     dump_draws,
     latest_checkpoint,
@@ -29,18 +37,24 @@ from proverrl.checkpoint import (
     save_checkpoint,
 )
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
+from proverrl.errors import StoppedError
+from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
 from proverrl.loops.session import (
     Session,
     budget_spent,
+    finish_rollouts,
     proof_sources,
     reference_sources,
+    run_fraction,
     sample_draw,
     seconds_left,
 )
 from proverrl.loops.tally import Tally, absorb_draw
+from proverrl.rewards import build_reward
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.samples import build_replay_sample, build_samples
+from proverrl.rollout.teaching import TeacherPair, build_pairs
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.types import Group, TrainingSample
@@ -48,12 +62,13 @@ from proverrl.types import Group, TrainingSample
 
 @dataclass
 class Progress:
-    """How far a run is; saved in the checkpoint."""
+    """How far a run is and what its problems earned so far; saved in the checkpoint."""
 
     step: int = 0
     num_draws: int = 0
     verifier_calls: int = 0
     seconds: float = 0.0
+    history: RewardHistory = field(default_factory=RewardHistory)
 
 
 @dataclass
@@ -67,9 +82,12 @@ class Flight:
 
 @dataclass
 class StepBatch:
-    """What a step learns from, and what its draws were like."""
+    """What a step learns from, and what its draws were like. ``groups`` are those admitted, with
+    one entry of ``advantages`` each; ``seen`` are all."""
 
     groups: list[Group] = field(default_factory=list)
+    advantages: list[GroupAdvantages] = field(default_factory=list)
+    seen: list[Group] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
 
 
@@ -77,17 +95,22 @@ async def run_grpo(session: Session) -> None:
     """Train until ``grpo.steps``, ``max_verifier_calls`` or ``max_minutes``; resumes by itself."""
     config, monitor = session.config, session.monitor
     problems = session.problems.without_reference
+    guard = Guard(
+        config.guard, session.folder / GUARD_FOLDER, lambda text: monitor.phase("guard", text)
+    )
     learner = TorchLearner(
         session.policy.model,
         config.learner,
         temperature=config.sampling.temperature,
+        loss=config.loss,
         version=session.policy.version,
+        check=guard.check,
     )
     curriculum = CURRICULA[config.curriculum.name](
         problems, config.curriculum, derive_seed(config.seed, "curriculum")
     )
     store = ProofStore(config.grpo.keep_shortest)
-    progress, draws = _restore(session, learner, curriculum, store)
+    progress, draws = _restore(session, learner, curriculum, store, guard)
     if _end(session, progress):
         return
     if draws is None:
@@ -98,7 +121,8 @@ async def run_grpo(session: Session) -> None:
         while not (end := _end(session, progress)):
             started = time.monotonic()
             batch, flight = await _collect(session, curriculum, store, progress, flight)
-            metrics = await _learn(session, learner, store, batch)
+            _compare(session, progress, batch)
+            metrics = await _learn(session, learner, store, batch, guard)
             progress.step += 1
             progress.verifier_calls += batch.tally.verifier_calls
             monitor.write_rollouts(progress.step, batch.tally.rows(progress.step))
@@ -108,10 +132,13 @@ async def run_grpo(session: Session) -> None:
             values["verifier_calls_total"] = progress.verifier_calls
             values |= seconds_left(config, progress.seconds)
             monitor.log("step", progress.step, values)
-            if _end(session, progress) or progress.step % config.checkpoint_every == 0:
+            end = _end(session, progress)
+            if end or session.stop.is_set() or progress.step % config.checkpoint_every == 0:
                 await asyncio.to_thread(
-                    _save, session, learner, curriculum, store, progress, flight
+                    _save, session, learner, curriculum, store, progress, flight, guard
                 )
+            if session.stop.is_set() and not end:
+                raise StoppedError(f"stopped; step {progress.step} is saved")
         monitor.phase("GRPO ended", end)
     finally:
         flight.judged.cancel()
@@ -150,14 +177,17 @@ async def _collect(
     progress: Progress,
     flight: Flight,
 ) -> tuple[StepBatch, Flight]:
-    """Judge draws until there are enough mixed groups; returns them and the draw in flight."""
+    """Judge draws until enough groups are admitted; returns them and the draw in flight."""
     config = session.config.grpo
     batch = StepBatch()
-    advantage = ADVANTAGES[config.advantage]
+    admits = ADMITS[session.config.advantage.name]
+    reward = build_reward(
+        session.config.reward, max_new_tokens=session.config.sampling.max_new_tokens
+    )
     for _ in range(config.max_draws_per_step):
         following = _launch(session, *await _draw(session, curriculum, progress))
         judged, generation_seconds, flight = (
-            await flight.judged,
+            await finish_rollouts(session, await flight.judged),
             flight.generation_seconds,
             following,
         )
@@ -167,9 +197,11 @@ async def _collect(
             tally=batch.tally,
             curriculum=curriculum,
             store=store,
-            advantage=advantage,
+            reward=reward,
         )
-        batch.groups += [group for group in groups if group.mixed]
+        batch.seen += groups
+        admitted = admits(_inputs(session, progress, groups))
+        batch.groups += compress(groups, admitted)
         if stats := session.verifier.stats():
             session.monitor.display(verifier_queue=stats.queued)
         if len(batch.groups) >= config.groups_per_step:
@@ -177,20 +209,58 @@ async def _collect(
     return batch, flight
 
 
+def _inputs(session: Session, progress: Progress, groups: Sequence[Group]) -> AdvantageInputs:
+    config, tokenizer = session.config, session.policy.tokenizer
+    done = run_fraction(
+        config, progress.step / config.grpo.steps, progress.verifier_calls, progress.seconds
+    )
+    steps = line_steps(lambda ids: str(tokenizer.decode(ids)))
+    return AdvantageInputs(groups, config.advantage, done, progress.history, steps)
+
+
+def _compare(session: Session, progress: Progress, batch: StepBatch) -> None:
+    """Give the admitted groups their advantages; then let the history know all groups."""
+    advantage = ADVANTAGES[session.config.advantage.name]
+    batch.advantages = advantage(_inputs(session, progress, batch.groups))
+    for group, values in zip(batch.groups, batch.advantages, strict=True):
+        batch.tally.add_advantages(group, values)
+    for group in batch.seen:
+        progress.history.observe(group)
+
+
 async def _learn(
-    session: Session, learner: TorchLearner, store: ProofStore, batch: StepBatch
+    session: Session, learner: TorchLearner, store: ProofStore, batch: StepBatch, guard: Guard
 ) -> dict[str, float]:
-    """One optimizer step on the mixed groups; no update when there are none."""
+    """One optimizer step on the admitted groups; no update when there are none."""
+    guard.watch(batch.groups, batch.tally.solve_rate)
     if not batch.groups:
         return {}
-    advantage = ADVANTAGES[session.config.grpo.advantage]
     samples = [
-        sample for group in batch.groups for sample in build_samples(group, advantage(group))
+        sample
+        for group, advantages in zip(batch.groups, batch.advantages, strict=True)
+        for sample in build_samples(group, advantages)
     ]
     replay = _make_replay(session, store, learner.version)
-    metrics = await asyncio.to_thread(learner.step, samples, replay)
+    pairs = _make_pairs(session, batch, learner.version)
+    metrics = await asyncio.to_thread(learner.step, samples, replay, pairs)
     session.policy.version = learner.version
+    metrics |= {f"guard_{name}": float(count) for name, count in guard.warnings.items()}
     return metrics | {"learning_rate": session.config.learner.learning_rate}
+
+
+def _make_pairs(session: Session, batch: StepBatch, version: int) -> list[TeacherPair]:
+    """Failed attempts of all groups, with a teacher's prompts; none without self-distillation."""
+    settings = session.config.loss.distill
+    if settings.weight == 0.0:
+        return []
+    return build_pairs(
+        session.policy,
+        [rollout for group in batch.seen for rollout in group.rollouts],
+        session.config.rollout,
+        max_pairs=settings.max_pairs,
+        max_tokens=session.policy.model.config.max_position_embeddings,
+        seed=derive_seed(session.config.seed, "distill", version),
+    )
 
 
 def _make_replay(
@@ -219,6 +289,7 @@ def _save(
     store: ProofStore,
     progress: Progress,
     flight: Flight,
+    guard: Guard,
 ) -> None:
     state: dict[str, Any] = {
         "num_draws": progress.num_draws,
@@ -226,7 +297,9 @@ def _save(
         "seconds": progress.seconds,
         "curriculum": curriculum.state_dict(),
         "proofs": store.state_dict(),
+        "rewards": progress.history.state_dict(),
         "draws": dump_draws(flight.draws),
+        "guard": guard.state_dict(),
     }
     save_checkpoint(
         session.checkpoints,
@@ -238,9 +311,13 @@ def _save(
 
 
 def _restore(
-    session: Session, learner: TorchLearner, curriculum: Curriculum, store: ProofStore
+    session: Session,
+    learner: TorchLearner,
+    curriculum: Curriculum,
+    store: ProofStore,
+    guard: Guard,
 ) -> tuple[Progress, list[Draw] | None]:
-    """Load the newest checkpoint into the learner and the curriculum; the session has already
+    """Load the newest checkpoint into learner, curriculum and store; the session has already
     loaded its weights."""
     checkpoint = latest_checkpoint(session.checkpoints)
     if checkpoint is None:
@@ -250,8 +327,10 @@ def _restore(
     session.policy.version = learner.version
     curriculum.load_state_dict(state["curriculum"])
     store.load_state_dict(state["proofs"])
+    guard.load_state_dict(state["guard"])
     by_id = {problem.id: problem for problem in session.problems.without_reference}
     progress = Progress(
         state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]
     )
+    progress.history.load_state_dict(state["rewards"])
     return progress, load_draws(state["draws"], by_id)

@@ -6,6 +6,7 @@ writing. Not handled here: what the loops do.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -15,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ from proverrl.policy.transformers import (
 from proverrl.problems.load import load_problems, load_references
 from proverrl.problems.prompt import render_body, render_prompt
 from proverrl.rollout.proofs import ProofStore
-from proverrl.rollout.whole_proof import Draw, draw_groups
+from proverrl.rollout.self_correct import continue_rollouts, first_stop
+from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem, Sampling
 from proverrl.verify.cache import CachedVerifier
@@ -69,6 +71,8 @@ class Session:
     policy: TransformersPolicy
     problems: TrainingProblems
     monitor: Monitor
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the loop is to save and end."""
 
     @property
     def checkpoints(self) -> Path:
@@ -167,9 +171,32 @@ async def sample_draw(
         temperature=session.config.sampling.temperature,
         max_new_tokens=session.config.sampling.max_new_tokens,
         seed=derive_seed(session.config.seed, "draw", number),
+        stop=first_stop(session.config.rollout),
     )
     draws = await draw_groups(session.policy, problems, n=n, sampling=sampling, name=str(number))
     return draws, time.monotonic() - started
+
+
+async def finish_rollouts(session: Session, judged: Sequence[JudgedDraw]) -> list[JudgedDraw]:
+    """The turns that ``rollout.mode`` wants after the first one.
+
+    Called when a draw's first verdicts are in, and not before: until then the policy writes the
+    next draw, and what a checkpoint holds of a draw in flight is its first turn.
+    """
+    config = session.config
+    first = judged[0].rollouts[0].id if judged else ""
+    return await continue_rollouts(
+        judged,
+        policy=session.policy,
+        verifier=session.verifier,
+        settings=config.rollout,
+        sampling=Sampling(
+            temperature=config.sampling.temperature,
+            max_new_tokens=config.sampling.max_new_tokens,
+            seed=derive_seed(config.seed, "turns", first),
+        ),
+        deadline_seconds=config.pool.deadline_seconds,
+    )
 
 
 @contextmanager
@@ -246,6 +273,21 @@ def budget_spent(config: Config, verifier_calls: int, seconds: float) -> str:
     if config.max_minutes and seconds >= 60 * config.max_minutes:
         return f"{seconds / 60:.1f} minutes used"
     return ""
+
+
+def run_fraction(config: Config, step_share: float, verifier_calls: int, seconds: float) -> float:
+    """The share of a loop that is done, in [0, 1]: of its steps, or of its limit on calls or time,
+    whichever is nearest to its end. Limits that are not set do not count.
+
+    With a limit on time it follows the clock, so that a method which reads it does not repeat
+    exactly.
+    """
+    shares = [step_share]
+    if config.max_verifier_calls:
+        shares.append(verifier_calls / config.max_verifier_calls)
+    if config.max_minutes:
+        shares.append(seconds / (60 * config.max_minutes))
+    return min(1.0, max(shares))
 
 
 def seconds_left(config: Config, seconds: float) -> dict[str, float]:

@@ -11,16 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proverrl.advantages import AdvantageFn
+from proverrl.advantages import Credit, GroupAdvantages, mean_credit
 from proverrl.curriculum.sampler import Curriculum
 from proverrl.evaluate import verdict_fields
-from proverrl.rewards import proved_reward
+from proverrl.monitor.rollout_rows import describe_turns
+from proverrl.rewards import RewardFn
 from proverrl.rollout.group import build_group
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Group, Reward, Rollout, Status
-
-RolloutRow = tuple[Rollout, Reward | None, float | None]
 
 
 @dataclass
@@ -30,6 +29,7 @@ class Tally:
     verifier_calls: int = 0
     num_groups: int = 0
     num_mixed: int = 0
+    num_admitted: int = 0
     num_solved: int = 0
     num_failed: int = 0
     generation_seconds: float = 0.0
@@ -37,44 +37,65 @@ class Tally:
     levels: dict[str, list[int]] = field(default_factory=dict)
     num_tokens: int = 0
     num_truncated: int = 0
-    entries: list[RolloutRow] = field(default_factory=list)
+    num_turns: int = 0
+    num_empty: int = 0
+    entries: list[tuple[Rollout, Reward | None]] = field(default_factory=list)
+    advantages: dict[str, list[Credit]] = field(default_factory=dict)
 
     def add_draw(self, judged: Sequence[JudgedDraw], generation_seconds: float) -> None:
         """Count calls, verdicts and tokens of everything that came back."""
         self.generation_seconds += generation_seconds
         for draw in judged:
             self.verifier_calls += draw.num_calls
+            self.generation_seconds += draw.generation_seconds
             for rollout in draw.rollouts:
-                completion = rollout.turns[-1].completion
                 self.verdicts[str(rollout.status)] += 1
-                self.num_tokens += len(completion.token_ids)
-                self.num_truncated += completion.finish_reason == "length"
+                self.num_turns += len(rollout.turns)
+                for turn in rollout.turns:
+                    self.num_tokens += len(turn.completion.token_ids)
+                    self.num_truncated += turn.completion.finish_reason == "length"
+                    self.num_empty += turn.candidate is None
 
-    def add_group(self, group: Group, advantages: Sequence[Sequence[float]]) -> None:
-        """Count a group by its outcome and keep its rollouts for the rows."""
+    def add_group(self, group: Group) -> None:
+        """Count a group by its outcome and keep its rollouts for the rows.
+
+        ``num_mixed`` counts groups whose rewards differ, ``num_solved`` and ``num_failed`` those
+        of the others that were proved, or not, by their first rollout.
+        """
         self.num_groups += 1
-        rewards = [reward.total for reward in group.rewards]
+        proved = [rollout.status is Status.PROVED for rollout in group.rollouts]
         self.num_mixed += group.mixed
-        self.num_solved += not group.mixed and rewards[0] > 0
-        self.num_failed += not group.mixed and rewards[0] <= 0
+        self.num_solved += not group.mixed and proved[0]
+        self.num_failed += not group.mixed and not proved[0]
         counts = self.levels.setdefault(str(group.rollouts[0].problem.level), [0, 0])
-        counts[0] += len(rewards)
-        counts[1] += sum(reward > 0 for reward in rewards)
-        for rollout, reward, values in zip(group.rollouts, group.rewards, advantages, strict=True):
-            self.entries.append((rollout, reward, values[-1] if group.mixed else 0.0))
+        counts[0] += len(proved)
+        counts[1] += sum(proved)
+        self.entries += zip(group.rollouts, group.rewards, strict=True)
+
+    def add_advantages(self, group: Group, advantages: GroupAdvantages) -> None:
+        """Note what an admitted group's rollouts weigh in the update; all others weigh 0."""
+        self.num_admitted += 1
+        for rollout, turns in zip(group.rollouts, advantages, strict=True):
+            self.advantages[rollout.id] = turns
 
     def add_dropped(self, rollouts: Sequence[Rollout]) -> None:
         """Keep rollouts that are in no group (unjudged, or too few to compare): no reward."""
-        self.entries += [(rollout, None, None) for rollout in rollouts]
+        self.entries += [(rollout, None) for rollout in rollouts]
+
+    @property
+    def solve_rate(self) -> float | None:
+        """Proved rollouts over judged ones; None when nothing was judged."""
+        judged = sum(n for status, n in self.verdicts.items() if Status(status).judged)
+        return self.verdicts["proved"] / judged if judged else None
 
     def metrics(self, seconds: float) -> dict[str, Any]:
         """The figures of a step that took ``seconds``."""
-        judged = sum(n for status, n in self.verdicts.items() if Status(status).judged)
         rollouts = sum(self.verdicts.values())
         return {
-            "solve_rate": self.verdicts["proved"] / judged if judged else None,
+            "solve_rate": self.solve_rate,
             "groups": self.num_groups,
             "groups_mixed": self.num_mixed,
+            "groups_admitted": self.num_admitted,
             "groups_solved": self.num_solved,
             "groups_failed": self.num_failed,
             "rollouts": rollouts,
@@ -88,6 +109,8 @@ class Tally:
             ),
             "completion_tokens_mean": self.num_tokens / rollouts if rollouts else 0.0,
             "truncated": self.num_truncated,
+            "turns": self.num_turns,
+            "without_candidate": self.num_empty,
             "step_seconds": round(seconds, 3),
             "levels": {
                 level: {"attempts": attempts, "solved": solved}
@@ -96,8 +119,10 @@ class Tally:
         }
 
     def rows(self, step: int) -> Iterator[Mapping[str, Any]]:
-        """One row a rollout, for ``rollouts/step_N.jsonl``."""
-        for rollout, reward, advantage in self.entries:
+        """One row a rollout, for ``rollouts/step_N.jsonl``; ``advantage`` is the last turn's mean,
+        null for a rollout that is in no group."""
+        for rollout, reward in self.entries:
+            turns = self.advantages.get(rollout.id, [0.0] * len(rollout.turns))
             turn = rollout.turns[-1]
             problem = rollout.problem
             yield {
@@ -119,7 +144,8 @@ class Tally:
                 "body": turn.candidate.body if turn.candidate else "",
                 **verdict_fields(rollout),
                 "reward": reward.total if reward else None,
-                "advantage": advantage,
+                "advantage": mean_credit(turns[-1]) if reward else None,
+                "turns": describe_turns(rollout, turns if reward else None),
             }
 
 
@@ -130,7 +156,7 @@ def absorb_draw(
     tally: Tally,
     curriculum: Curriculum,
     store: ProofStore,
-    advantage: AdvantageFn,
+    reward: RewardFn,
 ) -> list[Group]:
     """Count what came back, keep what was proved, tell the curriculum; returns the groups."""
     tally.add_draw(judged, generation_seconds)
@@ -138,11 +164,11 @@ def absorb_draw(
     for draw in judged:
         for rollout in draw.rollouts:
             store.add(rollout)
-        group = build_group(draw.rollouts, proved_reward)
+        group = build_group(draw.rollouts, reward)
         grouped = {rollout.id for rollout in group.rollouts} if group else set()
         tally.add_dropped([r for r in draw.rollouts if r.id not in grouped])
         if group is not None:
             curriculum.observe(group)
-            tally.add_group(group, advantage(group))
+            tally.add_group(group)
             groups.append(group)
     return groups

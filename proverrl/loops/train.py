@@ -8,14 +8,18 @@ run does nothing. Not handled here: the report (``proverrl.report`` reads the fo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Awaitable, Callable
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import torch
 
 from proverrl.checkpoint import latest_checkpoint, read_state
 from proverrl.config import Config, LoopName
+from proverrl.errors import UsageError
 from proverrl.evaluate import evaluate
 from proverrl.loops.evaluate_run import build_evaluation
 from proverrl.loops.expert_iteration import run_expert_iteration
@@ -53,9 +57,15 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
     """Run or resume a run; returns its folder.
 
     Raises:
+        UsageError: the policy is behind an endpoint.
         RunError: the folder belongs to another configuration, is locked or damaged.
         ToolchainError: no Dafny back end is installed.
     """
+    if config.endpoint.url:
+        raise UsageError(
+            "endpoint.url names a server whose weights cannot be trained; unset it and set "
+            "policy.path, or use proverrl eval"
+        )
     folder = config.run
     if config.threads:
         torch.set_num_threads(config.threads)
@@ -85,13 +95,34 @@ async def _run_stages(session: Session) -> None:
         await asyncio.to_thread(_warm_start, session)
     if config.evaluation.before:
         await _evaluate(session, "before")
-    await LOOPS[config.loop](session)
+    with _stop_on_sigterm(session):
+        await LOOPS[config.loop](session)
     if config.loop != "warm_start" and config.evaluation.after:
         await _evaluate(session, "after")
     # The folder appears whole, because it is what says that the run is finished.
     unfinished = session.folder / ".policy"
     session.policy.save(unfinished)
     os.replace(unfinished, session.folder / "policy")
+
+
+@contextlib.contextmanager
+def _stop_on_sigterm(session: Session) -> Iterator[None]:
+    """While a loop runs, SIGTERM lets it save first; at all other times it ends the process."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        session.monitor.phase("SIGTERM", "saving after this step")
+        session.stop.set()
+
+    # Signals reach the main thread only, and some systems have no handlers of the event loop.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def _say_what_runs(session: Session) -> None:

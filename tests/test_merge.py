@@ -1,0 +1,103 @@
+"""Averages of checkpoints, and the share that proves most."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from proverrl.config import Config, PolicyConfig
+from proverrl.errors import UsageError
+from proverrl.loops import evaluate_run as evaluate_module
+from proverrl.loops.merge_sweep import SweepRow, find_best, sweep_alpha
+from proverrl.policy.merge import merge_policies
+from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.transformers import build_policy
+from tests.test_grpo import StubVerifier, judge, make_config  # noqa: F401
+
+SIZES = PolicyConfig(
+    num_layers=1, hidden_size=16, num_heads=2, intermediate_size=32, vocab_size=300
+)
+
+
+def save(folder: Path, seed: int, sizes: PolicyConfig = SIZES, text: str = "invariant i") -> Path:
+    tokenizer = train_tokenizer([text] * 3, vocab_size=300)
+    build_policy(sizes, tokenizer, seed=seed, device="cpu").save(folder)
+    return folder
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    state: dict[str, torch.Tensor] = AutoModelForCausalLM.from_pretrained(folder).state_dict()
+    return state
+
+
+def test_every_weight_is_the_average(tmp_path: Path) -> None:
+    a, b = save(tmp_path / "a", 0), save(tmp_path / "b", 1)
+    merge_policies(a, b, alpha=0.25, out=tmp_path / "c")
+    first, second, merged = weights(a), weights(b), weights(tmp_path / "c")
+    assert set(merged) == set(first)
+    for name, value in merged.items():
+        assert torch.allclose(value, 0.75 * first[name] + 0.25 * second[name], atol=1e-7)
+    assert not torch.equal(first["lm_head.weight"], merged["lm_head.weight"])
+
+
+@pytest.mark.parametrize(("alpha", "same"), [(0.0, "a"), (1.0, "b")])
+def test_the_ends_are_the_checkpoints(tmp_path: Path, alpha: float, same: str) -> None:
+    a, b = save(tmp_path / "a", 0), save(tmp_path / "b", 1)
+    merge_policies(a, b, alpha=alpha, out=tmp_path / "c")
+    merged, expected = weights(tmp_path / "c"), weights(tmp_path / same)
+    assert all(torch.equal(value, expected[name]) for name, value in merged.items())
+
+
+def test_what_has_no_average_is_refused(tmp_path: Path) -> None:
+    a = save(tmp_path / "a", 0)
+    larger = save(tmp_path / "b", 0, SIZES.model_copy(update={"hidden_size": 32}))
+    with pytest.raises(UsageError, match="not the same kind of model"):
+        merge_policies(a, larger, alpha=0.5, out=tmp_path / "c")
+    other = save(tmp_path / "d", 0, text="assert x y z w")
+    with pytest.raises(UsageError, match="different vocabularies"):
+        merge_policies(a, other, alpha=0.5, out=tmp_path / "c")
+    with pytest.raises(UsageError, match="cannot be loaded as a checkpoint"):
+        merge_policies(a, tmp_path, alpha=0.5, out=tmp_path / "c")
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        merge_policies(a, a, alpha=1.5, out=tmp_path / "c")
+
+
+def test_the_best_share_is_that_of_the_largest_k() -> None:
+    rows = [
+        SweepRow(0.2, {1: 0.5, 8: 0.6}),
+        SweepRow(0.4, {1: 0.3, 8: 0.7}),
+        SweepRow(0.6, {1: 0.4, 8: 0.7}),
+    ]
+    assert find_best(rows).alpha == 0.6
+
+
+def test_a_sweep_evaluates_each_share_once(
+    tmp_path: Path,
+    make_config: Callable[..., Config],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = []
+
+    def open_stub(*_: Any, **__: Any) -> StubVerifier:
+        opened.append(1)
+        return StubVerifier(judge)
+
+    monkeypatch.setattr(evaluate_module, "open_configured", open_stub)
+    config = make_config("unused")
+    problems = config.problems.model_copy(update={"valid": config.problems.heldout})
+    config = config.model_copy(update={"problems": problems})
+    a, b = save(tmp_path / "a", 0), save(tmp_path / "b", 1)
+    out = tmp_path / "sweep"
+    rows = asyncio.run(sweep_alpha(a, b, [1.0, 0.5, 0.5], config, out))
+    assert [row.alpha for row in rows] == [0.5, 1.0]
+    assert all(set(row.passes) == {1, 4} for row in rows)
+    assert (out / "policy" / "config.json").exists()
+    again = asyncio.run(sweep_alpha(a, b, [0.5, 1.0], config, out))
+    assert again == rows
+    assert len(opened) == 2

@@ -1,0 +1,103 @@
+"""Every preset trains from end to end at tiny size, and says what it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from proverrl.config import (
+    AdvantageName,
+    Config,
+    FeedbackName,
+    LossName,
+    RewardName,
+    RolloutMode,
+    WeightsName,
+    load_config,
+)
+from proverrl.errors import ConfigError
+from proverrl.loops import train as train_module
+from proverrl.loops.train import is_finished, train
+from tests.test_grpo import StubVerifier, judge, write_split
+
+FOLDER = Path(__file__).resolve().parents[1] / "configs" / "presets"
+PRESETS = sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != "base")
+TINY = """
+policy.num_layers=2 policy.hidden_size=32 policy.num_heads=2 policy.intermediate_size=64
+policy.vocab_size=400 warm_start.steps=60 warm_start.batch_size=8
+warm_start.references_per_level={1=4,2=4} warm_start.optimizer="adamw"
+warm_start.learning_rate=5e-3 sampling.max_new_tokens=8 grpo.steps=2 grpo.groups_per_step=3
+grpo.groups_per_draw=4 learner.groups_per_update=2 learner.replay_samples=4
+evaluation.samples=2 evaluation.ks=[1,2] max_minutes=0 checkpoint_every=1
+""".split()
+
+
+def tiny(name: str, folder: Path) -> Config:
+    train_file = write_split(folder / "train.jsonl", range(60))
+    heldout = write_split(folder / "heldout.jsonl", range(60, 72))
+    places = [f'problems.train="{train_file}"', f'problems.heldout="{heldout}"']
+    run = f'run="{folder / "run"}"'
+    return load_config(FOLDER / f"{name}.toml", [*TINY, *places, run])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_trains_and_evaluates(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_stub(*_: Any, **__: Any) -> StubVerifier:
+        return StubVerifier(judge)
+
+    monkeypatch.setattr(train_module, "open_configured", open_stub)
+    config = tiny(name, tmp_path)
+    folder = asyncio.run(train(config, live=False))
+    assert is_finished(config)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    steps = [row for row in rows if row["kind"] == "step"]
+    assert [row["step"] for row in steps] == [1, 2]
+    updated = [row for row in steps if "loss" in row]
+    assert updated, "no step had a group to learn from"
+    assert all(row["grad_norm"] > 0 for row in updated)
+
+
+def test_there_are_the_presets_that_the_docs_name() -> None:
+    page = (FOLDER.parents[1] / "docs" / "algorithms.md").read_text("utf-8")
+    assert sorted(re.findall(r"`configs/presets/(\w+)\.toml`", page)) == PRESETS
+    assert len(PRESETS) >= 8
+
+
+@pytest.mark.parametrize(
+    "names", [AdvantageName, LossName, WeightsName, RewardName, FeedbackName, RolloutMode]
+)
+def test_the_page_of_algorithms_names_every_entry(names: Any) -> None:
+    page = (FOLDER.parents[1] / "docs" / "algorithms.md").read_text("utf-8")
+    assert [name for name in get_args(names) if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_names_its_source(name: str) -> None:
+    text = (FOLDER / f"{name}.toml").read_text("utf-8")
+    assert re.search(r"^# .*arXiv \d{4}\.\d{5}", text, re.MULTILINE)
+
+
+def test_a_file_goes_over_the_one_that_it_extends(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("seed = 3\n[learner]\nepochs = 5\nlearning_rate = 0.5\n")
+    (tmp_path / "b.toml").write_text('extends = "a.toml"\n[learner]\nepochs = 7\n')
+    config = load_config(tmp_path / "b.toml", ["seed=4"])
+    assert (config.seed, config.learner.epochs, config.learner.learning_rate) == (4, 7, 0.5)
+
+
+def test_what_cannot_be_extended_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('extends = "b.toml"\n')
+    with pytest.raises(ConfigError, match=r"b\.toml: no such configuration file, which .*a\.toml"):
+        load_config(tmp_path / "a.toml")
+    (tmp_path / "b.toml").write_text('extends = "a.toml"\n')
+    with pytest.raises(ConfigError, match=r"b\.toml: extends a\.toml, which extends this file"):
+        load_config(tmp_path / "a.toml")
+    (tmp_path / "b.toml").write_text("extends = 3\n")
+    with pytest.raises(ConfigError, match="extends must name a file"):
+        load_config(tmp_path / "b.toml")
