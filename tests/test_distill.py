@@ -58,7 +58,7 @@ def expected_loss(model: Any, teacher: Any, pairs: list[TeacherPair], alpha: flo
         picked = student.gather(-1, ids[:, None]).squeeze(-1)
         sampled = torch.tensor(sample.logprobs[sample.prompt_length :])
         mask = torch.tensor(sample.loss_mask[sample.prompt_length :])
-        total += float((js * (picked - sampled).exp().clamp(max=2.0) * mask).sum())
+        total += float((js * (picked - sampled).exp().clamp(max=2.0) * mask).sum().detach())
         count += int(mask.sum())
     return total / count
 
