@@ -4,6 +4,7 @@ import pytest
 
 from proverrl.errors import UsageError, WorkerError
 from proverrl.types import Candidate, Diagnostic, Status
+from proverrl.verify.body_place import find_body_place
 from proverrl.verify.lean_identity import (
     DeclarationReport,
     make_axioms_question,
@@ -16,7 +17,6 @@ from proverrl.verify.lean_judge import (
     STANDARD_AXIOMS,
     KnownStatements,
     LeanLimits,
-    find_body_place,
     find_goals_before_error,
     find_open_goals,
     judge_declaration,
@@ -223,8 +223,7 @@ def test_a_place_of_the_file_is_found_in_the_body(
 ) -> None:
     # Line 3 of the file starts with two blanks before the hole.
     candidate = Candidate(build_lean_problem(preamble="open A\n"), "∀😀b\nsecon")
-    found = find_body_place(candidate, Position(*place))
-    assert found == (None if expected is None else Position(*expected))
+    assert find_body_place(candidate, *place) == expected
 
 
 def test_diagnostics_are_shifted_sorted_and_shortened() -> None:

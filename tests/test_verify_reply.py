@@ -4,10 +4,10 @@ import pytest
 
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
+from proverrl.verify.body_place import find_body_place
 from proverrl.verify.dafny_judge import (
     ExpectedEntries,
     count_obligations,
-    find_body_place,
     judge_reply,
 )
 from proverrl.verify.dafny_reply import parse_reply

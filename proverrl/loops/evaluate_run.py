@@ -29,12 +29,16 @@ from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.make import open_configured
 
 
-def load_benchmark(config: Config, benchmark: Path | None) -> tuple[Path, list[Problem]]:
-    """The file that is evaluated on, ``benchmark`` or the configured split, and its problems."""
-    settings = config.evaluation
-    path: Path = benchmark or getattr(config.problems, settings.split)
-    problems = load_problems(path)
-    return path, problems[: settings.max_problems] if settings.max_problems else problems
+def find_benchmark(config: Config, benchmark: Path | None) -> Path:
+    """The file that is evaluated on: ``benchmark``, or the configured split."""
+    return benchmark or Path(getattr(config.problems, config.evaluation.split))
+
+
+def load_benchmark(config: Config, benchmark: Path | None) -> list[Problem]:
+    """The problems that are evaluated on."""
+    problems = load_problems(find_benchmark(config, benchmark))
+    most = config.evaluation.max_problems
+    return problems[:most] if most else problems
 
 
 def build_evaluation(
@@ -43,11 +47,12 @@ def build_evaluation(
     *,
     policy: Policy,
     verifier: CachedVerifier,
+    problems: list[Problem],
     benchmark: Path | None = None,
 ) -> Evaluation:
     """What ``config.evaluation`` asks for, on ``benchmark`` or on the configured split."""
     settings = config.evaluation
-    path, problems = load_benchmark(config, benchmark)
+    path = find_benchmark(config, benchmark)
     return Evaluation(
         name=name,
         folder=config.run / "evals",
@@ -84,7 +89,7 @@ async def evaluate_run(
     policy = open_policy(config, from_run)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
     with lock_run(config.run):
-        _, problems = load_benchmark(config, benchmark)
+        problems = load_benchmark(config, benchmark)
         verifier = open_configured(config.pool, seed=config.seed, problems=problems)
         try:
             if not (config.run / RESOLVED_FILE).exists():
@@ -92,7 +97,12 @@ async def evaluate_run(
                     config.run, config, toolchain=verifier.toolchain, engine=policy.engine
                 )
             evaluation = build_evaluation(
-                config, name, policy=policy, verifier=verifier, benchmark=benchmark
+                config,
+                name,
+                policy=policy,
+                verifier=verifier,
+                problems=problems,
+                benchmark=benchmark,
             )
             if (evaluation.folder / f"{name}.json").exists():
                 raise UsageError(

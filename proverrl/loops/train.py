@@ -21,7 +21,7 @@ from proverrl.checkpoint import latest_checkpoint, read_state
 from proverrl.config import Config, LoopName
 from proverrl.errors import UsageError
 from proverrl.evaluate import evaluate
-from proverrl.loops.evaluate_run import build_evaluation
+from proverrl.loops.evaluate_run import build_evaluation, load_benchmark
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.grpo import run_grpo
 from proverrl.loops.session import (
@@ -195,7 +195,13 @@ def _warm_start(session: Session) -> None:
 async def _evaluate(session: Session, name: str) -> None:
     """Evaluate under ``evals/NAME`` unless that is done already."""
     monitor, policy = session.monitor, session.policy
-    evaluation = build_evaluation(session.config, name, policy=policy, verifier=session.verifier)
+    evaluation = build_evaluation(
+        session.config,
+        name,
+        policy=policy,
+        verifier=session.verifier,
+        problems=load_benchmark(session.config, None),
+    )
     if (evaluation.folder / f"{name}.json").exists():
         return
 

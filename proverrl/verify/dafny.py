@@ -14,7 +14,6 @@ import base64
 import json
 import re
 import secrets
-import time
 
 from proverrl.errors import ToolchainError, WorkerError
 from proverrl.types import Candidate, Verdict
@@ -22,7 +21,7 @@ from proverrl.verify.base import Limits
 from proverrl.verify.dafny_canaries import check_canaries
 from proverrl.verify.dafny_judge import (
     ExpectedEntries,
-    judge_candidate,
+    judge_to_verdict,
     make_options,
 )
 from proverrl.verify.dafny_reply import FILE_NAME, Reply, parse_own_failure, parse_reply
@@ -98,16 +97,7 @@ class DafnyServerWorker:
 
     async def judge(self, candidate: Candidate) -> Verdict:
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""
-        started = time.monotonic()
-        judgement = await judge_candidate(self.ask, candidate, self._expected)
-        return Verdict(
-            status=judgement.status,
-            diagnostics=judgement.diagnostics,
-            obligations=judgement.obligations,
-            seconds=time.monotonic() - started,
-            toolchain=self._toolchain.name,
-            checks=judgement.checks,
-        )
+        return await judge_to_verdict(self.ask, candidate, self._expected, self._toolchain.name)
 
     async def ask_traced(self, source: str, rlimit: int) -> Reply:
         """As ``ask``, and the reply names the prover that was used."""

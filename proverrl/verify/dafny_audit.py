@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from proverrl.errors import ProblemError
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verify.body_place import find_body_place
 from proverrl.verify.dafny_annotate import audit_annotated
 from proverrl.verify.dafny_file_audit import audit_file
 from proverrl.verify.dafny_grammar import (
@@ -25,7 +26,6 @@ from proverrl.verify.dafny_grammar import (
     is_name,
     parse_body,
 )
-from proverrl.verify.dafny_judge import find_body_place
 from proverrl.verify.dafny_names import list_methods
 from proverrl.verify.dafny_tokens import Finding, Token, read_body, read_file
 

@@ -9,14 +9,16 @@ Not handled here: the text of the body (``proverrl.verify.dafny_audit``), proces
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from proverrl.errors import ProblemError, WorkerError
-from proverrl.types import ANNOTATE, Candidate, Diagnostic, Obligations, Problem, Status
+from proverrl.types import ANNOTATE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from proverrl.verify.base import Limits
+from proverrl.verify.body_place import find_body_place
 from proverrl.verify.dafny_annotate import get_program_text, list_entry_names
 from proverrl.verify.dafny_reply import Reply
 from proverrl.verify.toolchain import DafnyToolchain
@@ -86,6 +88,22 @@ async def judge_candidate(
         blank_reply = await ask(blank.source, _NAMES_ONLY_RLIMIT)
         expected = expected_entries.record(candidate.problem, blank_reply)
     return judge_reply(reply, candidate, expected or frozenset())
+
+
+async def judge_to_verdict(
+    ask: Ask, candidate: Candidate, expected_entries: ExpectedEntries, toolchain: str
+) -> Verdict:
+    """``judge_candidate``, timed, as the verdict of a toolchain."""
+    started = time.monotonic()
+    judgement = await judge_candidate(ask, candidate, expected_entries)
+    return Verdict(
+        status=judgement.status,
+        diagnostics=judgement.diagnostics,
+        obligations=judgement.obligations,
+        seconds=time.monotonic() - started,
+        toolchain=toolchain,
+        checks=judgement.checks,
+    )
 
 
 def judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | None) -> Judgement:
@@ -222,22 +240,6 @@ def _make_diagnostics(reply: Reply, candidate: Candidate) -> tuple[Diagnostic, .
                 body_column=place[1] if place else None,
             )
     return tuple(list(kept.values())[:_MAX_DIAGNOSTICS])
-
-
-def find_body_place(candidate: Candidate, line: int, column: int) -> tuple[int, int] | None:
-    """Line (from 1) and column (from 0) within the body of a position in the file.
-
-    None when the position is outside the body.
-    """
-    head, body = candidate.head, candidate.body
-    first_line = head.count("\n") + 1
-    first_column = len(head) - (head.rfind("\n") + 1)
-    num_breaks = body.count("\n")
-    last_line = first_line + num_breaks
-    last_column = len(body) - (body.rfind("\n") + 1) + (0 if num_breaks else first_column)
-    if (line, column) < (first_line, first_column) or (line, column) > (last_line, last_column):
-        return None
-    return line - first_line + 1, column - (first_column if line == first_line else 0)
 
 
 def make_options(toolchain: DafnyToolchain, limits: Limits, rlimit: int | None = None) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Literal
 
 from proverrl.errors import UsageError
 from proverrl.types import Candidate, Diagnostic, Problem, Status
+from proverrl.verify.body_place import find_body_place
 from proverrl.verify.lean_identity import DeclarationReport
 from proverrl.verify.lean_protocol import Message, Position
 from proverrl.verify.lean_repl import Elaboration
@@ -229,7 +230,7 @@ def make_diagnostics(
     for message in messages:
         start = _move_down(message.start, first_line)
         end = None if message.end is None else _move_down(message.end, first_line)
-        body = find_body_place(candidate, start)
+        body = find_body_place(candidate, start.line, start.column)
         made.append(
             Diagnostic(
                 severity=severities.get(message.severity, "info"),
@@ -238,8 +239,8 @@ def make_diagnostics(
                 column=start.column,
                 end_line=None if end is None else end.line,
                 end_column=None if end is None else end.column,
-                body_line=None if body is None else body.line,
-                body_column=None if body is None else body.column,
+                body_line=body[0] if body else None,
+                body_column=body[1] if body else None,
             )
         )
     ranks = {"error": 0, "warning": 1, "info": 2}
@@ -256,16 +257,3 @@ def _shorten(text: str) -> str:
     if left_out <= 0:
         return text
     return f"{text[:_MAX_MESSAGE_LENGTH]}… ({left_out} more characters)"
-
-
-def find_body_place(candidate: Candidate, place: Position) -> Position | None:
-    """A place of the assembled file within the body; None outside the body."""
-    head, body = candidate.head, candidate.body
-    first = Position(head.count("\n") + 1, len(head) - (head.rfind("\n") + 1))
-    num_breaks = body.count("\n")
-    last_column = len(body) - (body.rfind("\n") + 1) + (0 if num_breaks else first.column)
-    last = Position(first.line + num_breaks, last_column)
-    if not first <= place <= last:
-        return None
-    column = place.column - (first.column if place.line == first.line else 0)
-    return Position(place.line - first.line + 1, column)
