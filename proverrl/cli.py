@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from proverrl import __version__
+from proverrl.cli_compare import compare_budget
 from proverrl.cli_inspect import inspect
+from proverrl.cli_proofs import proofs
 from proverrl.cli_verify import bench, verify
 from proverrl.errors import ProverRLError, StoppedError, UsageError, VerifierError
 
@@ -65,6 +67,8 @@ def cli() -> None:
 cli.add_command(verify)
 cli.add_command(bench)
 cli.add_command(inspect)
+cli.add_command(proofs)
+cli.add_command(compare_budget)
 
 
 @cli.command()
@@ -333,10 +337,7 @@ def _read_config(
     config_file: Path | None, overrides: tuple[str, ...], run: Path | None, stored_in: Path | None
 ) -> Config:
     """A configuration file, or the one stored in a run, with overrides."""
-    import json
-
-    from proverrl.config import apply_overrides, load_config, parse_config
-    from proverrl.errors import RunError
+    from proverrl.config import load_config, load_stored_config
 
     if (config_file is None) == (stored_in is None):
         raise UsageError("give a configuration file (see configs/) or a run folder")
@@ -344,12 +345,7 @@ def _read_config(
     if config_file is not None:
         return load_config(config_file, extra)
     assert stored_in is not None
-    path = stored_in / "resolved.json"
-    try:
-        table = json.loads(path.read_text("utf-8"))["config"]
-    except (OSError, json.JSONDecodeError, KeyError) as error:
-        raise RunError(f"{stored_in} is not a run folder: {path} cannot be read") from error
-    return parse_config(apply_overrides(table | {"run": str(stored_in)}, extra), source=str(path))
+    return load_stored_config(stored_in, extra)
 
 
 def _print_results(run: Path) -> None:

@@ -143,12 +143,16 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
     by_problem: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_problem.setdefault(row["problem_id"], []).append(row)
-    distinct = {(row["problem_id"], key) for row in rows for key in row["candidates"]}
+    turns = [(row["problem_id"], turn) for row in rows for turn in row["turns"]]
+    distinct = {(name, t["candidate"]) for name, t in turns if t["candidate"] is not None}
+    lengths = [turn["num_tokens"] for _, turn in turns]
     return {
         "name": evaluation.name,
         "samples_per_problem": evaluation.samples,
         "temperature": evaluation.temperature,
         "verifier_calls": len(distinct),
+        "num_turns": len(turns),
+        "generated_tokens": None if None in lengths else sum(lengths),
         **evaluation.labels,
         "levels": [
             {"level": name, **_summarise_level(problems, by_problem, evaluation.ks)}
@@ -229,8 +233,16 @@ def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
         "body": turn.candidate.body if turn.candidate else "",
         "completion_text": turn.completion.text,
         "finish_reason": turn.completion.finish_reason,
-        "num_turns": len(rollout.turns),
-        "candidates": [t.candidate.key for t in rollout.turns if t.candidate is not None],
+        "turns": [
+            {
+                "candidate": t.candidate.key if t.candidate else None,
+                # A server may not have said which tokens it wrote.
+                "num_tokens": (
+                    None if "token_ids" in t.completion.missing else len(t.completion.token_ids)
+                ),
+            }
+            for t in rollout.turns
+        ],
         **verdict_fields(rollout),
     }
 
@@ -269,8 +281,8 @@ def _load_finished(
         except json.JSONDecodeError:
             # The last line of a killed run may be cut; its chunk is made again.
             break
-        if "candidates" not in row:
-            # An earlier version did not write what was verified; such attempts are made again.
+        if "turns" not in row:
+            # An earlier version did not write what each turn cost; such attempts are made again.
             break
         rows.append(row)
     by_problem: dict[str, list[dict[str, Any]]] = {}

@@ -22,7 +22,18 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"config", "problems"}),
     frozenset({"verify", "policy"}),
     frozenset({"rollout", "rewards", "advantages"}),
-    frozenset({"losses", "optimizers", "packing", "learner", "distill", "curriculum", "formalize"}),
+    frozenset(
+        {
+            "losses",
+            "optimizers",
+            "packing",
+            "row_packing",
+            "learner",
+            "distill",
+            "curriculum",
+            "formalize",
+        }
+    ),
     frozenset(
         {
             "checkpoint",
@@ -30,6 +41,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "guard",
             "search",
             "evaluate",
+            "matched_budget",
             "report",
             "doctor",
             "verdict_printer",
@@ -37,7 +49,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"loops", "serve"}),
-    frozenset({"cli", "cli_inspect", "cli_verify", "__main__"}),
+    frozenset({"cli", "cli_compare", "cli_inspect", "cli_proofs", "cli_verify", "__main__"}),
 )
 
 MAX_LINES = 400

@@ -89,8 +89,13 @@ def test_expert_iteration_and_evaluation_take_turns(
     attempts = [
         json.loads(row) for row in (folder / "evals" / "after.jsonl").read_text().splitlines()
     ]
-    assert {row["num_turns"] for row in attempts} <= {1, 2}
-    keys = {(row["problem_id"], key) for row in attempts for key in row["candidates"]}
+    assert {len(row["turns"]) for row in attempts} <= {1, 2}
+    keys = {
+        (row["problem_id"], turn["candidate"])
+        for row in attempts
+        for turn in row["turns"]
+        if turn["candidate"] is not None
+    }
     assert summary["verifier_calls"] == len(keys)
     assert summary["mode"] == "self_correct"
 

@@ -13,9 +13,7 @@ from proverrl.config import Config
 from proverrl.errors import ProblemError, RunError
 from proverrl.loops.session import budget_spent, lock_run, run_fraction, split_references
 from proverrl.loops.warm_start import Pair, PairSource, draw_batches, supervised_loss
-from proverrl.rollout.proofs import ProofStore
-from proverrl.types import Candidate, Completion, Rollout, Status, Turn
-from tests.builders import build_problem, build_verdict
+from tests.builders import build_problem
 from tests.test_policy import tiny_policy
 
 PROBLEMS = [
@@ -49,24 +47,6 @@ def test_the_nearest_limit_measures_the_run() -> None:
     assert run_fraction(limited, 0.1, 300, 240.0) == 0.4
     # The last draw may go past a limit.
     assert run_fraction(limited, 0.1, 1200, 0.0) == 1.0
-
-
-def rollout(body: str, *, tokens: int, status: Status = Status.PROVED) -> Rollout:
-    problem = PROBLEMS[0]
-    completion = Completion(body, (1,), tuple(range(tokens)), (-1.0,) * tokens, "stop", 0)
-    turn = Turn(completion, Candidate(problem, body), build_verdict(status))
-    return Rollout(f"r-{body}", problem, "solver", (turn,))
-
-
-def test_store_keeps_the_shortest_distinct_proofs() -> None:
-    store = ProofStore(keep_shortest=2)
-    for body, tokens in (("long", 9), ("mid", 5), ("mid", 5), ("short", 2), ("longest", 12)):
-        store.add(rollout(body, tokens=tokens))
-    store.add(rollout("wrong", tokens=1, status=Status.REJECTED))
-    assert store.pairs() == [("p0", "short"), ("p0", "mid")]
-    again = ProofStore(keep_shortest=2)
-    again.load_state_dict(store.state_dict())
-    assert again.pairs() == store.pairs()
 
 
 def test_batches_show_every_pair_as_often() -> None:

@@ -3,7 +3,12 @@
 from proverrl.config.advantages import AdvantageConfig, AdvantageName
 from proverrl.config.base import Section
 from proverrl.config.endpoint import EndpointApi, EndpointConfig
-from proverrl.config.load import apply_overrides, load_config, parse_config
+from proverrl.config.load import (
+    apply_overrides,
+    load_config,
+    load_stored_config,
+    parse_config,
+)
 from proverrl.config.losses import (
     CovarianceName,
     DistillConfig,
@@ -79,5 +84,6 @@ __all__ = [
     "WeightsName",
     "apply_overrides",
     "load_config",
+    "load_stored_config",
     "parse_config",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import json
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from pydantic import ValidationError
 
 from proverrl.config.base import Section
 from proverrl.config.sections import Config
-from proverrl.errors import ConfigError
+from proverrl.errors import ConfigError, RunError
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -27,6 +28,21 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         ConfigError: names the file or override, the key, and the nearest valid key.
     """
     return parse_config(apply_overrides(read_table(path), overrides), source=str(path))
+
+
+def load_stored_config(run: Path, overrides: Sequence[str] = ()) -> Config:
+    """The configuration that a run stored, its folder being where it lies now.
+
+    Raises:
+        RunError: the folder is no run.
+        ConfigError: an override is wrong.
+    """
+    path = run / "resolved.json"
+    try:
+        table = json.loads(path.read_text("utf-8"))["config"]
+    except (OSError, json.JSONDecodeError, KeyError) as error:
+        raise RunError(f"{run} is not a run folder: {path} cannot be read") from error
+    return parse_config(apply_overrides(table | {"run": str(run)}, overrides), source=str(path))
 
 
 def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:

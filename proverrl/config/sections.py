@@ -58,7 +58,8 @@ class WarmStartConfig(Section):
 
     ``references_per_level`` reference bodies of each level are used; the problems that they
     belong to are left out of reinforcement learning. ``prompt_weight`` is the weight of a prompt
-    token in the loss, where a body token has 1.
+    token in the loss, where a body token has 1. With ``pack_tokens`` a batch is laid end to end in
+    rows of at most so many tokens instead of one padded row a body.
     """
 
     references_per_level: dict[str, NonNegative] = Field(default_factory=dict)
@@ -68,6 +69,7 @@ class WarmStartConfig(Section):
     learning_rate: PositiveFloat = 2e-2
     weight_decay: float = 0.01
     prompt_weight: Fraction = 0.3
+    pack_tokens: NonNegative = 0
 
 
 class PoolConfig(Section):
@@ -141,7 +143,9 @@ class ExpertIterationConfig(Section):
 
     ``keep_shortest`` distinct proofs per problem are kept over all rounds; each round trains on
     them and on the warm start's references for ``epochs`` passes, from the warm-started weights
-    when ``restart`` is set and from the last round's otherwise.
+    when ``restart`` is set and from the last round's otherwise. ``proofs`` is a file of an earlier
+    run's proofs, each verified before it is used; ``sft_data`` a file of problems with reference
+    bodies that every round learns from. See ``proverrl.loops.mixture`` for the two limits.
     """
 
     rounds: Positive = 4
@@ -150,11 +154,16 @@ class ExpertIterationConfig(Section):
     keep_shortest: Positive = 2
     problems_per_draw: Positive = 16
     restart: bool = True
+    proofs: str = ""
+    sft_data: str = ""
+    earlier_share: Fraction = 1.0
+    max_proofs_per_problem: NonNegative = 0
     epochs: Positive = 2
     batch_size: Positive = 16
     optimizer: OptimizerName = "adamw"
     learning_rate: PositiveFloat = 1e-3
     weight_decay: float = 0.01
+    pack_tokens: NonNegative = 0
 
 
 class EvalConfig(Section):

@@ -1,16 +1,20 @@
 """Expert iteration: sample, keep what the verifier proved, learn it, repeat.
 
 Paper order (Anthony et al. 2017, arXiv 1705.08439; for proofs Polu and Sutskever 2020,
-arXiv 2009.03393): each round draws problems, samples bodies, keeps the shortest distinct proved
-ones of every problem over all rounds, and trains on them together with the warm start's
-references. A round is the unit of resumption; verdicts of a half round come from the cache.
+arXiv 2009.03393; DeepSeek-Prover, Xin et al. 2024, arXiv 2405.14333): each round draws problems,
+samples bodies, keeps the shortest distinct proved ones of every problem over all rounds, and trains
+on them together with the warm start's references. Proofs of an earlier run can be had as a start;
+whatever was not verified under the present conditions is verified before it is learned from. A
+round is the unit of resumption; verdicts of a half round come from the cache.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,17 +22,20 @@ import torch
 from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.errors import StoppedError
+from proverrl.loops.mixture import choose_proofs, load_sft_data
+from proverrl.loops.reverify import import_proofs, reverify_proofs
 from proverrl.loops.session import (
     Session,
     budget_spent,
     finish_rollouts,
+    open_store,
     proof_sources,
     reference_sources,
     sample_draw,
     seconds_left,
 )
 from proverrl.loops.tally import Tally, absorb_draw
-from proverrl.loops.warm_start import SftSettings, train_supervised
+from proverrl.loops.warm_start import PairSource, SftSettings, make_source, train_supervised
 from proverrl.rewards import proved_reward
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
@@ -54,8 +61,10 @@ async def run_expert_iteration(session: Session) -> None:
         config.curriculum,
         derive_seed(config.seed, "curriculum"),
     )
-    store = ProofStore(settings.keep_shortest)
+    store = open_store(session, settings.keep_shortest)
+    base = _base_sources(session)
     progress = _restore(session, curriculum, store)
+    progress.verifier_calls += await _check_proofs(session, store, progress)
     while progress.round < settings.rounds:
         if spent := budget_spent(config, progress.verifier_calls, progress.seconds):
             monitor.phase("budget", spent)
@@ -64,12 +73,14 @@ async def run_expert_iteration(session: Session) -> None:
         tally = await _sample_round(session, curriculum, store, progress)
         progress.round += 1
         sampling_seconds = time.monotonic() - started
-        loss = await asyncio.to_thread(_train_round, session, store, progress.round)
+        sources = base + _round_sources(session, store, progress.round)
+        loss = await asyncio.to_thread(_train_round, session, sources, progress.round)
         session.policy.version = progress.round
         values = tally.metrics(sampling_seconds) | curriculum.metrics()
         values |= {
             "verifier_calls_total": progress.verifier_calls,
             "kept": len(store.pairs()),
+            "trained_on": len(sources),
             "problems_solved": len(store.proofs),
             "loss": loss,
             "learning_rate": settings.learning_rate,
@@ -151,14 +162,45 @@ def _absorb(
     )
 
 
-def _train_round(session: Session, store: ProofStore, number: int) -> float:
-    """Supervised training on references and kept proofs; returns the final loss."""
+async def _check_proofs(session: Session, store: ProofStore, progress: Progress) -> int:
+    """Bring in the proofs of an earlier run, or verify a resumed run's own where that is due."""
+    path = session.config.expert_iteration.proofs
+    if path and progress.round == 0:
+        return await import_proofs(session, store, Path(path))
+    return await reverify_proofs(session, store)
+
+
+def _base_sources(session: Session) -> list[PairSource]:
+    """What every round learns from: references of warm start, and ``sft_data``."""
+    sources = reference_sources(session)
+    config = session.config
+    if path := config.expert_iteration.sft_data:
+        pairs = load_sft_data(Path(path), config.problems)
+        sources += [make_source(session.policy, problem, body) for problem, body in pairs]
+    return sources
+
+
+def _round_sources(session: Session, store: ProofStore, number: int) -> list[PairSource]:
+    """The kept proofs that round ``number`` (from 1) learns from."""
+    settings = session.config.expert_iteration
+    chosen = choose_proofs(
+        store.entries(),
+        # Its own are those that the policy of the round before wrote.
+        policy_version=number - 1,
+        earlier_share=settings.earlier_share,
+        max_per_problem=settings.max_proofs_per_problem,
+        rng=random.Random(derive_seed(session.config.seed, "mixture", number)),
+    )
+    return proof_sources(session, [(name, proof.body) for name, proof in chosen])
+
+
+def _train_round(session: Session, sources: list[PairSource], number: int) -> float:
+    """Supervised training on ``sources``; returns the final loss."""
     config = session.config
     settings = config.expert_iteration
     if settings.restart:
         state = torch.load(session.warm_weights, weights_only=True)
         session.policy.model.load_state_dict(state)
-    sources = reference_sources(session) + proof_sources(session, store)
     steps = max(1, settings.epochs * len(sources) // settings.batch_size)
 
     def show(step: int, loss: float) -> None:
@@ -175,6 +217,7 @@ def _train_round(session: Session, store: ProofStore, number: int) -> float:
             weight_decay=settings.weight_decay,
             max_grad_norm=config.learner.max_grad_norm,
             prompt_weight=config.warm_start.prompt_weight,
+            pack_tokens=settings.pack_tokens,
             seed=derive_seed(config.seed, "round", number),
         ),
         progress=show,

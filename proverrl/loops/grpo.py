@@ -40,10 +40,12 @@ from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.errors import StoppedError
 from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
+from proverrl.loops.reverify import reverify_proofs
 from proverrl.loops.session import (
     Session,
     budget_spent,
     finish_rollouts,
+    open_store,
     proof_sources,
     reference_sources,
     run_fraction,
@@ -109,8 +111,9 @@ async def run_grpo(session: Session) -> None:
     curriculum = CURRICULA[config.curriculum.name](
         problems, config.curriculum, derive_seed(config.seed, "curriculum")
     )
-    store = ProofStore(config.grpo.keep_shortest)
+    store = open_store(session, config.grpo.keep_shortest)
     progress, draws = _restore(session, learner, curriculum, store, guard)
+    progress.verifier_calls += await reverify_proofs(session, store)
     if _end(session, progress):
         return
     if draws is None:
@@ -270,7 +273,7 @@ def _make_replay(
     are so many, the rest references, so that what is not yet proved again is not forgotten."""
     num = session.config.learner.replay_samples
     references = reference_sources(session) if num else []
-    own = proof_sources(session, store) if num else []
+    own = proof_sources(session, store.pairs()) if num else []
     rng = random.Random(derive_seed(session.config.seed, "replay", version))
 
     def draw() -> list[TrainingSample]:

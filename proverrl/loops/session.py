@@ -37,11 +37,11 @@ from proverrl.policy.transformers import (
 )
 from proverrl.problems.load import load_problems, load_references
 from proverrl.problems.prompt import render_body, render_prompt
-from proverrl.rollout.proofs import ProofStore
+from proverrl.rollout.proofs import ProofStore, describe_conditions
 from proverrl.rollout.self_correct import continue_rollouts, first_stop
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups
 from proverrl.seeds import derive_seed
-from proverrl.types import Problem, Sampling
+from proverrl.types import Candidate, Problem, Sampling
 from proverrl.verify.cache import CachedVerifier
 
 RESOLVED_FILE = "resolved.json"
@@ -156,10 +156,19 @@ def reference_sources(session: Session) -> list[PairSource]:
     ]
 
 
-def proof_sources(session: Session, store: ProofStore) -> list[PairSource]:
-    """What the run's own proofs teach: each kept body after its problem's prompt."""
+def open_store(session: Session, keep_shortest: int) -> ProofStore:
+    """An empty store that stamps proofs with what the session's verifier judges by."""
+    verifier = session.verifier
+    return ProofStore(
+        keep_shortest,
+        lambda problem: describe_conditions(problem, verifier.identify(Candidate(problem, ""))),
+    )
+
+
+def proof_sources(session: Session, pairs: Sequence[tuple[str, str]]) -> list[PairSource]:
+    """What the run's own proofs, as (problem id, body), teach: each body after its prompt."""
     by_id = {problem.id: problem for problem in session.problems.without_reference}
-    return [make_source(session.policy, by_id[name], body) for name, body in store.pairs()]
+    return [make_source(session.policy, by_id[name], body) for name, body in pairs]
 
 
 async def sample_draw(

@@ -181,6 +181,7 @@ def _warm_start(session: Session) -> None:
                 weight_decay=settings.weight_decay,
                 max_grad_norm=config.learner.max_grad_norm,
                 prompt_weight=settings.prompt_weight,
+                pack_tokens=settings.pack_tokens,
                 seed=derive_seed(config.seed, "warm_start"),
             ),
             progress=show,

@@ -1,7 +1,8 @@
 """Supervised training on reference bodies: the model that reinforcement learning starts from.
 
 Flows in: sources of (prompt ids, body ids) pairs. Flows out: updated weights of the model. Also
-used by expert iteration on the proofs that it kept. Not handled here: packing.
+used by expert iteration on the proofs that it kept. A batch is padded, or packed into rows of a
+budget of tokens; the loss is the same. Not handled here: which pairs there are.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch.nn import functional
 from proverrl.config import OptimizerName
 from proverrl.optimizers import build_optimizers, scale_rates
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.row_packing import fill_rows, lay_out
 from proverrl.types import Problem
 
 
@@ -47,7 +49,8 @@ def make_source(policy: TransformersPolicy, problem: Problem, body: str) -> Pair
 class SftSettings:
     """Settings of one supervised phase. The rate warms up over 5 % of the steps, then falls
     linearly to a tenth. ``prompt_weight`` is the weight of a prompt token in the loss, where a
-    target token has 1: a small model learns what programs look like from the prompts."""
+    target token has 1: a small model learns what programs look like from the prompts. With
+    ``pack_tokens`` 0 batches are padded, else packed into rows of at most so many tokens."""
 
     steps: int
     batch_size: int
@@ -57,6 +60,7 @@ class SftSettings:
     max_grad_norm: float
     prompt_weight: float
     seed: int
+    pack_tokens: int = 0
 
 
 def train_supervised(
@@ -84,7 +88,12 @@ def train_supervised(
     for step, batch in zip(range(settings.steps), batches, strict=False):
         scale_rates(optimizers, _schedule(step, settings.steps))
         model.zero_grad(set_to_none=True)
-        loss = supervised_loss(policy, batch, prompt_weight=settings.prompt_weight)
+        loss = supervised_loss(
+            policy,
+            batch,
+            prompt_weight=settings.prompt_weight,
+            pack_tokens=settings.pack_tokens,
+        )
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
         for optimizer in optimizers:
@@ -119,9 +128,30 @@ def draw_batches(
 
 
 def supervised_loss(
-    policy: TransformersPolicy, batch: Sequence[Pair], *, prompt_weight: float
+    policy: TransformersPolicy,
+    batch: Sequence[Pair],
+    *,
+    prompt_weight: float,
+    pack_tokens: int = 0,
 ) -> torch.Tensor:
-    """Weighted mean cross-entropy of a batch: targets weigh 1, prompt tokens ``prompt_weight``."""
+    """Weighted mean cross-entropy of a batch: targets weigh 1, prompt tokens ``prompt_weight``.
+
+    Padded and packed batches give the same loss; a packed one needs a model that accepts a
+    four-dimensional attention mask (every transformers decoder with sdpa or eager attention).
+    """
+    layout = _pack(batch, prompt_weight, pack_tokens) if pack_tokens else _pad(batch, prompt_weight)
+    layout = {name: tensor.to(policy.device) for name, tensor in layout.items()}
+    weights = layout.pop("weights")
+    hidden = policy.model.get_decoder()(**layout, use_cache=False).last_hidden_state
+    picked = weights[:, 1:] > 0
+    logits = policy.model.get_output_embeddings()(hidden[:, :-1][picked])
+    targets = layout["input_ids"][:, 1:][picked]
+    losses = functional.cross_entropy(logits.float(), targets, reduction="none")
+    return (losses * weights[:, 1:][picked]).sum() / weights[:, 1:].sum()
+
+
+def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, torch.Tensor]:
+    """A row a pair, the decoder's arguments and the weight of each token in the loss."""
     longest = max(len(pair.prompt_ids) + len(pair.target_ids) for pair in batch)
     ids = torch.zeros((len(batch), longest), dtype=torch.long)
     mask = torch.zeros((len(batch), longest), dtype=torch.long)
@@ -132,14 +162,26 @@ def supervised_loss(
         mask[row, : len(tokens)] = 1
         weights[row, : len(pair.prompt_ids)] = prompt_weight
         weights[row, len(pair.prompt_ids) : len(tokens)] = 1.0
-    ids, mask, weights = (t.to(policy.device) for t in (ids, mask, weights))
-    hidden = policy.model.get_decoder()(
-        input_ids=ids, attention_mask=mask, use_cache=False
-    ).last_hidden_state
-    picked = weights[:, 1:] > 0
-    logits = policy.model.get_output_embeddings()(hidden[:, :-1][picked])
-    losses = functional.cross_entropy(logits.float(), ids[:, 1:][picked], reduction="none")
-    return (losses * weights[:, 1:][picked]).sum() / weights[:, 1:].sum()
+    return {"input_ids": ids, "attention_mask": mask, "weights": weights}
+
+
+def _pack(batch: Sequence[Pair], prompt_weight: float, max_tokens: int) -> dict[str, torch.Tensor]:
+    """The same for rows of several pairs."""
+    sequences = [pair.prompt_ids + pair.target_ids for pair in batch]
+    packed = lay_out(sequences, fill_rows([len(s) for s in sequences], max_tokens))
+    weights = torch.zeros(packed.ids.shape)
+    for pair, (row, start) in zip(batch, packed.starts, strict=True):
+        middle = start + len(pair.prompt_ids)
+        weights[row, start:middle] = prompt_weight
+        weights[row, middle : middle + len(pair.target_ids)] = 1.0
+        # What stands before a sequence's first token is another sequence.
+        weights[row, start] = 0.0
+    return {
+        "input_ids": packed.ids,
+        "attention_mask": packed.allowed[:, None],
+        "position_ids": packed.positions,
+        "weights": weights,
+    }
 
 
 def _schedule(step: int, steps: int) -> float:

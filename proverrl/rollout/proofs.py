@@ -1,32 +1,80 @@
 """Proofs that a run has found, kept for learning from again.
 
-Flows in: rollouts. Flows out: the shortest distinct proved bodies of each problem. State is plain
-JSON, saved in the checkpoint. Not handled here: proofs of an older toolchain; proofs with a
-prelude, which are not kept.
+Flows in: rollouts, and proofs of earlier runs once they are verified. Flows out: the shortest
+distinct proved bodies of each problem, each with the conditions under which it was verified. State
+is plain JSON, saved in the checkpoint.
+Not handled here: verifying anew (``proverrl.loops.reverify``); proofs with a prelude, which are not
+kept; two bodies that differ in the names of bound variables, which count as two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from proverrl.types import Rollout
+from proverrl.problems import dafny
+from proverrl.problems.lean_tokens import scan_tokens as scan_lean
+from proverrl.types import Candidate, Language, Problem, Rollout
+
+IMPORTED = -1
+"""The policy version of a proof that another run found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a verdict on a problem rests on besides the body.
+
+    ``judge`` names toolchain, limits and version of the audit; ``problem`` is the SHA-256 of all
+    that the problem says and demands, so that a benchmark that was edited is another one.
+    """
+
+    judge: str
+    problem: str
+
+
+def describe_conditions(problem: Problem, judge: str) -> Conditions:
+    """The conditions of a verdict on ``problem`` by the verifier that ``judge`` names."""
+    demanded = json.dumps(problem.metadata.get("expected_entries"))
+    text = f"{Candidate(problem, '').key}\x00{demanded}"
+    return Conditions(judge, hashlib.sha256(text.encode()).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A proved body, and how many tokens the policy wrote for it."""
+    """A proved body, how many tokens a policy wrote for it, the version of that policy, and what
+    its verdict rests on."""
 
     body: str
     num_tokens: int
+    policy_version: int
+    conditions: Conditions
+
+
+def normal_form(body: str, language: Language) -> str:
+    """What two bodies share that differ only in comments and white space.
+
+    Dafny's tokens decide, since layout means nothing there. In Lean indentation has a meaning, so
+    that only comments, blanks at the end of a line and empty lines go.
+    """
+    if language == "dafny":
+        return " ".join(piece for _, piece in dafny.scan_tokens(body))
+    pieces = [t.text if t.is_code or t.kind == "blank" else "" for t in scan_lean(body)]
+    lines = (line.rstrip() for line in "".join(pieces).split("\n"))
+    return "\n".join(line for line in lines if line)
 
 
 @dataclass
 class ProofStore:
-    """The shortest distinct proved bodies of each problem: {problem id: proofs}."""
+    """The shortest distinct proved bodies of each problem: {problem id: proofs}.
+
+    ``conditions`` says under what a problem is verified now; each proof is stamped with it.
+    """
 
     keep_shortest: int
+    conditions: Callable[[Problem], Conditions]
     proofs: dict[str, list[Proof]] = field(default_factory=dict)
 
     def add(self, rollout: Rollout) -> None:
@@ -37,27 +85,61 @@ class ProofStore:
         if turn.candidate.prelude:
             # The body alone would lean on lemmas that are not there.
             return
-        proof = Proof(turn.candidate.body, len(turn.completion.token_ids))
-        kept = self.proofs.setdefault(rollout.problem.id, [])
-        if any(other.body == proof.body for other in kept):
-            return
+        completion = turn.completion
+        self.keep(
+            rollout.problem,
+            turn.candidate.body,
+            num_tokens=len(completion.token_ids),
+            policy_version=completion.policy_version,
+        )
+
+    def keep(self, problem: Problem, body: str, *, num_tokens: int, policy_version: int) -> None:
+        """Keep a body that was proved under the present conditions, if it is short enough.
+
+        Of bodies with one normal form the shortest stays, the first among equals.
+        """
+        proof = Proof(body, num_tokens, policy_version, self.conditions(problem))
+        kept = self.proofs.setdefault(problem.id, [])
+        form = normal_form(body, problem.language)
+        for other in kept:
+            if normal_form(other.body, problem.language) == form:
+                if other.num_tokens <= num_tokens:
+                    return
+                kept.remove(other)
+                break
         kept.append(proof)
         kept.sort(key=lambda p: (p.num_tokens, p.body))
         del kept[self.keep_shortest :]
 
-    def pairs(self) -> list[tuple[str, str]]:
-        """(problem id, body) of every proof kept, in an order that does not depend on when it
+    def discard(self, problem_id: str, proof: Proof) -> None:
+        """Take a proof out; a problem without proofs is no longer a solved one."""
+        kept = self.proofs[problem_id]
+        kept.remove(proof)
+        if not kept:
+            del self.proofs[problem_id]
+
+    def entries(self) -> list[tuple[str, Proof]]:
+        """(problem id, proof) of every proof kept, in an order that does not depend on when it
         was found."""
-        return [(problem, p.body) for problem, kept in sorted(self.proofs.items()) for p in kept]
+        return [(problem, p) for problem, kept in sorted(self.proofs.items()) for p in kept]
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """(problem id, body) of every proof kept, in the order of ``entries``."""
+        return [(problem, proof.body) for problem, proof in self.entries()]
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            problem: [[proof.body, proof.num_tokens] for proof in kept]
-            for problem, kept in self.proofs.items()
-        }
+        return {problem: [asdict(proof) for proof in kept] for problem, kept in self.proofs.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.proofs = {
-            problem: [Proof(body, num_tokens) for body, num_tokens in kept]
-            for problem, kept in state.items()
+            problem: [
+                Proof(
+                    row["body"],
+                    row["num_tokens"],
+                    row["policy_version"],
+                    Conditions(**row["conditions"]),
+                )
+                for row in rows
+            ]
+            for problem, rows in state.items()
         }

@@ -86,6 +86,10 @@ class CachedVerifier:
         parts = (candidate.key, demanded, self._identify(candidate))
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
 
+    def identify(self, candidate: Candidate) -> str:
+        """What decides a candidate's verdict besides itself: toolchain, limits, audit version."""
+        return self._identify(candidate)
+
     def stats(self) -> PoolStats | None:
         """The inner pool's counters; None when there is no pool inside."""
         return self._laned.stats() if self._laned else None

@@ -44,6 +44,10 @@ class FakeVerifier:
     def num_calls(self) -> int:
         return len(self.calls)
 
+    def identify(self, candidate: Candidate) -> str:
+        """What stands for toolchain, limits and audit version; a test may set ``toolchain``."""
+        return self.toolchain
+
     async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
         """Answer by script, else by function; TIMEOUT when the delay exceeds the deadline."""
         if self._closed:

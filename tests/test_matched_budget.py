@@ -1,0 +1,166 @@
+"""Solve rate against what was spent, by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proverrl.cli import cli
+from proverrl.errors import UsageError
+from proverrl.matched_budget import (
+    UNITS,
+    BudgetUnit,
+    Spending,
+    choose_budgets,
+    measure_spending,
+    paired_difference,
+    read_attempts,
+    solve_curve,
+)
+
+
+def attempt(problem: str, number: int, status: str, *turns: tuple[str | None, int | None]) -> Any:
+    return {
+        "problem_id": problem,
+        "attempt": number,
+        "status": status,
+        "turns": [{"candidate": key, "num_tokens": tokens} for key, tokens in turns],
+    }
+
+
+# Problem a: the first rollout fails twice, the second writes what is known and then a proof.
+# Problem b: nothing proves it; one answer has no candidate in it, one attempt is unjudged.
+# Problem c: proved at once.
+ROWS = [
+    attempt("a", 1, "proved", ("x", 10), ("z", 7)),
+    attempt("a", 0, "rejected", ("x", 10), ("y", 20)),
+    attempt("a", 2, "proved", ("z", 7)),
+    attempt("b", 0, "rejected", (None, 5), ("p", 6)),
+    attempt("b", 1, "timeout", ("q", 100), ("r", 100)),
+    attempt("b", 2, "rejected", ("p", 6), ("s", 4)),
+    attempt("c", 0, "proved", ("u", 3)),
+]
+
+
+def test_what_each_problem_cost() -> None:
+    # a: turns 2, then the proof at the 4th; 5 in all. b: 2 + 2, the unjudged attempt left out.
+    assert measure_spending(ROWS, "turns") == {
+        "a": Spending(4, 5),
+        "b": Spending(None, 4),
+        "c": Spending(1, 1),
+    }
+    # a: x, y; x again is free; z is the 3rd. b: p, then s.
+    assert measure_spending(ROWS, "calls") == {
+        "a": Spending(3, 3),
+        "b": Spending(None, 2),
+        "c": Spending(1, 1),
+    }
+    # a: 10 + 20 + 10 + 7 = 47, then 7 more. b: 5 + 6 + 6 + 4 = 21.
+    assert measure_spending(ROWS, "tokens") == {
+        "a": Spending(47, 54),
+        "b": Spending(None, 21),
+        "c": Spending(3, 3),
+    }
+    assert get_args(BudgetUnit) == UNITS
+
+
+def test_the_curve() -> None:
+    points = solve_curve(measure_spending(ROWS, "calls"), [1, 2, 3, 4])
+    assert [p.solved for p in points] == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3])
+    # Spent of a, b, c: 1 1 1; 2 2 1; 3 2 1; 3 2 1.
+    assert [p.spent for p in points] == pytest.approx([1, 5 / 3, 2, 2])
+    # b has only two candidates; from a budget of 3 on its attempts have run out.
+    assert [p.ran_out for p in points] == pytest.approx([0, 0, 1 / 3, 1 / 3])
+    assert all(p.low <= p.solved <= p.high for p in points)
+
+
+def test_two_turns_against_two_samples() -> None:
+    # The same four answers, as two rollouts of two turns and as four samples: at equal turns the
+    # curves agree, since only what is spent counts.
+    rollouts = [
+        attempt("a", 0, "rejected", ("1", 5), ("2", 5)),
+        attempt("a", 1, "proved", ("3", 5), ("4", 5)),
+    ]
+    statuses = ["rejected", "rejected", "rejected", "proved"]
+    samples = [attempt("a", n, s, (str(n + 1), 5)) for n, s in enumerate(statuses)]
+    for unit in UNITS:
+        assert measure_spending(rollouts, unit) == measure_spending(samples, unit)
+
+
+def test_differences_are_paired() -> None:
+    one = {"a": Spending(1, 4), "b": Spending(2, 4), "c": Spending(None, 4)}
+    other = {"a": Spending(3, 4), "b": Spending(2, 4), "c": Spending(None, 4)}
+    assert paired_difference(one, other, 2)[0] == pytest.approx(1 / 3)
+    value, low, high = paired_difference(one, other, 3)
+    assert (value, low, high) == (0.0, 0.0, 0.0)
+    with pytest.raises(UsageError, match="not on the same problems"):
+        paired_difference(one, {"a": Spending(1, 1)}, 1)
+
+
+def test_budgets_reach_what_all_have_spent() -> None:
+    spendings = [{"a": Spending(None, 16), "b": Spending(1, 1)}, {"a": Spending(None, 11)}]
+    assert choose_budgets(spendings) == [1, 2, 4, 8, 11]
+    assert choose_budgets(spendings[:1]) == [1, 2, 4, 8, 16]
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.lists(st.integers(0, 5), min_size=1, max_size=3)), max_size=8
+    )
+)
+def test_a_larger_budget_never_solves_less(attempts: list[tuple[bool, list[int]]]) -> None:
+    rows = [
+        attempt("a", n, "proved" if p else "rejected", *((str(k), k) for k in keys))
+        for n, (p, keys) in enumerate(attempts)
+    ] + [attempt("z", 0, "rejected", ("k", 1))]
+    turns = measure_spending(rows, "turns")
+    calls = measure_spending(rows, "calls")
+    assert all(calls[name].total <= turns[name].total for name in turns)
+    solved = [p.solved for p in solve_curve(calls, range(1, 30))]
+    assert solved == sorted(solved)
+
+
+def test_tokens_that_were_not_counted_are_refused() -> None:
+    with pytest.raises(UsageError, match="endpoint did not say"):
+        measure_spending([attempt("a", 0, "rejected", ("x", None))], "tokens")
+
+
+def write(folder: Path, name: str, rows: list[Any], **labels: str) -> Path:
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    summary = folder / f"{name}.json"
+    summary.write_text(json.dumps({"benchmark_sha256": "b", "toolchain": "t"} | labels))
+    return summary
+
+
+def test_the_command_compares_and_refuses(tmp_path: Path) -> None:
+    samples = [attempt(p, 0, "rejected", (p, 1)) for p in "abc"]
+    one, two = write(tmp_path, "one", samples), write(tmp_path, "two", ROWS)
+    result = CliRunner().invoke(cli, ["compare-budget", str(one), str(two), "--budgets", "1,3"])
+    assert result.exception is None
+    text = result.output.splitlines()
+    assert text[1].split()[:3] == ["1", "solved", "0.0"]
+    assert "solved 66.7" in text[5]
+    assert "against the first +66.7" in text[5]
+    assert "out of attempts 33.3" in text[5]
+    other = write(tmp_path, "other", ROWS, benchmark_sha256="c")
+    with pytest.raises(UsageError, match="benchmark_sha256 is 'c' and 'b'"):
+        raise_from(["compare-budget", str(one), str(other)])
+    old = [{"problem_id": "a", "attempt": 0, "status": "rejected", "candidates": []}]
+    with pytest.raises(UsageError, match="earlier version"):
+        read_attempts(write(tmp_path, "old", old))
+    with pytest.raises(UsageError, match=r"none\.json cannot be read"):
+        raise_from(["compare-budget", str(tmp_path / "none.json")])
+    with pytest.raises(UsageError, match="--budgets '1,x'"):
+        raise_from(["compare-budget", str(one), "--budgets", "1,x"])
+
+
+def raise_from(arguments: list[str]) -> None:
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exception is not None
+    raise result.exception

@@ -1,0 +1,117 @@
+"""Packed supervised batches against padded ones."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proverrl.loops.warm_start import Pair, SftSettings, supervised_loss, train_supervised
+from proverrl.row_packing import fill_rows, lay_out
+from tests.test_policy import tiny_policy
+
+
+def test_rows_are_filled_longest_first() -> None:
+    # Budget 10: 7 opens row 0 (3 left), 6 row 1 (4 left), 4 fits row 1 (0 left), the first 3 fits
+    # row 0 (0 left), the second opens row 2 (7 left), and 2 joins it.
+    assert fill_rows([3, 7, 2, 6, 3, 4], 10) == [[1, 0], [3, 5], [4, 2]]
+    # What is longer than the budget goes alone.
+    assert fill_rows([12, 1], 10) == [[0], [1]]
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(1, 40))
+def test_every_sequence_has_a_place_and_rows_keep_the_budget(
+    lengths: list[int], budget: int
+) -> None:
+    rows = fill_rows(lengths, budget)
+    assert sorted(i for row in rows for i in row) == list(range(len(lengths)))
+    for row in rows:
+        assert len(row) == 1 or sum(lengths[i] for i in row) <= budget
+
+
+def test_a_token_sees_its_own_sequence_alone() -> None:
+    packed = lay_out([(5, 6), (7, 8, 9), (4,)], [[1, 0], [2]])
+    assert packed.ids.tolist() == [[7, 8, 9, 5, 6], [4, 0, 0, 0, 0]]
+    assert packed.positions.tolist() == [[0, 1, 2, 0, 1], [0, 0, 0, 0, 0]]
+    assert packed.starts == ((0, 3), (0, 0), (1, 0))
+    assert packed.allowed[0].int().tolist() == [
+        [1, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0],
+        [1, 1, 1, 0, 0],
+        [0, 0, 0, 1, 0],
+        [0, 0, 0, 1, 1],
+    ]
+    assert packed.allowed[1].equal(torch.eye(5, dtype=torch.bool))
+
+
+def make_pairs(num: int = 9) -> list[Pair]:
+    rng = random.Random(3)
+    return [
+        Pair(
+            tuple(rng.randrange(5, 300) for _ in range(rng.randrange(1, 20))),
+            tuple(rng.randrange(5, 300) for _ in range(rng.randrange(1, 12))),
+        )
+        for _ in range(num)
+    ]
+
+
+@pytest.mark.parametrize("prompt_weight", [0.0, 0.3])
+@pytest.mark.parametrize("budget", [1, 24, 64, 4096])
+def test_packing_gives_the_loss_and_gradient_of_padding(budget: int, prompt_weight: float) -> None:
+    policy = tiny_policy()
+    pairs = make_pairs()
+    gradients = []
+    losses = []
+    for pack_tokens in (0, budget):
+        policy.model.zero_grad()
+        loss = supervised_loss(policy, pairs, prompt_weight=prompt_weight, pack_tokens=pack_tokens)
+        loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(float(loss.detach()))
+        gradients.append(torch.cat([p.grad.flatten() for p in policy.model.parameters()]))
+    assert losses[1] == pytest.approx(losses[0], abs=1e-5)
+    assert torch.allclose(gradients[0], gradients[1], atol=1e-5)
+    assert float(gradients[0].abs().max()) > 1e-2
+
+
+def test_neighbours_in_a_row_change_nothing() -> None:
+    policy = tiny_policy()
+    one, two, other = make_pairs(3)
+    with torch.no_grad():
+        alone = supervised_loss(policy, [one], prompt_weight=0.0, pack_tokens=4096)
+        sums = []
+        for neighbour in (two, other):
+            pair = [one, neighbour]
+            both = supervised_loss(policy, pair, prompt_weight=0.0, pack_tokens=4096)
+            by_itself = supervised_loss(policy, [neighbour], prompt_weight=0.0)
+            n, m = len(one.target_ids), len(neighbour.target_ids)
+            sums.append((float(both) * (n + m) - float(by_itself) * m) / n)
+    assert sums == pytest.approx([float(alone)] * 2, abs=1e-5)
+
+
+def test_packed_training_repeats_exactly_and_follows_the_padded_one() -> None:
+    def run(pack_tokens: int) -> tuple[float, torch.Tensor]:
+        policy = tiny_policy()
+        loss = train_supervised(
+            policy,
+            [partial(Pair, p.prompt_ids, p.target_ids) for p in make_pairs()],
+            SftSettings(
+                steps=20,
+                batch_size=4,
+                optimizer="adamw",
+                learning_rate=1e-3,
+                weight_decay=0.0,
+                max_grad_norm=1.0,
+                prompt_weight=0.3,
+                seed=0,
+                pack_tokens=pack_tokens,
+            ),
+        )
+        return loss, torch.cat([p.detach().flatten() for p in policy.model.parameters()])
+
+    (padded, _), (packed, weights), (_, again) = run(0), run(48), run(48)
+    assert torch.equal(weights, again)
+    assert packed == pytest.approx(padded, abs=1e-3)
