@@ -81,7 +81,13 @@ def test_the_page_works_and_loads_nothing(report: Path) -> None:
         # The plotting library tries an image format on bytes of its own, in a data: address.
         loaded = [address for address in browser.requested() if not address.startswith("data:")]
         assert loaded == [report.resolve().as_uri()]
-        assert browser.run("return document.querySelectorAll('.plot .main-svg').length") > 10
+        assert browser.run("return window.Plotly === undefined") is True
+        count = browser.run("return document.querySelectorAll('.plot').length")
+        assert count > 5
+        for place in range(count):
+            plot = f"document.querySelectorAll('.plot')[{place}]"
+            browser.run(f"{plot}.scrollIntoView({{ block: 'center' }})")
+            wait_for(browser, f"{plot}.querySelector('.main-svg')")
         # 32 rollouts are four groups of eight; step 60 is the newest and stands first.
         wait_for(browser, f"{GROUPS}.length === 4")
         assert "Step 60: 32 rollouts in 4 groups" in browser.run(

@@ -1,4 +1,5 @@
-/* Flows in: the chart descriptions of figures.py. Flows out: one Plotly drawing each. */
+/* Flows in: the chart descriptions of figures.py. Flows out: one Plotly drawing each, made when it
+   comes near the window: the library's four megabytes and a dozen drawings would delay the page. */
 (() => {
   const { data, make, isDark, token } = Page;
   const COLORS = {
@@ -9,9 +10,18 @@
 
   const axisChoice = document.getElementById("axis");
   const AXES = { step: "step", calls: "verifier calls", minutes: "minutes" };
-  const plots = [];
+  const plots = new Map();
+  const drawn = new Set();
 
-  function drawChart({ chart, node }) {
+  /* The policy of the page admits the library's text by its hash. */
+  function loadPlotly() {
+    if (window.Plotly) return;
+    const script = make("script");
+    script.textContent = document.getElementById("plotly").textContent;
+    document.head.append(script);
+  }
+
+  function drawChart(chart, node) {
     const axis = chart.only_step_axis ? "step" : axisChoice.value;
     const palette = COLORS[chart.ramp][isDark() ? "dark" : "light"];
     const legend = new Set(chart.series.map((s) => s.name)).size > 1;
@@ -55,10 +65,18 @@
       card.append(node);
       if (chart.note) card.append(make("div", "note", chart.note));
       holder.append(card);
-      plots.push({ chart, node });
+      plots.set(node, chart);
     }
-    const redraw = () => plots.forEach(drawChart);
-    redraw();
+    const draw = (node) => { loadPlotly(); drawn.add(node); drawChart(plots.get(node), node); };
+    const watcher = new IntersectionObserver((entries) => {
+      for (const entry of entries.filter((item) => item.isIntersecting)) {
+        watcher.unobserve(entry.target);
+        draw(entry.target);
+      }
+    }, { rootMargin: "300px" });
+    const redraw = () => drawn.forEach((node) => drawChart(plots.get(node), node));
+    plots.forEach((_, node) => watcher.observe(node));
+    addEventListener("beforeprint", () => plots.forEach((_, node) => { if (!drawn.has(node)) draw(node); }));
     axisChoice.addEventListener("change", redraw);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
     document.getElementById("theme").addEventListener("click", redraw);
