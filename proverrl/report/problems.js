@@ -6,16 +6,17 @@
   const count = document.getElementById("problem-count");
   const controls = document.getElementById("problem-filters");
   const OUTCOMES = { solved: (p) => p.solved > 0, unsolved: (p) => p.judged > 0 && p.solved === 0, unjudged: (p) => p.judged < p.attempts };
-  const rate = (p) => p.judged ? p.solved / p.judged : -1;
+  const rate = (p, unknown) => p.judged ? p.solved / p.judged : unknown;
+  /* A problem without a judged attempt comes last in either order. */
   const ORDERS = {
     file: (a, b) => a.place - b.place,
-    hardest: (a, b) => rate(a) - rate(b) || a.place - b.place,
-    easiest: (a, b) => rate(b) - rate(a) || a.place - b.place,
+    hardest: (a, b) => rate(a, 2) - rate(b, 2) || a.place - b.place,
+    easiest: (a, b) => rate(b, -1) - rate(a, -1) || a.place - b.place,
   };
   let rows = [], entry = null, page = 0, chosen = {};
 
   function exampleCard(problem, example) {
-    const times = example.count > 1 ? `${number(example.count)} attempts failed like this; ` : "";
+    const times = example.count > 1 ? `${number(example.count)} attempts failed with this first message; shown: ` : "";
     const head = make("p", "example");
     head.append(Listing.badge(example.status), " ", `${times}attempt ${example.attempt ?? "–"}`);
     return [head, Listing.build(problem, example)];
@@ -27,7 +28,7 @@
     const summary = [make("span", "id", row.id), make("span", "dim", `level ${row.level} · ${row.family}`), make("span", "tally", tally)];
     return lazyCard("card", summary, (card) => {
       if (row.place >= entry.detailed) {
-        card.append(make("p", "dim", `Its attempts are not in this page, for its size; they are in ${entry.file}.`));
+        card.append(make("p", "example", `Its attempts are not in this page, for its size; they are in ${entry.file}.`));
         return;
       }
       const body = make("div");
@@ -36,10 +37,10 @@
       fillFrom(body, piece, (problems) => {
         const problem = problems[row.place % entry.per_piece];
         const statuses = Object.entries(problem.statuses).map(([name, n]) => `${number(n)} ${name}`).join(", ");
-        body.append(make("p", "dim", `${statuses}. Shown: the shortest proofs and the most frequent failures.`));
-        if (problem.statement === null) body.append(make("p", "dim", "The problem’s text was not found; bodies alone."));
+        body.append(make("p", "example", `${statuses}. Shown: the shortest proofs and the most frequent failures.`));
+        if (problem.statement === null) body.append(make("p", "example", "The problem’s text was not found; bodies alone."));
         problem.examples.forEach((example) => body.append(...exampleCard(problem, example)));
-        if (!problem.examples.length) body.append(make("p", "dim", "None of its attempts was judged."));
+        if (!problem.examples.length) body.append(make("p", "example", "None of its attempts was judged."));
       });
     });
   }
