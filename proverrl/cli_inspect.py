@@ -23,6 +23,7 @@ def inspect(run: Path, step: int, rollout_id: str | None, only_list: bool) -> No
     """
     from rich.console import Console
 
+    from proverrl.report.decoder import open_decoder
     from proverrl.report.transcript import choose_rollout, read_step, render_list, render_rollout
 
     rows = read_step(run, step)
@@ -32,6 +33,4 @@ def inspect(run: Path, step: int, rollout_id: str | None, only_list: bool) -> No
     if only_list:
         return
     row = choose_rollout(rows, rollout_id)
-    from proverrl.loops.evaluate_run import open_decoder
-
     console.print(render_rollout(row, open_decoder(run)))

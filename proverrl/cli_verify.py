@@ -194,6 +194,33 @@ def bench_grpo(
     _write_json(results, out)
 
 
+@bench.command("report")
+@click.option("--attempts", default=1_000_000, show_default=True, type=click.IntRange(1))
+@click.option("--problems", default=10_000, show_default=True, type=click.IntRange(1))
+@click.option("--steps", default=1000, show_default=True, type=click.IntRange(1))
+@click.option("--rollouts", default=64, show_default=True, type=click.IntRange(1), help="A step.")
+@click.option("--tokens", default=200, show_default=True, type=click.IntRange(2), help="A rollout.")
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Make the run here and keep it; left out, in a temporary folder.",
+)
+@click.option("--out", type=_FILE, help="Write JSON here.")
+def bench_report(folder: Path | None, out: Path | None, **size: int) -> None:
+    """Measure the report of a made-up run: seconds, memory, size of the page."""
+    import tempfile
+
+    from rich.console import Console
+
+    from proverrl.bench.report import Size, make_table, measure_report
+
+    with tempfile.TemporaryDirectory() as temporary:
+        place = folder or Path(temporary)
+        results = measure_report(Size(**size), place, say=lambda text: click.echo(text, err=True))
+    Console().print(make_table(results))
+    _write_json(results, out)
+
+
 def _write_json(results: dict[str, Any], out: Path | None) -> None:
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -239,6 +239,47 @@ def make_rollouts(step: int, rng: random.Random, count: int = 128) -> list[dict[
     return rows
 
 
+def make_turns_rollout(rollout_id: str, *, in_group: bool = True) -> dict[str, Any]:
+    """A rollout of two turns with its tokens, as rollouts/step_N.jsonl holds it."""
+    turns: list[dict[str, Any]] = [
+        {
+            "context_ids": [1, 2, 3],
+            "token_ids": [5, 6, 7],
+            "logprobs": [-0.5, -0.25, -1.5],
+            "advantages": -0.5,
+            "status": "rejected",
+            "diagnostics": ["bad loop"],
+            "feedback": "try again",
+        },
+        {
+            "context_ids": [9, 9],
+            "token_ids": [8, 6],
+            "logprobs": [-0.125, -2.0],
+            "advantages": [0.75, -0.25],
+            "status": "proved",
+            "diagnostics": [],
+            "feedback": "",
+        },
+    ]
+    shared = {"restarts": False, "text": PROOF, "reason": "", "policy_version": 3}
+    return {
+        "step": 1,
+        "rollout_id": rollout_id,
+        "problem": {"id": "p", "level": 1, "preamble": PREAMBLE, "statement": STATEMENT},
+        "completion": {"text": PROOF, "num_tokens": 2, "finish_reason": "stop"},
+        "body": PROOF,
+        "status": "proved",
+        "diagnostics": [],
+        "seconds": 0.25,
+        "reward": 1.0 if in_group else None,
+        "advantage": 0.25 if in_group else None,
+        "turns": [
+            turn | shared | {"finish_reason": "stop"} | ({} if in_group else {"advantages": None})
+            for turn in turns
+        ],
+    }
+
+
 BEFORE = {
     "all": (0.312, 0.55),
     "1": (0.61, 0.9),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import random
 import re
@@ -17,11 +18,12 @@ from rich.console import Console
 
 from proverrl.errors import RunError
 from proverrl.report import build_page, headline_table, write_report
+from proverrl.report.attempts import read_attempts
+from proverrl.report.embedded import PACKED_TYPE, embed_json, pack_json, unpack_json
 from proverrl.report.examples import choose_examples
 from proverrl.report.figures import build_charts, smoothing_width, trailing_mean
 from proverrl.report.headline import find_cell, list_columns, signed
 from proverrl.report.listing import place_messages, render_listing
-from proverrl.report.page import embed_json
 from proverrl.report.run import Evaluation, load_runs
 from tests import report_runs as made
 
@@ -36,6 +38,7 @@ class Page(HTMLParser):
         super().__init__()
         self.elements: list[tuple[str, dict[str, str]]] = []
         self.scripts: list[str] = []
+        self.pieces: dict[str, str] = {}
         self.texts: list[str] = []
         self._inside = ""
         self.feed(text)
@@ -44,14 +47,19 @@ class Page(HTMLParser):
         values = {name: value or "" for name, value in attrs}
         self.elements.append((tag, values))
         self._inside = tag
-        if tag == "script":
+        if tag == "script" and values.get("type") == PACKED_TYPE:
+            self._inside = values["id"]
+            self.pieces[values["id"]] = ""
+        elif tag == "script":
             self.scripts.append("")
 
     def handle_endtag(self, tag: str) -> None:
         self._inside = ""
 
     def handle_data(self, data: str) -> None:
-        if self._inside == "script":
+        if self._inside in self.pieces:
+            self.pieces[self._inside] += data
+        elif self._inside == "script":
             self.scripts[-1] += data
         elif self._inside != "style":
             self.texts.append(data)
@@ -61,6 +69,10 @@ class Page(HTMLParser):
         """The embedded JSON."""
         value: dict[str, Any] = json.loads(self.scripts[0])
         return value
+
+    def piece(self, name: str) -> Any:
+        """What one packed piece holds."""
+        return unpack_json(self.pieces[name])
 
     @property
     def text(self) -> str:
@@ -172,7 +184,9 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
 
     page = Page(build_page([run]))
     assert len(page.scripts) == 3
-    assert page.data["rollouts"][0]["body"] == HOSTILE
+    [group] = page.piece("rollouts-0-2")["groups"]
+    assert group["rollouts"][0]["body"] == HOSTILE
+    assert page.piece("problems-0-0")[0]["examples"][0]["body"] == HOSTILE
     assert not [tag for tag, _ in page.elements if tag == "img"]
     assert not [name for _, values in page.elements for name in values if name.startswith("on")]
     assert "window.owned = 1" in page.text
@@ -182,6 +196,9 @@ def test_embedded_json_cannot_leave_its_element() -> None:
     text = embed_json({"a": HOSTILE, "b": "<!--", "c": "\u2028\ud800"})
     assert not re.search(r"[<>&\u2028]", text)
     assert json.loads(text) == {"a": HOSTILE, "b": "<!--", "c": "\u2028\ud800"}
+    packed = pack_json({"a": HOSTILE, "c": "\u2028\ud800"})
+    assert re.fullmatch(r"[A-Za-z0-9+/=]+", packed)
+    assert unpack_json(packed) == {"a": HOSTILE, "c": "\u2028\ud800"}
 
 
 def test_a_lone_surrogate_does_not_stop_the_page(tmp_path: Path) -> None:
@@ -215,11 +232,15 @@ def test_a_run_of_300_steps_stays_under_8_megabytes(tmp_path: Path) -> None:
     path = write_report([run])
     assert path == run / "report.html"
     assert path.stat().st_size < 8_000_000
-    data = Page(path.read_text(encoding="utf-8")).data
-    assert data["rollout_counts"] == [{"shown": 400, "total": 38_400}]
-    assert len(data["rollouts"]) == 400
-    assert {row["step"] for row in data["rollouts"]} == {297, 298, 299, 300}
-    assert len(data["problems"]) == 16
+    page = Page(path.read_text(encoding="utf-8"))
+    rollouts = page.data["rollouts"]
+    assert [(item["steps"], item["rollouts"]) for item in rollouts["totals"]] == [(300, 38_400)]
+    steps = [entry["step"] for entry in rollouts["steps"]]
+    assert len(steps) == 40
+    # The newest, the oldest, and the middles: (0 + 299) // 2 = 149 is the place of step 150.
+    assert {1, 150, 300} <= set(steps)
+    assert max(b - a for a, b in itertools.pairwise(steps)) <= 300 // 32 + 1
+    assert {(e["rollouts"], e["groups"]) for e in rollouts["steps"]} == {(128, 16)}
 
 
 def test_the_page_of_several_runs_goes_into_the_first(tmp_path: Path) -> None:
@@ -237,7 +258,9 @@ def test_a_run_that_has_only_begun_says_so(tmp_path: Path) -> None:
     assert "No evaluation has finished yet." in page.text
     assert "Nothing has been sent to the verifier yet." in page.text
     assert page.data["charts"] == []
-    assert page.data["rollouts"] == []
+    assert page.data["rollouts"]["steps"] == []
+    assert page.data["problems"] == []
+    assert page.pieces == {}
 
 
 def test_a_run_still_going_on_shows_what_there_is(tmp_path: Path) -> None:
@@ -307,13 +330,12 @@ def test_an_estimate_over_no_problem_is_not_shown_as_zero(tmp_path: Path) -> Non
     assert rows_of(build_page([run]), 8)[4] == ["Level 4 50 problems", "18.0 11.8–23.8", "–", "–"]
 
 
-def test_examples_show_rare_proofs_first_and_unsolved_problems() -> None:
+def test_examples_show_rare_proofs_first_and_unsolved_problems(tmp_path: Path) -> None:
     def attempts(problem: str, statuses: list[str]) -> list[dict[str, Any]]:
         return [{"problem_id": problem, "level": 2, "status": status} for status in statuses]
 
-    evaluation = Evaluation(
-        "after",
-        {},
+    made.write_lines(
+        tmp_path / "after.jsonl",
         [
             *attempts("often", ["proved", "proved", "rejected"]),
             *attempts("rare", ["rejected", "timeout", "rejected", "proved"]),
@@ -321,14 +343,14 @@ def test_examples_show_rare_proofs_first_and_unsolved_problems() -> None:
             *attempts("lost", ["timeout", "crashed"]),
         ],
     )
+    evaluation = Evaluation("after", {}, tmp_path / "after.jsonl")
     solved, unsolved = choose_examples(evaluation)["2"]
-    assert [(e.attempt["problem_id"], e.solved, e.judged, e.attempts) for e in solved] == [
-        ("rare", 1, 3, 4),
-        ("often", 2, 3, 3),
-    ]
-    assert [(e.attempt["problem_id"], e.attempt["status"]) for e in unsolved] == [
-        ("never", "rejected")
-    ]
+    assert [
+        (e.tally.problem_id, e.tally.solved, e.tally.judged, e.tally.attempts) for e in solved
+    ] == [("rare", 1, 3, 4), ("often", 2, 3, 3)]
+    assert [e.tally.problem_id for e in unsolved] == ["never"]
+    [shown] = read_attempts(evaluation.attempts, [unsolved[0].place])
+    assert (shown["problem_id"], shown["status"]) == ("never", "rejected")
 
 
 def test_a_listing_marks_the_body_and_places_messages() -> None:

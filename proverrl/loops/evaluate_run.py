@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer
 
 from proverrl.checkpoint import latest_checkpoint
 from proverrl.config import Config
@@ -173,17 +171,3 @@ def find_weights(run: Path) -> Path:
     if (warm / "weights.pt").exists():
         return warm / "policy"
     raise RunError(f"{run} holds no weights yet: neither policy/ nor checkpoints/")
-
-
-def open_decoder(run: Path) -> Callable[[int], str]:
-    """From a token id of the run's policy to its text.
-
-    Raises:
-        RunError: the run has no tokenizer yet.
-    """
-    folder = find_weights(run)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise RunError(f"{folder}: its tokenizer cannot be loaded: {error}") from error
-    return lambda token: str(tokenizer.decode([token]))

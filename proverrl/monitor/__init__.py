@@ -6,7 +6,13 @@ Not handled here: the HTML page (``proverrl.report``) and remote trackers.
 """
 
 from proverrl.monitor.display import can_draw_live
-from proverrl.monitor.metrics import METRICS_FILE, ROLLOUTS_FOLDER, read_json_lines, read_metrics
+from proverrl.monitor.metrics import (
+    METRICS_FILE,
+    ROLLOUTS_FOLDER,
+    iter_json_lines,
+    read_json_lines,
+    read_metrics,
+)
 from proverrl.monitor.monitor import Monitor
 
 __all__ = [
@@ -14,6 +20,7 @@ __all__ = [
     "ROLLOUTS_FOLDER",
     "Monitor",
     "can_draw_live",
+    "iter_json_lines",
     "read_json_lines",
     "read_metrics",
 ]

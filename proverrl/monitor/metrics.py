@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from proverrl.errors import RunError
 
@@ -72,30 +72,40 @@ def write_lines_atomically(path: Path, rows: Iterable[Mapping[str, Any]]) -> Non
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """All objects of a JSON lines file, in order.
+    """All objects of a JSON lines file, in order; as ``iter_json_lines``."""
+    return [row for _, row in iter_json_lines(path)]
+
+
+def iter_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSON lines file one at a time, each with its place in bytes.
 
     A last line that a kill left half-written is dropped: it has no newline or is not JSON.
     A bad line anywhere else raises RunError with its number.
     """
     try:
-        lines = path.read_bytes().split(b"\n")
+        with path.open("rb") as stream:
+            yield from _iter_lines(stream, path)
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror or error}") from error
-    lines.pop()  # what follows the last newline: empty, or half a line
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            if number == len(lines):
-                break
-            raise RunError(f"{path}, line {number}: not a JSON object: {error}") from error
-        if not isinstance(row, dict):
-            raise RunError(f"{path}, line {number}: not a JSON object: {type(row).__name__}")
-        rows.append(row)
-    return rows
+
+
+def _iter_lines(stream: BinaryIO, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    offset = 0
+    for number, line in enumerate(stream, start=1):
+        if not line.endswith(b"\n"):
+            return
+        if not line.isspace():
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                if not next(stream, b"").endswith(b"\n"):
+                    return
+                raise RunError(f"{path}, line {number}: not a JSON object: {error}") from error
+            if not isinstance(row, dict):
+                kind = type(row).__name__
+                raise RunError(f"{path}, line {number}: not a JSON object: {kind}")
+            yield offset, row
+        offset += len(line)
 
 
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:

@@ -11,44 +11,40 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from proverrl.report.attempts import ProblemTally, read_attempts
 from proverrl.report.listing import render_listing
+from proverrl.report.problem_data import choose_evaluation
 from proverrl.report.run import Evaluation, Row, RunRecord
 from proverrl.types import Status
 
 EXAMPLES_PER_KIND = 2
-JUDGED = {status.value for status in Status if status.judged}
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One problem, the attempt to show of it, and how its attempts went."""
+    """One problem, how its attempts went, and the place of the attempt to show in their file."""
 
-    attempt: Row
-    solved: int
-    judged: int
-    attempts: int
+    tally: ProblemTally
+    place: int
 
 
 def choose_examples(evaluation: Evaluation) -> dict[str, tuple[list[Example], list[Example]]]:
     """Per level: problems with a proof (the rarest proofs first), and problems without one.
 
-    Of an unsolved problem the first judged attempt is shown; a problem with no judged attempt
-    is in neither list.
+    Of a solved problem the shortest proof is shown, of an unsolved one the most frequent failure;
+    a problem with no judged attempt is in neither list.
     """
-    by_problem: dict[str, list[Row]] = {}
-    for row in evaluation.attempts:
-        by_problem.setdefault(str(row.get("problem_id")), []).append(row)
     levels: dict[str, tuple[list[Example], list[Example]]] = {}
-    for rows in by_problem.values():
-        judged = [row for row in rows if row.get("status") in JUDGED]
-        proofs = [row for row in judged if row.get("status") == Status.PROVED.value]
-        if not judged:
+    for tally in evaluation.attempts.problems.values():
+        if not tally.judged:
             continue
-        solved, unsolved = levels.setdefault(str(rows[0].get("level", 0)), ([], []))
-        example = Example((proofs or judged)[0], len(proofs), len(judged), len(rows))
-        (solved if proofs else unsolved).append(example)
+        solved, unsolved = levels.setdefault(tally.level, ([], []))
+        if tally.proofs:
+            solved.append(Example(tally, tally.proofs[0][2]))
+        else:
+            unsolved.append(Example(tally, tally.common_failures[0][1]))
     for solved, _ in levels.values():
-        solved.sort(key=lambda item: item.solved / item.judged)
+        solved.sort(key=lambda item: item.tally.solved / item.tally.judged)
     return {
         level: (solved[:EXAMPLES_PER_KIND], unsolved[:EXAMPLES_PER_KIND])
         for level, (solved, unsolved) in sorted(levels.items(), key=lambda pair: pair[0].zfill(9))
@@ -59,8 +55,8 @@ def render_examples(runs: Sequence[RunRecord]) -> str:
     """The section's HTML, or a sentence that says what is missing."""
     parts = []
     for run in runs:
-        evaluation = run.after or (run.others[-1] if run.others else run.before)
-        if evaluation is None or not evaluation.attempts:
+        evaluation = choose_evaluation(run)
+        if evaluation is None or not evaluation.attempts.total:
             what = "No evaluation yet" if evaluation is None else "The attempts were not kept"
             name = f"{run.label}: " if len(runs) > 1 else ""
             parts.append(f'<p class="empty">{escape(name)}{what}.</p>')
@@ -72,17 +68,22 @@ def render_examples(runs: Sequence[RunRecord]) -> str:
             "The text that the policy wrote is highlighted.</p>"
         )
         for level, (solved, unsolved) in choose_examples(evaluation).items():
-            parts.append(_render_level(run, level, solved, unsolved))
+            parts.append(_render_level(run, evaluation, level, solved, unsolved))
     return "".join(parts)
 
 
 def _render_level(
-    run: RunRecord, level: str, solved: Sequence[Example], unsolved: Sequence[Example]
+    run: RunRecord,
+    evaluation: Evaluation,
+    level: str,
+    solved: Sequence[Example],
+    unsolved: Sequence[Example],
 ) -> str:
     items = [*solved, *unsolved]
+    rows = read_attempts(evaluation.attempts, [item.place for item in items])
     cards = "".join(
-        _render_example(item, run.problems.get(str(item.attempt.get("problem_id"))))
-        for item in items
+        _render_example(item.tally, row, run.problems.get(item.tally.problem_id))
+        for item, row in zip(items, rows, strict=True)
     )
     missing = "" if solved else "none solved"
     missing = missing or ("" if unsolved else "none left unsolved")
@@ -90,13 +91,12 @@ def _render_level(
     return f'<h4>Level {escape(level)}{note}</h4><div class="cards">{cards}</div>'
 
 
-def _render_example(example: Example, problem: Mapping[str, Any] | None) -> str:
-    row = example.attempt
+def _render_example(tally: ProblemTally, row: Row, problem: Mapping[str, Any] | None) -> str:
     status = str(row.get("status"))
-    lost = example.attempts - example.judged
-    tally = f"{example.solved} of {example.judged} attempts proved"
+    lost = tally.attempts - tally.judged
+    text = f"{tally.solved} of {tally.judged} attempts proved"
     if lost:
-        tally += f", {lost} unjudged"
+        text += f", {lost} unjudged"
     note = "" if problem else '<p class="dim">The problem’s text was not found; its body alone.</p>'
     listing = render_listing(
         problem or {}, str(row.get("body") or ""), row.get("diagnostics") or ()
@@ -105,7 +105,7 @@ def _render_example(example: Example, problem: Mapping[str, Any] | None) -> str:
     return (
         f'<details class="card"><summary>{render_badge(status)}'
         f'<span class="id">{escape(str(row.get("problem_id")))}</span>'
-        f'<span class="dim">{family}</span><span class="tally">{tally}</span></summary>'
+        f'<span class="dim">{family}</span><span class="tally">{text}</span></summary>'
         f"{note}{listing}</details>"
     )
 

@@ -2,6 +2,7 @@
 
 Flows in: resolved.json, metrics.jsonl, rollouts/, evals/. Flows out: ``RunRecord``.
 A missing piece is an empty value; a folder that is no run, or a damaged file, is a RunError.
+Attempts, problems and rollouts are read when they are first asked for, since their files are long.
 Not handled here: how any of it is drawn.
 """
 
@@ -10,17 +11,19 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from proverrl.errors import RunError
-from proverrl.monitor import METRICS_FILE, ROLLOUTS_FOLDER, read_json_lines, read_metrics
+from proverrl.monitor import METRICS_FILE, ROLLOUTS_FOLDER, iter_json_lines, read_metrics
+from proverrl.report.attempts import AttemptTally, count_reason, tally_attempts
 
 RESOLVED_FILE = "resolved.json"
 EVALS_FOLDER = "evals"
-MAX_ROLLOUTS_SHOWN = 400
 LOOP_TITLES = {
     "grpo": "GRPO",
     "expert_iteration": "expert iteration",
@@ -31,13 +34,18 @@ _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evaluation:
-    """One evaluation: its summary (evals/NAME.json) and the attempts that it rests on."""
+    """One evaluation: its summary (evals/NAME.json) and the file of its attempts, if kept."""
 
     name: str
     summary: Row
-    attempts: Sequence[Row]
+    path: Path | None = None
+
+    @cached_property
+    def attempts(self) -> AttemptTally:
+        """Every attempt that it rests on, counted."""
+        return AttemptTally() if self.path is None else tally_attempts(self.path)
 
     @property
     def benchmark(self) -> tuple[str, str]:
@@ -53,18 +61,30 @@ class Evaluation:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunRecord:
-    """Everything that the report needs of one run."""
+    """Everything that the report needs of one run. ``step_files`` are its rollouts by step."""
 
     path: Path
     label: str
     resolved: Row
     metrics: Sequence[Row]
     evaluations: Mapping[str, Evaluation]
-    rollouts: Sequence[Row]
-    num_rollouts: int
-    problems: Mapping[str, Row] = field(default_factory=dict)
+    step_files: Mapping[int, Path] = field(default_factory=dict)
+
+    @cached_property
+    def problems(self) -> Mapping[str, Row]:
+        """The texts of the evaluated problems, as far as they are found."""
+        return _find_problems(self.resolved, list(self.evaluations.values()), self.path)
+
+    @cached_property
+    def last_reasons(self) -> Mapping[str, int]:
+        """Why rollouts of the newest step were not judged, each reason with its count."""
+        reasons: Counter[str] = Counter()
+        if self.step_files:
+            for _, row in iter_json_lines(self.step_files[max(self.step_files)]):
+                count_reason(reasons, row)
+        return reasons
 
     @property
     def config(self) -> Row:
@@ -155,17 +175,13 @@ def read_object(file: Path) -> Row:
 
 def _load_run(path: Path, label: str, resolved: Row) -> RunRecord:
     metrics = read_metrics(path)
-    evaluations = _read_evaluations(path, metrics)
-    rollouts, count = _read_last_rollouts(path)
     return RunRecord(
         path=path,
         label=label,
         resolved=resolved,
         metrics=metrics,
-        evaluations=evaluations,
-        rollouts=rollouts,
-        num_rollouts=count,
-        problems=_find_problems(resolved, evaluations.values(), path),
+        evaluations=_read_evaluations(path, metrics),
+        step_files=find_step_files(path),
     )
 
 
@@ -179,55 +195,46 @@ def _read_evaluations(path: Path, metrics: Sequence[Row]) -> dict[str, Evaluatio
     for name in order:
         attempts = found[name].with_suffix(".jsonl")
         evaluations[name] = Evaluation(
-            name,
-            read_object(found[name]),
-            read_json_lines(attempts) if attempts.exists() else (),
+            name, read_object(found[name]), attempts if attempts.exists() else None
         )
     return evaluations
 
 
-def _read_last_rollouts(path: Path) -> tuple[list[Row], int]:
-    """Rollouts of the last steps, newest step first, and how many the folder holds in all."""
-    files = []
-    for file in (path / ROLLOUTS_FOLDER).glob("step_*.jsonl"):
+def find_step_files(run: Path) -> dict[int, Path]:
+    """The files of a run's rollouts by step, oldest first."""
+    found = {}
+    for file in (run / ROLLOUTS_FOLDER).glob("step_*.jsonl"):
         match = _ROLLOUT_NAME.fullmatch(file.name)
         if match:
-            files.append((int(match[1]), file))
-    files.sort(reverse=True)
-    count = sum(file.read_bytes().count(b"\n") for _, file in files)
-    rows: list[Row] = []
-    for _, file in files:
-        rows.extend(read_json_lines(file))
-        if len(rows) >= MAX_ROLLOUTS_SHOWN:
-            break
-    return rows[:MAX_ROLLOUTS_SHOWN], count
+            found[int(match[1])] = file
+    return dict(sorted(found.items()))
 
 
-def _find_problems(
-    resolved: Row, evaluations: Sequence[Evaluation] | Any, path: Path
-) -> dict[str, Row]:
+def _find_problems(resolved: Row, evaluations: Sequence[Evaluation], path: Path) -> dict[str, Row]:
     """Texts of the evaluated problems, from the attempts themselves or the benchmark's file."""
     config = resolved.get("config") or {}
     problems: dict[str, Row] = {}
+    read: set[Path] = set()
     for evaluation in evaluations:
-        wanted = set()
-        for row in evaluation.attempts:
-            if isinstance(row.get("problem"), dict):
-                problems[str(row.get("problem_id"))] = row["problem"]
-            else:
-                wanted.add(str(row.get("problem_id")))
+        problems |= evaluation.attempts.texts
+        wanted = evaluation.attempts.problems.keys()
         names = (
             evaluation.summary.get("benchmark"),
             (config.get("problems") or {}).get(str(evaluation.summary.get("split"))),
         )
         for name in names:
             file = _existing_file(name, path)
-            if file is None or wanted <= problems.keys():
+            if file is None or file in read or wanted <= problems.keys():
                 continue
-            for row in read_json_lines(file):
-                if row.get("id") in wanted:
-                    problems[str(row["id"])] = row
+            read.add(file)
+            for _, row in iter_json_lines(file):
+                problems.setdefault(str(row.get("id")), _texts_of(row))
     return problems
+
+
+def _texts_of(problem: Row) -> Row:
+    names = ("id", "level", "family", "preamble", "statement")
+    return {name: problem[name] for name in names if name in problem}
 
 
 def _existing_file(name: Any, run_dir: Path) -> Path | None:

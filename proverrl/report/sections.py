@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from proverrl.monitor.display import format_seconds
@@ -256,13 +256,13 @@ def render_unjudged(runs: Sequence[RunRecord]) -> str:
         total = sum(int(step.get("rollouts") or 0) for step in run.steps)
         if run.steps:
             rows.append(_unjudged_row(f"{run.label}: training", total, counts))
-        reasons += _list_reasons(f"{run.label}: last rollouts", run.rollouts)
+        reasons += _list_reasons(f"{run.label}: last rollouts", run.last_reasons)
         for evaluation in run.evaluations.values():
             name = f"{run.label}: evaluation “{evaluation.name}”"
             level = evaluation.level("all") or {}
             counts = _count_kinds(evaluation, level)
             rows.append(_unjudged_row(name, int(level.get("attempts") or 0), counts))
-            reasons += _list_reasons(name, evaluation.attempts)
+            reasons += _list_reasons(name, evaluation.attempts.reasons)
     if not rows:
         return '<p class="empty">Nothing has been sent to the verifier yet.</p>'
     table = (
@@ -275,8 +275,8 @@ def render_unjudged(runs: Sequence[RunRecord]) -> str:
 
 def _count_kinds(evaluation: Evaluation, level: Row) -> Counter[str]:
     """By kind from the attempts where they were kept, else the bare number."""
-    statuses = Counter(str(row.get("status")) for row in evaluation.attempts)
-    counts = Counter({kind: statuses[kind] for kind in UNJUDGED_KINDS if statuses[kind]})
+    statuses = evaluation.attempts.statuses
+    counts = Counter({kind: statuses[kind] for kind in UNJUDGED_KINDS if kind in statuses})
     return counts or Counter(unjudged_counts(level.get("unjudged")))
 
 
@@ -291,14 +291,8 @@ def _unjudged_row(name: str, total: int, counts: Counter[str]) -> str:
     )
 
 
-def _list_reasons(name: str, rows: Sequence[Row]) -> list[str]:
-    reasons: Counter[str] = Counter()
-    for row in rows:
-        if row.get("status") in UNJUDGED_KINDS:
-            messages = row.get("diagnostics") or ()
-            text = str(messages[0].get("message")) if messages else "no message"
-            reasons[f"{row['status']}: {text[:160]}"] += 1
+def _list_reasons(name: str, reasons: Mapping[str, int]) -> list[str]:
     return [
         f"<li>{escape(name)}: {count:,} × {escape(reason)}</li>"
-        for reason, count in reasons.most_common(REASONS_SHOWN)
+        for reason, count in Counter(reasons).most_common(REASONS_SHOWN)
     ]

@@ -6,7 +6,6 @@ Flows out: tables for a terminal (rich). Not handled here: the HTML page; the to
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,13 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 from proverrl.errors import RunError, UsageError
-from proverrl.monitor import ROLLOUTS_FOLDER, read_json_lines
+from proverrl.monitor import read_json_lines
 from proverrl.monitor.rollout_rows import StoredTurn, read_turns
+from proverrl.report.run import find_step_files
 
 Row = Mapping[str, Any]
 Decode = Callable[[int], str]
 
-_FILE = re.compile(r"step_(\d+)\.jsonl")
 _STATUS_STYLES = {"proved": "green", "timeout": "yellow", "crashed": "yellow"}
 
 
@@ -34,13 +33,12 @@ def read_step(run: Path, step: int) -> list[Row]:
     Raises:
         RunError: the run has no such step; the message names those that it has.
     """
-    path = run / ROLLOUTS_FOLDER / f"step_{step}.jsonl"
-    if not path.exists():
-        found = (_FILE.fullmatch(file.name) for file in (run / ROLLOUTS_FOLDER).glob("*.jsonl"))
-        steps = sorted(int(match[1]) for match in found if match)
+    files = find_step_files(run)
+    if step not in files:
+        steps = [*files]
         known = f"it has steps {steps[0]} to {steps[-1]}" if steps else "it has no rollouts"
         raise RunError(f"{run} has no rollouts of step {step}: {known}")
-    return [*read_json_lines(path)]
+    return [*read_json_lines(files[step])]
 
 
 def choose_rollout(rows: Sequence[Row], rollout_id: str | None) -> Row:
