@@ -10,13 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from proverrl.config.advantages import AdvantageConfig
 from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
 from proverrl.config.endpoint import EndpointConfig
 from proverrl.config.losses import GuardConfig, LossConfig
-from proverrl.config.rewards import RewardConfig
+from proverrl.config.rewards import AuditConfig, RewardConfig
 from proverrl.config.rollout import RolloutConfig
 
 LoopName = Literal["warm_start", "grpo", "expert_iteration"]
@@ -188,6 +188,7 @@ class Config(Section):
     rollout: RolloutConfig = RolloutConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     reward: RewardConfig = RewardConfig()
+    audit: AuditConfig = AuditConfig()
     advantage: AdvantageConfig = AdvantageConfig()
     learner: LearnerConfig = LearnerConfig()
     loss: LossConfig = LossConfig()
@@ -195,6 +196,12 @@ class Config(Section):
     grpo: GrpoConfig = GrpoConfig()
     expert_iteration: ExpertIterationConfig = ExpertIterationConfig()
     evaluation: EvalConfig = EvalConfig()
+
+    @model_validator(mode="after")
+    def _audits_for_an_estimate(self) -> Config:
+        if self.reward.false_negative_rate == "online" and self.audit.rate == 0.0:
+            raise ValueError('reward.false_negative_rate = "online" needs audit.rate above 0')
+        return self
 
     def dump(self) -> dict[str, Any]:
         """The configuration as JSON values, every default written out."""
