@@ -17,10 +17,11 @@ from proverrl.loops import train as train_module
 from proverrl.loops.audit import Auditor
 from proverrl.rewards import ALL, MAX_ONLINE, FalseNegativeRate, build_reward, wilson
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import Candidate, Status, Verdict
+from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.cache import Appeals, CachedVerifier, was_overturned
 from proverrl.verify.fake import FakeVerifier
+from proverrl.verify.make import open_verifier
 from tests.builders import build_problem, build_rollout
 from tests.test_grpo import (
     StubVerifier,
@@ -33,7 +34,6 @@ from tests.test_grpo import (
     weights,
 )
 
-CURRICULUM = Path(__file__).resolve().parents[1] / "dafny" / "curriculum" / "train.jsonl"
 ALWAYS = AuditConfig(rate=1.0)
 
 
