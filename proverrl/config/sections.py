@@ -126,6 +126,8 @@ class GrpoConfig(Section):
     A step trains on ``groups_per_step`` groups that the method of ``[advantage]`` can learn from.
     Groups are drawn ``groups_per_draw`` at a time until there are enough, at most
     ``max_draws_per_step`` draws; the next draw is generated while the pool judges the last one.
+    Of them only those count whose share of proved rollouts lies in [``min_pass_rate``,
+    ``max_pass_rate``], and with ``mixed_verdicts`` those with both proofs and failures.
     """
 
     steps: Positive = 100
@@ -134,6 +136,15 @@ class GrpoConfig(Section):
     max_draws_per_step: Positive = 4
     group_size: Annotated[int, Field(ge=2)] = 8
     keep_shortest: Positive = 2
+    mixed_verdicts: bool = False
+    min_pass_rate: Fraction = 0.0
+    max_pass_rate: Fraction = 1.0
+
+    @model_validator(mode="after")
+    def _some_pass_rate(self) -> GrpoConfig:
+        if self.min_pass_rate > self.max_pass_rate:
+            raise ValueError("min_pass_rate is above max_pass_rate: no group would be admitted")
+        return self
 
 
 class ExpertIterationConfig(Section):

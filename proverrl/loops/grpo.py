@@ -22,11 +22,11 @@ from itertools import compress
 from typing import Any
 
 from proverrl.advantages import (
-    ADMITS,
     ADVANTAGES,
     AdvantageInputs,
     GroupAdvantages,
     RewardHistory,
+    admit_groups,
     line_steps,
 )
 from proverrl.checkpoint import (
@@ -185,7 +185,6 @@ async def _collect(
     """Judge draws until enough groups are admitted; returns them and the draw in flight."""
     config = session.config.grpo
     batch = StepBatch()
-    admits = ADMITS[session.config.advantage.name]
     reward = build_reward(
         session.config.reward,
         max_new_tokens=session.config.sampling.max_new_tokens,
@@ -208,7 +207,8 @@ async def _collect(
             auditor=auditor,
         )
         batch.seen += groups
-        admitted = admits(_inputs(session, progress, groups))
+        inputs = _inputs(session, progress, groups)
+        admitted = admit_groups(inputs, session.config.advantage.name, config)
         batch.groups += compress(groups, admitted)
         if stats := session.verifier.stats():
             session.monitor.display(verifier_queue=stats.queued)
