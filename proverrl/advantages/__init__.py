@@ -5,7 +5,13 @@ the tokens. ``base`` holds the seam; a method is a function in ``ADVANTAGES`` an
 ``proverrl.config.AdvantageName``, and ``ADMITS`` says which groups it can learn from.
 """
 
-from proverrl.advantages.admission import ADMITS, AdmitFn
+from proverrl.advantages.admission import (
+    ADMITS,
+    AdmitFn,
+    admit_groups,
+    pass_rate,
+    within_pass_rates,
+)
 from proverrl.advantages.base import (
     AdvantageFn,
     AdvantageInputs,
@@ -54,6 +60,7 @@ __all__ = [
     "RewardHistory",
     "Step",
     "StepsFn",
+    "admit_groups",
     "annealed_k",
     "batch_std",
     "best_of_weights",
@@ -66,6 +73,7 @@ __all__ = [
     "mean_credit",
     "ngrpo",
     "obligations",
+    "pass_rate",
     "pkpo",
     "prefix_values",
     "rloo",
@@ -75,4 +83,5 @@ __all__ = [
     "turn_credit",
     "w_reinforce",
     "weigh_entries",
+    "within_pass_rates",
 ]

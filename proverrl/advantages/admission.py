@@ -6,11 +6,14 @@ how often to draw again (the loop's limit).
 
 Equal rewards silence most methods (dynamic sampling, Yu et al. 2025, arXiv 2503.14476). Some speak
 all the same, and some keep silent on groups that are mixed; for those the answer is computed.
+
+On top of that a range of pass rates may be set (``within_pass_rates``). Pass rates are of verdicts:
+a penalty that splits rewards, such as that for overlong completions, changes none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from proverrl.advantages.base import AdvantageFn, AdvantageInputs, carries_signal, only_groups
 from proverrl.advantages.batch import dcpo_smooth
@@ -18,7 +21,8 @@ from proverrl.advantages.best_of import pkpo
 from proverrl.advantages.group import max_rl, ngrpo, w_reinforce
 from proverrl.advantages.tree import salt, tempo
 from proverrl.advantages.verdicts import obligations, turn_credit
-from proverrl.config import AdvantageName
+from proverrl.config import AdvantageName, GrpoConfig
+from proverrl.types import Group, Status
 
 AdmitFn = Callable[[AdvantageInputs], list[bool]]
 """Gives one answer for each group, in their order."""
@@ -53,3 +57,31 @@ ADMITS: dict[AdvantageName, AdmitFn] = {
     "tempo": signal_of(tempo),
     "salt": signal_of(salt),
 }
+
+
+def pass_rate(group: Group) -> float:
+    """The share of the group's rollouts that are proved."""
+    return sum(r.status is Status.PROVED for r in group.rollouts) / len(group.rollouts)
+
+
+def within_pass_rates(
+    groups: Sequence[Group], low: float, high: float, *, mixed_only: bool
+) -> list[bool]:
+    """Groups whose pass rate lies in [low, high], and with ``mixed_only`` neither at 0 nor at 1.
+
+    DAPO (Yu et al. 2025, arXiv 2503.14476) admits 0 < rate < 1 by accuracy alone;
+    Goedel-Prover-V2 (Lin et al. 2025, arXiv 2508.03613) admits 0 < rate <= 0.75.
+    """
+    rates = [pass_rate(group) for group in groups]
+    return [low <= rate <= high and (not mixed_only or 0.0 < rate < 1.0) for rate in rates]
+
+
+def admit_groups(inputs: AdvantageInputs, name: AdvantageName, settings: GrpoConfig) -> list[bool]:
+    """Groups that the method ``name`` learns from and whose verdicts are as ``settings`` want."""
+    within = within_pass_rates(
+        inputs.groups,
+        settings.min_pass_rate,
+        settings.max_pass_rate,
+        mixed_only=settings.mixed_verdicts,
+    )
+    return [a and b for a, b in zip(ADMITS[name](inputs), within, strict=True)]

@@ -22,7 +22,7 @@ from proverrl.config.losses import (
     WeightsConfig,
     WeightsName,
 )
-from proverrl.config.rewards import CorrectionName, RewardConfig, RewardName
+from proverrl.config.rewards import AuditConfig, CorrectionName, RewardConfig, RewardName
 from proverrl.config.rollout import FeedbackName, RolloutConfig, RolloutMode
 from proverrl.config.sections import (
     Config,
@@ -46,6 +46,7 @@ from proverrl.config.sections import (
 __all__ = [
     "AdvantageConfig",
     "AdvantageName",
+    "AuditConfig",
     "Config",
     "CorrectionName",
     "CovarianceName",

@@ -10,13 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from proverrl.config.advantages import AdvantageConfig
 from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
 from proverrl.config.endpoint import EndpointConfig
 from proverrl.config.losses import GuardConfig, LossConfig
-from proverrl.config.rewards import RewardConfig
+from proverrl.config.rewards import AuditConfig, RewardConfig
 from proverrl.config.rollout import RolloutConfig
 
 LoopName = Literal["warm_start", "grpo", "expert_iteration"]
@@ -128,6 +128,8 @@ class GrpoConfig(Section):
     A step trains on ``groups_per_step`` groups that the method of ``[advantage]`` can learn from.
     Groups are drawn ``groups_per_draw`` at a time until there are enough, at most
     ``max_draws_per_step`` draws; the next draw is generated while the pool judges the last one.
+    Of them only those count whose share of proved rollouts lies in [``min_pass_rate``,
+    ``max_pass_rate``], and with ``mixed_verdicts`` those with both proofs and failures.
     """
 
     steps: Positive = 100
@@ -136,6 +138,15 @@ class GrpoConfig(Section):
     max_draws_per_step: Positive = 4
     group_size: Annotated[int, Field(ge=2)] = 8
     keep_shortest: Positive = 2
+    mixed_verdicts: bool = False
+    min_pass_rate: Fraction = 0.0
+    max_pass_rate: Fraction = 1.0
+
+    @model_validator(mode="after")
+    def _some_pass_rate(self) -> GrpoConfig:
+        if self.min_pass_rate > self.max_pass_rate:
+            raise ValueError("min_pass_rate is above max_pass_rate: no group would be admitted")
+        return self
 
 
 class ExpertIterationConfig(Section):
@@ -197,6 +208,7 @@ class Config(Section):
     rollout: RolloutConfig = RolloutConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     reward: RewardConfig = RewardConfig()
+    audit: AuditConfig = AuditConfig()
     advantage: AdvantageConfig = AdvantageConfig()
     learner: LearnerConfig = LearnerConfig()
     loss: LossConfig = LossConfig()
@@ -204,6 +216,12 @@ class Config(Section):
     grpo: GrpoConfig = GrpoConfig()
     expert_iteration: ExpertIterationConfig = ExpertIterationConfig()
     evaluation: EvalConfig = EvalConfig()
+
+    @model_validator(mode="after")
+    def _audits_for_an_estimate(self) -> Config:
+        if self.reward.false_negative_rate == "online" and self.audit.rate == 0.0:
+            raise ValueError('reward.false_negative_rate = "online" needs audit.rate above 0')
+        return self
 
     def dump(self) -> dict[str, Any]:
         """The configuration as JSON values, every default written out."""

@@ -22,12 +22,12 @@ import torch
 from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.errors import StoppedError
+from proverrl.loops.audit import Auditor, build_auditor, judge_first, judge_rest
 from proverrl.loops.mixture import choose_proofs, load_sft_data
 from proverrl.loops.reverify import import_proofs, reverify_proofs
 from proverrl.loops.session import (
     Session,
     budget_spent,
-    finish_rollouts,
     open_store,
     proof_sources,
     reference_sources,
@@ -38,7 +38,7 @@ from proverrl.loops.tally import Tally, absorb_draw
 from proverrl.loops.warm_start import PairSource, SftSettings, make_source, train_supervised
 from proverrl.rewards import proved_reward
 from proverrl.rollout.proofs import ProofStore
-from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
+from proverrl.rollout.whole_proof import Draw, JudgedDraw
 from proverrl.seeds import derive_seed
 
 
@@ -54,7 +54,7 @@ class Progress:
 
 async def run_expert_iteration(session: Session) -> None:
     """Run rounds until ``rounds``, ``max_verifier_calls`` or ``max_minutes``; resumes by itself."""
-    config, monitor = session.config, session.monitor
+    config = session.config
     settings = config.expert_iteration
     curriculum = CURRICULA[config.curriculum.name](
         session.problems.without_reference,
@@ -62,21 +62,37 @@ async def run_expert_iteration(session: Session) -> None:
         derive_seed(config.seed, "curriculum"),
     )
     store = open_store(session, settings.keep_shortest)
-    base = _base_sources(session)
-    progress = _restore(session, curriculum, store)
+    auditor = build_auditor(session)
+    progress = _restore(session, curriculum, store, auditor)
     progress.verifier_calls += await _check_proofs(session, store, progress)
+    try:
+        await _run_rounds(session, curriculum, store, auditor, progress)
+    finally:
+        auditor.close()
+
+
+async def _run_rounds(
+    session: Session,
+    curriculum: Curriculum,
+    store: ProofStore,
+    auditor: Auditor,
+    progress: Progress,
+) -> None:
+    config, monitor = session.config, session.monitor
+    settings = config.expert_iteration
+    base = _base_sources(session)
     while progress.round < settings.rounds:
         if spent := budget_spent(config, progress.verifier_calls, progress.seconds):
             monitor.phase("budget", spent)
             break
         started = time.monotonic()
-        tally = await _sample_round(session, curriculum, store, progress)
+        tally = await _sample_round(session, curriculum, store, auditor, progress)
         progress.round += 1
         sampling_seconds = time.monotonic() - started
         sources = base + _round_sources(session, store, progress.round)
         loss = await asyncio.to_thread(_train_round, session, sources, progress.round)
         session.policy.version = progress.round
-        values = tally.metrics(sampling_seconds) | curriculum.metrics()
+        values = tally.metrics(sampling_seconds) | curriculum.metrics() | auditor.metrics()
         values |= {
             "verifier_calls_total": progress.verifier_calls,
             "kept": len(store.pairs()),
@@ -88,11 +104,15 @@ async def run_expert_iteration(session: Session) -> None:
         monitor.write_rollouts(progress.round, tally.rows(progress.round))
         progress.seconds += time.monotonic() - started
         monitor.log("round", progress.round, values | seconds_left(config, progress.seconds))
-        await asyncio.to_thread(_save, session, curriculum, store, progress)
+        await asyncio.to_thread(_save, session, curriculum, store, auditor, progress)
 
 
 async def _sample_round(
-    session: Session, curriculum: Curriculum, store: ProofStore, progress: Progress
+    session: Session,
+    curriculum: Curriculum,
+    store: ProofStore,
+    auditor: Auditor,
+    progress: Progress,
 ) -> Tally:
     """Sample and judge a round's problems; one draw is written while the last is judged."""
     config = session.config
@@ -107,21 +127,18 @@ async def _sample_round(
             draws, seconds = await _draw(session, curriculum, progress, left)
             left -= len(draws)
             if waiting:
-                judged = await finish_rollouts(session, await waiting[0])
-                _absorb(judged, waiting[1], tally, curriculum, store, progress)
+                judged = await judge_rest(session, auditor, await waiting[0])
+                _absorb(judged, waiting[1], tally, curriculum, store, auditor, progress)
                 waiting = None
                 if budget_spent(config, progress.verifier_calls, progress.seconds):
                     break
-            judging = judge_all(
-                draws, session.verifier, deadline_seconds=config.pool.deadline_seconds
-            )
-            waiting = (asyncio.create_task(judging), seconds)
+            waiting = (asyncio.create_task(judge_first(session, auditor, draws)), seconds)
             done = settings.problems_per_round - left
             detail = f"{done}/{settings.problems_per_round} problems drawn"
             session.monitor.phase(f"round {progress.round + 1}", detail)
         if waiting:
-            judged = await finish_rollouts(session, await waiting[0])
-            _absorb(judged, waiting[1], tally, curriculum, store, progress)
+            judged = await judge_rest(session, auditor, await waiting[0])
+            _absorb(judged, waiting[1], tally, curriculum, store, auditor, progress)
             waiting = None
     finally:
         if waiting:
@@ -148,9 +165,10 @@ def _absorb(
     tally: Tally,
     curriculum: Curriculum,
     store: ProofStore,
+    auditor: Auditor,
     progress: Progress,
 ) -> None:
-    progress.verifier_calls += sum(draw.num_calls for draw in judged)
+    before = tally.verifier_calls
     absorb_draw(
         judged,
         generation_seconds,
@@ -159,7 +177,9 @@ def _absorb(
         store=store,
         # Imitation takes a proof or leaves it; no shaped reward, and advantages stay 0.
         reward=proved_reward,
+        auditor=auditor,
     )
+    progress.verifier_calls += tally.verifier_calls - before
 
 
 async def _check_proofs(session: Session, store: ProofStore, progress: Progress) -> int:
@@ -224,24 +244,34 @@ def _train_round(session: Session, sources: list[PairSource], number: int) -> fl
     )
 
 
-def _save(session: Session, curriculum: Curriculum, store: ProofStore, progress: Progress) -> None:
+def _save(
+    session: Session,
+    curriculum: Curriculum,
+    store: ProofStore,
+    auditor: Auditor,
+    progress: Progress,
+) -> None:
     state: dict[str, Any] = {
         "num_draws": progress.num_draws,
         "verifier_calls": progress.verifier_calls,
         "seconds": progress.seconds,
         "curriculum": curriculum.state_dict(),
         "proofs": store.state_dict(),
+        "audits": auditor.state_dict(),
     }
     save_checkpoint(session.checkpoints, progress.round, state, save_policy=session.policy.save)
 
 
-def _restore(session: Session, curriculum: Curriculum, store: ProofStore) -> Progress:
+def _restore(
+    session: Session, curriculum: Curriculum, store: ProofStore, auditor: Auditor
+) -> Progress:
     checkpoint = latest_checkpoint(session.checkpoints)
     if checkpoint is None:
         return Progress()
     state = read_state(checkpoint)
     curriculum.load_state_dict(state["curriculum"])
     store.load_state_dict(state["proofs"])
+    auditor.load_state_dict(state["audits"])
     progress = Progress(
         state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]
     )

@@ -22,11 +22,11 @@ from itertools import compress
 from typing import Any
 
 from proverrl.advantages import (
-    ADMITS,
     ADVANTAGES,
     AdvantageInputs,
     GroupAdvantages,
     RewardHistory,
+    admit_groups,
     line_steps,
 )
 from proverrl.checkpoint import (
@@ -40,11 +40,11 @@ from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.errors import StoppedError
 from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
+from proverrl.loops.audit import Auditor, build_auditor, judge_first, judge_rest
 from proverrl.loops.reverify import reverify_proofs
 from proverrl.loops.session import (
     Session,
     budget_spent,
-    finish_rollouts,
     open_store,
     proof_sources,
     reference_sources,
@@ -57,7 +57,7 @@ from proverrl.rewards import build_reward
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.samples import build_replay_sample, build_samples
 from proverrl.rollout.teaching import TeacherPair, build_pairs
-from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
+from proverrl.rollout.whole_proof import Draw, JudgedDraw
 from proverrl.seeds import derive_seed
 from proverrl.types import Group, TrainingSample
 
@@ -112,18 +112,19 @@ async def run_grpo(session: Session) -> None:
         problems, config.curriculum, derive_seed(config.seed, "curriculum")
     )
     store = open_store(session, config.grpo.keep_shortest)
-    progress, draws = _restore(session, learner, curriculum, store, guard)
+    auditor = build_auditor(session)
+    progress, draws = _restore(session, learner, curriculum, store, guard, auditor)
     progress.verifier_calls += await reverify_proofs(session, store)
     if _end(session, progress):
         return
     if draws is None:
-        flight = _launch(session, *await _draw(session, curriculum, progress))
+        flight = _launch(session, auditor, *await _draw(session, curriculum, progress))
     else:
-        flight = _launch(session, draws, 0.0)
+        flight = _launch(session, auditor, draws, 0.0)
     try:
         while not (end := _end(session, progress)):
             started = time.monotonic()
-            batch, flight = await _collect(session, curriculum, store, progress, flight)
+            batch, flight = await _collect(session, curriculum, store, auditor, progress, flight)
             _compare(session, progress, batch)
             metrics = await _learn(session, learner, store, batch, guard)
             progress.step += 1
@@ -132,19 +133,21 @@ async def run_grpo(session: Session) -> None:
             seconds = time.monotonic() - started
             progress.seconds += seconds
             values = batch.tally.metrics(seconds) | metrics | curriculum.metrics()
+            values |= auditor.metrics()
             values["verifier_calls_total"] = progress.verifier_calls
             values |= seconds_left(config, progress.seconds)
             monitor.log("step", progress.step, values)
             end = _end(session, progress)
             if end or session.stop.is_set() or progress.step % config.checkpoint_every == 0:
                 await asyncio.to_thread(
-                    _save, session, learner, curriculum, store, progress, flight, guard
+                    _save, session, learner, curriculum, store, progress, flight, guard, auditor
                 )
             if session.stop.is_set() and not end:
                 raise StoppedError(f"stopped; step {progress.step} is saved")
         monitor.phase("GRPO ended", end)
     finally:
         flight.judged.cancel()
+        auditor.close()
 
 
 def _end(session: Session, progress: Progress) -> str:
@@ -167,9 +170,10 @@ async def _draw(
     )
 
 
-def _launch(session: Session, draws: list[Draw], generation_seconds: float) -> Flight:
-    deadline = session.config.pool.deadline_seconds
-    judging = judge_all(draws, session.verifier, deadline_seconds=deadline)
+def _launch(
+    session: Session, auditor: Auditor, draws: list[Draw], generation_seconds: float
+) -> Flight:
+    judging = judge_first(session, auditor, draws)
     return Flight(draws, asyncio.create_task(judging), generation_seconds)
 
 
@@ -177,20 +181,22 @@ async def _collect(
     session: Session,
     curriculum: Curriculum,
     store: ProofStore,
+    auditor: Auditor,
     progress: Progress,
     flight: Flight,
 ) -> tuple[StepBatch, Flight]:
     """Judge draws until enough groups are admitted; returns them and the draw in flight."""
     config = session.config.grpo
     batch = StepBatch()
-    admits = ADMITS[session.config.advantage.name]
     reward = build_reward(
-        session.config.reward, max_new_tokens=session.config.sampling.max_new_tokens
+        session.config.reward,
+        max_new_tokens=session.config.sampling.max_new_tokens,
+        false_negative_rate=auditor.rate,
     )
     for _ in range(config.max_draws_per_step):
-        following = _launch(session, *await _draw(session, curriculum, progress))
+        following = _launch(session, auditor, *await _draw(session, curriculum, progress))
         judged, generation_seconds, flight = (
-            await finish_rollouts(session, await flight.judged),
+            await judge_rest(session, auditor, await flight.judged),
             flight.generation_seconds,
             following,
         )
@@ -201,9 +207,11 @@ async def _collect(
             curriculum=curriculum,
             store=store,
             reward=reward,
+            auditor=auditor,
         )
         batch.seen += groups
-        admitted = admits(_inputs(session, progress, groups))
+        inputs = _inputs(session, progress, groups)
+        admitted = admit_groups(inputs, session.config.advantage.name, config)
         batch.groups += compress(groups, admitted)
         if stats := session.verifier.stats():
             session.monitor.display(verifier_queue=stats.queued)
@@ -293,6 +301,7 @@ def _save(
     progress: Progress,
     flight: Flight,
     guard: Guard,
+    auditor: Auditor,
 ) -> None:
     state: dict[str, Any] = {
         "num_draws": progress.num_draws,
@@ -303,6 +312,7 @@ def _save(
         "rewards": progress.history.state_dict(),
         "draws": dump_draws(flight.draws),
         "guard": guard.state_dict(),
+        "audits": auditor.state_dict(),
     }
     save_checkpoint(
         session.checkpoints,
@@ -319,6 +329,7 @@ def _restore(
     curriculum: Curriculum,
     store: ProofStore,
     guard: Guard,
+    auditor: Auditor,
 ) -> tuple[Progress, list[Draw] | None]:
     """Load the newest checkpoint into learner, curriculum and store; the session has already
     loaded its weights."""
@@ -331,6 +342,7 @@ def _restore(
     curriculum.load_state_dict(state["curriculum"])
     store.load_state_dict(state["proofs"])
     guard.load_state_dict(state["guard"])
+    auditor.load_state_dict(state["audits"])
     by_id = {problem.id: problem for problem in session.problems.without_reference}
     progress = Progress(
         state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]

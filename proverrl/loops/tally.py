@@ -14,6 +14,7 @@ from typing import Any
 from proverrl.advantages import Credit, GroupAdvantages, mean_credit
 from proverrl.curriculum.sampler import Curriculum
 from proverrl.evaluate import verdict_fields
+from proverrl.loops.audit import Auditor
 from proverrl.monitor.rollout_rows import describe_turns
 from proverrl.rewards import RewardFn
 from proverrl.rollout.group import build_group
@@ -27,6 +28,7 @@ class Tally:
     """Running counts: build one a step, add draws and groups, read ``metrics`` and ``rows``."""
 
     verifier_calls: int = 0
+    audit_calls: int = 0
     num_groups: int = 0
     num_mixed: int = 0
     num_admitted: int = 0
@@ -55,6 +57,11 @@ class Tally:
                     self.num_tokens += len(turn.completion.token_ids)
                     self.num_truncated += turn.completion.finish_reason == "length"
                     self.num_empty += turn.candidate is None
+
+    def add_audits(self, calls: int) -> None:
+        """Count second looks; they are verifier calls too."""
+        self.audit_calls += calls
+        self.verifier_calls += calls
 
     def add_group(self, group: Group) -> None:
         """Count a group by its outcome and keep its rollouts for the rows.
@@ -102,6 +109,7 @@ class Tally:
             "unjudged": {name: self.verdicts[name] for name in ("timeout", "crashed")},
             "verdicts": dict(self.verdicts),
             "verifier_calls": self.verifier_calls,
+            "audit_calls": self.audit_calls,
             "verified_per_second": rollouts / seconds if seconds else 0.0,
             "calls_per_second": self.verifier_calls / seconds if seconds else 0.0,
             "tokens_per_second": (
@@ -157,8 +165,10 @@ def absorb_draw(
     curriculum: Curriculum,
     store: ProofStore,
     reward: RewardFn,
+    auditor: Auditor,
 ) -> list[Group]:
-    """Count what came back, keep what was proved, tell the curriculum; returns the groups."""
+    """Count what came back, keep what was proved, tell the curriculum and the auditor; returns the
+    groups."""
     tally.add_draw(judged, generation_seconds)
     groups = []
     for draw in judged:
@@ -171,4 +181,6 @@ def absorb_draw(
             curriculum.observe(group)
             tally.add_group(group)
             groups.append(group)
+        # After the reward, which is to read one rate for the whole group.
+        tally.add_audits(auditor.observe(draw))
     return groups

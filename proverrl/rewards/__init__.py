@@ -5,7 +5,16 @@ judged never come here: they have left their group before. ``verdicts`` holds th
 what corrects them for a verifier that errs.
 """
 
-from proverrl.rewards.noise import CORRECTIONS, FalseNegativeRate, backward, forward, is_audited
+from proverrl.rewards.noise import (
+    ALL,
+    CORRECTIONS,
+    MAX_ONLINE,
+    FalseNegativeRate,
+    backward,
+    forward,
+    is_audited,
+    wilson,
+)
 from proverrl.rewards.verdicts import (
     REWARDS,
     RewardFn,
@@ -19,7 +28,9 @@ from proverrl.rewards.verdicts import (
 )
 
 __all__ = [
+    "ALL",
     "CORRECTIONS",
+    "MAX_ONLINE",
     "REWARDS",
     "FalseNegativeRate",
     "RewardFn",
@@ -33,4 +44,5 @@ __all__ = [
     "proved_reward",
     "turn_discounted_reward",
     "turn_returns",
+    "wilson",
 ]

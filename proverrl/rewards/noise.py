@@ -13,6 +13,7 @@ where nothing is centred.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,8 +24,15 @@ from proverrl.seeds import derive_seed
 EMA = 0.95
 """How much of an average stays when one value more is added."""
 
-AUDIT_SHARE = 0.02
-"""The share of failed candidates to verify again, with a long budget and another seed."""
+ALL = ""
+"""The key under which everything is averaged, whatever its own key is."""
+
+MAX_ONLINE = 0.5
+"""An estimate above this is not believed when it corrects a reward: by then few candidates were
+proved, and the correction's variance would have no bound."""
+
+_Z = 1.96
+"""Standard deviations on either side of an interval of 95 %."""
 
 
 def uncorrected(proved: bool, f0: float, f1: float) -> float:
@@ -69,25 +77,36 @@ class FalseNegativeRate:
     start: the share p of judged candidates that are proved, and the share q of failures that a
     second, longer look turns over. Of all candidates q (1 - p) are right and refused, and p are
     right and accepted when f0 = 0 (Lean's kernel after the audit), so that
-    f1 = q (1 - p) / (q (1 - p) + p).
+    f1 = q (1 - p) / (q (1 - p) + p). Every value counts for its key and for ``ALL``.
     """
 
     def __init__(self) -> None:
-        self._proved: dict[str, tuple[float, float]] = {}
-        self._overturned: dict[str, tuple[float, float]] = {}
+        self._proved: dict[str, _Average] = {}
+        self._overturned: dict[str, _Average] = {}
 
     def observe(self, key: str, *, proved: bool) -> None:
         """A judged verdict."""
-        self._proved[key] = _average(self._proved.get(key, (0.0, 0.0)), proved)
+        _add(self._proved, key, proved)
 
     def observe_audit(self, key: str, *, overturned: bool) -> None:
         """A failure that was judged again; ``overturned`` when it is proved now."""
-        self._overturned[key] = _average(self._overturned.get(key, (0.0, 0.0)), overturned)
+        _add(self._overturned, key, overturned)
 
     def rate(self, key: str) -> float:
         """The estimate of f1; 0 as long as nothing was audited."""
-        q = _value(self._overturned.get(key, (0.0, 0.0)))
-        p = _value(self._proved.get(key, (0.0, 0.0)))
+        return self._rate(key, _value(self._overturned.get(key, _NOTHING)))
+
+    def interval(self, key: str) -> tuple[float, float]:
+        """An interval of 95 % for f1: Wilson's for q, with the number of audits that the average
+        still remembers, taken over to f1; p is taken as known. (0, 1) before the first audit."""
+        average = self._overturned.get(key, _NOTHING)
+        if average[1] == 0.0:
+            return (0.0, 1.0)
+        low, high = wilson(_value(average), average[1] ** 2 / average[2])
+        return self._rate(key, low), self._rate(key, high)
+
+    def _rate(self, key: str, q: float) -> float:
+        p = _value(self._proved.get(key, _NOTHING))
         refused = q * (1.0 - p)
         return refused / (refused + p) if refused > 0.0 else 0.0
 
@@ -100,23 +119,44 @@ class FalseNegativeRate:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Become what ``state_dict`` wrote."""
-        self._proved = {key: (pair[0], pair[1]) for key, pair in state["proved"].items()}
-        self._overturned = {key: (pair[0], pair[1]) for key, pair in state["overturned"].items()}
+        self._proved = {key: (a[0], a[1], a[2]) for key, a in state["proved"].items()}
+        self._overturned = {key: (a[0], a[1], a[2]) for key, a in state["overturned"].items()}
 
 
-def is_audited(candidate_key: str, *, share: float = AUDIT_SHARE, seed: int = 0) -> bool:
+def is_audited(candidate_key: str, *, share: float, seed: int = 0) -> bool:
     """Whether a failed candidate is to be judged again: a draw that depends on nothing but the
     candidate and the seed, so that a resumed run audits the same ones."""
     return derive_seed(seed, "audit", candidate_key) < share * 2**63
 
 
-def _average(pair: tuple[float, float], value: bool) -> tuple[float, float]:
-    """Average and total weight, one value further."""
-    return EMA * pair[0] + (1.0 - EMA) * float(value), EMA * pair[1] + (1.0 - EMA)
+def wilson(share: float, count: float) -> tuple[float, float]:
+    """The interval of 95 % for a probability of which ``share`` was seen in ``count`` draws
+    (Wilson 1927); ``count`` need not be whole."""
+    square = _Z * _Z
+    centre = (share + square / (2.0 * count)) / (1.0 + square / count)
+    spread = share * (1.0 - share) / count + square / (4.0 * count * count)
+    half = _Z * math.sqrt(max(0.0, spread)) / (1.0 + square / count)
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def _value(pair: tuple[float, float]) -> float:
-    return pair[0] / pair[1] if pair[1] > 0.0 else 0.0
+_Average = tuple[float, float, float]
+"""Weighted sum of the values, sum of the weights, sum of their squares."""
+
+_NOTHING: _Average = (0.0, 0.0, 0.0)
+
+
+def _add(averages: dict[str, _Average], key: str, value: bool) -> None:
+    for name in dict.fromkeys((ALL, key)):
+        total, weight, squares = averages.get(name, _NOTHING)
+        averages[name] = (
+            EMA * total + (1.0 - EMA) * float(value),
+            EMA * weight + (1.0 - EMA),
+            EMA * EMA * squares + (1.0 - EMA) ** 2,
+        )
+
+
+def _value(average: _Average) -> float:
+    return average[0] / average[1] if average[1] > 0.0 else 0.0
 
 
 def _check(f0: float, f1: float) -> None:

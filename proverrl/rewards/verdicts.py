@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from proverrl.config import RewardConfig, RewardName
 from proverrl.errors import RecordError
-from proverrl.rewards.noise import CORRECTIONS
+from proverrl.rewards.noise import CORRECTIONS, MAX_ONLINE
 from proverrl.types import Reward, Rollout, Status, Verdict
 
 RewardFn = Callable[[Rollout], Reward]
@@ -22,11 +22,14 @@ def proved_reward(rollout: Rollout, config: RewardConfig | None = None) -> Rewar
     """1 for PROVED, 0 for every other judged status; corrected for noise where asked.
 
     Raises:
-        RecordError: the rollout was not judged; a timeout is not a wrong proof.
+        RecordError: the rollout was not judged; a timeout is not a wrong proof. Or the rate of
+            false negatives is to be estimated, and no estimate was given to ``build_reward``.
     """
     config = config or RewardConfig()
-    correct = CORRECTIONS[config.correction]
-    value = correct(_proved(rollout), config.false_positive_rate, config.false_negative_rate)
+    rate = config.false_negative_rate
+    if rate == "online":
+        raise RecordError("this reward needs an estimate of the false-negative rate")
+    value = CORRECTIONS[config.correction](_proved(rollout), config.false_positive_rate, rate)
     return Reward(total=value, parts={"proved": value})
 
 
@@ -58,15 +61,29 @@ REWARDS: dict[RewardName, Callable[[Rollout, RewardConfig], Reward]] = {
 }
 
 
-def build_reward(config: RewardConfig, *, max_new_tokens: int) -> RewardFn:
+def build_reward(
+    config: RewardConfig,
+    *,
+    max_new_tokens: int,
+    false_negative_rate: Callable[[Rollout], float] | None = None,
+) -> RewardFn:
     """The configured reward, with the penalty for overlong completions where its weight is set.
 
-    ``max_new_tokens`` is the sampler's limit for one completion.
+    ``max_new_tokens`` is the sampler's limit for one completion. ``false_negative_rate`` is asked
+    for each rollout when the configuration says ``"online"``, and believed up to ``MAX_ONLINE``
+    of what the false positives leave.
     """
     base = REWARDS[config.name]
+    most = MAX_ONLINE * (1.0 - config.false_positive_rate)
+
+    def settings(rollout: Rollout) -> RewardConfig:
+        if config.false_negative_rate != "online" or false_negative_rate is None:
+            return config
+        rate = min(most, false_negative_rate(rollout))
+        return config.model_copy(update={"false_negative_rate": rate})
 
     def reward(rollout: Rollout) -> Reward:
-        earned = base(rollout, config)
+        earned = base(rollout, settings(rollout))
         if config.overlong_weight == 0.0:
             return earned
         longest = max(len(turn.completion.token_ids) for turn in rollout.turns)

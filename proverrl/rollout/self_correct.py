@@ -50,6 +50,11 @@ def first_stop(settings: RolloutConfig) -> tuple[str, ...]:
     return CODE_SPAN[1:] if settings.mode == "interleaved" else ()
 
 
+def takes_turns(settings: RolloutConfig) -> bool:
+    """Whether a rollout may have more than one turn."""
+    return settings.mode != "whole_proof" and settings.turns > 1
+
+
 async def continue_rollouts(
     judged: Sequence[JudgedDraw],
     *,
@@ -64,7 +69,7 @@ async def continue_rollouts(
     ``sampling.seed`` seeds the first of these turns, and the others through it. Feedback goes
     into the turn that it answers; the last turn has none.
     """
-    if settings.mode == "whole_proof" or settings.turns == 1 or not judged:
+    if not takes_turns(settings) or not judged:
         return list(judged)
     prompts = [policy.prompt(draw.rollouts[0].problem) for draw in judged]
     chains = [

@@ -30,11 +30,13 @@ class Draw:
 @dataclass(frozen=True, slots=True)
 class JudgedDraw:
     """Rollouts of one draw, how many verifier calls they took, and how many seconds it took to
-    write what came after the first turn."""
+    write what came after the first turn. ``appeals`` are the candidates that were judged a second
+    time, by their key: True where the failure was turned over, None where nothing was judged."""
 
     rollouts: tuple[Rollout, ...]
     num_calls: int
     generation_seconds: float = 0.0
+    appeals: tuple[tuple[str, bool | None], ...] = ()
 
 
 async def draw_groups(

@@ -3,6 +3,7 @@
 Flows in: candidates. Flows out: the inner verifier's verdict, or an earlier one of the same
 candidate under the same toolchain, limits and audit. Candidates that are asked for while the
 same one is at work wait for that one verification.
+``appeal`` looks at a candidate again, past what is kept; a proof then replaces the verdict.
 Covered: several processes on one file (SQLite in WAL mode); a row that was damaged or put in by
 other hands, which is dropped, counted and verified anew. Verdicts that judge nothing (TIMEOUT,
 CRASHED) are never kept. Not covered: a file on a network share; somebody who writes rows with
@@ -33,6 +34,9 @@ _SCHEMA = 2
 """Rows of an older schema carry no checksum and are dropped when the file is opened."""
 _MAX_IN_MEMORY = 20_000
 
+OVERTURNED = "appeal"
+"""The check that a proof names when a first look had refused it, with the larger limits behind."""
+
 Identify = Callable[[Candidate], str]
 """Names all that decides a verdict besides the candidate; may raise ``ToolchainError``."""
 
@@ -45,13 +49,22 @@ class _Flight:
     num_waiters: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Appeals:
+    """Who judges a refused candidate again: other workers, with ``factor`` times the limits."""
+
+    verifier: Verifier
+    factor: float
+
+
 class CachedVerifier:
     """A ``Verifier`` that asks ``inner`` once per candidate.
 
     ``path`` None keeps verdicts in memory only. ``backend`` and ``toolchain`` are plain names for
     records. ``identify`` names what decides a verdict besides the candidate; left out, it is
     ``toolchain``, ``limits`` and ``audit_version``. ``num_hits`` counts verdicts answered from
-    the cache or from a shared verification, ``num_dropped`` rows that were damaged.
+    the cache or from a shared verification, ``num_dropped`` rows that were damaged. ``appeals``
+    None: there are none.
     """
 
     def __init__(
@@ -64,8 +77,10 @@ class CachedVerifier:
         backend: str = "fake",
         audit_version: int = 0,
         identify: Identify | None = None,
+        appeals: Appeals | None = None,
     ) -> None:
         self.inner = inner
+        self._appeals = appeals
         self._laned = inner if isinstance(inner, LanedVerifier) else None
         self.toolchain = toolchain
         self.limits = limits
@@ -122,13 +137,36 @@ class CachedVerifier:
             self.num_hits += 1
         return await self._wait(key, flight)
 
+    async def appeal(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+        """Judge a refused candidate again, by other workers and with larger limits.
+
+        What is kept is not asked. A proof names ``OVERTURNED`` among its checks, and is what
+        ``verify`` answers from now on; any other verdict changes nothing.
+
+        Raises:
+            UsageError: this verifier was opened without appeals.
+        """
+        if self._appeals is None:
+            raise UsageError("this verifier hears no appeals; open it with appeal_factor")
+        factor = self._appeals.factor
+        verdict = await self._appeals.verifier.verify(
+            candidate, deadline_seconds=factor * deadline_seconds
+        )
+        if not verdict.proved:
+            return verdict
+        verdict = replace(verdict, checks=(*verdict.checks, f"{OVERTURNED}: {factor:g} x limits"))
+        self._keep(self.make_key(candidate), verdict)
+        return verdict
+
     async def aclose(self) -> None:
-        """Cancel what is at work, close the inner verifier and the file."""
+        """Cancel what is at work, close the inner verifier, the appeals and the file."""
         flights = [flight.task for flight in self._flights.values()]
         for task in flights:
             task.cancel()
         await asyncio.gather(*flights, return_exceptions=True)
         await self.inner.aclose()
+        if self._appeals is not None:
+            await self._appeals.verifier.aclose()
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -190,12 +228,14 @@ class CachedVerifier:
         )
 
     def _keep(self, key: str, verdict: Verdict) -> None:
+        """In the file the first verdict stays, unless an appeal turned it over."""
         self._remember(key, verdict)
         if self._database is not None:
             text = json.dumps(asdict(verdict))
             with _named_errors(self._path), self._database:
+                rule = "REPLACE" if was_overturned(verdict) else "IGNORE"
                 self._database.execute(
-                    "INSERT OR IGNORE INTO verdicts (key, verdict, checksum) VALUES (?, ?, ?)",
+                    f"INSERT OR {rule} INTO verdicts (key, verdict, checksum) VALUES (?, ?, ?)",
                     (key, text, _make_checksum(key, text)),
                 )
 
@@ -203,6 +243,11 @@ class CachedVerifier:
         if len(self._memory) >= _MAX_IN_MEMORY:
             del self._memory[next(iter(self._memory))]
         self._memory[key] = verdict
+
+
+def was_overturned(verdict: Verdict) -> bool:
+    """Whether a proof was refused at first and found by an appeal."""
+    return verdict.proved and any(check.startswith(OVERTURNED + ":") for check in verdict.checks)
 
 
 def _open_database(path: Path) -> sqlite3.Connection:

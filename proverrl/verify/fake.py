@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from proverrl.errors import VerifierError
 from proverrl.types import Candidate, Status, Verdict
+from proverrl.verify.cache import OVERTURNED
 
 Judge = Callable[[Candidate], Verdict | Status]
 
@@ -21,6 +23,7 @@ class FakeVerifier:
     ``script`` maps the number of a call (from 0) to a status, such as CRASHED or TIMEOUT, or to
     an exception to raise, in place of the function's answer. ``calls`` holds every candidate in
     the order of the calls; ``num_cancelled`` counts callers that gave up while it "worked".
+    Appeals are answered by ``judge_appeal`` (left out: by ``judge``) and are in ``appeals`` only.
     """
 
     toolchain = "fake"
@@ -32,8 +35,11 @@ class FakeVerifier:
         *,
         delay_seconds: float = 0.0,
         script: Mapping[int, Status | Exception] | None = None,
+        judge_appeal: Judge | None = None,
     ) -> None:
         self._judge = judge
+        self._judge_appeal = judge_appeal or judge
+        self.appeals: list[Candidate] = []
         self._delay_seconds = delay_seconds
         self._script = dict(script or {})
         self._closed = False
@@ -64,6 +70,19 @@ class FakeVerifier:
         if self._delay_seconds > deadline_seconds:
             scripted = Status.TIMEOUT
         answer = scripted if scripted is not None else self._judge(candidate)
+        return self._verdict(answer)
+
+    async def appeal(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+        """As ``CachedVerifier.appeal``, without its memory."""
+        if self._closed:
+            raise VerifierError("this verifier was closed")
+        self.appeals.append(candidate)
+        verdict = self._verdict(self._judge_appeal(candidate))
+        if not verdict.proved:
+            return verdict
+        return replace(verdict, checks=(*verdict.checks, f"{OVERTURNED}: fake"))
+
+    def _verdict(self, answer: Verdict | Status) -> Verdict:
         if isinstance(answer, Verdict):
             return answer
         return Verdict(answer, seconds=self._delay_seconds, toolchain="fake", checks=("fake",))

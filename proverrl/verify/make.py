@@ -9,13 +9,14 @@ Not handled here: printing anything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from proverrl.config import PoolConfig
 from proverrl.seeds import derive_seed
 from proverrl.types import Language, Problem
 from proverrl.verify.base import DEFAULT_MEMORY_MB, LanedVerifier, Limits, SpawnWorker, Worker
-from proverrl.verify.cache import CachedVerifier, make_salt
+from proverrl.verify.cache import Appeals, CachedVerifier, make_salt
 from proverrl.verify.canaries import CanaryVerifier
 from proverrl.verify.dafny_audit import AUDIT_VERSION, audit_candidate
 from proverrl.verify.dafny_judge import ExpectedEntries
@@ -26,6 +27,9 @@ from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
 
 _RECYCLE_SHARE = 0.4
 """A worker above this share of its memory limit is replaced before its next candidate."""
+
+_APPEAL_CANDIDATES = 20
+"""A worker of the appeals is replaced after so many: to start one costs ten verifications."""
 
 
 def open_verifier(
@@ -38,12 +42,15 @@ def open_verifier(
     cache_path: Path | None = None,
     toolchain: DafnyToolchain | None = None,
     needed: Sequence[Language] = ("dafny",),
+    appeal_factor: float = 0.0,
 ) -> CachedVerifier:
     """Open a verifier on what is installed here.
 
     ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry,
     ``memory_mb`` holds for a worker with its children, ``canary_rate`` is the share of calls that
-    draw a false statement, and ``cache_path`` None keeps verdicts in memory only. The languages of
+    draw a false statement, and ``cache_path`` None keeps verdicts in memory only. With
+    ``appeal_factor`` refused candidates may be judged again, by one worker a language of its own
+    and with so many times the limits; it starts with the first appeal. The languages of
     ``needed`` are looked for now, others when a candidate asks. Raises ``ToolchainError`` when a
     needed one is missing, ``UsageError`` when the cache file cannot be used. Call ``aclose`` at
     the end.
@@ -60,12 +67,28 @@ def open_verifier(
         backend="; ".join(backend.name for backend in backends),
         limits=limits,
         identify=router.identify,
+        appeals=open_appeals(limits, appeal_factor, toolchain) if appeal_factor else None,
     )
 
 
-def open_configured(pool: PoolConfig, *, seed: int, problems: Iterable[Problem]) -> CachedVerifier:
+def open_appeals(limits: Limits, factor: float, toolchain: DafnyToolchain | None = None) -> Appeals:
+    """Workers for second looks, apart from all others, with ``factor`` times the limits."""
+    router = open_router(
+        workers=1,
+        limits=replace(limits, rlimit=round(factor * limits.rlimit)),
+        toolchain=toolchain,
+        max_candidates=_APPEAL_CANDIDATES,
+        effort=factor,
+    )
+    return Appeals(router, factor)
+
+
+def open_configured(
+    pool: PoolConfig, *, seed: int, problems: Iterable[Problem], appeal_factor: float = 0.0
+) -> CachedVerifier:
     """``open_verifier`` as a run's configuration says, for the languages of its problems."""
     return open_verifier(
+        appeal_factor=appeal_factor,
         workers=pool.workers,
         rlimit=pool.rlimit,
         memory_mb=pool.memory_mb,
@@ -84,15 +107,25 @@ def open_router(
     seed: int = 0,
     toolchain: DafnyToolchain | None = None,
     paranoid: bool = False,
+    max_candidates: int = Upkeep().max_candidates,
+    effort: float = 1.0,
 ) -> RoutedVerifier:
     """Both languages behind one verifier without a cache; nothing is looked for yet.
 
-    ``paranoid`` has every accepted Lean proof checked again by what is installed for that.
+    ``paranoid`` has every accepted Lean proof checked again by what is installed for that. A
+    worker is replaced after ``max_candidates``. ``effort`` multiplies Lean's heartbeats, as
+    ``limits`` say nothing of those.
     """
+    upkeep = replace(_make_upkeep(limits.memory_mb), max_candidates=max_candidates)
     return RoutedVerifier(
         {
             "dafny": lambda: _open_dafny(
-                toolchain, workers=workers, limits=limits, canary_rate=canary_rate, seed=seed
+                toolchain,
+                workers=workers,
+                limits=limits,
+                canary_rate=canary_rate,
+                seed=seed,
+                upkeep=upkeep,
             ),
             "lean": lambda: _open_lean(
                 workers=workers,
@@ -100,6 +133,8 @@ def open_router(
                 canary_rate=canary_rate,
                 seed=seed,
                 paranoid=paranoid,
+                max_candidates=max_candidates,
+                effort=effort,
             ),
         }
     )
@@ -124,6 +159,7 @@ def _open_dafny(
     limits: Limits,
     canary_rate: float,
     seed: int,
+    upkeep: Upkeep,
 ) -> Backend:
     toolchain = toolchain or find_dafny_toolchain()
     pool = VerifierPool(
@@ -131,7 +167,7 @@ def _open_dafny(
         workers=workers,
         audit=audit_candidate,
         toolchain=toolchain.name,
-        upkeep=_make_upkeep(limits.memory_mb),
+        upkeep=upkeep,
     )
     return Backend(
         name=toolchain.backend,
@@ -142,7 +178,14 @@ def _open_dafny(
 
 
 def _open_lean(
-    *, workers: int, limits: Limits, canary_rate: float, seed: int, paranoid: bool
+    *,
+    workers: int,
+    limits: Limits,
+    canary_rate: float,
+    seed: int,
+    paranoid: bool,
+    max_candidates: int,
+    effort: float,
 ) -> Backend:
     # Here, so that a machine without Lean loads nothing of it.
     from proverrl.verify.lean import LeanReplWorker
@@ -152,7 +195,11 @@ def _open_lean(
     from proverrl.verify.lean_toolchain import find_lean_toolchain
 
     toolchain = find_lean_toolchain()
-    lean_limits = LeanLimits(memory_mb=max(limits.memory_mb, LeanLimits().memory_mb))
+    usual = LeanLimits()
+    lean_limits = LeanLimits(
+        max_heartbeats=round(effort * usual.max_heartbeats),
+        memory_mb=max(limits.memory_mb, usual.memory_mb),
+    )
     known = KnownStatements()
 
     async def spawn() -> Worker:
@@ -164,7 +211,7 @@ def _open_lean(
         audit=audit_lean_candidate,
         toolchain=toolchain.name,
         languages=frozenset({"lean"}),
-        upkeep=_make_upkeep(lean_limits.memory_mb),
+        upkeep=replace(_make_upkeep(lean_limits.memory_mb), max_candidates=max_candidates),
     )
     salt = (
         toolchain.name,

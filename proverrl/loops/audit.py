@@ -1,0 +1,199 @@
+"""Second looks at refused proofs, and what they say of the verifier.
+
+Flows in: judged draws. Flows out: the same draws, in which a failure that a second look turned
+over is a proof; the running estimate of the false-negative rate; the figures for the metrics.
+Not handled here: who judges again (``CachedVerifier.appeal``: another worker with larger limits;
+it keeps a proof that it finds) and what a reward makes of the rate (``proverrl.rewards.noise``).
+
+A draw is given on when its audits are in, so that no proof is learned from as a failure once it
+is known to be one, and so that the loops in order stay bit-deterministic. They run beside the
+rest of the draw, the writing of the next one and the last update, on a worker that judges nothing
+else. Where groups are learned from as they complete nobody waits for an audit but its own group.
+
+Which candidates are audited depends on the candidate and the seed alone. Each is audited once:
+draws that share it share the answer, and its draw that is learned from first counts it. All counts
+are made then, in the order of learning, so that a resumed run makes the same ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from proverrl.config import AuditConfig
+from proverrl.loops.session import Session, finish_rollouts
+from proverrl.rewards import ALL, FalseNegativeRate, is_audited
+from proverrl.rollout.self_correct import takes_turns
+from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
+from proverrl.types import Candidate, Problem, Rollout, Status, Verdict
+from proverrl.verify.cache import was_overturned
+
+AUDITED = (Status.REJECTED, Status.EXHAUSTED)
+"""Failures that may be the verifier's. An unsound or incomplete body is no proof by its text."""
+
+AppealFn = Callable[[Candidate], Awaitable[Verdict]]
+
+
+class Auditor:
+    """Audits the failures of draws and estimates the false-negative rate for each source of
+    problems; ``num_calls`` and ``num_overturned`` count what was observed."""
+
+    def __init__(self, settings: AuditConfig, *, seed: int, appeal: AppealFn) -> None:
+        self.rates = FalseNegativeRate()
+        self.num_calls = 0
+        self.num_overturned = 0
+        self._settings = settings
+        self._seed = seed
+        self._appeal = appeal
+        self._answers: dict[str, asyncio.Future[Verdict]] = {}
+        self._observed: dict[str, bool | None] = {}
+
+    async def review(self, judged: JudgedDraw) -> JudgedDraw:
+        """Audit the draw's failures that are drawn for it, and correct the rollouts."""
+        last = _last_verdicts(judged.rollouts)
+        asked = [c for c, verdict in last.values() if self._is_asked(c, verdict)]
+        answers = await asyncio.gather(*(self._ask(candidate) for candidate in asked))
+        turned = {c.key: v for c, v in zip(asked, answers, strict=True) if v.proved}
+        appeals = [
+            (c.key, v.proved if v.status.judged else None)
+            for c, v in zip(asked, answers, strict=True)
+        ]
+        # Found before the run was killed, and so in the cache by now: the same audit.
+        appeals += [
+            (c.key, True)
+            for c, verdict in last.values()
+            if was_overturned(verdict) and self._draws(c)
+        ]
+        rollouts = tuple(_correct(rollout, turned) for rollout in judged.rollouts)
+        return replace(judged, rollouts=rollouts, appeals=tuple(appeals))
+
+    def observe(self, judged: JudgedDraw) -> int:
+        """Count what a draw says of the verifier; returns the number of its audits that no earlier
+        draw has counted. They are calls of the verifier."""
+        for candidate, verdict in _last_verdicts(judged.rollouts).values():
+            if verdict.proved or verdict.status in AUDITED:
+                # The first look: it refused what an audit turned over.
+                proved = verdict.proved and not was_overturned(verdict)
+                self.rates.observe(source_of(candidate.problem), proved=proved)
+        new = {key: turned for key, turned in judged.appeals if key not in self._observed}
+        self._observed |= new
+        source = source_of(judged.rollouts[0].problem)
+        for turned in new.values():
+            if turned is not None:
+                self.rates.observe_audit(source, overturned=turned)
+                self.num_overturned += turned
+        self.num_calls += len(new)
+        return len(new)
+
+    def rate(self, rollout: Rollout) -> float:
+        """The estimated share of right proofs of the rollout's source that are refused."""
+        return self.rates.rate(source_of(rollout.problem))
+
+    def metrics(self) -> dict[str, Any]:
+        """The estimate over all sources; nothing when nothing is audited."""
+        if self._settings.rate == 0.0:
+            return {}
+        low, high = self.rates.interval(ALL)
+        return {
+            "audit_calls_total": self.num_calls,
+            "audits_overturned_total": self.num_overturned,
+            "false_negative_rate": self.rates.rate(ALL),
+            "false_negative_rate_low": low,
+            "false_negative_rate_high": high,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as JSON values."""
+        return {
+            "rates": self.rates.state_dict(),
+            "observed": self._observed,
+            "num_overturned": self.num_overturned,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become what ``state_dict`` wrote."""
+        self.rates.load_state_dict(state["rates"])
+        self._observed = dict(state["observed"])
+        self.num_calls = len(self._observed)
+        self.num_overturned = state["num_overturned"]
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        for answer in self._answers.values():
+            answer.cancel()
+
+    def _draws(self, candidate: Candidate) -> bool:
+        return is_audited(candidate.key, share=self._settings.rate, seed=self._seed)
+
+    def _is_asked(self, candidate: Candidate, verdict: Verdict) -> bool:
+        """Not what an earlier draw's audit has confirmed."""
+        confirmed = self._observed.get(candidate.key, True) is False
+        return verdict.status in AUDITED and not confirmed and self._draws(candidate)
+
+    async def _ask(self, candidate: Candidate) -> Verdict:
+        answer = self._answers.get(candidate.key)
+        if answer is None:
+            answer = asyncio.ensure_future(self._appeal(candidate))
+            self._answers[candidate.key] = answer
+        # One draw that is given up must not take the answer from the others.
+        return await asyncio.shield(answer)
+
+
+def build_auditor(session: Session) -> Auditor:
+    """The auditor of a run."""
+    config = session.config
+
+    def appeal(candidate: Candidate) -> Awaitable[Verdict]:
+        return session.verifier.appeal(candidate, deadline_seconds=config.pool.deadline_seconds)
+
+    return Auditor(config.audit, seed=config.seed, appeal=appeal)
+
+
+async def judge_first(
+    session: Session, auditor: Auditor, draws: Sequence[Draw]
+) -> list[JudgedDraw]:
+    """The verdicts of the first turns, and their audits where no other turns follow."""
+    deadline = session.config.pool.deadline_seconds
+    judged = await judge_all(draws, session.verifier, deadline_seconds=deadline)
+    if takes_turns(session.config.rollout):
+        return judged
+    return await _review_all(auditor, judged)
+
+
+async def judge_rest(
+    session: Session, auditor: Auditor, judged: Sequence[JudgedDraw]
+) -> list[JudgedDraw]:
+    """The turns after the first with their verdicts and audits; nothing without such turns."""
+    if not takes_turns(session.config.rollout):
+        return list(judged)
+    return await _review_all(auditor, await finish_rollouts(session, judged))
+
+
+async def _review_all(auditor: Auditor, judged: Sequence[JudgedDraw]) -> list[JudgedDraw]:
+    return list(await asyncio.gather(*(auditor.review(draw) for draw in judged)))
+
+
+def source_of(problem: Problem) -> str:
+    """What shares one rate: the back end's language and where the problem comes from."""
+    return f"{problem.language}/{problem.origin}"
+
+
+def _last_verdicts(rollouts: Sequence[Rollout]) -> dict[str, tuple[Candidate, Verdict]]:
+    """The distinct last candidates that have a verdict, by their keys."""
+    turns = [rollout.turns[-1] for rollout in rollouts]
+    return {
+        turn.candidate.key: (turn.candidate, turn.verdict)
+        for turn in turns
+        if turn.candidate is not None and turn.verdict is not None
+    }
+
+
+def _correct(rollout: Rollout, turned: Mapping[str, Verdict]) -> Rollout:
+    """The rollout with the proof in place of the verdict that was turned over."""
+    *before, last = rollout.turns
+    verdict = turned.get(last.candidate.key) if last.candidate is not None else None
+    if verdict is None:
+        return rollout
+    return replace(rollout, turns=(*before, replace(last, verdict=verdict)))

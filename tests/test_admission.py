@@ -1,0 +1,95 @@
+"""Which groups may train, by their verdicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proverrl.advantages import AdvantageInputs, admit_groups, pass_rate, within_pass_rates
+from proverrl.config import (
+    AdvantageConfig,
+    AdvantageName,
+    GrpoConfig,
+    RewardConfig,
+    load_config,
+    parse_config,
+)
+from proverrl.errors import ConfigError
+from proverrl.rewards import build_reward
+from proverrl.rollout.group import build_group
+from proverrl.types import Group, Status
+from tests.builders import build_problem, build_rollout, build_test_group
+
+PRESETS = Path(__file__).resolve().parents[1] / "configs" / "presets"
+# 0, 2, 6, 7 and 8 proofs of 8: rates 0, 0.25, 0.75, 0.875, 1.
+GROUPS = [build_test_group(f"p{k}", [1] * k + [0] * (8 - k)) for k in (0, 2, 6, 7, 8)]
+
+
+def test_pass_rates_by_hand() -> None:
+    assert [pass_rate(group) for group in GROUPS] == [0.0, 0.25, 0.75, 0.875, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "mixed_only", "admitted"),
+    [
+        (0.0, 1.0, False, [True, True, True, True, True]),
+        (0.0, 1.0, True, [False, True, True, True, False]),
+        (0.0, 0.75, True, [False, True, True, False, False]),
+        (0.0, 0.75, False, [True, True, True, False, False]),
+        (0.5, 1.0, False, [False, False, True, True, True]),
+    ],
+)
+def test_the_range_includes_its_ends(
+    low: float, high: float, mixed_only: bool, admitted: list[bool]
+) -> None:
+    assert within_pass_rates(GROUPS, low, high, mixed_only=mixed_only) == admitted
+
+
+def penalised(*statuses: Status) -> Group:
+    """Rollouts of 2, 3, 4, ... tokens under a limit of 4, the penalty's buffer all of it."""
+    problem = build_problem("p")
+    rollouts = [
+        build_rollout(problem, i, status, tokens=2 + i) for i, status in enumerate(statuses)
+    ]
+    reward = build_reward(RewardConfig(overlong_weight=1.0, overlong_buffer=1.0), max_new_tokens=4)
+    group = build_group(rollouts, reward)
+    assert group is not None
+    return group
+
+
+def admit(name: AdvantageName, groups: list[Group], settings: GrpoConfig) -> list[bool]:
+    return admit_groups(AdvantageInputs(groups, AdvantageConfig(name=name)), name, settings)
+
+
+def test_a_penalty_for_length_alone_admits_no_group_under_dapo() -> None:
+    failed = penalised(Status.REJECTED, Status.REJECTED, Status.REJECTED)
+    proved = penalised(Status.PROVED, Status.PROVED, Status.PROVED)
+    both = penalised(Status.PROVED, Status.REJECTED, Status.REJECTED)
+    # 0 - 2/4, 0 - 3/4, 0 - 4/4: rewards that differ, and no proof among them.
+    assert [reward.total for reward in failed.rewards] == [-0.5, -0.75, -1.0]
+    groups = [failed, proved, both]
+    assert admit("grpo", groups, GrpoConfig()) == [True, True, True]
+    assert admit("grpo", groups, GrpoConfig(mixed_verdicts=True)) == [False, False, True]
+    # A third proved: above a bound of 0.3, on the bound of 1/3 itself within.
+    assert admit("grpo", [both], GrpoConfig(max_pass_rate=0.3)) == [False]
+    assert admit("grpo", [both], GrpoConfig(max_pass_rate=1 / 3)) == [True]
+
+
+def test_a_range_takes_nothing_in_that_the_method_is_silent_on() -> None:
+    assert admit("grpo", [GROUPS[0], GROUPS[4]], GrpoConfig()) == [False, False]
+    assert admit("w_reinforce", [GROUPS[0], GROUPS[4]], GrpoConfig()) == [True, True]
+    assert admit("w_reinforce", [GROUPS[0]], GrpoConfig(mixed_verdicts=True)) == [False]
+
+
+def test_the_presets_admit_as_their_papers_say() -> None:
+    dapo = load_config(PRESETS / "dapo.toml", [])
+    assert (dapo.reward.overlong_weight, dapo.advantage.name) == (1.0, "grpo")
+    assert admit("grpo", GROUPS, dapo.grpo) == [False, True, True, True, False]
+    goedel = load_config(PRESETS / "goedel_v2.toml", [])
+    assert admit(goedel.advantage.name, GROUPS, goedel.grpo) == [False, True, True, False, False]
+
+
+def test_an_empty_range_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no group would be admitted"):
+        parse_config({"grpo": {"min_pass_rate": 0.8, "max_pass_rate": 0.5}}, source="test")

@@ -1,0 +1,347 @@
+"""Audits of refused proofs: verdicts, counts, estimate, cache, and both loops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proverrl.config import AuditConfig, Config, RewardConfig, parse_config
+from proverrl.errors import ConfigError, RecordError, UsageError
+from proverrl.loops import train as train_module
+from proverrl.loops.audit import Auditor
+from proverrl.rewards import ALL, MAX_ONLINE, FalseNegativeRate, build_reward, wilson
+from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+from proverrl.verify.base import Limits
+from proverrl.verify.cache import Appeals, CachedVerifier, was_overturned
+from proverrl.verify.fake import FakeVerifier
+from proverrl.verify.make import open_verifier
+from tests.builders import build_problem, build_rollout
+from tests.test_grpo import (
+    StubVerifier,
+    judge,
+    make_config,  # noqa: F401  (a fixture)
+    run,
+    same,
+    state_of,
+    step_lines,
+    weights,
+)
+
+ALWAYS = AuditConfig(rate=1.0)
+
+
+def build_draw(name: str, *statuses: Status) -> JudgedDraw:
+    """Rollouts ``body 0``, ``body 1`` and so on with these verdicts."""
+    problem = build_problem(name)
+    rollouts = tuple(build_rollout(problem, i, status) for i, status in enumerate(statuses))
+    return JudgedDraw(rollouts, len(rollouts))
+
+
+P, R, E, U = Status.PROVED, Status.REJECTED, Status.EXHAUSTED, Status.UNSOUND
+
+
+def test_an_audit_corrects_the_rollout_and_is_counted_by_hand() -> None:
+    fake = FakeVerifier(lambda c: R, judge_appeal=lambda c: P if c.body == "body 1" else R)
+
+    async def review() -> tuple[Auditor, JudgedDraw]:
+        auditor = Auditor(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        return auditor, await auditor.review(build_draw("p", P, R, E, U))
+
+    auditor, reviewed = asyncio.run(review())
+    assert [r.status for r in reviewed.rollouts] == [P, P, E, U]
+    # What is unsound by its text is not asked about.
+    assert [c.body for c in fake.appeals] == ["body 1", "body 2"]
+    assert auditor.observe(reviewed) == 2
+    assert (auditor.num_calls, auditor.num_overturned) == (2, 1)
+    # First looks, in order: proved, refused, refused; weights 0.95^2, 0.95, 1.
+    p = 0.95**2 / (0.95**2 + 0.95 + 1)
+    # Audits, in order: turned over, confirmed.
+    q = 0.95 / 1.95
+    assert auditor.rate(reviewed.rollouts[0]) == pytest.approx(q * (1 - p) / (q * (1 - p) + p))
+    figures = auditor.metrics()
+    assert figures["false_negative_rate"] == pytest.approx(auditor.rate(reviewed.rollouts[0]))
+    # Two audits are remembered as (1.95^2) / (0.95^2 + 1) = 1.9987 of them.
+    low, high = wilson(q, 1.95**2 / (0.95**2 + 1))
+    assert figures["false_negative_rate_low"] == pytest.approx(low * (1 - p) / (low * (1 - p) + p))
+    assert figures["false_negative_rate_high"] == pytest.approx(
+        high * (1 - p) / (high * (1 - p) + p)
+    )
+    # The same draw again: its audits are known, no call and no count more.
+    assert auditor.observe(reviewed) == 0
+
+
+def test_draws_that_share_a_candidate_share_its_audit() -> None:
+    fake = FakeVerifier(lambda c: R, judge_appeal=lambda c: P)
+
+    async def review() -> None:
+        auditor = Auditor(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        draws = await asyncio.gather(*(auditor.review(build_draw("p", R)) for _ in range(3)))
+        assert [draw.rollouts[0].status for draw in draws] == [P, P, P]
+        assert [auditor.observe(draw) for draw in draws] == [1, 0, 0]
+        assert len(fake.appeals) == 1
+        again = Auditor(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        again.load_state_dict(json.loads(json.dumps(auditor.state_dict())))
+        assert again.metrics() == auditor.metrics()
+        # A proof that only the audit knows is found again, and not counted again.
+        found = await again.review(build_draw("p", R))
+        assert found.rollouts[0].status is P
+        assert again.observe(found) == 0
+
+    asyncio.run(review())
+
+
+def test_a_confirmed_failure_is_not_asked_about_again() -> None:
+    fake = FakeVerifier(lambda c: R)
+
+    async def review() -> None:
+        auditor = Auditor(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        auditor.observe(await auditor.review(build_draw("p", R)))
+        again = Auditor(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        again.load_state_dict(auditor.state_dict())
+        await again.review(build_draw("p", R))
+        assert len(fake.appeals) == 1
+
+    asyncio.run(review())
+
+
+def test_an_audit_that_judges_nothing_says_nothing() -> None:
+    fake = FakeVerifier(lambda c: R, judge_appeal=lambda c: Status.TIMEOUT)
+
+    async def review() -> None:
+        auditor = Auditor(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        draw = await auditor.review(build_draw("p", R))
+        assert draw.rollouts[0].status is R
+        assert auditor.observe(draw) == 1
+        assert auditor.rates.interval(ALL) == (0.0, 1.0)
+
+    asyncio.run(review())
+
+
+def test_a_share_is_audited() -> None:
+    fake = FakeVerifier(lambda c: R)
+
+    async def review() -> int:
+        settings = AuditConfig(rate=0.25)
+        auditor = Auditor(settings, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        return auditor.observe(await auditor.review(build_draw("p", *[R] * 400)))
+
+    # Mean 100, standard deviation sqrt(400 * 0.25 * 0.75) = 8.7.
+    assert 65 < asyncio.run(review()) < 135
+
+
+def test_wilson_by_hand() -> None:
+    # One of one: the lower end is 1 / (1 + 1.96^2) = 0.20655; none of one: its mirror.
+    assert wilson(1.0, 1.0) == pytest.approx((1 / (1 + 1.96**2), 1.0))
+    assert wilson(0.0, 1.0) == pytest.approx((0.0, 1 - 1 / (1 + 1.96**2)))
+    # 2 of 10: centre (0.2 + 3.8416/20) / 1.38416, half 1.96 sqrt(0.016 + 3.8416/400) / 1.38416.
+    centre, half = (0.2 + 0.19208) / 1.38416, 1.96 * (0.016 + 0.009604) ** 0.5 / 1.38416
+    assert wilson(0.2, 10.0) == pytest.approx((centre - half, centre + half))
+
+
+def test_the_estimate_feeds_the_correction() -> None:
+    config = RewardConfig(correction="forward", false_negative_rate="online")
+    rollout = build_rollout(build_problem("p"), 0, P)
+    reward = build_reward(config, max_new_tokens=8, false_negative_rate=lambda _: 0.3)
+    assert reward(rollout).total == pytest.approx(0.3)  # forward: f1 for a proof
+    # An estimate of 1 (no proof yet, one failure turned over) is not believed.
+    wild = build_reward(config, max_new_tokens=8, false_negative_rate=lambda _: 1.0)
+    assert wild(rollout).total == pytest.approx(MAX_ONLINE)
+    with pytest.raises(RecordError, match="needs an estimate"):
+        build_reward(config, max_new_tokens=8)(rollout)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"reward": {"false_negative_rate": "online"}}, "read by a correction"),
+        (
+            {
+                "reward": {"false_negative_rate": "online", "correction": "forward"},
+                "audit": {"rate": 0.0},
+            },
+            r"needs audit\.rate above 0",
+        ),
+        ({"audit": {"factor": 1.0}}, "factor"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_config(table, source="test")
+
+
+class Recorder(FakeVerifier):
+    """Keeps the deadlines that it was given."""
+
+    deadlines: list[float]
+
+    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+        self.deadlines = [*getattr(self, "deadlines", []), deadline_seconds]
+        return await super().verify(candidate, deadline_seconds=deadline_seconds)
+
+
+def test_a_proof_on_appeal_replaces_the_kept_verdict(tmp_path: Path) -> None:
+    right, wrong = (Candidate(build_problem("p"), body) for body in ("right", "wrong"))
+
+    def open_cache(inner: FakeVerifier, second: FakeVerifier | None) -> CachedVerifier:
+        return CachedVerifier(
+            inner,
+            tmp_path / "v.sqlite",
+            toolchain="t",
+            limits=Limits(),
+            appeals=second and Appeals(second, 3.0),
+        )
+
+    async def appeal() -> None:
+        inner = FakeVerifier(lambda c: R)
+        second = Recorder(lambda c: P if c.body == "right" else R)
+        cache = open_cache(inner, second)
+        for candidate in (right, wrong):
+            assert (await cache.verify(candidate, deadline_seconds=2.0)).status is R
+            await cache.appeal(candidate, deadline_seconds=2.0)
+        assert second.deadlines == [6.0, 6.0]
+        await cache.aclose()
+        # Another process: the file has the proof, and says how it was found.
+        cache = open_cache(FakeVerifier(lambda c: R), None)
+        verdict = await cache.verify(right, deadline_seconds=2.0)
+        assert verdict.status is P
+        assert verdict.checks == ("fake", "appeal: 3 x limits")
+        assert was_overturned(verdict)
+        assert (await cache.verify(wrong, deadline_seconds=2.0)).status is R
+        assert cache.num_misses == 0
+        with pytest.raises(UsageError, match="hears no appeals"):
+            await cache.appeal(wrong, deadline_seconds=2.0)
+        await cache.aclose()
+
+    asyncio.run(appeal())
+
+
+def forgetful(candidate: Candidate) -> Status:
+    """Refuses right proofs of every second problem at first sight."""
+    odd = int(candidate.problem.id[1:]) % 2 == 1
+    return R if odd else judge(candidate)
+
+
+@pytest.fixture
+def verifiers(monkeypatch: pytest.MonkeyPatch) -> list[StubVerifier]:
+    opened: list[StubVerifier] = []
+
+    def open_stub(*_: Any, **__: Any) -> StubVerifier:
+        opened.append(StubVerifier(forgetful, judge_appeal=judge))
+        return opened[-1]
+
+    monkeypatch.setattr(train_module, "open_configured", open_stub)
+    return opened
+
+
+ONLINE = {
+    "audit": {"rate": 1.0},
+    "reward": {"correction": "backward", "false_negative_rate": "online"},
+    "evaluation": {"before": False, "after": False},
+}
+
+
+def test_a_run_learns_from_the_corrected_verdicts_and_resumes(
+    make_config: Callable[..., Config],  # noqa: F811
+    verifiers: list[StubVerifier],
+) -> None:
+    whole = run(make_config("whole", **ONLINE))
+    lines = step_lines(whole)
+    for step in range(1, 5):
+        for row in map(
+            json.loads, (whole / f"rollouts/step_{step}.jsonl").read_text().split("\n")[:-1]
+        ):
+            assert (row["status"] == "proved") == (row["body"] == "invariant k")
+    calls, appeals = verifiers[0].calls, verifiers[0].appeals
+    assert {c.key for c in appeals} <= {c.key for c in calls}
+    assert len(appeals) == len({c.key for c in appeals})
+    # All failures are asked about, but for those of the draw that is still in flight at the end.
+    counted = lines[-1]["audit_calls_total"]
+    assert 0 < counted == sum(line["audit_calls"] for line in lines) <= len(appeals)
+    assert sum(line["verifier_calls"] for line in lines) == lines[-1]["verifier_calls_total"]
+    turned = lines[-1]["audits_overturned_total"]
+    assert 0 < turned <= sum(int(c.problem.id[1:]) % 2 == 1 for c in appeals)
+    last = lines[-1]
+    assert (
+        0.0
+        < last["false_negative_rate_low"]
+        < last["false_negative_rate"]
+        < last["false_negative_rate_high"]
+        <= 1.0
+    )
+    run(make_config("parts", grpo__steps=2, **ONLINE))
+    shutil.rmtree(whole.parent / "parts" / "policy")
+    again = run(make_config("parts", **ONLINE))
+    assert same(weights(whole), weights(again))
+    assert step_lines(again) == lines
+    assert state_of(again, 4)["audits"] == state_of(whole, 4)["audits"]
+
+
+def test_expert_iteration_keeps_what_the_audits_find(
+    make_config: Callable[..., Config],  # noqa: F811
+    verifiers: list[StubVerifier],
+) -> None:
+    changes = {"audit": {"rate": 1.0}, "evaluation": {"before": False, "after": False}}
+    whole = run(make_config("ei", loop="expert_iteration", **changes))
+    lines = step_lines(whole)
+    proofs = state_of(whole, 2)["proofs"]
+    assert any(int(name[1:]) % 2 == 1 for name in proofs)
+    assert all(body == "invariant k" for kept in proofs.values() for body, _ in kept)
+    assert sum(line["audit_calls"] for line in lines) == len(verifiers[0].appeals) > 0
+    assert lines[-1]["verifier_calls_total"] == sum(line["verifier_calls"] for line in lines)
+    run(make_config("ei2", loop="expert_iteration", expert_iteration__rounds=1, **changes))
+    shutil.rmtree(whole.parent / "ei2" / "policy")
+    again = run(make_config("ei2", loop="expert_iteration", **changes))
+    assert same(weights(whole), weights(again))
+    assert step_lines(again) == lines
+
+
+def test_no_audits_when_the_rate_is_zero(
+    make_config: Callable[..., Config],  # noqa: F811
+    verifiers: list[StubVerifier],
+) -> None:
+    evaluation = {"before": False, "after": False}
+    folder = run(make_config("none", grpo__steps=1, audit={"rate": 0.0}, evaluation=evaluation))
+    assert verifiers[0].appeals == []
+    (line,) = step_lines(folder)
+    assert line["audit_calls"] == 0
+    assert "false_negative_rate" not in line
+
+
+def test_old_averages_fade() -> None:
+    rate = FalseNegativeRate()
+    for _ in range(200):
+        rate.observe("a", proved=True)
+        rate.observe_audit("a", overturned=False)
+    low, high = rate.interval("a")
+    # 200 audits, of which the average remembers 0.0975 / 0.0025 = 39: p is 1, so that nothing
+    # of the verdicts is left to be wrong.
+    assert (low, high) == (0.0, 0.0)
+    rate.observe("a", proved=False)
+    # p = 0.95 now (weights have settled), and q lies below 1.96^2 / (39 + 1.96^2) = 0.0897.
+    q = 1.96**2 / (39 + 1.96**2)
+    assert rate.interval("a")[1] == pytest.approx(q * 0.05 / (q * 0.05 + 0.95), rel=1e-3)
+
+
+@pytest.mark.dafny
+def test_a_proof_that_ran_out_of_resources_is_found_on_appeal() -> None:
+    text = f"lemma Hard(x: nat)\n  ensures x < 40 ==> (x * x * x - x) % 3 == 0\n{{\n  {HOLE}\n}}\n"
+    candidate = Candidate(Problem("hard", "dafny", "statements", "", text), "")
+
+    async def appeal() -> None:
+        verifier = open_verifier(workers=1, rlimit=300_000, appeal_factor=10.0)
+        try:
+            assert (await verifier.verify(candidate, deadline_seconds=120.0)).status is E
+            found = await verifier.appeal(candidate, deadline_seconds=120.0)
+            assert found.status is P
+            assert await verifier.verify(candidate, deadline_seconds=120.0) == found
+        finally:
+            await verifier.aclose()
+
+    asyncio.run(appeal())
