@@ -10,12 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from proverrl.config.advantages import AdvantageConfig
 from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
 from proverrl.config.endpoint import EndpointConfig
 from proverrl.config.losses import GuardConfig, LossConfig
+from proverrl.config.restart import RestartConfig
 from proverrl.config.rewards import RewardConfig
 from proverrl.config.rollout import RolloutConfig
 
@@ -186,6 +187,7 @@ class Config(Section):
     pool: PoolConfig = PoolConfig()
     sampling: SamplingConfig = SamplingConfig()
     rollout: RolloutConfig = RolloutConfig()
+    restart: RestartConfig = RestartConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     reward: RewardConfig = RewardConfig()
     advantage: AdvantageConfig = AdvantageConfig()
@@ -195,6 +197,14 @@ class Config(Section):
     grpo: GrpoConfig = GrpoConfig()
     expert_iteration: ExpertIterationConfig = ExpertIterationConfig()
     evaluation: EvalConfig = EvalConfig()
+
+    @model_validator(mode="after")
+    def _restarts_have_a_place(self) -> Config:
+        if self.restart.name != "none" and self.loop == "expert_iteration":
+            raise ValueError('restart.name is for loop = "grpo"; set it to "none"')
+        if self.restart.name != "none" and self.rollout.mode == "interleaved":
+            raise ValueError('no restarts in rollout.mode = "interleaved"; choose another mode')
+        return self
 
     def dump(self) -> dict[str, Any]:
         """The configuration as JSON values, every default written out."""

@@ -36,10 +36,12 @@ from proverrl.checkpoint import (
     read_state,
     save_checkpoint,
 )
+from proverrl.config import RestartConfig
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.errors import StoppedError
 from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
+from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.loops.session import (
     Session,
     budget_spent,
@@ -53,6 +55,7 @@ from proverrl.loops.session import (
 from proverrl.loops.tally import Tally, absorb_draw
 from proverrl.rewards import build_reward
 from proverrl.rollout.proofs import ProofStore
+from proverrl.rollout.restart import Restarts
 from proverrl.rollout.samples import build_replay_sample, build_samples
 from proverrl.rollout.teaching import TeacherPair, build_pairs
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
@@ -69,6 +72,7 @@ class Progress:
     verifier_calls: int = 0
     seconds: float = 0.0
     history: RewardHistory = field(default_factory=RewardHistory)
+    restarts: Restarts = field(default_factory=lambda: Restarts(RestartConfig()))
 
 
 @dataclass
@@ -114,7 +118,7 @@ async def run_grpo(session: Session) -> None:
     if _end(session, progress):
         return
     if draws is None:
-        flight = _launch(session, *await _draw(session, curriculum, progress))
+        flight = _launch(session, *await _draw(session, curriculum, store, progress))
     else:
         flight = _launch(session, draws, 0.0)
     try:
@@ -129,6 +133,7 @@ async def run_grpo(session: Session) -> None:
             seconds = time.monotonic() - started
             progress.seconds += seconds
             values = batch.tally.metrics(seconds) | metrics | curriculum.metrics()
+            values |= progress.restarts.metrics()
             values["verifier_calls_total"] = progress.verifier_calls
             values |= seconds_left(config, progress.seconds)
             monitor.log("step", progress.step, values)
@@ -152,15 +157,18 @@ def _end(session: Session, progress: Progress) -> str:
 
 
 async def _draw(
-    session: Session, curriculum: Curriculum, progress: Progress
+    session: Session, curriculum: Curriculum, store: ProofStore, progress: Progress
 ) -> tuple[list[Draw], float]:
     config = session.config.grpo
     progress.num_draws += 1
+    restarts = plan_restarts(session, progress.restarts, store, config.groups_per_draw)
+    problems = curriculum.draw(config.groups_per_draw - len(restarts))
     return await sample_draw(
         session,
-        curriculum.draw(config.groups_per_draw),
+        [*problems, *(problem for problem, _ in restarts)],
         n=config.group_size,
         number=progress.num_draws - 1,
+        hints=[*(None for _ in problems), *(hint for _, hint in restarts)],
     )
 
 
@@ -185,7 +193,7 @@ async def _collect(
         session.config.reward, max_new_tokens=session.config.sampling.max_new_tokens
     )
     for _ in range(config.max_draws_per_step):
-        following = _launch(session, *await _draw(session, curriculum, progress))
+        following = _launch(session, *await _draw(session, curriculum, store, progress))
         judged, generation_seconds, flight = (
             await finish_rollouts(session, await flight.judged),
             flight.generation_seconds,
@@ -199,6 +207,7 @@ async def _collect(
             store=store,
             reward=reward,
         )
+        observe_draw(session, progress.restarts, judged)
         batch.seen += groups
         admitted = admits(_inputs(session, progress, groups))
         batch.groups += compress(groups, admitted)
@@ -298,6 +307,7 @@ def _save(
         "curriculum": curriculum.state_dict(),
         "proofs": store.state_dict(),
         "rewards": progress.history.state_dict(),
+        "restarts": progress.restarts.state_dict(),
         "draws": dump_draws(flight.draws),
         "guard": guard.state_dict(),
     }
@@ -320,8 +330,9 @@ def _restore(
     """Load the newest checkpoint into learner, curriculum and store; the session has already
     loaded its weights."""
     checkpoint = latest_checkpoint(session.checkpoints)
+    restarts = open_restarts(session)
     if checkpoint is None:
-        return Progress(), None
+        return Progress(restarts=restarts), None
     state = read_state(checkpoint)
     learner.load(checkpoint / "learner.pt")
     session.policy.version = learner.version
@@ -332,5 +343,7 @@ def _restore(
     progress = Progress(
         state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]
     )
+    restarts.load_state_dict(state["restarts"])
+    progress.restarts = restarts
     progress.history.load_state_dict(state["rewards"])
     return progress, load_draws(state["draws"], by_id)

@@ -16,10 +16,11 @@ from proverrl.types import Rollout
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A proved body, and how many tokens the policy wrote for it."""
+    """A proved body, how many tokens its answer has, and whether a hint helped to find it."""
 
     body: str
     num_tokens: int
+    hinted: bool = False
 
 
 @dataclass
@@ -37,10 +38,16 @@ class ProofStore:
         if turn.candidate.prelude:
             # The body alone would lean on lemmas that are not there.
             return
-        proof = Proof(turn.candidate.body, len(turn.completion.token_ids))
+        hint = rollout.hint
+        num_given = len(hint.token_ids) if hint and hint.opening and len(rollout.turns) == 1 else 0
+        num_tokens = num_given + len(turn.completion.token_ids)
+        proof = Proof(turn.candidate.body, num_tokens, hint is not None)
         kept = self.proofs.setdefault(rollout.problem.id, [])
-        if any(other.body == proof.body for other in kept):
+        same = next((other for other in kept if other.body == proof.body), None)
+        if same is not None and (proof.hinted or not same.hinted):
             return
+        if same is not None:
+            kept.remove(same)
         kept.append(proof)
         kept.sort(key=lambda p: (p.num_tokens, p.body))
         del kept[self.keep_shortest :]
@@ -52,12 +59,11 @@ class ProofStore:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            problem: [[proof.body, proof.num_tokens] for proof in kept]
+            problem: [[proof.body, proof.num_tokens, proof.hinted] for proof in kept]
             for problem, kept in self.proofs.items()
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.proofs = {
-            problem: [Proof(body, num_tokens) for body, num_tokens in kept]
-            for problem, kept in state.items()
+            problem: [Proof(*values) for values in kept] for problem, kept in state.items()
         }
