@@ -12,10 +12,12 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from proverrl.errors import RunError
+from proverrl.hint import Hint
 from proverrl.rollout.extract import Extraction
 from proverrl.rollout.whole_proof import Draw
 from proverrl.types import Completion, Problem
@@ -84,6 +86,7 @@ def dump_draws(draws: Sequence[Draw]) -> list[dict[str, Any]]:
         {
             "id": draw.id,
             "problem_id": draw.problem.id,
+            "hint": None if draw.hint is None else asdict(draw.hint),
             "extractions": [
                 {"body": e.body, "prelude": e.prelude, "reason": e.reason, "span": e.span}
                 for e in draw.extractions
@@ -133,7 +136,9 @@ def load_draws(rows: Sequence[Mapping[str, Any]], problems: Mapping[str, Problem
             Extraction(e["body"], e["prelude"], e["reason"], e["span"] and tuple(e["span"]))
             for e in row["extractions"]
         )
-        draws.append(Draw(row["id"], problem, completions, extractions))
+        given = row["hint"]
+        hint = given and Hint(**{**given, "token_ids": tuple(given["token_ids"])})
+        draws.append(Draw(row["id"], problem, completions, extractions, hint))
     return draws
 
 

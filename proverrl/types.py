@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from proverrl.errors import ProblemError, RecordError
+from proverrl.hint import Hint
 
 Language = Literal["dafny", "lean"]
 Split = Literal["train", "valid", "heldout"]
@@ -307,10 +308,17 @@ class Rollout:
     problem: Problem
     role: Role
     turns: tuple[Turn, ...]
+    hint: Hint | None = None
 
     def __post_init__(self) -> None:
         if not self.turns:
             raise RecordError(f"rollout {self.id!r} has no turn")
+
+    @property
+    def group_key(self) -> GroupKey:
+        """What it is compared within: role, problem, and how much of an answer was given."""
+        given = f" + {self.hint.source} {len(self.hint.token_ids)}" if self.hint else ""
+        return self.role, self.problem.id + given
 
     @property
     def status(self) -> Status:
@@ -341,7 +349,7 @@ class Group:
                 f"group {self.key}: {len(self.rollouts)} rollouts, {len(self.rewards)} rewards"
             )
         for rollout in self.rollouts:
-            if (rollout.role, rollout.problem.id) != self.key:
+            if rollout.group_key != self.key:
                 raise RecordError(f"rollout {rollout.id!r} does not belong to group {self.key}")
             if not rollout.status.judged:
                 raise RecordError(f"rollout {rollout.id!r} was not judged and cannot be scored")

@@ -15,6 +15,8 @@ from proverrl.config import (
     Config,
     FeedbackName,
     LossName,
+    RestartName,
+    RestartSource,
     RewardName,
     RolloutMode,
     WeightsName,
@@ -71,7 +73,17 @@ def test_there_are_the_presets_that_the_docs_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [AdvantageName, LossName, WeightsName, RewardName, FeedbackName, RolloutMode]
+    "names",
+    [
+        AdvantageName,
+        LossName,
+        WeightsName,
+        RewardName,
+        FeedbackName,
+        RolloutMode,
+        RestartName,
+        RestartSource,
+    ],
 )
 def test_the_page_of_algorithms_names_every_entry(names: Any) -> None:
     page = (FOLDER.parents[1] / "docs" / "algorithms.md").read_text("utf-8")

@@ -22,6 +22,7 @@ from proverrl.config.losses import (
     WeightsConfig,
     WeightsName,
 )
+from proverrl.config.restart import RestartConfig, RestartName, RestartSource, RestartUnit
 from proverrl.config.rewards import AuditConfig, CorrectionName, RewardConfig, RewardName
 from proverrl.config.rollout import FeedbackName, RolloutConfig, RolloutMode
 from proverrl.config.sections import (
@@ -74,6 +75,10 @@ __all__ = [
     "PolicyConfig",
     "PoolConfig",
     "ProblemsConfig",
+    "RestartConfig",
+    "RestartName",
+    "RestartSource",
+    "RestartUnit",
     "RewardConfig",
     "RewardName",
     "RolloutConfig",

@@ -16,6 +16,7 @@ from proverrl.config.advantages import AdvantageConfig
 from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
 from proverrl.config.endpoint import EndpointConfig
 from proverrl.config.losses import GuardConfig, LossConfig
+from proverrl.config.restart import RestartConfig
 from proverrl.config.rewards import AuditConfig, RewardConfig
 from proverrl.config.rollout import RolloutConfig
 
@@ -206,6 +207,7 @@ class Config(Section):
     pool: PoolConfig = PoolConfig()
     sampling: SamplingConfig = SamplingConfig()
     rollout: RolloutConfig = RolloutConfig()
+    restart: RestartConfig = RestartConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     reward: RewardConfig = RewardConfig()
     audit: AuditConfig = AuditConfig()
@@ -221,6 +223,14 @@ class Config(Section):
     def _audits_for_an_estimate(self) -> Config:
         if self.reward.false_negative_rate == "online" and self.audit.rate == 0.0:
             raise ValueError('reward.false_negative_rate = "online" needs audit.rate above 0')
+        return self
+
+    @model_validator(mode="after")
+    def _restarts_have_a_place(self) -> Config:
+        if self.restart.name != "none" and self.loop == "expert_iteration":
+            raise ValueError('restart.name is for loop = "grpo"; set it to "none"')
+        if self.restart.name != "none" and self.rollout.mode == "interleaved":
+            raise ValueError('no restarts in rollout.mode = "interleaved"; choose another mode')
         return self
 
     def dump(self) -> dict[str, Any]:

@@ -36,11 +36,13 @@ from proverrl.checkpoint import (
     read_state,
     save_checkpoint,
 )
+from proverrl.config import RestartConfig
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.errors import StoppedError
 from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
 from proverrl.loops.audit import Auditor, build_auditor, judge_first, judge_rest
+from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.loops.reverify import reverify_proofs
 from proverrl.loops.session import (
     Session,
@@ -55,6 +57,7 @@ from proverrl.loops.session import (
 from proverrl.loops.tally import Tally, absorb_draw
 from proverrl.rewards import build_reward
 from proverrl.rollout.proofs import ProofStore
+from proverrl.rollout.restart import Restarts
 from proverrl.rollout.samples import build_replay_sample, build_samples
 from proverrl.rollout.teaching import TeacherPair, build_pairs
 from proverrl.rollout.whole_proof import Draw, JudgedDraw
@@ -71,6 +74,7 @@ class Progress:
     verifier_calls: int = 0
     seconds: float = 0.0
     history: RewardHistory = field(default_factory=RewardHistory)
+    restarts: Restarts = field(default_factory=lambda: Restarts(RestartConfig()))
 
 
 @dataclass
@@ -118,7 +122,7 @@ async def run_grpo(session: Session) -> None:
     if _end(session, progress):
         return
     if draws is None:
-        flight = _launch(session, auditor, *await _draw(session, curriculum, progress))
+        flight = _launch(session, auditor, *await _draw(session, curriculum, store, progress))
     else:
         flight = _launch(session, auditor, draws, 0.0)
     try:
@@ -133,7 +137,7 @@ async def run_grpo(session: Session) -> None:
             seconds = time.monotonic() - started
             progress.seconds += seconds
             values = batch.tally.metrics(seconds) | metrics | curriculum.metrics()
-            values |= auditor.metrics()
+            values |= auditor.metrics() | progress.restarts.metrics()
             values["verifier_calls_total"] = progress.verifier_calls
             values |= seconds_left(config, progress.seconds)
             monitor.log("step", progress.step, values)
@@ -158,15 +162,18 @@ def _end(session: Session, progress: Progress) -> str:
 
 
 async def _draw(
-    session: Session, curriculum: Curriculum, progress: Progress
+    session: Session, curriculum: Curriculum, store: ProofStore, progress: Progress
 ) -> tuple[list[Draw], float]:
     config = session.config.grpo
     progress.num_draws += 1
+    restarts = plan_restarts(session, progress.restarts, store, config.groups_per_draw)
+    problems = curriculum.draw(config.groups_per_draw - len(restarts))
     return await sample_draw(
         session,
-        curriculum.draw(config.groups_per_draw),
+        [*problems, *(problem for problem, _ in restarts)],
         n=config.group_size,
         number=progress.num_draws - 1,
+        hints=[*(None for _ in problems), *(hint for _, hint in restarts)],
     )
 
 
@@ -194,7 +201,7 @@ async def _collect(
         false_negative_rate=auditor.rate,
     )
     for _ in range(config.max_draws_per_step):
-        following = _launch(session, auditor, *await _draw(session, curriculum, progress))
+        following = _launch(session, auditor, *await _draw(session, curriculum, store, progress))
         judged, generation_seconds, flight = (
             await judge_rest(session, auditor, await flight.judged),
             flight.generation_seconds,
@@ -209,6 +216,7 @@ async def _collect(
             reward=reward,
             auditor=auditor,
         )
+        observe_draw(session, progress.restarts, judged)
         batch.seen += groups
         inputs = _inputs(session, progress, groups)
         admitted = admit_groups(inputs, session.config.advantage.name, config)
@@ -310,6 +318,7 @@ def _save(
         "curriculum": curriculum.state_dict(),
         "proofs": store.state_dict(),
         "rewards": progress.history.state_dict(),
+        "restarts": progress.restarts.state_dict(),
         "draws": dump_draws(flight.draws),
         "guard": guard.state_dict(),
         "audits": auditor.state_dict(),
@@ -334,8 +343,9 @@ def _restore(
     """Load the newest checkpoint into learner, curriculum and store; the session has already
     loaded its weights."""
     checkpoint = latest_checkpoint(session.checkpoints)
+    restarts = open_restarts(session)
     if checkpoint is None:
-        return Progress(), None
+        return Progress(restarts=restarts), None
     state = read_state(checkpoint)
     learner.load(checkpoint / "learner.pt")
     session.policy.version = learner.version
@@ -347,5 +357,7 @@ def _restore(
     progress = Progress(
         state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]
     )
+    restarts.load_state_dict(state["restarts"])
+    progress.restarts = restarts
     progress.history.load_state_dict(state["rewards"])
     return progress, load_draws(state["draws"], by_id)

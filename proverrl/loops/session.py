@@ -26,6 +26,7 @@ import torch
 import proverrl
 from proverrl.config import Config
 from proverrl.errors import ProblemError, RunError
+from proverrl.hint import Hint
 from proverrl.loops.warm_start import PairSource, make_source
 from proverrl.monitor import Monitor
 from proverrl.policy.tokenizer import train_tokenizer
@@ -172,7 +173,12 @@ def proof_sources(session: Session, pairs: Sequence[tuple[str, str]]) -> list[Pa
 
 
 async def sample_draw(
-    session: Session, problems: Sequence[Problem], *, n: int, number: int
+    session: Session,
+    problems: Sequence[Problem],
+    *,
+    n: int,
+    number: int,
+    hints: Sequence[Hint | None] | None = None,
 ) -> tuple[list[Draw], float]:
     """``n`` completions on each problem, seeded by the number of the draw; and the seconds."""
     started = time.monotonic()
@@ -182,7 +188,9 @@ async def sample_draw(
         seed=derive_seed(session.config.seed, "draw", number),
         stop=first_stop(session.config.rollout),
     )
-    draws = await draw_groups(session.policy, problems, n=n, sampling=sampling, name=str(number))
+    draws = await draw_groups(
+        session.policy, problems, n=n, sampling=sampling, name=str(number), hints=hints
+    )
     return draws, time.monotonic() - started
 
 

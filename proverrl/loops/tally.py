@@ -15,7 +15,7 @@ from proverrl.advantages import Credit, GroupAdvantages, mean_credit
 from proverrl.curriculum.sampler import Curriculum
 from proverrl.evaluate import verdict_fields
 from proverrl.loops.audit import Auditor
-from proverrl.monitor.rollout_rows import describe_turns
+from proverrl.monitor.rollout_rows import describe_hint, describe_turns
 from proverrl.rewards import RewardFn
 from proverrl.rollout.group import build_group
 from proverrl.rollout.proofs import ProofStore
@@ -41,6 +41,8 @@ class Tally:
     num_truncated: int = 0
     num_turns: int = 0
     num_empty: int = 0
+    num_hinted: int = 0
+    hinted: Counter[str] = field(default_factory=Counter)
     entries: list[tuple[Rollout, Reward | None]] = field(default_factory=list)
     advantages: dict[str, list[Credit]] = field(default_factory=dict)
 
@@ -52,6 +54,8 @@ class Tally:
             self.generation_seconds += draw.generation_seconds
             for rollout in draw.rollouts:
                 self.verdicts[str(rollout.status)] += 1
+                if rollout.hint is not None:
+                    self.hinted[str(rollout.status)] += 1
                 self.num_turns += len(rollout.turns)
                 for turn in rollout.turns:
                     self.num_tokens += len(turn.completion.token_ids)
@@ -67,16 +71,20 @@ class Tally:
         """Count a group by its outcome and keep its rollouts for the rows.
 
         ``num_mixed`` counts groups whose rewards differ, ``num_solved`` and ``num_failed`` those
-        of the others that were proved, or not, by their first rollout.
+        of the others that were proved, or not, by their first rollout. The counts of the levels
+        leave out groups with a hint.
         """
         self.num_groups += 1
         proved = [rollout.status is Status.PROVED for rollout in group.rollouts]
         self.num_mixed += group.mixed
         self.num_solved += not group.mixed and proved[0]
         self.num_failed += not group.mixed and not proved[0]
-        counts = self.levels.setdefault(str(group.rollouts[0].problem.level), [0, 0])
-        counts[0] += len(proved)
-        counts[1] += sum(proved)
+        if group.rollouts[0].hint is None:
+            counts = self.levels.setdefault(str(group.rollouts[0].problem.level), [0, 0])
+            counts[0] += len(proved)
+            counts[1] += sum(proved)
+        else:
+            self.num_hinted += 1
         self.entries += zip(group.rollouts, group.rewards, strict=True)
 
     def add_advantages(self, group: Group, advantages: GroupAdvantages) -> None:
@@ -91,9 +99,8 @@ class Tally:
 
     @property
     def solve_rate(self) -> float | None:
-        """Proved rollouts over judged ones; None when nothing was judged."""
-        judged = sum(n for status, n in self.verdicts.items() if Status(status).judged)
-        return self.verdicts["proved"] / judged if judged else None
+        """Proved rollouts over judged ones, those with a hint left out; None when there is none."""
+        return _solve_rate(self.verdicts - self.hinted)
 
     def metrics(self, seconds: float) -> dict[str, Any]:
         """The figures of a step that took ``seconds``."""
@@ -108,6 +115,7 @@ class Tally:
             "rollouts": rollouts,
             "unjudged": {name: self.verdicts[name] for name in ("timeout", "crashed")},
             "verdicts": dict(self.verdicts),
+            **self._hint_metrics(),
             "verifier_calls": self.verifier_calls,
             "audit_calls": self.audit_calls,
             "verified_per_second": rollouts / seconds if seconds else 0.0,
@@ -124,6 +132,16 @@ class Tally:
                 level: {"attempts": attempts, "solved": solved}
                 for level, (attempts, solved) in sorted(self.levels.items())
             },
+        }
+
+    def _hint_metrics(self) -> dict[str, Any]:
+        """What groups with a hint came to; nothing where there was none."""
+        if not self.hinted:
+            return {}
+        return {
+            "hinted_solve_rate": _solve_rate(self.hinted),
+            "hinted_rollouts": sum(self.hinted.values()),
+            "hinted_groups": self.num_hinted,
         }
 
     def rows(self, step: int) -> Iterator[Mapping[str, Any]]:
@@ -150,6 +168,7 @@ class Tally:
                     "policy_version": turn.completion.policy_version,
                 },
                 "body": turn.candidate.body if turn.candidate else "",
+                "hint": describe_hint(rollout),
                 **verdict_fields(rollout),
                 "reward": reward.total if reward else None,
                 "advantage": mean_credit(turns[-1]) if reward else None,
@@ -178,9 +197,16 @@ def absorb_draw(
         grouped = {rollout.id for rollout in group.rollouts} if group else set()
         tally.add_dropped([r for r in draw.rollouts if r.id not in grouped])
         if group is not None:
-            curriculum.observe(group)
+            # What was proved with help says nothing of what the policy can do alone.
+            if group.rollouts[0].hint is None:
+                curriculum.observe(group)
             tally.add_group(group)
             groups.append(group)
         # After the reward, which is to read one rate for the whole group.
         tally.add_audits(auditor.observe(draw))
     return groups
+
+
+def _solve_rate(verdicts: Counter[str]) -> float | None:
+    judged = sum(n for status, n in verdicts.items() if Status(status).judged)
+    return verdicts["proved"] / judged if judged else None

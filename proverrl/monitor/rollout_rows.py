@@ -54,6 +54,19 @@ def describe_turns(rollout: Rollout, advantages: Sequence[Credit] | None) -> lis
     return rows
 
 
+def describe_hint(rollout: Rollout) -> dict[str, Any] | None:
+    """What a rollout was given, as JSON values; None when nothing was."""
+    hint = rollout.hint
+    if hint is None:
+        return None
+    return {
+        "source": hint.source,
+        "ratio": round(hint.ratio, 4),
+        "num_tokens": len(hint.token_ids),
+        "text": hint.text,
+    }
+
+
 def _describe_turn(
     turn: Turn, advantage: Credit | None, context: tuple[int, ...], restarts: bool
 ) -> dict[str, Any]:

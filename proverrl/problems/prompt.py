@@ -85,6 +85,15 @@ def render_body(problem: Problem, body: str, layout: LayoutName) -> str:
     return _replace(body, mapping)
 
 
+def render_opening(problem: Problem, opening: str, layout: LayoutName) -> str:
+    """The beginning of an answer whose body begins with ``opening``."""
+    if not LAYOUTS[layout].in_block:
+        return render_body(problem, opening, layout)
+    if problem.language == "lean":
+        return f"```lean4\n{Candidate(problem, opening).head}{opening}"
+    return f"```dafny\n{opening}"
+
+
 def use_layout_words(problem: Problem, text: str, layout: LayoutName) -> str:
     """Text about the problem, such as feedback, in the words that the layout shows it with.
 

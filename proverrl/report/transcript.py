@@ -95,6 +95,12 @@ def render_rollout(row: Row, decode: Decode) -> RenderableType:
         f"problem {problem.get('id')}",
         style="",
     )
+    if hint := row.get("hint"):
+        head.append(
+            f"\nhint: {hint.get('source')}, the last {hint.get('num_tokens')} tokens of the "
+            f"prompt, {hint.get('ratio', 0):.0%} of an answer",
+            style="yellow",
+        )
     parts: list[RenderableType] = [head]
     for number, turn in enumerate(turns, start=1):
         parts.append(_render_context(turn, decode, number))

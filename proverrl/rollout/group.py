@@ -19,5 +19,4 @@ def build_group(rollouts: Sequence[Rollout], reward: RewardFn) -> Group | None:
     judged = tuple(rollout for rollout in rollouts if rollout.status.judged)
     if len(judged) < 2:
         return None
-    key = (judged[0].role, judged[0].problem.id)
-    return Group(key=key, rollouts=judged, rewards=tuple(reward(r) for r in judged))
+    return Group(key=judged[0].group_key, rollouts=judged, rewards=tuple(reward(r) for r in judged))

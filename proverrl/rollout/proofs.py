@@ -44,13 +44,14 @@ def describe_conditions(problem: Problem, judge: str) -> Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A proved body, how many tokens a policy wrote for it, the version of that policy, and what
-    its verdict rests on."""
+    """A proved body, how many tokens its answer has, the version of the policy that wrote it, what
+    its verdict rests on, and whether a hint helped to find it."""
 
     body: str
     num_tokens: int
     policy_version: int
     conditions: Conditions
+    hinted: bool = False
 
 
 def normal_form(body: str, language: Language) -> str:
@@ -85,25 +86,36 @@ class ProofStore:
         if turn.candidate.prelude:
             # The body alone would lean on lemmas that are not there.
             return
-        completion = turn.completion
+        completion, hint = turn.completion, rollout.hint
+        num_given = len(hint.token_ids) if hint and hint.opening and len(rollout.turns) == 1 else 0
         self.keep(
             rollout.problem,
             turn.candidate.body,
-            num_tokens=len(completion.token_ids),
+            num_tokens=num_given + len(completion.token_ids),
             policy_version=completion.policy_version,
+            hinted=hint is not None,
         )
 
-    def keep(self, problem: Problem, body: str, *, num_tokens: int, policy_version: int) -> None:
+    def keep(
+        self,
+        problem: Problem,
+        body: str,
+        *,
+        num_tokens: int,
+        policy_version: int,
+        hinted: bool = False,
+    ) -> None:
         """Keep a body that was proved under the present conditions, if it is short enough.
 
-        Of bodies with one normal form the shortest stays, the first among equals.
+        Of bodies with one normal form one found without a hint stays before one found with it,
+        then the shortest, then the first.
         """
-        proof = Proof(body, num_tokens, policy_version, self.conditions(problem))
+        proof = Proof(body, num_tokens, policy_version, self.conditions(problem), hinted)
         kept = self.proofs.setdefault(problem.id, [])
         form = normal_form(body, problem.language)
         for other in kept:
             if normal_form(other.body, problem.language) == form:
-                if other.num_tokens <= num_tokens:
+                if (other.hinted, other.num_tokens) <= (hinted, num_tokens):
                     return
                 kept.remove(other)
                 break
@@ -138,6 +150,7 @@ class ProofStore:
                     row["num_tokens"],
                     row["policy_version"],
                     Conditions(**row["conditions"]),
+                    row["hinted"],
                 )
                 for row in rows
             ]

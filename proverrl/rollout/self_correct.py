@@ -28,6 +28,7 @@ from proverrl.policy.base import Exchange, Policy
 from proverrl.problems.prompt import use_layout_words
 from proverrl.rollout.extract import CODE_SPAN, extract
 from proverrl.rollout.feedback import FEEDBACK, render_missing
+from proverrl.rollout.hints import with_hint
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Completion, Prompt, Rollout, Sampling, Turn, Verdict
@@ -71,7 +72,8 @@ async def continue_rollouts(
     """
     if not takes_turns(settings) or not judged:
         return list(judged)
-    prompts = [policy.prompt(draw.rollouts[0].problem) for draw in judged]
+    firsts = [draw.rollouts[0] for draw in judged]
+    prompts = [with_hint(policy.prompt(first.problem), first.hint) for first in firsts]
     chains = [
         _Chain(index, rollout, prompts[index])
         for index, draw in enumerate(judged)
@@ -187,11 +189,15 @@ def _goes_on(rollout: Rollout, settings: RolloutConfig) -> bool:
 def _with_feedback(rollout: Rollout, policy: Policy, settings: RolloutConfig) -> Rollout:
     """The rollout with feedback in its last turn, in the words of the policy's layout."""
     *earlier, last = rollout.turns
-    if last.candidate is None or last.verdict is None:
-        text = render_missing(last.reason)
-    else:
-        text = FEEDBACK[settings.feedback](last.candidate, last.verdict, settings.max_errors)
-        text = use_layout_words(rollout.problem, text, policy.layout)
+    text = tell(last, policy, settings)
     if settings.mode == "interleaved":
         text = text.join(INTERPRETER)
     return replace(rollout, turns=(*earlier, replace(last, feedback=text)))
+
+
+def tell(turn: Turn, policy: Policy, settings: RolloutConfig) -> str:
+    """What the policy is told of a turn, in the words of its layout."""
+    if turn.candidate is None or turn.verdict is None:
+        return render_missing(turn.reason)
+    text = FEEDBACK[settings.feedback](turn.candidate, turn.verdict, settings.max_errors)
+    return use_layout_words(turn.candidate.problem, text, policy.layout)

@@ -15,6 +15,7 @@ from proverrl.config import RolloutConfig
 from proverrl.policy.base import Exchange, Policy
 from proverrl.problems.prompt import use_layout_words
 from proverrl.rollout.feedback import FEEDBACK
+from proverrl.rollout.hints import with_hint
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.types import Rollout, TrainingSample
 
@@ -57,7 +58,8 @@ def _build_pair(policy: Policy, rollout: Rollout, settings: RolloutConfig) -> Te
         return None
     text = FEEDBACK[settings.feedback](turn.candidate, turn.verdict, settings.max_errors)
     text = use_layout_words(rollout.problem, text, policy.layout)
-    read = policy.resume(policy.prompt(rollout.problem), [Exchange(turn.completion, text)])
-    first = Rollout(rollout.id, rollout.problem, rollout.role, (turn,))
+    prompt = with_hint(policy.prompt(rollout.problem), rollout.hint)
+    read = policy.resume(prompt, [Exchange(turn.completion, text)])
+    first = Rollout(rollout.id, rollout.problem, rollout.role, (turn,), rollout.hint)
     [sample] = build_rollout_samples(first, [0.0])
     return TeacherPair(sample, read.token_ids)

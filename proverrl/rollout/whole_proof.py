@@ -11,20 +11,24 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from proverrl.hint import Hint
 from proverrl.policy.base import Policy
 from proverrl.rollout.extract import Extraction, extract
+from proverrl.rollout.hints import with_hint
 from proverrl.types import Completion, Problem, Rollout, Sampling, Turn
 from proverrl.verify.base import Verifier
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Completions of one problem that wait for their verdicts."""
+    """Completions of one problem that wait for their verdicts. The extractions are of the whole
+    answers: what a hint gave, and the completion after it."""
 
     id: str
     problem: Problem
     completions: tuple[Completion, ...]
     extractions: tuple[Extraction, ...]
+    hint: Hint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +44,31 @@ class JudgedDraw:
 
 
 async def draw_groups(
-    policy: Policy, problems: Sequence[Problem], *, n: int, sampling: Sampling, name: str
+    policy: Policy,
+    problems: Sequence[Problem],
+    *,
+    n: int,
+    sampling: Sampling,
+    name: str,
+    hints: Sequence[Hint | None] | None = None,
 ) -> list[Draw]:
-    """``n`` completions on each problem; ``name`` begins the ids of the draws."""
-    prompts = [policy.prompt(problem) for problem in problems]
+    """``n`` completions on each problem, after its hint where it has one; ``name`` begins the ids
+    of the draws."""
+    given = [None] * len(problems) if hints is None else list(hints)
+    prompts = [with_hint(policy.prompt(p), hint) for p, hint in zip(problems, given, strict=True)]
     written = await policy.generate(prompts, n=n, sampling=sampling)
     return [
         Draw(
-            id=f"{name}-{problem.id}",
+            id=f"{name}-{problem.id}{'-hint' if hint else ''}",
             problem=problem,
             completions=tuple(completions),
-            extractions=tuple(extract(problem, c.text, policy.layout) for c in completions),
+            extractions=tuple(
+                extract(problem, (hint.opening if hint else "") + c.text, policy.layout)
+                for c in completions
+            ),
+            hint=hint,
         )
-        for problem, completions in zip(problems, written, strict=True)
+        for problem, completions, hint in zip(problems, written, given, strict=True)
     ]
 
 
@@ -73,6 +89,7 @@ async def judge(draw: Draw, verifier: Verifier, *, deadline_seconds: float) -> J
             id=f"{draw.id}-{index}",
             problem=draw.problem,
             role="solver",
+            hint=draw.hint,
             turns=(
                 Turn(
                     completion,

@@ -1,0 +1,27 @@
+"""The record of what a policy was given of an answer.
+
+Flows in: nothing. Flows out: ``Hint``, which draws and rollouts carry so that nothing that was
+proved with help is counted as proved without. Not handled here: how a hint is made
+(``proverrl.rollout.hints``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """``text`` and ``token_ids`` stand after the problem's prompt and are never learned; ``ratio``
+    is the share of the answer that they are, in tokens. But for a failed attempt they begin the
+    answer, and are part of what is judged."""
+
+    source: str
+    ratio: float
+    text: str
+    token_ids: tuple[int, ...]
+
+    @property
+    def opening(self) -> str:
+        """What every answer begins with."""
+        return "" if self.source == "failed_attempt" else self.text

@@ -1,0 +1,183 @@
+"""Hints: the beginning of an answer, or a failed attempt, as exact token ids after a prompt.
+
+Flows in: a problem, a body that is known for it (or a failed answer with its feedback), a share.
+Flows out: a ``Hint``, and prompts that end with one. A beginning is cut from the whole answer's own
+tokens, so that its ids are those that the policy was trained on, and ends where a statement does
+(``steps``) or anywhere (``tokens``). Nothing is believed of a hint: the candidate is the opening
+and what the policy wrote after it, and all of it is audited and verified.
+Not handled here: which problem gets how much (``proverrl.rollout.restart``).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from transformers import PreTrainedTokenizerBase
+
+from proverrl.config import LayoutName, RestartUnit
+from proverrl.errors import ProblemError
+from proverrl.hint import Hint
+from proverrl.policy.base import Exchange, Policy
+from proverrl.problems.dafny import scan_places
+from proverrl.problems.prompt import render_body, render_opening
+from proverrl.types import Completion, Problem, Prompt, Rollout, Status, Verdict
+
+_CLAUSES = frozenset({"invariant", "decreases", "modifies"})
+_ENDS = frozenset({";", "{", "}"})
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed attempt. ``token_ids`` and ``text`` are the whole answer's; ``verified`` is the
+    number of characters of ``body`` before the step of its first error, 0 when none is in it."""
+
+    body: str
+    verified: int
+    text: str
+    token_ids: tuple[int, ...]
+    feedback: str
+
+
+def with_hint(prompt: Prompt, hint: Hint | None) -> Prompt:
+    """The prompt with the hint's tokens after it; unchanged without one."""
+    if hint is None:
+        return prompt
+    return replace(
+        prompt, text=prompt.text + hint.text, token_ids=prompt.token_ids + hint.token_ids
+    )
+
+
+def find_steps(problem: Problem, body: str) -> list[int]:
+    """Where steps of a body begin, in characters, but for the first: after ``;`` and braces and
+    before clauses for Dafny, at line starts for Lean. Text that cannot be read has none."""
+    if problem.language == "lean":
+        lines = body.split("\n")
+        starts = [sum(len(line) + 1 for line in lines[:i]) for i in range(1, len(lines))]
+        return [s for s, line in zip(starts, lines[1:], strict=True) if line.strip()]
+    try:
+        tokens = scan_places(body)
+    except ProblemError:
+        return []
+    return [
+        place
+        for (_, before, _), (_, text, place) in itertools.pairwise(tokens)
+        if before in _ENDS or text in _CLAUSES
+    ]
+
+
+def cut_opening(
+    tokenizer: PreTrainedTokenizerBase,
+    problem: Problem,
+    body: str,
+    layout: LayoutName,
+    *,
+    ratio: float,
+    unit: RestartUnit,
+    source: str,
+) -> Hint | None:
+    """The beginning of the answer that gives ``body``: at least ``ratio`` of its tokens, up to the
+    end of a step, never all of it. Where no step ends so late, the longest that there is.
+
+    None when it cannot be cut: one step only, or a tokenizer whose tokens are not pieces of text.
+    """
+    text = render_body(problem, body, layout)
+    ids = _encode(tokenizer, text)
+    if unit == "tokens":
+        cuts = [max(1, min(len(ids) - 1, round(ratio * len(ids))))]
+    else:
+        openings = [
+            render_opening(problem, body[:end], layout) for end in find_steps(problem, body)
+        ]
+        cuts = [_fit(tokenizer, ids, len(o)) for o in openings if text.startswith(o)]
+    usable = sorted({cut for cut in cuts if 0 < cut < len(ids)})
+    usable = [cut for cut in usable if text.startswith(_decode(tokenizer, ids[:cut]))]
+    if not usable:
+        return None
+    wanted = ratio * len(ids)
+    num = next((cut for cut in usable if cut >= wanted), usable[-1])
+    return Hint(source, num / len(ids), _decode(tokenizer, ids[:num]), ids[:num])
+
+
+def verified_opening(
+    tokenizer: PreTrainedTokenizerBase, problem: Problem, failure: Failure, layout: LayoutName
+) -> Hint | None:
+    """A failed answer up to the step of its first error. None when the error stands in its first
+    step, or outside the body."""
+    opening = render_opening(problem, failure.body[: failure.verified], layout)
+    text = render_body(problem, failure.body, layout)
+    if not failure.verified or not text.startswith(opening):
+        return None
+    ids = _encode(tokenizer, text)
+    num = _fit(tokenizer, ids, len(opening))
+    said = _decode(tokenizer, ids[:num])
+    if not num or not text.startswith(said):
+        return None
+    return Hint("failed_prefix", num / len(ids), said, ids[:num])
+
+
+def failed_attempt(policy: Policy, problem: Problem, failure: Failure) -> Hint:
+    """A whole failed answer and what the verifier said of it (Goedel-Prover-V2, Lin et al. 2025,
+    arXiv 2508.03613); the next answer is a new one."""
+    zeros = (0.0,) * len(failure.token_ids)
+    completion = Completion(failure.text, (), failure.token_ids, zeros, "stop", 0)
+    prompt = policy.prompt(problem)
+    resumed = policy.resume(prompt, [Exchange(completion, failure.feedback)])
+    return Hint(
+        "failed_attempt",
+        1.0,
+        resumed.text[len(prompt.text) :],
+        resumed.token_ids[len(prompt.token_ids) :],
+    )
+
+
+def read_failure(rollout: Rollout, feedback: str) -> Failure | None:
+    """The first attempt of a rollout as a failure; None unless it was refused with a candidate."""
+    turn = rollout.turns[0]
+    if turn.candidate is None or turn.verdict is None or turn.candidate.prelude:
+        return None
+    if turn.verdict.status not in (Status.REJECTED, Status.EXHAUSTED):
+        return None
+    hint = rollout.hint if rollout.hint is not None and rollout.hint.opening else None
+    return Failure(
+        body=turn.candidate.body,
+        verified=find_verified(rollout.problem, turn.candidate.body, turn.verdict),
+        text=(hint.opening if hint else "") + turn.completion.text,
+        token_ids=(hint.token_ids if hint else ()) + turn.completion.token_ids,
+        feedback=feedback,
+    )
+
+
+def find_verified(problem: Problem, body: str, verdict: Verdict) -> int:
+    """Characters of a body before the step in which its first error stands; 0 without one."""
+    places = [
+        (d.body_line, d.body_column or 0)
+        for d in verdict.diagnostics
+        if d.severity == "error" and d.body_line is not None
+    ]
+    if not places:
+        return 0
+    line, column = min(places)
+    place = sum(len(text) + 1 for text in body.split("\n")[: line - 1]) + column
+    return max((start for start in find_steps(problem, body) if start <= place), default=0)
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
+    return tuple(int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
+    return str(tokenizer.decode(list(ids)))
+
+
+def _fit(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], length: int) -> int:
+    """The most tokens whose text is at most ``length`` characters; texts grow with their tokens."""
+    low, high = 0, len(ids)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(_decode(tokenizer, ids[:middle])) <= length:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,200 @@
+"""Which problems are tried again from a part of an answer, and how much of it they are given.
+
+Flows in: judged rollouts. Flows out: problems that are due, each with the share to give. Problems
+whose group was not good enough wait in line; what a restart gave decides about the next one, by a
+pure function of the problem's trials. All state is plain JSON, saved in the checkpoint.
+Not handled here: making the hint (``proverrl.rollout.hints``), drawing (``proverrl.loops``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from proverrl.config import RestartConfig, RestartName
+from proverrl.rollout.hints import Failure
+from proverrl.rollout.logistic import fit_curve
+from proverrl.types import Rollout, Status
+
+_SAME = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A judged group: the share of an answer that was given, attempts, and proofs among them."""
+
+    ratio: float
+    attempts: int
+    solved: int
+
+    @property
+    def rate(self) -> float:
+        """The share of proofs."""
+        return self.solved / self.attempts
+
+
+ChooseFn = Callable[[Sequence[Trial], RestartConfig], float]
+"""From a problem's trials, at least one, to the share to give next; 0 when no hint is due."""
+
+
+def never(trials: Sequence[Trial], settings: RestartConfig) -> float:
+    """No restarts."""
+    return 0.0
+
+
+def escalate(trials: Sequence[Trial], settings: RestartConfig) -> float:
+    """The next higher of ``ratios`` while a group has no proof, nothing once it has one (GHPO, Liu
+    et al. 2025, arXiv 2507.10628); the highest is given again."""
+    last = trials[-1]
+    return 0.0 if last.solved else _above(last.ratio, settings)
+
+
+def levels(trials: Sequence[Trial], settings: RestartConfig) -> float:
+    """One level up where at most ``light`` of a group is proved, else one down, the weakest level
+    first and none below it (the light form of SAGE, Liao et al. 2026, arXiv 2602.03143, whose
+    levels are words of the policy's own; here they are ``ratios`` of a proof)."""
+    last = trials[-1]
+    if last.rate <= settings.light:
+        return _above(last.ratio, settings)
+    level = sum(ratio <= last.ratio + _SAME for ratio in settings.ratios)
+    return settings.ratios[level - 2] if level > 1 else 0.0
+
+
+def logistic(trials: Sequence[Trial], settings: RestartConfig) -> float:
+    """The share for which a logistic curve through all trials gives ``target`` (SEELE, Li et al.
+    2025, arXiv 2509.06923), from the third share that was tried on; before, the next higher of
+    ``ratios`` below ``target`` and halfway back above it. A group with a proof and no hint needs
+    none."""
+    last = trials[-1]
+    if last.ratio <= _SAME and last.solved:
+        return 0.0
+    tried = sorted({trial.ratio for trial in trials})
+    if len(tried) < 3 or not any(trial.solved for trial in trials):
+        if last.rate < settings.target:
+            return _above(last.ratio, settings)
+        lower = [ratio for ratio in tried if ratio < last.ratio - _SAME]
+        return (last.ratio + (lower[-1] if lower else 0.0)) / 2.0
+    curve = fit_curve(
+        [trial.ratio for trial in trials],
+        [trial.rate for trial in trials],
+        [float(trial.attempts) for trial in trials],
+    )
+    return min(curve.length_for(settings.target), settings.ratios[-1])
+
+
+CHOOSERS: dict[RestartName, ChooseFn] = {
+    "none": never,
+    "escalate": escalate,
+    "levels": levels,
+    "logistic": logistic,
+}
+
+
+def _above(ratio: float, settings: RestartConfig) -> float:
+    return next((r for r in settings.ratios if r > ratio + _SAME), settings.ratios[-1])
+
+
+@dataclass
+class Restarts:
+    """The problems that wait for a restart, what was tried on them, and their last failures.
+
+    ``references`` are the bodies that may be shown, of which ``shown`` names those that were.
+    """
+
+    settings: RestartConfig
+    references: Mapping[str, str] = field(default_factory=dict)
+    queue: dict[str, float] = field(default_factory=dict)
+    trials: dict[str, list[Trial]] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    shown: set[str] = field(default_factory=set)
+
+    @property
+    def active(self) -> bool:
+        """Whether there are restarts at all."""
+        return self.settings.name != "none"
+
+    @property
+    def keeps_failures(self) -> bool:
+        """Whether failed attempts are wanted as hints."""
+        return self.active and self.settings.source.startswith("failed")
+
+    def room(self, num_groups: int) -> int:
+        """How many of a draw's groups may be restarts."""
+        return int(self.settings.share * num_groups + _SAME) if self.active else 0
+
+    def waiting(self) -> Iterator[tuple[str, float]]:
+        """Problem id and share to give, the one that waited longest first."""
+        return iter(list(self.queue.items()))
+
+    def take(self, problem_id: str) -> None:
+        """A problem is being restarted; it comes back when its group was judged."""
+        del self.queue[problem_id]
+        if self.settings.source == "reference":
+            self.shown.add(problem_id)
+
+    def observe(self, rollouts: Sequence[Rollout]) -> None:
+        """Note what a group earned, and whether and how its problem is restarted.
+
+        A group without a hint begins the problem's trials anew. Rollouts that were not judged do
+        not count; with none judged, a restart is repeated as it was.
+        """
+        if not self.active:
+            return
+        first = rollouts[0]
+        name = first.problem.id
+        judged = [rollout for rollout in rollouts if rollout.status.judged]
+        ratio = 0.0 if first.hint is None else first.hint.ratio
+        if not judged:
+            if first.hint is not None:
+                self.queue.setdefault(name, ratio)
+            return
+        trial = Trial(ratio, len(judged), sum(r.status is Status.PROVED for r in judged))
+        known = self.trials.get(name, []) if first.hint is not None else []
+        trials = [*known, trial]
+        self.queue.pop(name, None)
+        due = CHOOSERS[self.settings.name](trials, self.settings)
+        if due <= _SAME or sum(t.ratio > _SAME for t in trials) >= self.settings.patience:
+            self.trials.pop(name, None)
+            return
+        self.trials[name] = trials
+        self.queue[name] = due
+
+    def add_failure(self, problem_id: str, failure: Failure) -> None:
+        """Keep a failed attempt in place of one that got no further."""
+        known = self.failures.get(problem_id)
+        if known is None or failure.verified >= known.verified:
+            self.failures[problem_id] = failure
+
+    def metrics(self) -> dict[str, float]:
+        """Figures of a step; none without restarts."""
+        if not self.active:
+            return {}
+        return {
+            "restarts_waiting": float(len(self.queue)),
+            "restart_references_shown": float(len(self.shown)),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as JSON values."""
+        return {
+            "queue": list(self.queue.items()),
+            "trials": {
+                name: [[t.ratio, t.attempts, t.solved] for t in trials]
+                for name, trials in self.trials.items()
+            },
+            "failures": {name: asdict(failure) for name, failure in self.failures.items()},
+            "shown": sorted(self.shown),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become what ``state_dict`` wrote."""
+        self.queue = dict(state["queue"])
+        self.trials = {
+            name: [Trial(*values) for values in trials] for name, trials in state["trials"].items()
+        }
+        self.failures = {
+            name: Failure(**{**row, "token_ids": tuple(row["token_ids"])})
+            for name, row in state["failures"].items()
+        }
+        self.shown = set(state["shown"])
