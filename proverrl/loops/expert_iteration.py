@@ -18,6 +18,7 @@ import torch
 from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.errors import StoppedError
+from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.session import (
     Session,
     budget_spent,
@@ -29,6 +30,7 @@ from proverrl.loops.session import (
 )
 from proverrl.loops.tally import Tally, absorb_draw
 from proverrl.loops.warm_start import SftSettings, train_supervised
+from proverrl.policy.lora import has_adapter, reset_adapter
 from proverrl.rewards import proved_reward
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
@@ -66,7 +68,10 @@ async def run_expert_iteration(session: Session) -> None:
         sampling_seconds = time.monotonic() - started
         loss = await asyncio.to_thread(_train_round, session, store, progress.round)
         session.policy.version = progress.round
-        values = tally.metrics(sampling_seconds) | curriculum.metrics()
+        probe = await asyncio.to_thread(
+            probe_adapter, session.policy, session.problems.without_reference
+        )
+        values = probe | tally.metrics(sampling_seconds) | curriculum.metrics()
         values |= {
             "verifier_calls_total": progress.verifier_calls,
             "kept": len(store.pairs()),
@@ -155,7 +160,9 @@ def _train_round(session: Session, store: ProofStore, number: int) -> float:
     """Supervised training on references and kept proofs; returns the final loss."""
     config = session.config
     settings = config.expert_iteration
-    if settings.restart:
+    if settings.restart and has_adapter(session.policy.model):
+        reset_adapter(session.policy.model, seed=derive_seed(config.seed, "lora"))
+    elif settings.restart:
         state = torch.load(session.warm_weights, weights_only=True)
         session.policy.model.load_state_dict(state)
     sources = reference_sources(session) + proof_sources(session, store)
