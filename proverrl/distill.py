@@ -29,7 +29,8 @@ class SelfDistiller:
     def __init__(self, model: Any, settings: DistillConfig, *, temperature: float) -> None:
         self.settings = settings
         self.temperature = temperature
-        self.teacher = freeze_copy(model)
+        # In float32 whatever the model is: a slow average moves by less than bfloat16 can hold.
+        self.teacher = freeze_copy(model).float()
 
     def backward(self, model: Any, pairs: Sequence[TeacherPair], *, max_tokens: int) -> float:
         """Add the gradient of ``weight`` times the mean divergence a token to the model's; returns

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proverrl.config import LearnerConfig, LossConfig
+from proverrl.config import LearnerConfig, LossConfig, PrecisionName
 from proverrl.distill import SelfDistiller, freeze_copy
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.losses import (
@@ -27,7 +27,6 @@ from proverrl.losses import (
     gather_tokens,
     select_samples,
 )
-from proverrl.optimizers import build_optimizers
 from proverrl.packing import (
     PackedRow,
     batch_rows,
@@ -35,8 +34,11 @@ from proverrl.packing import (
     packed_logprobs,
     split_by_sample,
 )
+from proverrl.policy.lora import adapter_disabled, has_adapter
+from proverrl.policy.transformers import DTYPES
 from proverrl.rollout.teaching import TeacherPair
 from proverrl.seeds import derive_seed
+from proverrl.trained_weights import TrainedWeights
 from proverrl.types import TrainingSample
 
 
@@ -72,7 +74,8 @@ class TorchLearner:
     """Updates over packed samples; ``model`` is shared with the policy that samples from it.
 
     With a KL term a frozen copy of ``model`` as it comes is kept: as much memory again as its
-    weights take, and no optimizer state.
+    weights take, and no optimizer state. A model with an adapter needs none: it is its own
+    reference without the adapter.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class TorchLearner:
         version: int = 0,
         check: UpdateCheck = require_finite,
     ) -> None:
+        check_precision(model, config.precision)
         self.model = model
         self.config = config
         self.loss = LossConfig() if loss is None else loss
@@ -92,16 +96,18 @@ class TorchLearner:
         self.version = version
         self.check = check
         self.control = EntropyControl(self.loss.entropy)
-        self.reference = freeze_copy(model) if self.loss.needs_reference else None
+        # With an adapter the model without it is the reference: no second copy.
+        keeps_reference = self.loss.needs_reference and not has_adapter(model)
+        self.reference = freeze_copy(model) if keeps_reference else None
         distills = self.loss.distill.weight > 0
         self.distiller = (
             SelfDistiller(model, self.loss.distill, temperature=temperature) if distills else None
         )
         if config.gradient_checkpointing:
             enable_checkpointing(model)
-        self.optimizers = build_optimizers(
-            config.optimizer,
+        self.weights = TrainedWeights(
             model,
+            config.optimizer,
             learning_rate=config.learning_rate,
             weight_decay=config.weight_decay,
         )
@@ -137,7 +143,7 @@ class TorchLearner:
         if not rows:
             return counts
         old = self._score(self.model, rows) if self.needs_old_logprobs else {}
-        reference = {} if self.reference is None else self._score(self.reference, rows)
+        reference = self._score_reference(rows) if self.loss.needs_reference else {}
         size = self.config.groups_per_update or len(rows)
         parts = [rows[i : i + size] for i in range(0, len(rows), size)]
         updates = []
@@ -165,7 +171,7 @@ class TorchLearner:
         generator = torch.Generator().manual_seed(derive_seed(self.version, "loss"))
         values = {"loss": 0.0}
         scored: list[tuple[TrainingSample, Tensor]] = []
-        self.model.zero_grad(set_to_none=True)
+        self.weights.zero_grad()
         # Checkpointed layers keep their activations unless the model is in training mode.
         self.model.train(self.config.gradient_checkpointing)
         for batch in batch_rows(rows, self.config.micro_batch_tokens):
@@ -193,13 +199,10 @@ class TorchLearner:
             values["distill_loss"] = distilled
             values["loss"] += self.loss.distill.weight * distilled
         self.model.eval()
-        values["grad_norm"] = float(
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
-        )
+        values["grad_norm"] = self.weights.clip(self.config.max_grad_norm)
         if not self._may_update(values, scored):
             return None
-        for optimizer in self.optimizers:
-            optimizer.step()
+        self.weights.step()
         if self.distiller is not None:
             self.distiller.follow(self.model)
         self.version += 1
@@ -222,6 +225,12 @@ class TorchLearner:
             total += float(loss.detach())
         return total
 
+    def _score_reference(self, rows: Sequence[PackedRow]) -> dict[int, Tensor]:
+        if self.reference is not None:
+            return self._score(self.reference, rows)
+        with adapter_disabled(self.model):
+            return self._score(self.model, rows)
+
     @torch.no_grad()
     def _score(self, model: Any, rows: Sequence[PackedRow]) -> dict[int, Tensor]:
         """Log-probabilities of each sample's tokens after the prompt, by the sample's ``id()``
@@ -235,8 +244,7 @@ class TorchLearner:
     def save(self, path: Path) -> None:
         """Write the optimizer's state, that of the loss and the reference's weights, if there is
         one; the policy's weights are saved by the policy."""
-        state = {
-            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+        state = self.weights.state_dict() | {
             "version": self.version,
             "entropy": self.control.state_dict(),
         }
@@ -249,14 +257,26 @@ class TorchLearner:
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote."""
         state = torch.load(path, weights_only=True)
-        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
+        self.weights.load_state_dict(state)
         self.version = state["version"]
         self.control.load_state_dict(state["entropy"])
         if self.reference is not None:
             self.reference.load_state_dict(state["reference"])
         if self.distiller is not None:
             self.distiller.load_state_dict(state["teacher"])
+
+
+def check_precision(model: Any, precision: PrecisionName) -> None:
+    """Refuse a model that was not loaded for ``precision``: the sampler would use another one.
+
+    Raises:
+        UsageError: its weights have another dtype.
+    """
+    if model.dtype != DTYPES[precision]:
+        raise UsageError(
+            f"learner.precision is {precision!r} and the model's weights are {model.dtype}; "
+            f"load it with precision={precision!r}"
+        )
 
 
 def enable_checkpointing(model: Any) -> None:
@@ -266,6 +286,7 @@ def enable_checkpointing(model: Any) -> None:
         UsageError: the model has dropout, which the training mode that this needs would turn on.
     """
     rates = {k: v for k, v in model.config.to_dict().items() if "drop" in k and v}
+    rates |= {k: m.p for k, m in model.named_modules() if isinstance(m, torch.nn.Dropout) and m.p}
     if rates:
         raise UsageError(
             f"learner.gradient_checkpointing needs a model without dropout, this one has {rates}"

@@ -21,7 +21,10 @@ def adamw(model: Any, learning_rate: float, weight_decay: float) -> list[Optimiz
     """AdamW on everything (Loshchilov and Hutter 2019, arXiv 1711.05101)."""
     return [
         torch.optim.AdamW(
-            model.parameters(), lr=learning_rate, weight_decay=weight_decay, betas=BETAS
+            [p for p in model.parameters() if p.requires_grad],
+            lr=learning_rate,
+            weight_decay=weight_decay,
+            betas=BETAS,
         )
     ]
 
@@ -34,12 +37,17 @@ def muon(model: Any, learning_rate: float, weight_decay: float) -> list[Optimize
     pretrained checkpoints.
     """
     outer = {id(model.get_input_embeddings().weight), id(model.get_output_embeddings().weight)}
-    matrices = [p for p in model.parameters() if p.ndim == 2 and id(p) not in outer]
-    others = [p for p in model.parameters() if p.ndim != 2 or id(p) in outer]
-    return [
-        torch.optim.Muon(matrices, lr=learning_rate, weight_decay=weight_decay, momentum=0.95),
-        torch.optim.AdamW(others, lr=learning_rate / 10, weight_decay=0.0, betas=BETAS),
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.ndim == 2 and id(p) not in outer]
+    others = [p for p in trained if p.ndim != 2 or id(p) in outer]
+    optimizers: list[Optimizer] = [
+        torch.optim.Muon(matrices, lr=learning_rate, weight_decay=weight_decay, momentum=0.95)
     ]
+    if others:
+        optimizers.append(
+            torch.optim.AdamW(others, lr=learning_rate / 10, weight_decay=0.0, betas=BETAS)
+        )
+    return optimizers
 
 
 OPTIMIZERS: dict[OptimizerName, Callable[[Any, float, float], list[Optimizer]]] = {
@@ -51,7 +59,8 @@ OPTIMIZERS: dict[OptimizerName, Callable[[Any, float, float], list[Optimizer]]] 
 def build_optimizers(
     name: OptimizerName, model: Any, *, learning_rate: float, weight_decay: float
 ) -> list[Optimizer]:
-    """The optimizers of ``name`` over all parameters of ``model``, each in exactly one."""
+    """The optimizers of ``name`` over all parameters of ``model`` that want a gradient, each in
+    exactly one."""
     optimizers = OPTIMIZERS[name](model, learning_rate, weight_decay)
     for optimizer in optimizers:
         for group in optimizer.param_groups:

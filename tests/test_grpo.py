@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -146,10 +147,14 @@ def step_lines(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_two_and_two_steps_equal_four_bit_for_bit(
-    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+    make_config: Callable[..., Config], verifiers: list[StubVerifier], precision: str
 ) -> None:
+    make_config = partial(make_config, learner={"learning_rate": 2e-3, "precision": precision})
     whole = run(make_config("whole"))
+    dtypes = {"fp32": torch.float32, "bf16": torch.bfloat16}
+    assert {tensor.dtype for tensor in weights(whole).values()} == {dtypes[precision]}
     run(make_config("parts", grpo__steps=2, evaluation={"before": True, "after": False, "ks": [1]}))
     assert len(step_lines(whole.parent / "parts")) == 2
     # Asking for more steps of a finished run goes on from its checkpoint.

@@ -32,6 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "distill",
             "curriculum",
             "formalize",
+            "trained_weights",
         }
     ),
     frozenset(

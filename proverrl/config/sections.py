@@ -25,6 +25,7 @@ OptimizerName = Literal["adamw", "muon"]
 CurriculumName = Literal["uniform", "posterior"]
 LayoutName = Literal["plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny"]
 DeviceName = Literal["auto", "cpu", "cuda"]
+PrecisionName = Literal["fp32", "bf16"]
 
 
 class ProblemsConfig(Section):
@@ -33,6 +34,16 @@ class ProblemsConfig(Section):
     train: Path = Path("dafny/curriculum/train.jsonl")
     valid: Path = Path("dafny/curriculum/valid.jsonl")
     heldout: Path = Path("dafny/curriculum/heldout.jsonl")
+
+
+class LoraConfig(Section):
+    """Low-rank adapters; ``rank = 0`` trains all weights. ``targets`` are names of linear layers,
+    or ``all-linear`` for all but the output layer. Dropout acts in supervised training only."""
+
+    rank: NonNegative = 0
+    alpha: PositiveFloat = 64.0
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
 
 
 class PolicyConfig(Section):
@@ -52,6 +63,7 @@ class PolicyConfig(Section):
     vocab_size: Positive = 768
     rope_theta: PositiveFloat = 10_000.0
     max_rows: Positive = 256
+    lora: LoraConfig = LoraConfig()
 
 
 class WarmStartConfig(Section):
@@ -109,6 +121,9 @@ class LearnerConfig(Section):
     A step passes ``epochs`` times over its groups, ``groups_per_update`` groups an update (0: all
     of them in one). Each update adds ``replay_weight`` times the mean negative log-likelihood of
     ``replay_samples`` proofs: half of them found by the run, the rest references of warm start.
+
+    ``precision = "bf16"``: the model of sampler and learner alike has bfloat16 weights; the learner
+    keeps a float32 master of each and float32 optimizer state (``proverrl.trained_weights``).
     """
 
     optimizer: OptimizerName = "adamw"
@@ -121,6 +136,7 @@ class LearnerConfig(Section):
     replay_weight: Annotated[float, Field(ge=0.0)] = 0.1
     micro_batch_tokens: Positive = 16_384
     gradient_checkpointing: bool = False
+    precision: PrecisionName = "fp32"
 
 
 class GrpoConfig(Section):

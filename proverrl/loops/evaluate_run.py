@@ -130,7 +130,9 @@ def open_policy(config: Config, from_run: Path | None) -> Policy:
     """
     if not config.endpoint.url:
         device = choose_device(config.policy.device)
-        return load_policy(find_policy(config, from_run), config.policy, device=device)
+        weights = find_policy(config, from_run)
+        precision = config.learner.precision
+        return load_policy(weights, config.policy, device=device, precision=precision)
     if from_run is not None:
         raise UsageError(
             "both --run and endpoint.url name a policy; give a configuration file for the "

@@ -22,6 +22,7 @@ import torch
 from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.errors import StoppedError
+from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.audit import Auditor, build_auditor, judge_first, judge_rest
 from proverrl.loops.mixture import choose_proofs, load_sft_data
 from proverrl.loops.reverify import import_proofs, reverify_proofs
@@ -36,6 +37,7 @@ from proverrl.loops.session import (
 )
 from proverrl.loops.tally import Tally, absorb_draw
 from proverrl.loops.warm_start import PairSource, SftSettings, make_source, train_supervised
+from proverrl.policy.lora import has_adapter, reset_adapter
 from proverrl.rewards import proved_reward
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import Draw, JudgedDraw
@@ -92,7 +94,10 @@ async def _run_rounds(
         sources = base + _round_sources(session, store, progress.round)
         loss = await asyncio.to_thread(_train_round, session, sources, progress.round)
         session.policy.version = progress.round
-        values = tally.metrics(sampling_seconds) | curriculum.metrics() | auditor.metrics()
+        probe = await asyncio.to_thread(
+            probe_adapter, session.policy, session.problems.without_reference
+        )
+        values = probe | tally.metrics(sampling_seconds) | curriculum.metrics() | auditor.metrics()
         values |= {
             "verifier_calls_total": progress.verifier_calls,
             "kept": len(store.pairs()),
@@ -218,7 +223,9 @@ def _train_round(session: Session, sources: list[PairSource], number: int) -> fl
     """Supervised training on ``sources``; returns the final loss."""
     config = session.config
     settings = config.expert_iteration
-    if settings.restart:
+    if settings.restart and has_adapter(session.policy.model):
+        reset_adapter(session.policy.model, seed=derive_seed(config.seed, "lora"))
+    elif settings.restart:
         state = torch.load(session.warm_weights, weights_only=True)
         session.policy.model.load_state_dict(state)
     steps = max(1, settings.epochs * len(sources) // settings.batch_size)

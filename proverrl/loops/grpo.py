@@ -41,6 +41,7 @@ from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.errors import StoppedError
 from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
+from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.audit import Auditor, build_auditor, judge_first, judge_rest
 from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.loops.reverify import reverify_proofs
@@ -133,6 +134,8 @@ async def run_grpo(session: Session) -> None:
             metrics = await _learn(session, learner, store, batch, guard)
             progress.step += 1
             progress.verifier_calls += batch.tally.verifier_calls
+            if progress.step == 1 or progress.step % config.checkpoint_every == 0:
+                metrics |= await asyncio.to_thread(probe_adapter, session.policy, problems)
             monitor.write_rollouts(progress.step, batch.tally.rows(progress.step))
             seconds = time.monotonic() - started
             progress.seconds += seconds

@@ -136,9 +136,9 @@ def load_training(config: Config) -> TrainingProblems:
 def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolicy:
     """The policy that a run starts from: the checkpoint in ``policy.path``, or a new model whose
     tokenizer is trained on all training statements and the references of warm start."""
-    device = choose_device(config.policy.device)
+    device, precision = choose_device(config.policy.device), config.learner.precision
     if config.policy.path:
-        return load_policy(config.policy.path, config.policy, device=device)
+        return load_policy(config.policy.path, config.policy, device=device, precision=precision)
     layout = config.policy.layout
     texts = [
         render_prompt(problem, layout) + render_body(problem, reference, layout)
@@ -146,7 +146,9 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
     ]
     texts += [render_prompt(problem, layout) for problem in problems.without_reference]
     tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size)
-    return build_policy(config.policy, tokenizer, seed=config.seed, device=device)
+    return build_policy(
+        config.policy, tokenizer, seed=config.seed, device=device, precision=precision
+    )
 
 
 def reference_sources(session: Session) -> list[PairSource]:

@@ -37,6 +37,7 @@ from proverrl.loops.session import (
 )
 from proverrl.loops.warm_start import SftSettings, train_supervised
 from proverrl.monitor import Monitor
+from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter, merge_adapter
 from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
 from proverrl.seeds import derive_seed
 from proverrl.verify.make import open_configured
@@ -141,12 +142,24 @@ def _open_policy(config: Config, folder: Path, problems: TrainingProblems) -> Tr
     """The newest weights of this run: checkpoint, else warm-started, else fresh."""
     checkpoint = latest_checkpoint(folder / "checkpoints")
     warm = folder / "warm_start"
-    device = choose_device(config.policy.device)
-    if checkpoint is not None:
-        return load_policy(checkpoint / "policy", config.policy, device=device)
-    if (warm / "weights.pt").exists():
-        return load_policy(warm / "policy", config.policy, device=device)
-    return make_policy(config, problems)
+    device, precision = choose_device(config.policy.device), config.learner.precision
+    lora = config.policy.lora
+    if lora.rank and not config.policy.path:
+        raise UsageError(
+            "policy.lora.rank is above 0 and policy.path is empty: a model with fresh weights has "
+            "nothing to adapt; name a checkpoint, or set policy.lora.rank to 0"
+        )
+    if checkpoint is None and not (warm / "weights.pt").exists():
+        policy = make_policy(config, problems)
+    else:
+        # An adapter's base is the warm-started policy; a merged checkpoint would be rounded.
+        newest = warm if checkpoint is None or lora.rank else checkpoint
+        policy = load_policy(newest / "policy", config.policy, device=device, precision=precision)
+    if lora.rank:
+        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))
+        if checkpoint is not None:
+            load_adapter(policy.model, checkpoint / "policy" / ADAPTER_FOLDER)
+    return policy
 
 
 def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
@@ -187,11 +200,17 @@ def _warm_start(session: Session) -> None:
             ),
             progress=show,
         )
+    lora = config.policy.lora
+    if lora.rank:
+        merge_adapter(policy.model)
     session.warm_weights.parent.mkdir(exist_ok=True)
     policy.save(session.warm_weights.parent / "policy")
     temporary = session.warm_weights.with_suffix(".tmp")
     torch.save(policy.model.state_dict(), temporary)
     os.replace(temporary, session.warm_weights)
+    if lora.rank:
+        # The loop trains a new one, on top of the warm-started policy.
+        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))
 
 
 async def _evaluate(session: Session, name: str) -> None:

@@ -16,9 +16,10 @@ import torch
 from torch.nn import functional
 
 from proverrl.config import OptimizerName
-from proverrl.optimizers import build_optimizers, scale_rates
+from proverrl.optimizers import scale_rates
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.row_packing import fill_rows, lay_out
+from proverrl.trained_weights import TrainedWeights
 from proverrl.types import Problem
 
 
@@ -76,18 +77,20 @@ def train_supervised(
     Deterministic on CPU under ``settings.seed``.
     """
     model = policy.model
-    optimizers = build_optimizers(
-        settings.optimizer,
+    weights = TrainedWeights(
         model,
+        settings.optimizer,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
     )
     batches = draw_batches(sources, settings.batch_size, random.Random(settings.seed))
     losses: list[float] = []
+    # An adapter may have dropout, which draws from torch's own generator.
+    torch.manual_seed(settings.seed)
     model.train()
     for step, batch in zip(range(settings.steps), batches, strict=False):
-        scale_rates(optimizers, _schedule(step, settings.steps))
-        model.zero_grad(set_to_none=True)
+        scale_rates(weights.optimizers, _schedule(step, settings.steps))
+        weights.zero_grad()
         loss = supervised_loss(
             policy,
             batch,
@@ -95,12 +98,12 @@ def train_supervised(
             pack_tokens=settings.pack_tokens,
         )
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
-        for optimizer in optimizers:
-            optimizer.step()
+        weights.clip(settings.max_grad_norm)
+        weights.step()
         losses.append(float(loss.detach()))
         progress(step + 1, losses[-1])
     model.eval()
+    weights.close()
     tail = losses[-max(1, len(losses) // 10) :]
     return sum(tail) / len(tail) if tail else 0.0
 

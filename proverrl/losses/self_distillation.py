@@ -73,7 +73,7 @@ def pick_with_tail(logprobs: Tensor, index: Tensor) -> Tensor:
 def follow(teacher: torch.nn.Module, student: torch.nn.Module, rate: float = TEACHER_RATE) -> None:
     """Move the teacher's weights by ``rate`` of the way to the student's."""
     for mine, theirs in zip(teacher.parameters(), student.parameters(), strict=True):
-        mine.lerp_(theirs, rate)
+        mine.lerp_(theirs.to(mine.dtype), rate)
 
 
 def _kl(p: Tensor, q: Tensor) -> Tensor:

@@ -24,16 +24,26 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from proverrl.config import LayoutName, PolicyConfig
+from proverrl.config import LayoutName, PolicyConfig, PrecisionName
 from proverrl.errors import UsageError
 from proverrl.policy.base import Exchange
 from proverrl.policy.conversation import encode_prompt, resume_prompt
 from proverrl.policy.kv_cache import make_cache
+from proverrl.policy.lora import (
+    ADAPTER_FOLDER,
+    adapter_weights,
+    has_adapter,
+    merged_state,
+    save_adapter,
+)
 from proverrl.problems.prompt import render_body
 from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling
 
 # Its bar for every saved checkpoint would tear the live display.
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+DTYPES: dict[PrecisionName, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""The dtype of the weights that generate; the learner updates the same ones."""
 
 COMPACT_BELOW = 0.75
 """The batch is compacted when fewer than this share of its rows are still being written."""
@@ -63,7 +73,12 @@ class TransformersPolicy:
     def engine(self) -> str:
         """Engine, device and size, for people to read."""
         num_parameters = sum(parameter.numel() for parameter in self.model.parameters())
-        return f"transformers on {self.device}, {num_parameters / 1e6:.2f} M parameters"
+        dtype = str(self.model.dtype).removeprefix("torch.")
+        text = f"transformers on {self.device}, {num_parameters / 1e6:.2f} M parameters in {dtype}"
+        if not has_adapter(self.model):
+            return text
+        trained = sum(weight.numel() for weight in adapter_weights(self.model).values())
+        return f"{text}, {trained / 1e6:.3f} M of them trained (LoRA)"
 
     @property
     def end_id(self) -> int:
@@ -89,8 +104,13 @@ class TransformersPolicy:
         return await asyncio.to_thread(self._generate, list(prompts), n, sampling)
 
     def save(self, folder: Path) -> None:
-        """Write an ordinary Hugging Face folder."""
-        self.model.save_pretrained(folder)
+        """Write an ordinary Hugging Face folder; an adapter is merged into its weights, and written
+        beside them as well."""
+        if has_adapter(self.model):
+            self.model.save_pretrained(folder, state_dict=merged_state(self.model))
+            save_adapter(self.model, folder / ADAPTER_FOLDER)
+        else:
+            self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
     def _generate(
@@ -260,16 +280,18 @@ def choose_device(name: str) -> str:
     return name
 
 
-def load_policy(path: str | Path, config: PolicyConfig, *, device: str) -> TransformersPolicy:
-    """Load a Hugging Face folder or id; layout and batch size come from ``config``.
+def load_policy(
+    path: str | Path, config: PolicyConfig, *, device: str, precision: PrecisionName = "fp32"
+) -> TransformersPolicy:
+    """Load a Hugging Face folder or id with weights of ``precision``, whatever it was saved in;
+    layout and batch size come from ``config``.
 
     Raises:
         UsageError: it cannot be loaded, or its tokenizer has no end token.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)
-        # Small learning rates vanish in bfloat16 weights, so that weights stay in float32.
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[precision])
     except (OSError, ValueError) as error:
         raise UsageError(f"policy.path {str(path)!r} cannot be loaded: {error}") from error
     for parameter in model.parameters():
@@ -283,10 +305,22 @@ def load_policy(path: str | Path, config: PolicyConfig, *, device: str) -> Trans
     )
 
 
+def cast_parameters(model: Any, dtype: torch.dtype) -> None:
+    """Round the parameters in place. Buffers stay as they are: the frequencies of rotary positions
+    in bfloat16 would put far tokens at wrong places."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+
+
 def build_policy(
-    config: PolicyConfig, tokenizer: PreTrainedTokenizerBase, *, seed: int, device: str
+    config: PolicyConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    seed: int,
+    device: str,
+    precision: PrecisionName = "fp32",
 ) -> TransformersPolicy:
-    """A small Llama model with fresh weights drawn under ``seed``.
+    """A small Llama model with fresh weights drawn under ``seed``, then rounded to ``precision``.
 
     Llama, because transformers gives a Qwen2 folder Qwen2's own tokenizer whatever it holds.
     """
@@ -307,6 +341,7 @@ def build_policy(
             pad_token_id=tokenizer.pad_token_id,
         )
     )
+    cast_parameters(model, DTYPES[precision])
     return TransformersPolicy(
         model, tokenizer, layout=config.layout, device=device, max_rows=config.max_rows
     )

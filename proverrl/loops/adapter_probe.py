@@ -1,0 +1,85 @@
+"""Checks in a run that the sampler uses the adapter that the learner trains.
+
+Flows in: an open session whose policy has an adapter. Flows out: two figures for the metrics, or an
+error that ends the run. Not handled here: the comparison itself (``proverrl.policy.probe``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from proverrl.errors import ProverRLError
+from proverrl.packing import PackedRow, batch_rows, packed_logprobs, split_by_sample
+from proverrl.policy.lora import adapter_disabled, has_adapter, has_moved
+from proverrl.policy.probe import (
+    MIN_SEQUENCES,
+    TOLERANCES,
+    explain_disagreement,
+    explain_no_effect,
+    mean_abs_difference,
+    score_by_sampling,
+)
+from proverrl.policy.transformers import DTYPES, TransformersPolicy
+from proverrl.types import Problem, TrainingSample
+
+SCORED_TOKENS = 8
+
+
+def probe_adapter(policy: TransformersPolicy, problems: Sequence[Problem]) -> dict[str, float]:
+    """Score the last tokens of the prompts of up to eight problems by the sampler's path and by the
+    learner's, and without the adapter; returns the mean differences in nats a token. Nothing for a
+    policy without an adapter.
+
+    Raises:
+        ProverRLError: the two paths disagree, or the adapter has moved and changes nothing.
+    """
+    if not has_adapter(policy.model):
+        return {}
+    sequences = [policy.prompt(problem).token_ids for problem in problems[:MIN_SEQUENCES]]
+    sampler = score_by_sampling(policy, sequences, tokens=SCORED_TOKENS)
+    learner = score_by_learning(policy, sequences, tokens=SCORED_TOKENS)
+    with adapter_disabled(policy.model):
+        base = score_by_sampling(policy, sequences, tokens=SCORED_TOKENS)
+    precision = next(name for name, dtype in DTYPES.items() if dtype == policy.model.dtype)
+    # In bfloat16 a small adapter may be rounded away; then the learner does not see it either.
+    moved = has_moved(policy.model) and mean_abs_difference(learner, base) > TOLERANCES[precision]
+    if precision == "fp32":
+        moved = has_moved(policy.model)
+    wrong = explain_disagreement(sampler, learner, TOLERANCES[precision])
+    wrong = wrong or explain_no_effect(sampler, base, moved=moved)
+    if wrong:
+        raise ProverRLError(wrong)
+    return {
+        "probe_sampler_learner": mean_abs_difference(sampler, learner),
+        "probe_from_base": mean_abs_difference(sampler, base),
+    }
+
+
+@torch.no_grad()
+def score_by_learning(
+    policy: TransformersPolicy, sequences: Sequence[Sequence[int]], *, tokens: int
+) -> list[list[float]]:
+    """What ``score_by_sampling`` gives, from the learner's packed rows."""
+    policy.model.eval()
+    samples = [_bare_sample(tuple(sequence), tokens) for sequence in sequences]
+    scores: dict[int, list[float]] = {}
+    for batch in batch_rows([PackedRow((sample,)) for sample in samples], 16_384):
+        logprobs, _ = packed_logprobs(policy.model, batch, temperature=1.0)
+        scores |= {id(s): part.tolist() for s, part in split_by_sample(batch, logprobs)}
+    return [scores[id(sample)] for sample in samples]
+
+
+def _bare_sample(token_ids: tuple[int, ...], tokens: int) -> TrainingSample:
+    before = len(token_ids) - tokens
+    zeros = (0.0,) * len(token_ids)
+    return TrainingSample(
+        rollout_id="probe",
+        policy_version=0,
+        prompt_length=before,
+        token_ids=token_ids,
+        loss_mask=(0,) * before + (1,) * tokens,
+        logprobs=zeros,
+        advantages=zeros,
+    )

@@ -1,0 +1,160 @@
+"""Low-rank adapters inside a model, through peft (the ``lora`` extra).
+
+Source: Hu et al. 2021, "LoRA", arXiv 2106.09685: a matrix W acts as W + (alpha / rank) B A, and
+only A and B learn. Flows in: a model and ``[policy.lora]``. Flows out: the same model object with
+adapters in its linear layers, so that whoever holds it, sampler and learner, uses them. Not handled
+here: whether the sampler really sees them (``proverrl.policy.probe``), several adapters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from proverrl.config import LoraConfig
+from proverrl.errors import RunError, UsageError
+
+ADAPTER_FOLDER = "adapter"
+"""Where a policy's folder holds the adapter, in peft's own format."""
+
+_NAME = "default"
+_PREFIX = "base_model.model."
+
+
+def has_adapter(model: Any) -> bool:
+    """Whether ``attach_adapter`` was called on the model and ``merge_adapter`` was not."""
+    return bool(getattr(model, "peft_config", None))
+
+
+def attach_adapter(model: Any, settings: LoraConfig, *, seed: int) -> None:
+    """Put fresh adapters into the model; all other weights are frozen. B is 0, so that the model
+    computes what it computed before.
+
+    Raises:
+        UsageError: peft is not installed, or the model has no layer of the names in ``targets``.
+    """
+    try:
+        import peft
+    except ImportError as error:
+        raise UsageError(
+            "policy.lora.rank is above 0 and peft is not installed; "
+            'install the extra: pip install "proverrl[lora]"'
+        ) from error
+    config = peft.LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=settings.targets
+        if isinstance(settings.targets, str)
+        else list(settings.targets),
+        task_type="CAUSAL_LM",
+    )
+    try:
+        peft.inject_adapter_in_model(config, model, _NAME)
+    except ValueError as error:
+        raise UsageError(f"policy.lora.targets {settings.targets!r}: {error}") from error
+    reset_adapter(model, seed=seed)
+
+
+def reset_adapter(model: Any, *, seed: int) -> None:
+    """Start the adapters anew, drawn under ``seed``."""
+    torch.manual_seed(seed)
+    for _, layer in _layers(model):
+        layer.reset_lora_parameters(_NAME, True)
+
+
+def adapter_weights(model: Any) -> dict[str, Tensor]:
+    """The adapters' matrices by name."""
+    return {name: p.detach() for name, p in model.named_parameters() if f".{_NAME}." in name}
+
+
+def has_moved(model: Any) -> bool:
+    """Whether any B is not 0, so that the adapters change what the model computes."""
+    weights = adapter_weights(model)
+    return any(bool(w.any()) for name, w in weights.items() if ".lora_B." in name)
+
+
+@contextmanager
+def adapter_disabled(model: Any) -> Iterator[None]:
+    """Within, the model computes as if it had no adapters."""
+    layers = [layer for _, layer in _layers(model)]
+    try:
+        for layer in layers:
+            layer.enable_adapters(False)
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
+
+
+def merged_state(model: Any) -> dict[str, Tensor]:
+    """The weights of the model without adapters that computes the same, by their plain names. Sums
+    are taken in float32 and rounded to the base's dtype."""
+    state = {
+        name.replace(".base_layer.", "."): value
+        for name, value in model.state_dict().items()
+        if f".{_NAME}." not in name
+    }
+    for name, layer in _layers(model):
+        state[f"{name}.weight"] = _merged_weight(layer)
+    return state
+
+
+def merge_adapter(model: Any) -> None:
+    """Add the adapters to the weights and take them out; all weights can be trained again."""
+    for name, layer in _layers(model):
+        base = layer.get_base_layer()
+        base.weight.data = _merged_weight(layer)
+        parent, _, child = name.rpartition(".")
+        setattr(model.get_submodule(parent), child, base)
+    del model.peft_config
+    model.requires_grad_(True)
+
+
+def save_adapter(model: Any, folder: Path) -> None:
+    """Write the adapters as peft does, so that ``peft.PeftModel.from_pretrained`` reads them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {
+        _PREFIX + name.replace(f".{_NAME}.", "."): value.cpu().contiguous()
+        for name, value in adapter_weights(model).items()
+    }
+    save_file(weights, folder / "adapter_model.safetensors")
+    model.peft_config[_NAME].save_pretrained(folder)
+
+
+@torch.no_grad()
+def load_adapter(model: Any, folder: Path) -> None:
+    """Take up what ``save_adapter`` wrote.
+
+    Raises:
+        RunError: it cannot be read, or belongs to another shape of adapter.
+    """
+    path = folder / "adapter_model.safetensors"
+    try:
+        saved = load_file(path)
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: the adapter cannot be read: {error}") from error
+    mine = adapter_weights(model)
+    names = {_PREFIX + name.replace(f".{_NAME}.", "."): name for name in mine}
+    shapes = {name: tuple(mine[names[name]].shape) for name in names}
+    if shapes != {name: tuple(value.shape) for name, value in saved.items()}:
+        raise RunError(f"{path}: an adapter of another shape; policy.lora was changed")
+    for name, value in saved.items():
+        mine[names[name]].copy_(value)
+
+
+def _merged_weight(layer: Any) -> Tensor:
+    weight = layer.get_base_layer().weight.detach()
+    a, b = layer.lora_A[_NAME].weight.detach(), layer.lora_B[_NAME].weight.detach()
+    merged: Tensor = weight.float() + layer.scaling[_NAME] * (b.float() @ a.float())
+    return merged.to(weight.dtype)
+
+
+def _layers(model: Any) -> list[tuple[str, Any]]:
+    return [(name, m) for name, m in model.named_modules() if hasattr(m, "lora_A")]

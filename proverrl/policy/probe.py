@@ -1,0 +1,92 @@
+"""Whether the model that samples is the model that learns, measured on fixed sequences.
+
+Flows in: log-probabilities of the same tokens from two paths, each of shape (sequences, tokens).
+Flows out: their distance, and what is wrong with it. Weights that are pushed and not used leave a
+run sampling from its first policy without any error; a few forward passes show it. Not handled
+here: which sequences, when, and the learner's path (``proverrl.loops.adapter_probe``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from proverrl.config import PrecisionName
+from proverrl.policy.kv_cache import make_cache
+from proverrl.policy.transformers import TransformersPolicy, pad_left
+
+LogProbs = Sequence[Sequence[float]]
+
+TOLERANCES: dict[PrecisionName, float] = {"fp32": 1e-4, "bf16": 3e-2}
+"""How far sampler and learner may differ a token, on average, in nats."""
+
+MIN_SEQUENCES = 8
+
+
+def mean_abs_difference(a: LogProbs, b: LogProbs) -> float:
+    """The mean over all tokens of |a - b|.
+
+    Raises:
+        ValueError: the shapes differ, or there is no token.
+    """
+    pairs = [
+        (x, y) for row, other in zip(a, b, strict=True) for x, y in zip(row, other, strict=True)
+    ]
+    if not pairs:
+        raise ValueError("no token to compare")
+    return sum(abs(x - y) for x, y in pairs) / len(pairs)
+
+
+def explain_disagreement(sampler: LogProbs, learner: LogProbs, tolerance: float) -> str:
+    """Why sampler and learner cannot have the same weights; empty when they agree."""
+    distance = mean_abs_difference(sampler, learner)
+    # Written so that what is not a number disagrees.
+    if distance <= tolerance:
+        return ""
+    return (
+        f"sampler and learner disagree by {distance:.3g} nats a token on {len(sampler)} fixed "
+        f"sequences, more than {tolerance:g}: the sampler does not have the learner's weights"
+    )
+
+
+def explain_no_effect(sampler: LogProbs, base: LogProbs, *, moved: bool) -> str:
+    """Why an adapter has no effect on the sampler; empty when it has one or has not moved."""
+    if not moved or mean_abs_difference(sampler, base) != 0.0:
+        return ""
+    return (
+        f"the adapter has moved, and the sampler gives {len(sampler)} fixed sequences exactly the "
+        "log-probabilities of the base model: it samples without the adapter"
+    )
+
+
+@torch.inference_mode()
+def score_by_sampling(
+    policy: TransformersPolicy, sequences: Sequence[Sequence[int]], *, tokens: int
+) -> list[list[float]]:
+    """Log-probabilities at temperature 1 of the last ``tokens`` of each sequence, computed as in
+    generation: the rest is prefilled, padded on the left, then one token at a time from the cache.
+    """
+    policy.model.eval()
+    prompts = [sequence[:-tokens] for sequence in sequences]
+    ids, mask = pad_left(prompts, policy.end_id, policy.device)
+    forced = torch.tensor([sequence[-tokens:] for sequence in sequences], device=policy.device)
+    cache = make_cache(policy.model)
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    found = []
+    for step in range(tokens):
+        out = policy.model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        logprobs = torch.log_softmax(out.logits[:, -1].float(), dim=-1)
+        ids = forced[:, step : step + 1]
+        found.append(logprobs.gather(-1, ids))
+        mask = torch.cat([mask, mask.new_ones((len(mask), 1))], dim=1)
+        positions = positions[:, -1:] + 1
+    rows: list[list[float]] = torch.cat(found, dim=1).tolist()
+    return rows
