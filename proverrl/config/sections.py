@@ -15,6 +15,7 @@ from pydantic import Field
 from proverrl.config.advantages import AdvantageConfig
 from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
 from proverrl.config.endpoint import EndpointConfig
+from proverrl.config.engine import EngineName, VllmConfig
 from proverrl.config.losses import GuardConfig, LossConfig
 from proverrl.config.rewards import RewardConfig
 from proverrl.config.rollout import RolloutConfig
@@ -38,10 +39,12 @@ class PolicyConfig(Section):
     """The policy: a Hugging Face folder or id in ``path``, or a small model from scratch.
 
     With ``path`` empty, a Llama model of the sizes below is initialised and its byte-level BPE
-    tokenizer is trained on the training split.
+    tokenizer is trained on the training split. ``engine`` is what samples; what is trained is a
+    transformers model under either.
     """
 
     path: str = ""
+    engine: EngineName = "transformers"
     layout: LayoutName = "plain"
     device: DeviceName = "auto"
     num_layers: Positive = 4
@@ -181,6 +184,7 @@ class Config(Section):
     max_minutes: Annotated[float, Field(ge=0.0)] = 0.0
     problems: ProblemsConfig = ProblemsConfig()
     policy: PolicyConfig = PolicyConfig()
+    vllm: VllmConfig = VllmConfig()
     endpoint: EndpointConfig = EndpointConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
     pool: PoolConfig = PoolConfig()

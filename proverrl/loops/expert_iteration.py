@@ -65,7 +65,7 @@ async def run_expert_iteration(session: Session) -> None:
         progress.round += 1
         sampling_seconds = time.monotonic() - started
         loss = await asyncio.to_thread(_train_round, session, store, progress.round)
-        session.policy.version = progress.round
+        pushed = await asyncio.to_thread(session.sampler.push, progress.round)
         values = tally.metrics(sampling_seconds) | curriculum.metrics()
         values |= {
             "verifier_calls_total": progress.verifier_calls,
@@ -73,6 +73,7 @@ async def run_expert_iteration(session: Session) -> None:
             "problems_solved": len(store.proofs),
             "loss": loss,
             "learning_rate": settings.learning_rate,
+            **pushed,
         }
         monitor.write_rollouts(progress.round, tally.rows(progress.round))
         progress.seconds += time.monotonic() - started
@@ -202,5 +203,5 @@ def _restore(session: Session, curriculum: Curriculum, store: ProofStore) -> Pro
     progress = Progress(
         state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]
     )
-    session.policy.version = progress.round
+    session.sampler.push(progress.round)
     return progress

@@ -28,6 +28,7 @@ from proverrl.config import Config
 from proverrl.errors import ProblemError, RunError
 from proverrl.loops.warm_start import PairSource, make_source
 from proverrl.monitor import Monitor
+from proverrl.policy.base import Sampler
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import (
     TransformersPolicy,
@@ -60,6 +61,11 @@ class TrainingProblems:
     references: tuple[tuple[Problem, str], ...]
     without_reference: tuple[Problem, ...]
 
+    @property
+    def all(self) -> tuple[Problem, ...]:
+        """Both parts; those without a reference first."""
+        return (*self.without_reference, *(problem for problem, _ in self.references))
+
 
 @dataclass
 class Session:
@@ -69,6 +75,9 @@ class Session:
     folder: Path
     verifier: CachedVerifier
     policy: TransformersPolicy
+    """The model that is trained."""
+    sampler: Sampler
+    """What writes completions with its weights; new ones are pushed into it after each update."""
     problems: TrainingProblems
     monitor: Monitor
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -173,7 +182,7 @@ async def sample_draw(
         seed=derive_seed(session.config.seed, "draw", number),
         stop=first_stop(session.config.rollout),
     )
-    draws = await draw_groups(session.policy, problems, n=n, sampling=sampling, name=str(number))
+    draws = await draw_groups(session.sampler, problems, n=n, sampling=sampling, name=str(number))
     return draws, time.monotonic() - started
 
 
@@ -187,7 +196,7 @@ async def finish_rollouts(session: Session, judged: Sequence[JudgedDraw]) -> lis
     first = judged[0].rollouts[0].id if judged else ""
     return await continue_rollouts(
         judged,
-        policy=session.policy,
+        policy=session.sampler,
         verifier=session.verifier,
         settings=config.rollout,
         sampling=Sampling(
