@@ -115,10 +115,9 @@ class VllmEngine:
         """See ``SamplerEngine.generate``. Prompts that several requests share are computed once;
         nothing is kept from call to call, so that a call repeats whatever went before it."""
         self._forget_prefixes()
-        outputs = self._llm.generate(
-            [_tokens(request.prompt_ids) for request in requests],
+        outputs = self._run(
+            [request.prompt_ids for request in requests],
             [self._parameters(request, sampling, end_id) for request in requests],
-            use_tqdm=False,
         )
         return [_read(output.outputs[0]) for output in outputs]
 
@@ -127,7 +126,7 @@ class VllmEngine:
         parameters = self._vllm.SamplingParams(
             temperature=0.0, max_tokens=1, prompt_logprobs=0, detokenize=False
         )
-        outputs = self._llm.generate([_tokens(row) for row in rows], parameters, use_tqdm=False)
+        outputs = self._run(rows, [parameters] * len(rows))
         # The first token stands after nothing, and vLLM has no entry for it.
         return [
             [
@@ -149,6 +148,17 @@ class VllmEngine:
         del self._llm
         self._vllm.distributed.cleanup_dist_env_and_memory()
         self._folder.cleanup()
+
+    def _run(self, rows: Rows, parameters: list[Any]) -> list[Any]:
+        prompts = [{"prompt_token_ids": list(row)} for row in rows]
+        try:
+            outputs: list[Any] = self._llm.generate(prompts, parameters, use_tqdm=False)
+        except RuntimeError as error:
+            # Some shapes are only refused when they are computed: heads of 16 on a CPU, say.
+            raise UsageError(
+                f"vLLM cannot run this model: {error}; set policy.engine = 'transformers'"
+            ) from error
+        return outputs
 
     def _forget_prefixes(self) -> None:
         if not self._llm.reset_prefix_cache():
@@ -179,10 +189,6 @@ def _pack_heads(model: Any) -> int:
             module.quant_method.process_weights_after_loading(module)
             packed += 1
     return packed
-
-
-def _tokens(ids: tuple[int, ...]) -> dict[str, list[int]]:
-    return {"prompt_token_ids": list(ids)}
 
 
 def _read(output: Any) -> Drawn:
