@@ -29,7 +29,16 @@ from proverrl.seeds import derive_seed
 from proverrl.types import Completion, Sampling
 from tests.builders import build_problem
 from tests.fake_sampler import FakeEngine
-from tests.test_grpo import StubVerifier, make_config, run, same, step_lines, verifiers, weights
+from tests.test_grpo import (
+    StubVerifier,
+    judge,
+    make_config,
+    run,
+    same,
+    step_lines,
+    verifiers,
+    weights,
+)
 from tests.test_policy import plain_logprobs, prompts_of, tiny_policy
 
 __all__ = ["make_config", "verifiers"]
@@ -377,7 +386,7 @@ def test_eval_samples_with_the_engine(
     config = make_config("run", loop="warm_start", evaluation=QUIET | {"samples": 2, "ks": [1]})
     folder = run(config)
     assert fakes == []
-    stub = StubVerifier(lambda candidate: verifiers[0].judge(candidate))
+    stub = StubVerifier(judge)
     monkeypatch.setattr(evaluate_module, "open_configured", lambda *_, **__: stub)
     changed = config.model_copy(
         update={"policy": config.policy.model_copy(update={"engine": "vllm"})}
