@@ -33,6 +33,9 @@ ENVIRONMENT = {
 }
 """Set before vLLM is imported."""
 
+MIN_BATCHED_TOKENS = 4096
+"""Prompt tokens that are computed at once, where prompts cannot be computed in parts."""
+
 
 def import_vllm() -> Any:
     """The module ``vllm``, set up to run inside this process.
@@ -77,6 +80,7 @@ class VllmEngine:
                 kv_cache_memory_bytes=int(config.kv_cache_gb * 2**30),
                 max_model_len=config.max_model_tokens or None,
                 max_num_seqs=policy.max_rows,
+                **self._prefill_settings(policy, config),
                 # That of the distribution that was drawn from, temperature included.
                 logprobs_mode="processed_logprobs",
                 # The model's own defaults may hold a top-k or a temperature.
@@ -97,6 +101,20 @@ class VllmEngine:
             torch.set_num_threads = set_threads
         self._dtype = config.dtype
         self._device = str(self._vllm.platforms.current_platform.device_type)
+
+    def _prefill_settings(
+        self, policy: TransformersPolicy, config: VllmConfig
+    ) -> dict[str, bool | int]:
+        """On a CPU vLLM cannot compute a prompt in parts when its request has a seed: torch's
+        generator has no offset there to be set back by. So prompts are computed whole."""
+        if not self._vllm.platforms.current_platform.is_cpu():
+            return {}
+        known = policy.model.config.get_text_config(decoder=True).max_position_embeddings
+        longest = config.max_model_tokens or int(known)
+        return {
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(longest, MIN_BATCHED_TOKENS),
+        }
 
     @property
     def description(self) -> str:
