@@ -10,6 +10,7 @@ ProverRLError
 │   ├── WorkerError       a worker process died or broke its protocol (the pool retries)
 │   └── CanaryError       a false statement was called proved: no verdict can be believed
 ├── StoppedError          a signal asked a run to stop; it is saved
+├── WeightSyncError       the engine that samples does not hold the weights that were trained
 ├── GuardError            a number of the training run is out of bounds; a file holds the batch
 └── RecordError           a record was built from fields that do not fit together (our bug)
 """
@@ -68,6 +69,10 @@ class WorkerError(VerifierError):
 
 class CanaryError(VerifierError):
     """A statement that is known to be false was called proved: stop, believe no verdict."""
+
+
+class WeightSyncError(ProverRLError):
+    """The engine that samples does not hold the weights that were trained, or not all of them."""
 
 
 class GuardError(ProverRLError):

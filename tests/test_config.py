@@ -61,3 +61,9 @@ def test_shipped_configs_load_and_round_trip(path: Path) -> None:
 
 def test_configs_are_shipped() -> None:
     assert {"demo.toml", "grpo.toml", "expert_iteration.toml"} <= {path.name for path in CONFIGS}
+
+
+def test_vllm_refuses_an_adapter(tmp_path: Path) -> None:
+    tables = '[policy]\nengine = "vllm"\n[policy.lora]\nrank = 4\nalpha = 8\n'
+    with pytest.raises(ConfigError, match=r"policy\.lora\.rank = 0"):
+        load_config(write(tmp_path, tables))

@@ -3,6 +3,7 @@
 from proverrl.config.advantages import AdvantageConfig, AdvantageName
 from proverrl.config.base import Section
 from proverrl.config.endpoint import EndpointApi, EndpointConfig
+from proverrl.config.engine import EngineName, VllmConfig, VllmDtype
 from proverrl.config.load import (
     apply_overrides,
     load_config,
@@ -59,6 +60,7 @@ __all__ = [
     "DistillConfig",
     "EndpointApi",
     "EndpointConfig",
+    "EngineName",
     "EntropyConfig",
     "EvalConfig",
     "ExpertIterationConfig",
@@ -89,6 +91,8 @@ __all__ = [
     "RolloutMode",
     "SamplingConfig",
     "Section",
+    "VllmConfig",
+    "VllmDtype",
     "WarmStartConfig",
     "WeightsConfig",
     "WeightsName",

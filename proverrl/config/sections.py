@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from proverrl.config.advantages import AdvantageConfig
 from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
 from proverrl.config.endpoint import EndpointConfig
+from proverrl.config.engine import EngineName, VllmConfig
 from proverrl.config.losses import GuardConfig, LossConfig
 from proverrl.config.restart import RestartConfig
 from proverrl.config.rewards import AuditConfig, RewardConfig
@@ -50,10 +51,12 @@ class PolicyConfig(Section):
     """The policy: a Hugging Face folder or id in ``path``, or a small model from scratch.
 
     With ``path`` empty, a Llama model of the sizes below is initialised and its byte-level BPE
-    tokenizer is trained on the training split.
+    tokenizer is trained on the training split. ``engine`` is what samples; what is trained is a
+    transformers model under either.
     """
 
     path: str = ""
+    engine: EngineName = "transformers"
     layout: LayoutName = "plain"
     device: DeviceName = "auto"
     num_layers: Positive = 4
@@ -218,6 +221,7 @@ class Config(Section):
     max_minutes: Annotated[float, Field(ge=0.0)] = 0.0
     problems: ProblemsConfig = ProblemsConfig()
     policy: PolicyConfig = PolicyConfig()
+    vllm: VllmConfig = VllmConfig()
     endpoint: EndpointConfig = EndpointConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
     pool: PoolConfig = PoolConfig()
@@ -247,6 +251,15 @@ class Config(Section):
             raise ValueError('restart.name is for loop = "grpo"; set it to "none"')
         if self.restart.name != "none" and self.rollout.mode == "interleaved":
             raise ValueError('no restarts in rollout.mode = "interleaved"; choose another mode')
+        return self
+
+    @model_validator(mode="after")
+    def _adapters_have_an_engine(self) -> Config:
+        if self.policy.lora.rank and self.policy.engine == "vllm":
+            raise ValueError(
+                'policy.engine = "vllm" takes whole weights, not adapters; set policy.lora.rank = 0 '
+                'or policy.engine = "transformers"'
+            )
         return self
 
     def dump(self) -> dict[str, Any]:

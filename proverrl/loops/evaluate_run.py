@@ -6,8 +6,10 @@ Flows in: a ``Config``, and what is to be evaluated. Flows out: ``evals/NAME.jso
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -20,7 +22,8 @@ from proverrl.loops.session import RESOLVED_FILE, lock_run, write_resolved
 from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
-from proverrl.policy.transformers import choose_device, load_policy
+from proverrl.policy.engines import open_sampler
+from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
 from proverrl.problems.load import benchmark_sha256, load_problems
 from proverrl.types import Problem
 from proverrl.verify.cache import CachedVerifier
@@ -84,10 +87,10 @@ async def evaluate_run(
     """
     if config.threads:
         torch.set_num_threads(config.threads)
-    policy = open_policy(config, from_run)
+    trained = open_policy(config, from_run)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
-    with lock_run(config.run):
-        problems = load_benchmark(config, benchmark)
+    problems = load_benchmark(config, benchmark)
+    with lock_run(config.run), _open_sampling(trained, config, problems) as policy:
         verifier = open_configured(config.pool, seed=config.seed, problems=problems)
         try:
             if not (config.run / RESOLVED_FILE).exists():
@@ -122,7 +125,19 @@ async def evaluate_run(
     return config.run
 
 
-def open_policy(config: Config, from_run: Path | None) -> Policy:
+@contextlib.contextmanager
+def _open_sampling(
+    policy: TransformersPolicy | EndpointPolicy, config: Config, problems: list[Problem]
+) -> Iterator[Policy]:
+    """What writes the completions: the server, or the engine that ``policy.engine`` names."""
+    if isinstance(policy, EndpointPolicy):
+        yield policy
+        return
+    with contextlib.closing(open_sampler(policy, config, problems)) as sampler:
+        yield sampler
+
+
+def open_policy(config: Config, from_run: Path | None) -> TransformersPolicy | EndpointPolicy:
     """The policy behind ``endpoint.url`` where there is one, else a model in this process.
 
     Raises:

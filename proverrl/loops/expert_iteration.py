@@ -93,11 +93,11 @@ async def _run_rounds(
         sampling_seconds = time.monotonic() - started
         sources = base + _round_sources(session, store, progress.round)
         loss = await asyncio.to_thread(_train_round, session, sources, progress.round)
-        session.policy.version = progress.round
-        probe = await asyncio.to_thread(
+        pushed = await asyncio.to_thread(session.sampler.push, progress.round)
+        pushed |= await asyncio.to_thread(
             probe_adapter, session.policy, session.problems.without_reference
         )
-        values = probe | tally.metrics(sampling_seconds) | curriculum.metrics() | auditor.metrics()
+        values = tally.metrics(sampling_seconds) | curriculum.metrics() | auditor.metrics()
         values |= {
             "verifier_calls_total": progress.verifier_calls,
             "kept": len(store.pairs()),
@@ -105,6 +105,7 @@ async def _run_rounds(
             "problems_solved": len(store.proofs),
             "loss": loss,
             "learning_rate": settings.learning_rate,
+            **pushed,
         }
         monitor.write_rollouts(progress.round, tally.rows(progress.round))
         progress.seconds += time.monotonic() - started
@@ -282,5 +283,5 @@ def _restore(
     progress = Progress(
         state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]
     )
-    session.policy.version = progress.round
+    session.sampler.push(progress.round)
     return progress

@@ -265,7 +265,7 @@ async def _learn(
     replay = _make_replay(session, store, learner.version)
     pairs = _make_pairs(session, batch, learner.version)
     metrics = await asyncio.to_thread(learner.step, samples, replay, pairs)
-    session.policy.version = learner.version
+    metrics |= await asyncio.to_thread(session.sampler.push, learner.version)
     metrics |= {f"guard_{name}": float(count) for name, count in guard.warnings.items()}
     return metrics | {"learning_rate": session.config.learner.learning_rate}
 
@@ -351,7 +351,7 @@ def _restore(
         return Progress(restarts=restarts), None
     state = read_state(checkpoint)
     learner.load(checkpoint / "learner.pt")
-    session.policy.version = learner.version
+    session.sampler.push(learner.version)
     curriculum.load_state_dict(state["curriculum"])
     store.load_state_dict(state["proofs"])
     guard.load_state_dict(state["guard"])

@@ -29,6 +29,7 @@ from proverrl.errors import ProblemError, RunError
 from proverrl.hint import Hint
 from proverrl.loops.warm_start import PairSource, make_source
 from proverrl.monitor import Monitor
+from proverrl.policy.base import Sampler
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import (
     TransformersPolicy,
@@ -61,6 +62,11 @@ class TrainingProblems:
     references: tuple[tuple[Problem, str], ...]
     without_reference: tuple[Problem, ...]
 
+    @property
+    def all(self) -> tuple[Problem, ...]:
+        """Both parts; those without a reference first."""
+        return (*self.without_reference, *(problem for problem, _ in self.references))
+
 
 @dataclass
 class Session:
@@ -70,6 +76,9 @@ class Session:
     folder: Path
     verifier: CachedVerifier
     policy: TransformersPolicy
+    """The model that is trained."""
+    sampler: Sampler
+    """What writes completions with its weights; new ones are pushed into it after each update."""
     problems: TrainingProblems
     monitor: Monitor
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -191,7 +200,7 @@ async def sample_draw(
         stop=first_stop(session.config.rollout),
     )
     draws = await draw_groups(
-        session.policy, problems, n=n, sampling=sampling, name=str(number), hints=hints
+        session.sampler, problems, n=n, sampling=sampling, name=str(number), hints=hints
     )
     return draws, time.monotonic() - started
 
@@ -206,7 +215,7 @@ async def finish_rollouts(session: Session, judged: Sequence[JudgedDraw]) -> lis
     first = judged[0].rollouts[0].id if judged else ""
     return await continue_rollouts(
         judged,
-        policy=session.policy,
+        policy=session.sampler,
         verifier=session.verifier,
         settings=config.rollout,
         sampling=Sampling(

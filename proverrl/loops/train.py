@@ -37,6 +37,7 @@ from proverrl.loops.session import (
 )
 from proverrl.loops.warm_start import SftSettings, train_supervised
 from proverrl.monitor import Monitor
+from proverrl.policy.engines import open_sampler
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter, merge_adapter
 from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
 from proverrl.seeds import derive_seed
@@ -58,7 +59,8 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
     """Run or resume a run; returns its folder.
 
     Raises:
-        UsageError: the policy is behind an endpoint.
+        UsageError: the policy is behind an endpoint, or ``policy.engine`` is not installed.
+        WeightSyncError: the engine that samples does not hold the trained weights.
         RunError: the folder belongs to another configuration, is locked or damaged.
         ToolchainError: no Dafny back end is installed.
     """
@@ -74,19 +76,20 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
         check_resumable(folder, config)
         problems = load_training(config)
         policy = _open_policy(config, folder, problems)
-        verifier = open_configured(
-            config.pool,
-            seed=config.seed,
-            problems=(*problems.without_reference, *(pair[0] for pair in problems.references)),
-            appeal_factor=config.audit.factor if config.audit.rate else 0.0,
-        )
-        try:
-            write_resolved(folder, config, toolchain=verifier.toolchain, engine=policy.engine)
-            with _open_monitor(config, folder, live) as monitor:
-                session = Session(config, folder, verifier, policy, problems, monitor)
-                await _run_stages(session)
-        finally:
-            await verifier.aclose()
+        with contextlib.closing(open_sampler(policy, config, problems.all)) as sampler:
+            verifier = open_configured(
+                config.pool,
+                seed=config.seed,
+                problems=problems.all,
+                appeal_factor=config.audit.factor if config.audit.rate else 0.0,
+            )
+            try:
+                write_resolved(folder, config, toolchain=verifier.toolchain, engine=sampler.engine)
+                with _open_monitor(config, folder, live) as monitor:
+                    session = Session(config, folder, verifier, policy, sampler, problems, monitor)
+                    await _run_stages(session)
+            finally:
+                await verifier.aclose()
     return folder
 
 
@@ -129,7 +132,7 @@ def _stop_on_sigterm(session: Session) -> Iterator[None]:
 
 def _say_what_runs(session: Session) -> None:
     problems = session.problems
-    session.monitor.phase("policy", session.policy.engine)
+    session.monitor.phase("policy", session.sampler.engine)
     session.monitor.phase("verifier", f"{session.verifier.backend}: {session.verifier.toolchain}")
     session.monitor.phase(
         "problems",
@@ -211,11 +214,12 @@ def _warm_start(session: Session) -> None:
     if lora.rank:
         # The loop trains a new one, on top of the warm-started policy.
         attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))
+    session.sampler.push(policy.version)
 
 
 async def _evaluate(session: Session, name: str) -> None:
     """Evaluate under ``evals/NAME`` unless that is done already."""
-    monitor, policy = session.monitor, session.policy
+    monitor, policy = session.monitor, session.sampler
     evaluation = build_evaluation(
         session.config,
         name,

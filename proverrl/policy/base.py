@@ -55,3 +55,20 @@ class Policy(Protocol):
     ) -> list[list[Completion]]:
         """``n`` completions for each prompt, in the order of the prompts."""
         ...
+
+
+class Sampler(Policy, Protocol):
+    """A policy that samples from a model which is trained in this process."""
+
+    def push(self, version: int) -> dict[str, float]:
+        """Sample from the trained weights as they are now, and call them ``version``; returns
+        figures for the metrics. Nobody may change the weights meanwhile.
+
+        Raises:
+            WeightSyncError: the engine that samples does not hold them.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what the engine holds; nothing is sampled after it."""
+        ...

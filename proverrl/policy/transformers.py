@@ -103,6 +103,14 @@ class TransformersPolicy:
         # The event loop goes on feeding verifiers while torch works in the thread.
         return await asyncio.to_thread(self._generate, list(prompts), n, sampling)
 
+    def push(self, version: int) -> dict[str, float]:
+        """The model that is trained is the one that samples: only the version changes."""
+        self.version = version
+        return {}
+
+    def close(self) -> None:
+        """Nothing is held besides the model."""
+
     def save(self, folder: Path) -> None:
         """Write an ordinary Hugging Face folder; an adapter is merged into its weights, and written
         beside them as well."""

@@ -1,0 +1,125 @@
+"""Whether the engine that samples holds the weights that were pushed into it.
+
+Flows in: a model that is trained, the engine that samples, fixed sequences of token ids. Flows
+out: by how much their log-probabilities differ; an error when that is too much, or when the
+sampler did not move although the model did. A push that reports success proves nothing: engines
+repack weights, tie some of them and skip others, and a run whose sampler stands still looks like
+one that learns nothing. Not handled here: the push itself (``proverrl.policy.vllm``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from proverrl.config import VllmConfig
+from proverrl.errors import UsageError, WeightSyncError
+
+Rows = Sequence[tuple[int, ...]]
+Scores = list[list[float]]
+
+STUCK_SHARE = 0.1
+"""A sampler whose scores did not change in any bit is refused once the model's moved by more than
+this share of the limit: far more than rounding could hide over so many tokens."""
+
+
+def choose_rows(prompts: Sequence[tuple[int, ...]], *, count: int, max_tokens: int) -> Rows:
+    """``count`` different sequences of 2 to ``max_tokens`` tokens, spread over ``prompts``; with
+    fewer prompts than that, later windows of each are taken as well.
+
+    Raises:
+        UsageError: the prompts hold too few tokens for so many sequences.
+    """
+    rows: dict[tuple[int, ...], None] = {}
+    stride = max(1, len(prompts) // count)
+    order = [*prompts[::stride], *prompts]
+    longest = max((len(prompt) for prompt in prompts), default=0)
+    for start in range(longest):
+        for prompt in order:
+            row = prompt[start : start + max_tokens]
+            if len(row) > 1:
+                rows[row] = None
+            if len(rows) == count:
+                return list(rows)
+    raise UsageError(
+        f"the prompts give {len(rows)} different sequences to compare the engines on and "
+        f"vllm.probe_sequences asks for {count}; add problems"
+    )
+
+
+@torch.inference_mode()
+def score_rows(model: Any, rows: Rows) -> Scores:
+    """Log-probabilities at temperature 1 of every token but a row's first, each row by itself:
+    no padding, no cache, no packing; the definition that any engine must meet."""
+    device = next(model.parameters()).device
+    scores = []
+    for row in rows:
+        ids = torch.tensor([row], device=device)
+        logits = model(input_ids=ids, use_cache=False).logits[0, :-1].float()
+        logprobs = torch.log_softmax(logits, dim=-1)
+        scores.append(logprobs.gather(-1, ids[0, 1:, None]).squeeze(-1).tolist())
+    return scores
+
+
+class PushProbe:
+    """Compares the engines on the same rows after every push."""
+
+    def __init__(
+        self, model: Any, score: Callable[[Rows], Scores], rows: Rows, config: VllmConfig
+    ) -> None:
+        self.model = model
+        self.score = score
+        self.rows = rows
+        self.limit = config.limit
+        self.dtype = config.dtype
+        self._moved_from: tuple[list[float], list[float]] | None = None
+
+    def check(self) -> dict[str, float]:
+        """The difference as figures for the metrics, in nats.
+
+        Raises:
+            WeightSyncError: it is above the limit, or the sampler stood still.
+        """
+        model = _flatten(score_rows(self.model, self.rows))
+        sampler = _flatten(self.score(self.rows))
+        if len(model) != len(sampler):
+            raise WeightSyncError(
+                f"the sampler scored {len(sampler)} tokens of the probe, the model {len(model)}"
+            )
+        gaps = [abs(a - b) for a, b in zip(model, sampler, strict=True)]
+        mean = sum(gaps) / len(gaps)
+        # A figure that is not a number must not pass for a small one.
+        if not mean <= self.limit:
+            raise WeightSyncError(
+                f"after the push the sampler's log-probabilities are {mean:.3g} nats off on "
+                f"average, over {len(gaps)} tokens of {len(self.rows)} sequences; in {self.dtype} "
+                f"at most {self.limit:g} is right. The sampler does not hold the weights that were "
+                "trained; use policy.engine = 'transformers', or a larger limit if the model is "
+                "known to differ so much"
+            )
+        self._require_movement(model, sampler)
+        return {"push_mean_abs_dlogp": mean, "push_max_abs_dlogp": max(gaps)}
+
+    def _require_movement(self, model: list[float], sampler: list[float]) -> None:
+        """One small step lies below the limit, and so would a push that was skipped."""
+        if self._moved_from is None or self._moved_from[1] != sampler:
+            self._moved_from = (model, sampler)
+            return
+        before = self._moved_from[0]
+        moved = sum(abs(a - b) for a, b in zip(model, before, strict=True)) / len(model)
+        if moved > STUCK_SHARE * self.limit:
+            raise WeightSyncError(
+                f"the push was skipped: the model's log-probabilities moved by {moved:.3g} nats on "
+                "average since the sampler's last changed, and the sampler's are the same in every "
+                "bit; use policy.engine = 'transformers'"
+            )
+
+
+def _flatten(scores: Scores) -> list[float]:
+    values = [value for row in scores for value in row]
+    if not all(math.isfinite(value) for value in values):
+        raise WeightSyncError("a log-probability of the probe is not finite")
+    return values

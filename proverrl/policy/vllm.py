@@ -1,0 +1,215 @@
+"""The policy that samples with vLLM while a transformers model is trained.
+
+Flows in: prompts as token ids; the weights of a ``TransformersPolicy``, pushed after every update.
+Flows out: completions with exact token ids and the log-probabilities of the distribution that each
+token was drawn from (after the temperature). Prompts, layouts and further turns are those of the
+``TransformersPolicy``, so that both engines see the same ids.
+One thread owns the engine and does one thing at a time, so that a generation sees either the
+weights before a push or those after it and its probe, never a mixture; a push that fails leaves an
+engine that refuses to generate.
+Not handled here: vLLM itself (``proverrl.policy.vllm_engine``, the only module that imports it),
+several GPUs, adapters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from proverrl.config import LayoutName, VllmConfig
+from proverrl.errors import UsageError, WeightSyncError
+from proverrl.policy.base import Exchange
+from proverrl.policy.push_probe import PushProbe, Rows, Scores, choose_rows
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.seeds import derive_seed
+from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One completion to be drawn after a prompt, under its own seed (63 bits)."""
+
+    prompt_ids: tuple[int, ...]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was drawn for a request: ids, the end token included when it was drawn, and the
+    log-probability of each. ``stopped`` when it ended of itself or with a stop text."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    stopped: bool
+
+
+class SamplerEngine(Protocol):
+    """What ``VllmPolicy`` needs of an engine. All calls come from one thread."""
+
+    @property
+    def description(self) -> str:
+        """Engine, version, device and number type, for people to read."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of prompt and completion together, at most."""
+        ...
+
+    def generate(
+        self, requests: Sequence[Request], *, sampling: Sampling, end_id: int
+    ) -> list[Drawn]:
+        """One completion a request, each under its own seed; ``sampling.seed`` is not used."""
+        ...
+
+    def score(self, rows: Rows) -> Scores:
+        """Log-probabilities at temperature 1 of every token but a row's first."""
+        ...
+
+    def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Replace all weights, named as the transformers model names them; tensors are copied,
+        and whatever was computed with the old ones is forgotten."""
+        ...
+
+    def close(self) -> None:
+        """Give the memory back."""
+        ...
+
+
+class VllmPolicy:
+    """Samples with ``build()``'s engine from the weights of ``trained``.
+
+    ``version`` is that of the weights that the engine holds: it follows ``push``. The first push
+    happens here.
+
+    Raises:
+        UsageError: vLLM is missing or refuses the settings.
+        WeightSyncError: the engine does not hold the weights.
+    """
+
+    def __init__(
+        self,
+        trained: TransformersPolicy,
+        build: Callable[[], SamplerEngine],
+        config: VllmConfig,
+        problems: Sequence[Problem],
+    ) -> None:
+        self.trained = trained
+        self.version = trained.version
+        # torch counts threads for each thread that starts work, and vLLM's kernels ask OpenMP.
+        self._thread = ThreadPoolExecutor(
+            1, "vllm", initializer=torch.set_num_threads, initargs=(torch.get_num_threads(),)
+        )
+        self._whole = False
+        try:
+            self._engine = self._thread.submit(build).result()
+            rows = choose_rows(
+                [trained.prompt(problem).token_ids for problem in problems],
+                count=config.probe_sequences,
+                max_tokens=min(config.probe_tokens, self._engine.max_tokens - 1),
+            )
+            self._probe = PushProbe(trained.model, self._engine.score, rows, config)
+            self.push(trained.version)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def engine(self) -> str:
+        """Both engines, for people to read."""
+        return f"{self._engine.description}; trained by {self.trained.engine}"
+
+    @property
+    def layout(self) -> LayoutName:
+        """That of the trained policy."""
+        return self.trained.layout
+
+    def prompt(self, problem: Problem) -> Prompt:
+        return self.trained.prompt(problem)
+
+    def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
+        return self.trained.resume(prompt, history)
+
+    async def generate(
+        self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        """See ``Policy.generate``.
+
+        Raises:
+            UsageError: a prompt leaves no room for a token.
+            WeightSyncError: the last push failed.
+        """
+        work = self._thread.submit(self._generate, list(prompts), n, sampling)
+        return await asyncio.wrap_future(work)
+
+    def push(self, version: int) -> dict[str, float]:
+        """Copy the trained weights into the engine as ``version``, then compare both; returns
+        figures for the metrics: the mean and the largest difference in nats, and seconds.
+
+        Waits for a generation that is under way. Nobody may change the trained weights meanwhile.
+
+        Raises:
+            WeightSyncError: the engine's log-probabilities are not those of the trained model.
+        """
+        return self._thread.submit(self._push, version).result()
+
+    def close(self) -> None:
+        """Stop the engine; the policy cannot be used after it."""
+        self._whole = False
+        engine = getattr(self, "_engine", None)
+        if engine is not None:
+            self._thread.submit(engine.close).result()
+        self._thread.shutdown()
+
+    def _push(self, version: int) -> dict[str, float]:
+        started = time.monotonic()
+        self._whole = False
+        # Tied tensors come once, under their first name.
+        self._engine.load(
+            (name, tensor.detach()) for name, tensor in self.trained.model.named_parameters()
+        )
+        figures = self._probe.check()
+        self.version = self.trained.version = version
+        self._whole = True
+        return figures | {"push_seconds": round(time.monotonic() - started, 4)}
+
+    def _generate(
+        self, prompts: list[Prompt], n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        if not self._whole:
+            raise WeightSyncError("the sampler holds no whole set of weights; it cannot generate")
+        longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
+        if longest >= self._engine.max_tokens:
+            raise UsageError(
+                f"a prompt of {longest} tokens leaves no room in the {self._engine.max_tokens} "
+                "tokens of the model; raise vllm.max_model_tokens, or lower rollout.history_tokens"
+            )
+        requests = [
+            Request(prompt.token_ids, derive_seed(sampling.seed, "prompt", index, number))
+            for index, prompt in enumerate(prompts)
+            for number in range(n)
+        ]
+        drawn = self._engine.generate(requests, sampling=sampling, end_id=self.trained.end_id)
+        rows = [
+            self._completion(request, one) for request, one in zip(requests, drawn, strict=True)
+        ]
+        return [rows[start : start + n] for start in range(0, len(rows), n)]
+
+    def _completion(self, request: Request, drawn: Drawn) -> Completion:
+        ids = drawn.token_ids
+        ended = ids[-1:] == (self.trained.end_id,)
+        reason: FinishReason = "stop" if drawn.stopped else "length"
+        return Completion(
+            text=str(self.trained.tokenizer.decode(list(ids[:-1] if ended else ids))),
+            prompt_ids=request.prompt_ids,
+            token_ids=ids,
+            logprobs=drawn.logprobs,
+            finish_reason=reason,
+            policy_version=self.version,
+        )

@@ -1,0 +1,224 @@
+"""vLLM inside this process: the only module that imports it, and only when it is asked for.
+
+Flows in: the configuration and tokenizer of a transformers model, weights, token ids. Flows out:
+sampled tokens with the log-probabilities of the distribution after the temperature, and scores of
+given tokens. The engine starts with random weights and gets the real ones by ``load``: nothing but
+a configuration and a tokenizer is ever written to the disk.
+Not handled here: top-p, top-k and penalties (they would bias the log-probabilities that the learner
+relies on), several GPUs, adapters.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from proverrl.config import VllmConfig
+from proverrl.errors import UsageError, WeightSyncError
+from proverrl.policy.push_probe import Rows, Scores
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.policy.vllm import Drawn, Request
+from proverrl.types import Sampling
+
+ENVIRONMENT = {
+    # An engine in a process of its own could only be given weights over a pipe or the disk.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_DO_NOT_TRACK": "1",
+}
+"""Set before vLLM is imported."""
+
+MIN_BATCHED_TOKENS = 4096
+"""Prompt tokens that are computed at once, where prompts cannot be computed in parts."""
+
+
+def import_vllm() -> Any:
+    """The module ``vllm``, set up to run inside this process.
+
+    Found by importing it: a build for CPUs has another name among the installed packages.
+
+    Raises:
+        UsageError: it is not installed or does not start here.
+    """
+    os.environ.update(ENVIRONMENT)
+    # Its log lines would tear the live display; whoever asks for them gets them.
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    try:
+        return importlib.import_module("vllm")
+    except (ImportError, OSError) as error:
+        raise UsageError(
+            f"policy.engine is 'vllm' and vLLM cannot be imported ({error}); install the extra "
+            "with pip install -e '.[vllm]' (docs/engines.md says how on a CPU), or set "
+            "policy.engine = 'transformers'"
+        ) from error
+
+
+class VllmEngine:
+    """One vLLM engine for ``policy``'s architecture and tokenizer; ``load`` brings the weights.
+
+    Raises:
+        UsageError: vLLM is not there, or refuses the model or the settings.
+    """
+
+    def __init__(self, policy: TransformersPolicy, config: VllmConfig) -> None:
+        self._vllm = import_vllm()
+        self._folder = tempfile.TemporaryDirectory(prefix="proverrl-vllm-")
+        policy.model.config.save_pretrained(self._folder.name)
+        policy.tokenizer.save_pretrained(self._folder.name)
+        preload, set_threads = os.environ.get("LD_PRELOAD"), torch.set_num_threads
+        try:
+            self._llm = self._vllm.LLM(
+                model=self._folder.name,
+                load_format="dummy",
+                dtype=config.dtype,
+                enforce_eager=config.eager,
+                kv_cache_memory_bytes=int(config.kv_cache_gb * 2**30),
+                max_model_len=config.max_model_tokens or None,
+                max_num_seqs=policy.max_rows,
+                **self._prefill_settings(policy, config),
+                # That of the distribution that was drawn from, temperature included.
+                logprobs_mode="processed_logprobs",
+                # The model's own defaults may hold a top-k or a temperature.
+                generation_config="vllm",
+                seed=0,
+            )
+        except (ValueError, RuntimeError, OSError) as error:
+            self._folder.cleanup()
+            raise UsageError(
+                f"vLLM refuses this model or these settings: {error}; see vllm.dtype, "
+                "vllm.kv_cache_gb and vllm.max_model_tokens, or set policy.engine = "
+                "'transformers'"
+            ) from error
+        finally:
+            # On a CPU vLLM preloads its allocator into whatever is started next, the verifiers
+            # too, and switches off how torch's threads are set.
+            _restore_variable("LD_PRELOAD", preload)
+            torch.set_num_threads = set_threads
+        self._dtype = config.dtype
+        self._device = str(self._vllm.platforms.current_platform.device_type)
+
+    def _prefill_settings(
+        self, policy: TransformersPolicy, config: VllmConfig
+    ) -> dict[str, bool | int]:
+        """On a CPU vLLM cannot compute a prompt in parts when its request has a seed: torch's
+        generator has no offset there to be set back by. So prompts are computed whole."""
+        if not self._vllm.platforms.current_platform.is_cpu():
+            return {}
+        known = policy.model.config.get_text_config(decoder=True).max_position_embeddings
+        longest = config.max_model_tokens or int(known)
+        return {
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(longest, MIN_BATCHED_TOKENS),
+        }
+
+    @property
+    def description(self) -> str:
+        """Version, place, device and number type, for people to read."""
+        version = self._vllm.__version__
+        return f"vllm {version} in this process on {self._device}, {self._dtype}"
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of prompt and completion together, at most."""
+        return int(self._llm.llm_engine.model_config.max_model_len)
+
+    def generate(
+        self, requests: Sequence[Request], *, sampling: Sampling, end_id: int
+    ) -> list[Drawn]:
+        """See ``SamplerEngine.generate``. Prompts that several requests share are computed once;
+        nothing is kept from call to call, so that a call repeats whatever went before it."""
+        self._forget_prefixes()
+        outputs = self._run(
+            [request.prompt_ids for request in requests],
+            [self._parameters(request, sampling, end_id) for request in requests],
+        )
+        return [_read(output.outputs[0]) for output in outputs]
+
+    def score(self, rows: Rows) -> Scores:
+        """See ``SamplerEngine.score``."""
+        parameters = self._vllm.SamplingParams(
+            temperature=0.0, max_tokens=1, prompt_logprobs=0, detokenize=False
+        )
+        outputs = self._run(rows, [parameters] * len(rows))
+        # The first token stands after nothing, and vLLM has no entry for it.
+        return [
+            [
+                float(entry[token].logprob)
+                for entry, token in zip(output.prompt_logprobs[1:], row[1:], strict=True)
+            ]
+            for output, row in zip(outputs, rows, strict=True)
+        ]
+
+    def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """See ``SamplerEngine.load``."""
+        self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
+        self._llm.apply_model(_pack_heads)
+        self._forget_prefixes()
+
+    def close(self) -> None:
+        """Stop the engine and leave torch's process group."""
+        self._llm.llm_engine.engine_core.shutdown()
+        del self._llm
+        self._vllm.distributed.cleanup_dist_env_and_memory()
+        self._folder.cleanup()
+
+    def _run(self, rows: Rows, parameters: list[Any]) -> list[Any]:
+        prompts = [{"prompt_token_ids": list(row)} for row in rows]
+        try:
+            outputs: list[Any] = self._llm.generate(prompts, parameters, use_tqdm=False)
+        except RuntimeError as error:
+            # Some shapes are only refused when they are computed: heads of 16 on a CPU, say.
+            raise UsageError(
+                f"vLLM cannot run this model: {error}; set policy.engine = 'transformers'"
+            ) from error
+        return outputs
+
+    def _forget_prefixes(self) -> None:
+        if not self._llm.reset_prefix_cache():
+            raise WeightSyncError("vLLM did not forget what it computed with earlier weights")
+
+    def _parameters(self, request: Request, sampling: Sampling, end_id: int) -> Any:
+        return self._vllm.SamplingParams(
+            temperature=sampling.temperature,
+            max_tokens=sampling.max_new_tokens,
+            seed=request.seed,
+            logprobs=0,
+            # The tokenizer's end token ends a completion, and none that a model folder adds.
+            ignore_eos=True,
+            stop_token_ids=[end_id],
+            stop=list(sampling.stop) or None,
+            include_stop_str_in_output=True,
+            detokenize=bool(sampling.stop),
+            skip_special_tokens=False,
+        )
+
+
+def _pack_heads(model: Any) -> int:
+    """Repack output layers, which on a CPU hold a packed copy of their weight: one that is tied to
+    the embedding gets no weight of its own in a reload, and its copy would stay the old one."""
+    packed = 0
+    for name, module in model.named_modules():
+        if name.rpartition(".")[2] == "lm_head" and hasattr(module, "quant_method"):
+            module.quant_method.process_weights_after_loading(module)
+            packed += 1
+    return packed
+
+
+def _read(output: Any) -> Drawn:
+    ids = tuple(int(token) for token in output.token_ids)
+    logprobs = tuple(
+        float(entry[token].logprob) for entry, token in zip(output.logprobs, ids, strict=True)
+    )
+    return Drawn(ids, logprobs, stopped=output.finish_reason == "stop")
+
+
+def _restore_variable(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value

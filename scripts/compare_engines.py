@@ -1,0 +1,117 @@
+"""Both engines that sample, on the same prompts: how far from the learner, and how fast.
+
+Flows in: a configuration file, ``--set key=value``. Flows out: a line of JSON an engine: tokens a
+CPU second and a second of generation, and the mean and largest difference between the sampler's
+log-probabilities and the learner's, over all sampled tokens. Needs vLLM (docs/engines.md).
+
+    python scripts/compare_engines.py configs/demo.toml --set policy.hidden_size=128
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import time
+from pathlib import Path
+
+import torch
+
+from proverrl.config import Config, EngineName, VllmDtype, load_config
+from proverrl.loops.session import load_training, make_policy
+from proverrl.packing import batch_rows, pack_rows, packed_logprobs
+from proverrl.policy.engines import open_sampler
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.types import Completion, Problem, Sampling, TrainingSample
+
+ENGINES: tuple[tuple[EngineName, VllmDtype], ...] = (
+    ("transformers", "float32"),
+    ("vllm", "float32"),
+    ("vllm", "bfloat16"),
+)
+
+
+def main() -> None:
+    """Measure each engine ``--rounds`` times; the first generation warms up and is not counted."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--set", action="append", default=[], dest="overrides")
+    parser.add_argument("--prompts", type=int, default=16)
+    parser.add_argument("--samples", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    config = load_config(arguments.config, arguments.overrides)
+    torch.set_num_threads(config.threads or torch.get_num_threads())
+    problems = load_training(config)
+    policy = make_policy(config, problems)
+    for engine, dtype in ENGINES:
+        changed = config.model_copy(
+            update={
+                "policy": config.policy.model_copy(update={"engine": engine}),
+                "vllm": config.vllm.model_copy(update={"dtype": dtype}),
+            }
+        )
+        figures = measure(changed, policy, problems.all, arguments)
+        print(json.dumps({"engine": engine, "dtype": dtype, **figures}), flush=True)
+
+
+def measure(
+    config: Config,
+    policy: TransformersPolicy,
+    problems: tuple[Problem, ...],
+    arguments: argparse.Namespace,
+) -> dict[str, float]:
+    """One engine's figures."""
+    prompts = [policy.prompt(problem) for problem in problems[: arguments.prompts]]
+    tokens, seconds, cpu_seconds, drawn = 0, 0.0, 0.0, list[Completion]()
+    with contextlib.closing(open_sampler(policy, config, problems)) as sampler:
+        for number in range(arguments.rounds + 1):
+            sampling = Sampling(
+                config.sampling.temperature, config.sampling.max_new_tokens, seed=number
+            )
+            started, cpu_started = time.monotonic(), time.process_time()
+            groups = asyncio.run(sampler.generate(prompts, n=arguments.samples, sampling=sampling))
+            if number:
+                seconds += time.monotonic() - started
+                cpu_seconds += time.process_time() - cpu_started
+                drawn += [completion for group in groups for completion in group]
+                tokens = sum(len(completion.token_ids) for completion in drawn)
+    gaps = compare(policy, drawn, config)
+    return {
+        "tokens": tokens,
+        "tokens_per_cpu_second": round(tokens / cpu_seconds, 1),
+        "tokens_per_second": round(tokens / seconds, 1),
+        "mean_abs_dlogp": float(gaps.mean()),
+        "max_abs_dlogp": float(gaps.max()),
+    }
+
+
+def compare(
+    policy: TransformersPolicy, completions: list[Completion], config: Config
+) -> torch.Tensor:
+    """|sampler's - learner's log-probability| of every sampled token, in nats."""
+    samples = []
+    for number, completion in enumerate(completions):
+        old, new = completion.prompt_ids, completion.token_ids
+        sample = TrainingSample(
+            rollout_id=str(number),
+            policy_version=completion.policy_version,
+            prompt_length=len(old),
+            token_ids=old + new,
+            loss_mask=(0,) * len(old) + (1,) * len(new),
+            logprobs=(0.0,) * len(old) + completion.logprobs,
+            advantages=(0.0,) * (len(old) + len(new)),
+        )
+        samples.append(sample)
+    gaps = []
+    for rows in batch_rows(pack_rows(samples), config.learner.micro_batch_tokens):
+        with torch.no_grad():
+            scored, _ = packed_logprobs(policy.model, rows, temperature=config.sampling.temperature)
+        held = [v for row in rows for s in row.samples for v in s.logprobs[s.prompt_length :]]
+        gaps.append((scored - torch.tensor(held)).abs())
+    return torch.cat(gaps)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""The vLLM policy on vLLM itself: runs where it is installed (docs/engines.md), else skipped."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from proverrl.config import LearnerConfig, PolicyConfig, VllmConfig, VllmDtype
+from proverrl.errors import WeightSyncError
+from proverrl.learner import TorchLearner
+from proverrl.packing import pack_rows, packed_logprobs
+from proverrl.policy.engines import ENGINES
+from proverrl.policy.push_probe import PushProbe
+from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.transformers import TransformersPolicy, build_policy
+from proverrl.policy.vllm import VllmPolicy
+from proverrl.rollout.samples import build_samples
+from proverrl.types import (
+    Completion,
+    Group,
+    Reward,
+    Rollout,
+    Sampling,
+    Status,
+    TrainingSample,
+    Turn,
+)
+from tests.builders import build_problem, build_rollout
+from tests.test_policy import TEXTS
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.skipif(
+        importlib.util.find_spec("vllm") is None,
+        reason="vLLM is not installed; docs/engines.md says how to install it",
+    ),
+]
+
+PROBLEMS = [build_problem(f"p{i}", n=3**i) for i in range(9)]
+
+
+def small_policy(seed: int = 0) -> TransformersPolicy:
+    """Heads of 32, the smallest that vLLM's attention takes on a CPU; embeddings are tied."""
+    config = PolicyConfig(num_layers=2, hidden_size=64, num_heads=2, intermediate_size=128)
+    tokenizer = train_tokenizer(TEXTS, vocab_size=320)
+    policy = build_policy(config, tokenizer, seed=seed, device="cpu")
+    with torch.no_grad():
+        for parameter in policy.model.parameters():
+            # Fresh weights are so small that every token is as likely; a trained model's are not.
+            if parameter.ndim == 2:
+                parameter *= 4
+    return policy
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def sampler(request: pytest.FixtureRequest) -> Iterator[VllmPolicy]:
+    dtype: VllmDtype = request.param
+    config = VllmConfig(dtype=dtype, kv_cache_gb=0.1)
+    opened = ENGINES["vllm"](small_policy(), config, PROBLEMS)
+    assert isinstance(opened, VllmPolicy)
+    yield opened
+    opened.close()
+
+
+def limit(sampler: VllmPolicy) -> float:
+    return sampler._probe.limit
+
+
+def draw(
+    sampler: VllmPolicy, *, n: int = 4, problems: Sequence[int] = (0, 3, 6), **changes: object
+) -> list[list[Completion]]:
+    settings = {"temperature": 1.0, "max_new_tokens": 24, "seed": 1} | changes
+    prompts = [sampler.prompt(PROBLEMS[i]) for i in problems]
+    return asyncio.run(sampler.generate(prompts, n=n, sampling=Sampling(**settings)))  # type: ignore[arg-type]
+
+
+def samples_of(groups: list[list[Completion]]) -> list[TrainingSample]:
+    samples = []
+    for index, group in enumerate(groups):
+        problem = PROBLEMS[index]
+        base = build_rollout(problem, 0, Status.PROVED).turns[0]
+        rollouts = tuple(
+            Rollout(f"r{index}-{i}", problem, "solver", (Turn(c, base.candidate, base.verdict),))
+            for i, c in enumerate(group)
+        )
+        rewards = tuple(Reward(float(i % 2)) for i in range(len(group)))
+        advantages = [[1.0 if i % 2 else -1.0] for i in range(len(group))]
+        samples += build_samples(Group(("solver", problem.id), rollouts, rewards), advantages)
+    return samples
+
+
+def gap(sampler: VllmPolicy, samples: list[TrainingSample], temperature: float) -> float:
+    """Mean |sampler's - learner's log-probability| over the sampled tokens, as trained on."""
+    rows = pack_rows(samples)
+    drawn = [v for row in rows for s in row.samples for v in s.logprobs[s.prompt_length :]]
+    with torch.no_grad():
+        scored, _ = packed_logprobs(sampler.trained.model, rows, temperature=temperature)
+    return float((scored - torch.tensor(drawn)).abs().mean())
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_sampled_logprobs_are_the_learners_at_the_temperature(
+    sampler: VllmPolicy, temperature: float
+) -> None:
+    samples = samples_of(draw(sampler, temperature=temperature))
+    assert gap(sampler, samples, temperature) < limit(sampler)
+    # The other temperature's log-probabilities are far away: the check can fail.
+    assert gap(sampler, samples, 1.6 - temperature) > 2 * limit(sampler)
+
+
+def test_training_steps_are_followed(sampler: VllmPolicy) -> None:
+    learner = TorchLearner(
+        sampler.trained.model,
+        LearnerConfig(learning_rate=2e-2),
+        temperature=1.0,
+        version=sampler.version,
+    )
+    for _ in range(3):
+        groups = draw(sampler, seed=learner.version)
+        assert {c.policy_version for group in groups for c in group} == {learner.version}
+        samples = samples_of(groups)
+        assert gap(sampler, samples, 1.0) < limit(sampler)
+        learner.step(samples)
+        stale = gap(sampler, samples, 1.0)
+        assert stale > 2 * limit(sampler), "the step was too small to tell"
+        figures = sampler.push(learner.version)
+        assert figures["push_mean_abs_dlogp"] < limit(sampler)
+        assert sampler.version == learner.version
+
+
+def test_the_engine_has_weights_of_its_own(sampler: VllmPolicy) -> None:
+    rows = sampler._probe.rows
+    before = sampler._engine.score(rows)
+    embedding = sampler.trained.model.get_input_embeddings().weight
+    kept = embedding.detach().clone()
+    with torch.no_grad():
+        embedding += 0.05
+    # The learner changed its weights in place and nothing was pushed yet.
+    assert sampler._engine.score(rows) == before
+    with torch.no_grad():
+        embedding.copy_(kept)
+
+
+def test_a_tied_head_that_is_not_repacked_is_seen(
+    sampler: VllmPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("only the CPU packs the head")
+    model = sampler.trained.model
+    assert model.config.tie_word_embeddings
+    kept = {k: v.clone() for k, v in model.state_dict().items()}
+    with torch.no_grad():
+        model.get_input_embeddings().weight.mul_(1.5)
+    monkeypatch.setattr("proverrl.policy.vllm_engine._pack_heads", lambda model: 0)
+    with pytest.raises(WeightSyncError, match="nats off on average"):
+        sampler.push(sampler.version + 1)
+    monkeypatch.undo()
+    assert sampler.push(sampler.version)["push_mean_abs_dlogp"] < limit(sampler)
+    model.load_state_dict(kept)
+    sampler.push(sampler.version)
+
+
+def test_the_probe_sees_a_push_that_did_not_happen(sampler: VllmPolicy) -> None:
+    probe = PushProbe(
+        small_policy(seed=1).model, sampler._engine.score, sampler._probe.rows, VllmConfig()
+    )
+    with pytest.raises(WeightSyncError, match="nats off on average"):
+        probe.check()
+
+
+def test_seeds_repeat_and_differ(sampler: VllmPolicy) -> None:
+    first = draw(sampler, seed=5)
+    # Another call between them, which leaves prefixes behind, changes nothing.
+    draw(sampler, seed=9, problems=(0, 1))
+    assert draw(sampler, seed=5) == first
+    assert draw(sampler, seed=6) != first
+    assert len({c.token_ids for c in first[0]}) == 4
+
+
+def test_sampled_frequencies_follow_the_model(sampler: VllmPolicy) -> None:
+    [group] = draw(sampler, n=2000, problems=(0,), max_new_tokens=1)
+    prompt = sampler.prompt(PROBLEMS[0])
+    with torch.no_grad():
+        logits = sampler.trained.model(input_ids=torch.tensor([prompt.token_ids])).logits[0, -1]
+    expected = torch.softmax(logits, -1)
+    best = int(expected.argmax())
+    share = sum(c.token_ids[0] == best for c in group) / 2000
+    # Four standard errors of a share of 2,000 draws, at most 4 * sqrt(1/4 / 2000).
+    assert share == pytest.approx(float(expected[best]), abs=0.045)
+
+
+def test_temperature_zero_takes_the_likeliest(sampler: VllmPolicy) -> None:
+    if limit(sampler) > 1e-3:
+        pytest.skip("in bfloat16 two tokens may tie")
+    [[completion]] = draw(sampler, n=1, problems=(0,), temperature=0.0)
+    ours = asyncio.run(
+        sampler.trained.generate(
+            [sampler.prompt(PROBLEMS[0])],
+            n=1,
+            sampling=Sampling(temperature=0.0, max_new_tokens=24),
+        )
+    )
+    assert completion.token_ids == ours[0][0].token_ids
+    assert list(completion.logprobs) == pytest.approx(list(ours[0][0].logprobs), abs=1e-4)
+
+
+def test_a_stop_text_ends_a_completion_with_the_token_that_completes_it(
+    sampler: VllmPolicy,
+) -> None:
+    groups = draw(sampler, n=16, max_new_tokens=60, stop=("in",))
+    stopped = 0
+    tokenizer = sampler.trained.tokenizer
+    for completion in (c for group in groups for c in group):
+        ids = list(completion.token_ids)
+        ended = ids[-1] == sampler.trained.end_id
+        assert sampler.trained.end_id not in ids[:-1]
+        assert completion.text == tokenizer.decode(ids[:-1] if ended else ids)
+        if "in" in completion.text:
+            stopped += 1
+            assert "in" not in tokenizer.decode(ids[:-1])
+        short = ended or "in" in completion.text
+        assert completion.finish_reason == ("stop" if short else "length")
+        assert short == (len(ids) < 60) or len(ids) == 60
+    assert stopped > 0
+
+
+def test_the_process_is_left_as_it_was(sampler: VllmPolicy) -> None:
+    # vLLM's allocator must not be preloaded into verifiers, and threads can still be set.
+    assert "tcmalloc" not in os.environ.get("LD_PRELOAD", "")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    assert torch.get_num_threads() == threads + 1
+    torch.set_num_threads(threads)
+    expected = (
+        r"vllm \S+ in this process on (cpu|cuda), (float32|bfloat16); trained by transformers"
+    )
+    assert re.match(expected, sampler.engine)
+    assert not list(Path(sampler._engine._folder.name).glob("*.safetensors"))  # type: ignore[attr-defined]
