@@ -22,7 +22,18 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"config", "problems"}),
     frozenset({"verify", "policy"}),
     frozenset({"rollout", "rewards", "advantages"}),
-    frozenset({"losses", "optimizers", "packing", "learner", "distill", "curriculum", "formalize"}),
+    frozenset(
+        {
+            "losses",
+            "optimizers",
+            "packing",
+            "segments",
+            "learner",
+            "distill",
+            "curriculum",
+            "formalize",
+        }
+    ),
     frozenset(
         {
             "checkpoint",
