@@ -34,7 +34,7 @@ class SelfDistiller:
 
     def backward(self, model: Any, pairs: Sequence[TeacherPair], *, max_tokens: int) -> float:
         """Add the gradient of ``weight`` times the mean divergence a token to the model's; returns
-        the mean. Batches hold at most ``max_tokens`` padded tokens of the student's."""
+        the mean. Batches hold at most ``max_tokens`` tokens of the student's."""
         num_tokens = max(1, sum(sum(pair.sample.loss_mask) for pair in pairs))
         taught = {id(pair.sample): _teach(pair) for pair in pairs}
         rows = [PackedRow((pair.sample,)) for pair in pairs]

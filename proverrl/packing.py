@@ -2,13 +2,13 @@
 
 Flows in: ``TrainingSample`` records and a causal language model. Flows out: log-probabilities and
 entropies, one a completion token. Samples that share a prompt are laid into one row (the prompt
-once, then every completion, each seeing the prompt and itself), which saves most of the tokens of
-a group and gives the numbers of padded rows of one sample each. Not handled here: losses.
+once, then every completion, each seeing the prompt and itself) and rows end to end without
+padding, which saves most of the tokens of a group and gives the numbers of padded rows of one
+sample each. Not handled here: losses.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proverrl.segments import NO_MASK, Span, make_segments, use_segments
 from proverrl.types import TrainingSample
 
 
@@ -45,38 +46,18 @@ def pack_rows(samples: Sequence[TrainingSample]) -> list[PackedRow]:
 
 
 def batch_rows(rows: Sequence[PackedRow], max_tokens: int) -> Iterator[list[PackedRow]]:
-    """Batches of rows of like length with at most ``max_tokens`` padded tokens each (one row
-    that is longer goes alone)."""
+    """Batches of rows of like length with at most ``max_tokens`` tokens each (one row that is
+    longer goes alone)."""
     batch: list[PackedRow] = []
+    num_tokens = 0
     for row in sorted(rows, key=lambda row: row.num_tokens):
-        # Rows come sorted, so the newest is the longest and sets the padded size.
-        if batch and row.num_tokens * (len(batch) + 1) > max_tokens:
+        if batch and num_tokens + row.num_tokens > max_tokens:
             yield batch
-            batch = []
+            batch, num_tokens = [], 0
         batch.append(row)
+        num_tokens += row.num_tokens
     if batch:
         yield batch
-
-
-def split_rows(rows: Sequence[PackedRow], hidden_size: int) -> list[PackedRow]:
-    """The rows in parts of as many samples as cost least to compute, in the same order.
-
-    A row of n samples with P prompt tokens and C new tokens each costs P + nC tokens, and attention
-    adds a share (P + nC) / 6h of that, since the mask is computed whole. The cost a sample is least
-    at n = sqrt(P^2 + 6hP) / C.
-    """
-    parts = []
-    for row in rows:
-        prompt = len(row.prompt)
-        new = max(1.0, (row.num_tokens - prompt) / len(row.samples))
-        best = max(1, round(math.sqrt(prompt**2 + 6 * hidden_size * prompt) / new))
-        num_parts = math.ceil(len(row.samples) / best)
-        size = math.ceil(len(row.samples) / num_parts)
-        parts += [
-            PackedRow(row.samples[start : start + size])
-            for start in range(0, len(row.samples), size)
-        ]
-    return parts
 
 
 def split_by_sample(
@@ -109,48 +90,55 @@ def packed_logits(
     """Logits over the vocabulary, divided by ``temperature``, of shape (tokens, vocabulary), and
     the tokens themselves, of shape (tokens,), in the order of ``packed_logprobs``.
 
-    The model must accept a four-dimensional attention mask (every transformers decoder with sdpa
-    or eager attention).
+    From then on the model attends through ``proverrl.segments``.
+
+    Raises:
+        UsageError: the model does not look its attention up by name.
     """
+    use_segments(model)
     device = next(model.parameters()).device
-    parts = split_rows(rows, model.config.get_text_config(decoder=True).hidden_size)
-    ids, positions, allowed, sources, targets = _layout(parts)
+    ids, positions, sequences, sources, targets = _lay_out(rows)
     hidden = model.get_decoder()(
-        input_ids=ids.to(device),
-        position_ids=positions.to(device),
-        attention_mask=allowed.to(device)[:, None],
+        input_ids=ids[None].to(device),
+        position_ids=positions[None].to(device),
+        attention_mask=NO_MASK,
+        segments=make_segments(sequences, device),
         use_cache=False,
     ).last_hidden_state
-    picked = hidden.reshape(-1, hidden.shape[-1])[sources.to(device)]
+    picked = hidden[0, sources.to(device)]
     return model.get_output_embeddings()(picked).float() / temperature, targets.to(device)
 
 
-def _layout(rows: Sequence[PackedRow]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Ids, positions, attention mask, and per completion token its source index and target."""
-    width = max(row.num_tokens for row in rows)
-    ids = torch.zeros((len(rows), width), dtype=torch.long)
-    positions = torch.zeros((len(rows), width), dtype=torch.long)
-    # A padded position attends to itself, so that no softmax is over nothing.
-    allowed = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)
+def _lay_out(
+    rows: Sequence[PackedRow],
+) -> tuple[Tensor, Tensor, list[Span], Tensor, Tensor]:
+    """Ids and positions of all tokens, who attends to what, and per completion token its source's
+    index and its target. A completion's last token predicts nothing and is left out."""
+    ids: list[int] = []
+    positions: list[int] = []
+    sequences: list[Span] = []
     sources: list[int] = []
     targets: list[int] = []
-    for r, row in enumerate(rows):
-        p = len(row.prompt)
-        ids[r, :p] = torch.tensor(row.prompt)
-        positions[r, :p] = torch.arange(p)
-        allowed[r, :p, :p] = torch.ones(p, p, dtype=torch.bool).tril()
-        start = p
+    for row in rows:
+        length = len(row.prompt)
+        prompt = range(len(ids), len(ids) + length)
+        ids += row.prompt
+        positions += range(length)
+        sequences.append(Span(length, torch.tensor(prompt)))
         for sample in row.samples:
-            new = sample.token_ids[p:]
-            end = start + len(new)
-            ids[r, start:end] = torch.tensor(new)
-            positions[r, start:end] = torch.arange(p, p + len(new))
-            allowed[r, start:end, :p] = True
-            causal = torch.ones(len(new), len(new), dtype=torch.bool).tril()
-            allowed[r, start:end, start:end] = causal
-            base = r * width
+            new = sample.token_ids[length:]
+            own = range(len(ids), len(ids) + len(new) - 1)
+            ids += new[:-1]
+            positions += range(length, length + len(own))
+            if own:
+                sequences.append(Span(len(own), torch.tensor([*prompt, *own])))
             # The prompt's last position predicts each completion's first token.
-            sources += [base + p - 1, *range(base + start, base + end - 1)]
+            sources += [prompt[-1], *own]
             targets += new
-            start = end
-    return ids, positions, allowed, torch.tensor(sources), torch.tensor(targets)
+    return (
+        torch.tensor(ids),
+        torch.tensor(positions),
+        sequences,
+        torch.tensor(sources),
+        torch.tensor(targets),
+    )

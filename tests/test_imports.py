@@ -28,6 +28,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "optimizers",
             "packing",
             "row_packing",
+            "segments",
             "learner",
             "distill",
             "curriculum",

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from proverrl import packing
 from proverrl.config import LearnerConfig, LossConfig, LossName
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.learner import TorchLearner, Update
 from proverrl.losses import LOSSES, EntropyControl, LossInputs, compute_loss, gather_tokens
-from proverrl.packing import PackedRow, pack_rows, packed_logprobs, split_rows
+from proverrl.packing import PackedRow, pack_rows, packed_logprobs
 from proverrl.types import TrainingSample
 from tests.tiny_model import tiny_model, tiny_samples
 
@@ -318,45 +316,3 @@ def test_all_terms_work_together_over_micro_batches(covariance: str) -> None:
     assert metrics["sampler_ratio_max"] == pytest.approx(math.exp(0.02), abs=1e-3)
     assert all(math.isfinite(value) for value in metrics.values())
     assert not torch.equal(flat(model), before)
-
-
-@pytest.mark.parametrize(
-    ("prompt", "new", "num", "hidden", "sizes"),
-    [
-        # sqrt(61^2 + 6 * 192 * 61) / 64 = 4.25
-        (61, 64, 8, 192, [4, 4]),
-        (61, 64, 9, 192, [3, 3, 3]),
-        # sqrt(61^2 + 6 * 1024 * 61) / 64 = 9.61
-        (61, 64, 8, 1024, [8]),
-        # sqrt(3^2 + 6 * 16 * 3) / 30 = 0.57
-        (3, 30, 2, 16, [1, 1]),
-    ],
-)
-def test_rows_are_split_where_attention_costs_more_than_the_prompt(
-    prompt: int, new: int, num: int, hidden: int, sizes: list[int]
-) -> None:
-    sample = TrainingSample(
-        rollout_id="r",
-        policy_version=0,
-        prompt_length=prompt,
-        token_ids=tuple(range(prompt + new)),
-        loss_mask=(0,) * prompt + (1,) * new,
-        logprobs=(0.0,) * (prompt + new),
-        advantages=(0.0,) * (prompt + new),
-    )
-    parts = split_rows([PackedRow((sample,) * num)], hidden)
-    assert [len(part.samples) for part in parts] == sizes
-    assert all(part.prompt == tuple(range(prompt)) for part in parts)
-
-
-def test_split_rows_give_the_numbers_of_whole_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny_model()
-    rows = pack_rows(tiny_samples(model, shift=0.05))
-    found = []
-    for hidden in (0, 10**9):
-        split = partial(split_rows, hidden_size=hidden)
-        assert [len(row.samples) for row in split(rows)] == ([1] * 6 if hidden == 0 else [2] * 3)
-        monkeypatch.setattr(packing, "split_rows", lambda given, _, split=split: split(given))
-        found.append(packed_logprobs(model, rows, temperature=1.0))
-    assert torch.allclose(found[0][0], found[1][0], atol=1e-6)
-    assert torch.allclose(found[0][1], found[1][1], atol=1e-6)

@@ -1,0 +1,117 @@
+"""Attention without padding: the layout by hand, and the numbers of padded rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from proverrl.errors import UsageError
+from proverrl.learner import enable_checkpointing
+from proverrl.packing import pack_rows, packed_logprobs
+from proverrl.segments import NAME, Span, make_segments, use_segments
+from proverrl.types import TrainingSample
+from tests.test_learner import padded_logprobs
+from tests.tiny_model import VOCABULARY, tiny_model, tiny_samples
+
+
+def samples_of_lengths(model: Any) -> list[TrainingSample]:
+    """Two prompts of 2 and 3 tokens; completions of 1, 2, 9 and 33 tokens each."""
+    samples = []
+    for base in tiny_samples(model, prompts=2, each=1):
+        for new in (1, 2, 9, 33):
+            head = base.token_ids[: base.prompt_length]
+            tail = tuple((7 * i + new) % VOCABULARY for i in range(new))
+            zeros = (0.0,) * len(head)
+            samples.append(
+                replace(
+                    base,
+                    token_ids=head + tail,
+                    loss_mask=(0,) * len(head) + (1,) * new,
+                    logprobs=zeros + (0.0,) * new,
+                    advantages=zeros + (1.0,) * new,
+                )
+            )
+    return samples
+
+
+def test_the_layout_by_hand() -> None:
+    # Row 0: prompt 0 1, completions 2 3 4 and 5 6; row 1: prompt 7 8 9, completion 10.
+    spans = [
+        Span(2, torch.tensor([0, 1])),
+        Span(3, torch.tensor([0, 1, 2, 3, 4])),
+        Span(2, torch.tensor([0, 1, 5, 6])),
+        Span(3, torch.tensor([7, 8, 9])),
+        Span(1, torch.tensor([7, 8, 9, 10])),
+    ]
+    segments = make_segments(spans, torch.device("cpu"))
+    prompts, several, one = segments.blocks
+    # Lengths 2 and 3 share a block, since 2 <= n < 4; length 1 has one of its own.
+    assert prompts.queries.tolist() == prompts.keys.tolist() == [[0, 1, 0], [7, 8, 9]]
+    assert prompts.mask is None
+    assert several.queries.tolist() == [[2, 3, 4], [5, 6, 0]]
+    assert several.keys.tolist() == [[0, 1, 2, 3, 4], [0, 1, 5, 6, 0]]
+    assert several.mask is not None
+    assert several.mask[0, 0].int().tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1] * 5]
+    assert several.mask[1, 0, :2].int().tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]]
+    assert (one.queries.tolist(), one.keys.tolist()) == ([[10]], [[7, 8, 9, 10]])
+    # Places in the blocks' queries end to end, with padding at places 2 and 11.
+    assert segments.order.tolist() == [0, 1, 6, 7, 8, 9, 10, 3, 4, 5, 12]
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("kv_heads", [1, 2])
+def test_numbers_and_gradients_are_those_of_padded_rows(kv_heads: int, checkpointing: bool) -> None:
+    found = []
+    for packed in (True, False):
+        model = tiny_model(num_key_value_heads=kv_heads)
+        samples = samples_of_lengths(model)
+        if checkpointing:
+            enable_checkpointing(model)
+            model.train()
+        if packed:
+            logprobs, _ = packed_logprobs(model, pack_rows(samples), temperature=1.0)
+        else:
+            logprobs = padded_logprobs(model, samples)
+        loss = (logprobs * torch.linspace(-1, 1, len(logprobs))).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        gradient = torch.cat([p.grad.flatten() for p in model.parameters()])
+        found.append((logprobs.detach(), gradient))
+    assert len(found[0][0]) == 2 * (1 + 2 + 9 + 33)
+    assert float((found[0][0] - found[1][0]).abs().max()) < 1e-5
+    largest = float(found[1][1].abs().max())
+    assert largest > 1e-2
+    assert float((found[0][1] - found[1][1]).abs().max()) < 1e-5 * largest
+
+
+def test_a_prompt_is_computed_once_and_no_token_is_padding() -> None:
+    model = tiny_model()
+    samples = samples_of_lengths(model)
+    shapes = []
+    model.model.layers[0].mlp.register_forward_hook(lambda _, given, __: shapes.append(given[0]))
+    packed_logprobs(model, pack_rows(samples), temperature=1.0)
+    # Prompts 2 and 3 once, and all but the last token of completions of 1, 2, 9 and 33 tokens.
+    assert [tuple(s.shape[:2]) for s in shapes] == [(1, 2 + 3 + 2 * (0 + 1 + 8 + 32))]
+
+
+def test_a_model_attends_as_before_where_no_segments_are_given() -> None:
+    model = tiny_model(attn_implementation="sdpa")
+    ids = torch.tensor([[0, 0, 5, 3, 9], [4, 2, 7, 1, 1]])
+    mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    with torch.no_grad():
+        before = model(input_ids=ids, attention_mask=mask).logits
+        use_segments(model)
+        after = model(input_ids=ids, attention_mask=mask).logits
+    assert model.config._attn_implementation == NAME
+    assert torch.equal(before, after)
+    # A folder that is saved from it names no attention that others lack.
+    assert NAME not in str(model.config.to_dict())
+
+
+def test_a_model_with_attention_of_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model()
+    monkeypatch.setattr(type(model), "_can_set_attn_implementation", classmethod(lambda _: False))
+    with pytest.raises(UsageError, match="has attention of its own"):
+        use_segments(model)
