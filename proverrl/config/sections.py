@@ -257,8 +257,8 @@ class Config(Section):
     def _adapters_have_an_engine(self) -> Config:
         if self.policy.lora.rank and self.policy.engine == "vllm":
             raise ValueError(
-                'policy.engine = "vllm" takes whole weights, not adapters; set policy.lora.rank = 0 '
-                'or policy.engine = "transformers"'
+                'policy.engine = "vllm" takes whole weights, not adapters; '
+                'set policy.lora.rank = 0 or policy.engine = "transformers"'
             )
         return self
 
