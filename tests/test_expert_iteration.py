@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from proverrl.checkpoint import latest_checkpoint, read_state
 from proverrl.cli import cli
 from proverrl.config import Config
-from proverrl.errors import RunError, UsageError
+from proverrl.errors import ProblemError, RunError, UsageError
 from proverrl.loops import expert_iteration
 from proverrl.loops import session as session_module
 from proverrl.loops import train as train_module
@@ -172,6 +172,11 @@ def test_a_problem_that_was_edited_has_its_proofs_verified_anew(
         (proved[1], "its problem"),
         (proved[0], "rejected"),
     ]
+    # Nothing was saved after that, so that the same is found again, and is not written again.
+    rows = dropped_of(folder)
+    reopen(folder)
+    run(expert(make_config, "ei", 1))
+    assert dropped_of(folder) == rows
 
 
 def test_grpo_checks_the_proofs_that_it_replays(
@@ -253,8 +258,12 @@ def test_a_file_that_holds_no_proofs_is_refused_with_its_line(
     path.write_text('{"id": "a", "body": "x"}\n')
     with pytest.raises(UsageError, match=r"wrong\.jsonl:1: missing: "):
         run(expert(make_config, "a", 1, expert_iteration__proofs=str(path)))
+    # What can be seen at once is said before the warm start.
     with pytest.raises(UsageError, match=r"expert_iteration\.proofs names .*none\.jsonl"):
         run(expert(make_config, "b", 1, expert_iteration__proofs=str(tmp_path / "none.jsonl")))
+    with pytest.raises(ProblemError, match=r"none\.jsonl"):
+        run(expert(make_config, "b", 1, expert_iteration__sft_data=str(tmp_path / "none.jsonl")))
+    assert not (tmp_path / "b" / "warm_start").exists()
 
 
 def test_a_run_without_a_checkpoint_has_no_proofs_to_write(

@@ -12,8 +12,8 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from proverrl.config import ProblemsConfig
-from proverrl.errors import ProblemError
+from proverrl.config import Config, ProblemsConfig
+from proverrl.errors import ProblemError, UsageError
 from proverrl.problems.load import load_problems, load_references
 from proverrl.rollout.proofs import Proof
 from proverrl.types import Candidate, Problem
@@ -57,6 +57,20 @@ def _cap_problems(entries: Sequence[Entry], most: int, rng: random.Random) -> li
         for members in by_problem.values()
         for i in (members if len(members) <= most else rng.sample(members, most))
     )
+
+
+def check_files(config: Config) -> None:
+    """Refuse the files of ``[expert_iteration]`` before the warm start, not minutes later.
+
+    Raises:
+        UsageError: ``proofs`` names no file.
+        ProblemError: as ``load_sft_data``.
+    """
+    settings = config.expert_iteration
+    if settings.proofs and not Path(settings.proofs).is_file():
+        raise UsageError(f"expert_iteration.proofs names {settings.proofs}, which is no file")
+    if settings.sft_data:
+        load_sft_data(Path(settings.sft_data), config.problems)
 
 
 def load_sft_data(path: Path, problems: ProblemsConfig) -> list[tuple[Problem, str]]:

@@ -24,6 +24,7 @@ from proverrl.evaluate import evaluate
 from proverrl.loops.evaluate_run import build_evaluation, load_benchmark
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.grpo import run_grpo
+from proverrl.loops.mixture import check_files
 from proverrl.loops.session import (
     RESOLVED_FILE,
     Session,
@@ -74,6 +75,8 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
         torch.set_num_threads(config.threads)
     with lock_run(folder):
         check_resumable(folder, config)
+        if config.loop == "expert_iteration":
+            check_files(config)
         problems = load_training(config)
         policy = _open_policy(config, folder, problems)
         with contextlib.closing(open_sampler(policy, config, problems.all)) as sampler:
