@@ -93,6 +93,10 @@ def test_the_page_works_and_loads_nothing(report: Path) -> None:
         assert "Step 60: 32 rollouts in 4 groups" in browser.run(
             "return document.getElementById('step-count').textContent"
         )
+        choose(browser, "rollout-learned", "no")
+        wait_for(browser, f"{GROUPS}.length === 0")
+        choose(browser, "rollout-learned", "yes")
+        wait_for(browser, f"{GROUPS}.length === 4")
         choose(browser, "rollout-level", "1")
         wait_for(browser, f"{GROUPS}.length === 1")
         browser.run(f"{GROUPS}[0].open = true")

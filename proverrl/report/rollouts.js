@@ -163,8 +163,10 @@
   }
 
   function show() {
-    const level = selects.level?.value ?? "", status = selects.status?.value ?? "";
+    const level = selects.level.value, status = selects.status.value;
+    const learned = { yes: true, no: false }[selects.learned.value];
     const groups = state.step.groups.filter((group) =>
+      (learned === undefined || group.rollouts.some((rollout) => rollout.advantage) === learned) &&
       (!level || String(state.step.problems[group.problem].level) === level) &&
       (!status || group.rollouts.some((rollout) => rollout.status === status)));
     const pages = Math.max(1, Math.ceil(groups.length / PAGE_SIZE));
@@ -247,6 +249,7 @@
   controls.append(steppers);
   selects.level = addSelect(controls, "rollout-level", "Level", [["", "all"]], again);
   selects.status = addSelect(controls, "rollout-status", "Status", [["", "all"]], again);
+  selects.learned = addSelect(controls, "rollout-learned", "Learned from", [["", "all"], ["yes", "yes"], ["no", "no"]], again);
   controls.hidden = false;
   openRun(Number(withSteps[0][0]));
 })();
