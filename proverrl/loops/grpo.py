@@ -24,10 +24,10 @@ from typing import Any
 from proverrl.advantages import (
     ADMITS,
     ADVANTAGES,
+    STEPS,
     AdvantageInputs,
     GroupAdvantages,
     RewardHistory,
-    line_steps,
 )
 from proverrl.checkpoint import (
     dump_draws,
@@ -223,7 +223,7 @@ def _inputs(session: Session, progress: Progress, groups: Sequence[Group]) -> Ad
     done = run_fraction(
         config, progress.step / config.grpo.steps, progress.verifier_calls, progress.seconds
     )
-    steps = line_steps(lambda ids: str(tokenizer.decode(ids)))
+    steps = STEPS[config.advantage.states](lambda ids: str(tokenizer.decode(ids)))
     return AdvantageInputs(groups, config.advantage, done, progress.history, steps)
 
 

@@ -77,6 +77,7 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
             config.pool,
             seed=config.seed,
             problems=(*problems.without_reference, *(pair[0] for pair in problems.references)),
+            trace_states=config.advantage.states == "goals",
         )
         try:
             write_resolved(folder, config, toolchain=verifier.toolchain, engine=policy.engine)

@@ -38,19 +38,26 @@ def open_verifier(
     cache_path: Path | None = None,
     toolchain: DafnyToolchain | None = None,
     needed: Sequence[Language] = ("dafny",),
+    trace_states: bool = False,
 ) -> CachedVerifier:
     """Open a verifier on what is installed here.
 
     ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry,
     ``memory_mb`` holds for a worker with its children, ``canary_rate`` is the share of calls that
     draw a false statement, and ``cache_path`` None keeps verdicts in memory only. The languages of
-    ``needed`` are looked for now, others when a candidate asks. Raises ``ToolchainError`` when a
+    ``needed`` are looked for now, others when a candidate asks. ``trace_states`` has Lean's
+    verdicts carry the goals before each tactic. Raises ``ToolchainError`` when a
     needed one is missing, ``UsageError`` when the cache file cannot be used. Call ``aclose`` at
     the end.
     """
     limits = Limits(rlimit=rlimit, memory_mb=memory_mb)
     router = open_router(
-        workers=workers, limits=limits, canary_rate=canary_rate, seed=seed, toolchain=toolchain
+        workers=workers,
+        limits=limits,
+        canary_rate=canary_rate,
+        seed=seed,
+        toolchain=toolchain,
+        trace_states=trace_states,
     )
     backends = [router.open_backend(language) for language in needed]
     return CachedVerifier(
@@ -63,7 +70,9 @@ def open_verifier(
     )
 
 
-def open_configured(pool: PoolConfig, *, seed: int, problems: Iterable[Problem]) -> CachedVerifier:
+def open_configured(
+    pool: PoolConfig, *, seed: int, problems: Iterable[Problem], trace_states: bool = False
+) -> CachedVerifier:
     """``open_verifier`` as a run's configuration says, for the languages of its problems."""
     return open_verifier(
         workers=pool.workers,
@@ -73,6 +82,7 @@ def open_configured(pool: PoolConfig, *, seed: int, problems: Iterable[Problem])
         seed=seed,
         cache_path=pool.cache,
         needed=sorted({problem.language for problem in problems}),
+        trace_states=trace_states,
     )
 
 
@@ -84,6 +94,7 @@ def open_router(
     seed: int = 0,
     toolchain: DafnyToolchain | None = None,
     paranoid: bool = False,
+    trace_states: bool = False,
 ) -> RoutedVerifier:
     """Both languages behind one verifier without a cache; nothing is looked for yet.
 
@@ -100,6 +111,7 @@ def open_router(
                 canary_rate=canary_rate,
                 seed=seed,
                 paranoid=paranoid,
+                trace_states=trace_states,
             ),
         }
     )
@@ -142,7 +154,13 @@ def _open_dafny(
 
 
 def _open_lean(
-    *, workers: int, limits: Limits, canary_rate: float, seed: int, paranoid: bool
+    *,
+    workers: int,
+    limits: Limits,
+    canary_rate: float,
+    seed: int,
+    paranoid: bool,
+    trace_states: bool,
 ) -> Backend:
     # Here, so that a machine without Lean loads nothing of it.
     from proverrl.verify.lean import LeanReplWorker
@@ -152,7 +170,9 @@ def _open_lean(
     from proverrl.verify.lean_toolchain import find_lean_toolchain
 
     toolchain = find_lean_toolchain()
-    lean_limits = LeanLimits(memory_mb=max(limits.memory_mb, LeanLimits().memory_mb))
+    lean_limits = LeanLimits(
+        memory_mb=max(limits.memory_mb, LeanLimits().memory_mb), trace_states=trace_states
+    )
     known = KnownStatements()
 
     async def spawn() -> Worker:
@@ -173,6 +193,8 @@ def _open_lean(
         str(lean_limits.goals_before_error),
         str(LEAN_AUDIT_VERSION),
         "paranoid" if paranoid else "",
+        # Only where it is on, so that verdicts of earlier versions stay known.
+        *(("states",) if trace_states else ()),
     )
     verifier = _mix_in_canaries(pool, "lean", canary_rate, seed)
     if paranoid:
