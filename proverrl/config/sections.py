@@ -127,6 +127,8 @@ class GrpoConfig(Section):
     A step trains on ``groups_per_step`` groups that the method of ``[advantage]`` can learn from.
     Groups are drawn ``groups_per_draw`` at a time until there are enough, at most
     ``max_draws_per_step`` draws; the next draw is generated while the pool judges the last one.
+    With ``inject_proofs`` a group without a proof gets one that an earlier group on its problem
+    found, if at most ``inject_max_rate`` of that group was proved.
     """
 
     steps: Positive = 100
@@ -135,6 +137,8 @@ class GrpoConfig(Section):
     max_draws_per_step: Positive = 4
     group_size: Annotated[int, Field(ge=2)] = 8
     keep_shortest: Positive = 2
+    inject_proofs: bool = False
+    inject_max_rate: Fraction = 0.25
 
 
 class ExpertIterationConfig(Section):
@@ -199,11 +203,20 @@ class Config(Section):
     evaluation: EvalConfig = EvalConfig()
 
     @model_validator(mode="after")
-    def _restarts_have_a_place(self) -> Config:
+    def _parts_fit(self) -> Config:
         if self.restart.name != "none" and self.loop == "expert_iteration":
             raise ValueError('restart.name is for loop = "grpo"; set it to "none"')
         if self.restart.name != "none" and self.rollout.mode == "interleaved":
             raise ValueError('no restarts in rollout.mode = "interleaved"; choose another mode')
+        if self.grpo.inject_proofs and self.loss.weights.name == "none":
+            raise ValueError(
+                "grpo.inject_proofs needs a bound on what an old proof weighs; set "
+                'loss.weights.name = "token_truncate"'
+            )
+        if self.grpo.inject_proofs and self.loss.weights.max_staleness:
+            raise ValueError(
+                "loss.weights.max_staleness would drop what grpo.inject_proofs puts in; set it to 0"
+            )
         return self
 
     def dump(self) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.errors import StoppedError
 from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
+from proverrl.loops.injection import inject_proofs
 from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.loops.session import (
     Session,
@@ -54,6 +55,7 @@ from proverrl.loops.session import (
 )
 from proverrl.loops.tally import Tally, absorb_draw
 from proverrl.rewards import build_reward
+from proverrl.rollout.inject import InjectStore
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.restart import Restarts
 from proverrl.rollout.samples import build_replay_sample, build_samples
@@ -73,6 +75,7 @@ class Progress:
     seconds: float = 0.0
     history: RewardHistory = field(default_factory=RewardHistory)
     restarts: Restarts = field(default_factory=lambda: Restarts(RestartConfig()))
+    injectable: InjectStore = field(default_factory=InjectStore)
 
 
 @dataclass
@@ -209,6 +212,7 @@ async def _collect(
         )
         observe_draw(session, progress.restarts, judged)
         batch.seen += groups
+        groups = await inject_proofs(session, progress.injectable, groups, batch.tally, reward)
         admitted = admits(_inputs(session, progress, groups))
         batch.groups += compress(groups, admitted)
         if stats := session.verifier.stats():
@@ -308,6 +312,7 @@ def _save(
         "proofs": store.state_dict(),
         "rewards": progress.history.state_dict(),
         "restarts": progress.restarts.state_dict(),
+        "injectable": progress.injectable.state_dict(),
         "draws": dump_draws(flight.draws),
         "guard": guard.state_dict(),
     }
@@ -331,8 +336,9 @@ def _restore(
     loaded its weights."""
     checkpoint = latest_checkpoint(session.checkpoints)
     restarts = open_restarts(session)
+    injectable = InjectStore(session.config.grpo.inject_max_rate)
     if checkpoint is None:
-        return Progress(restarts=restarts), None
+        return Progress(restarts=restarts, injectable=injectable), None
     state = read_state(checkpoint)
     learner.load(checkpoint / "learner.pt")
     session.policy.version = learner.version
@@ -345,5 +351,7 @@ def _restore(
     )
     restarts.load_state_dict(state["restarts"])
     progress.restarts = restarts
+    injectable.load_state_dict(state["injectable"])
+    progress.injectable = injectable
     progress.history.load_state_dict(state["rewards"])
     return progress, load_draws(state["draws"], by_id)
