@@ -1,4 +1,4 @@
-"""Stored proofs put into groups without one: what is kept, what a group becomes, what they weigh."""
+"""Stored proofs put into groups without one: what is kept, what becomes of a group, its weight."""
 
 from __future__ import annotations
 
