@@ -24,6 +24,8 @@ Role = Literal["solver", "composer"]
 FinishReason = Literal["stop", "length"]
 TokenField = Literal["prompt_ids", "token_ids", "logprobs"]
 GroupKey = tuple[Role, str]
+BodyState = tuple[int, int, str]
+"""Line (from 1) and column (from 0) in a body, and the goals before what begins there."""
 
 HOLE = "/*{HOLE}*/"
 """Marks the one place in a statement where the policy's body goes."""
@@ -178,8 +180,8 @@ class Verdict:
     ``checks`` names what was checked, in order, for an auditor to read. ``seconds`` is the time
     of the checker, ``header_seconds`` the part of it that went into imports, ``queue_seconds``
     the wait for a worker. ``obligations`` is filled by back ends that count them, for partial
-    credit; ``goals`` are those left open or, where asked for, those before an error. ``cause``
-    says why nothing was judged.
+    credit; ``goals`` are those left open or, where asked for, those before an error, and ``states``
+    those on the way through the body. ``cause`` says why nothing was judged.
     """
 
     status: Status
@@ -193,6 +195,7 @@ class Verdict:
     toolchain: str = ""
     checks: tuple[str, ...] = ()
     cause: Cause = ""
+    states: tuple[BodyState, ...] = ()
 
     def __post_init__(self) -> None:
         if self.status is Status.PROVED:

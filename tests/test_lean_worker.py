@@ -265,3 +265,11 @@ def test_a_lone_surrogate_is_rejected_without_harm() -> None:
 def test_a_bare_file_is_judged_by_its_theorems(text: str, status: Status, check: str) -> None:
     verdict = judge_one(Candidate(build_lean_problem(kind="file"), text))
     assert (verdict.status, check in verdict.checks) == (status, True), verdict
+
+
+def test_the_goals_before_every_tactic_are_told_when_asked() -> None:
+    candidate = build_lean_candidate("first\n  second")
+    assert judge_one(candidate).states == ()
+    told = judge_one(candidate, LeanLimits(trace_states=True))
+    assert told.states == ((1, 0, "⊢ before first"), (2, 2, "⊢ before second"))
+    assert told.status is judge_one(candidate).status

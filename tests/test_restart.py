@@ -20,7 +20,6 @@ from proverrl.types import Rollout, Status
 from tests.builders import build_problem, build_turn
 
 SETTINGS = RestartConfig(name="escalate")
-PROBLEM = build_problem("p")
 P, R, T = Status.PROVED, Status.REJECTED, Status.TIMEOUT
 
 
@@ -28,10 +27,11 @@ def trial(ratio: float, solved: int, attempts: int = 8) -> Trial:
     return Trial(ratio, attempts, solved)
 
 
-def rollouts(*statuses: Status, ratio: float = 0.0, source: str = "reference") -> list[Rollout]:
-    hint = Hint(source, ratio, "x", (7,)) if ratio else None
+def rollouts(*statuses: Status, ratio: float = 0.0, name: str = "p") -> list[Rollout]:
+    hint = Hint("reference", ratio, "x", (7,)) if ratio else None
+    problem = build_problem(name)
     return [
-        Rollout(f"r{i}", PROBLEM, "solver", (build_turn(PROBLEM, status),), hint)
+        Rollout(f"r{i}", problem, "solver", (build_turn(problem, status),), hint)
         for i, status in enumerate(statuses)
     ]
 
@@ -129,6 +129,15 @@ def test_a_failed_problem_waits_is_taken_and_comes_back_with_more() -> None:
     restarts.observe(rollouts(R, P, ratio=0.5))
     assert list(restarts.waiting()) == []
     assert restarts.trials == {}
+
+
+def test_problems_that_had_a_hint_go_first_and_then_the_oldest() -> None:
+    restarts = Restarts(SETTINGS)
+    for name in ("a", "b", "c"):
+        restarts.observe(rollouts(R, R, name=name))
+    restarts.take("b")
+    restarts.observe(rollouts(R, R, name="b", ratio=0.3))
+    assert list(restarts.waiting()) == [("b", 0.5), ("a", 0.25), ("c", 0.25)]
 
 
 def test_a_proof_without_a_hint_ends_the_waiting() -> None:

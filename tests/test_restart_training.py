@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from proverrl.checkpoint import dump_draws, load_draws
 from proverrl.config import AuditConfig, Config, RestartConfig, SamplingConfig
@@ -20,6 +22,7 @@ from proverrl.loops.session import load_training
 from proverrl.loops.tally import Tally, absorb_draw
 from proverrl.monitor.rollout_rows import read_turns
 from proverrl.problems.load import load_references
+from proverrl.report.transcript import render_rollout
 from proverrl.rewards import proved_reward
 from proverrl.rollout.extract import Extraction
 from proverrl.rollout.restart import Restarts
@@ -86,6 +89,10 @@ def test_hints_are_given_counted_apart_and_resumed_bit_for_bit(
         (turn,) = read_turns(row)
         assert row["rollout_id"].rsplit("-", 1)[0].endswith(f"{problem}-hint")
         assert len(turn.context_ids) > hint["num_tokens"]
+    screen = Console(width=160, record=True, file=io.StringIO())
+    screen.print(render_rollout(hinted[0], str))
+    given = hinted[0]["hint"]["num_tokens"]
+    assert f"hint: reference, the last {given} tokens of the prompt" in screen.export_text()
     for line in lines:
         here = [row for row in rows if row["step"] == line["step"]]
         for given, key in ((False, "solve_rate"), (True, "hinted_solve_rate")):

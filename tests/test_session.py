@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from proverrl.config import Config
-from proverrl.errors import ProblemError, RunError
-from proverrl.loops.session import budget_spent, lock_run, run_fraction, split_references
+from proverrl.config import AdvantageConfig, Config, ProblemsConfig
+from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.loops.session import (
+    budget_spent,
+    load_training,
+    lock_run,
+    run_fraction,
+    split_references,
+)
 from proverrl.loops.warm_start import Pair, PairSource, draw_batches, supervised_loss
+from proverrl.problems.load import write_problems
+from proverrl.types import HOLE
 from tests.builders import build_problem
 from tests.test_policy import tiny_policy
 
@@ -32,6 +40,14 @@ def test_references_cover_families_evenly() -> None:
     assert len(split.without_reference) == 45
     other = split_references(PROBLEMS, REFERENCES, {"1": 10, "2": 5}, seed=1)
     assert {p.id for p, _ in split.references} != {p.id for p, _ in other.references}
+
+
+def test_goals_are_refused_for_problems_of_dafny(tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    write_problems(path, [{"id": "d1", "language": "dafny", "kind": "calc", "statement": HOLE}])
+    config = Config(problems=ProblemsConfig(train=path), advantage=AdvantageConfig(states="goals"))
+    with pytest.raises(UsageError, match=r"holds 'd1', a problem of dafny"):
+        load_training(config)
 
 
 def test_too_few_references_are_named() -> None:

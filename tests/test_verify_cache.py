@@ -90,6 +90,17 @@ def test_a_verdict_is_asked_for_once(tmp_path: Path) -> None:
     run(second, path)
 
 
+def test_the_states_of_a_verdict_are_kept(tmp_path: Path) -> None:
+    found = Verdict(Status.REJECTED, states=((1, 0, "⊢ a"), (2, 4, "no goals")))
+
+    async def ask(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        verdict = await cached.verify(make_candidate("bad"), deadline_seconds=5)
+        assert verdict.states == found.states
+
+    for _ in range(2):
+        run(ask, tmp_path / "verdicts.sqlite", fake=FakeVerifier(lambda _: found))
+
+
 def test_limits_and_audit_and_body_are_part_of_the_key(tmp_path: Path) -> None:
     path = tmp_path / "verdicts.sqlite"
 

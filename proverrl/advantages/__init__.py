@@ -17,6 +17,7 @@ from proverrl.advantages.base import (
     AdvantageInputs,
     Credit,
     GroupAdvantages,
+    MakeSteps,
     Moments,
     RewardHistory,
     Step,
@@ -27,10 +28,11 @@ from proverrl.advantages.base import (
 )
 from proverrl.advantages.batch import batch_std, dcpo_smooth
 from proverrl.advantages.best_of import annealed_k, best_of_weights, pkpo
+from proverrl.advantages.goals import goal_steps
 from proverrl.advantages.group import dr_grpo, grpo, max_rl, ngrpo, rloo, w_reinforce
 from proverrl.advantages.tree import line_steps, prefix_values, salt, tempo
 from proverrl.advantages.verdicts import obligations, turn_credit, weigh_entries
-from proverrl.config import AdvantageName
+from proverrl.config import AdvantageName, StatesName
 
 ADVANTAGES: dict[AdvantageName, AdvantageFn] = {
     "grpo": grpo,
@@ -48,14 +50,19 @@ ADVANTAGES: dict[AdvantageName, AdvantageFn] = {
     "salt": salt,
 }
 
+STEPS: dict[StatesName, MakeSteps] = {"lines": line_steps, "goals": goal_steps}
+"""What the steps of a turn are, for methods that compare steps."""
+
 __all__ = [
     "ADMITS",
     "ADVANTAGES",
+    "STEPS",
     "AdmitFn",
     "AdvantageFn",
     "AdvantageInputs",
     "Credit",
     "GroupAdvantages",
+    "MakeSteps",
     "Moments",
     "RewardHistory",
     "Step",
@@ -67,6 +74,7 @@ __all__ = [
     "carries_signal",
     "dcpo_smooth",
     "dr_grpo",
+    "goal_steps",
     "grpo",
     "line_steps",
     "max_rl",

@@ -48,6 +48,9 @@ class Step:
 StepsFn = Callable[[Turn], Sequence[Step]]
 """Cuts a turn's completion into steps. The last step ends at the last token."""
 
+MakeSteps = Callable[[Callable[[list[int]], str]], StepsFn]
+"""From a function that turns token ids into text to the one that cuts turns."""
+
 
 @dataclass(frozen=True, slots=True)
 class Moments:
@@ -118,7 +121,8 @@ class RewardHistory:
 class AdvantageInputs:
     """What a method is given. ``progress`` is the share of the run that is done, from 0 to 1.
 
-    ``steps`` is read by methods over steps alone. A method is pure: it changes none of this.
+    ``steps`` is read by methods over steps alone; by ``settings.states`` their keys are edges
+    between lines or between goals. A method is pure: it changes none of this.
     """
 
     groups: Sequence[Group]

@@ -5,7 +5,8 @@ Flows out: one value a token. Not handled here: trees that a search built, and v
 predicts.
 
 A turn's tree or steps begin at its prompt: the prompt of a later turn holds what was said before,
-so that other histories are other roots. Steps may be given keys that merge them all the same.
+so that other histories are other roots. Steps may have keys that merge them all the same
+(``proverrl.advantages.goals``).
 """
 
 from __future__ import annotations
@@ -31,9 +32,19 @@ def tempo(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     reward of all rollouts below a node of the group's prefix tree (TEMPO, Tran et al. 2025, arXiv
     2509.18314).
 
-    Where the tree does not branch the two values are equal and only A_i is left.
+    Where the tree does not branch the two values are equal and only A_i is left. With
+    ``settings.states`` "goals" the nodes are the states between ``inputs.steps``, whatever text led
+    to them, and all tokens of a step have its value.
+
+    Raises:
+        RecordError: the nodes are goals, and there is no ``steps``.
     """
-    return [_tempo(group) for group in inputs.groups]
+    if inputs.settings.states == "lines":
+        return [_tempo(group) for group in inputs.groups]
+    if inputs.steps is None:
+        raise RecordError("tempo over goals: AdvantageInputs.steps must say what a step is")
+    steps = inputs.steps
+    return [_tempo_over_states(group, steps) for group in inputs.groups]
 
 
 def _tempo(group: Group) -> GroupAdvantages:
@@ -47,6 +58,37 @@ def _tempo(group: Group) -> GroupAdvantages:
         ]
         for base, paths in zip(standardize(rewards), values, strict=True)
     ]
+
+
+def _tempo_over_states(group: Group, steps_of: Callable[[Turn], Sequence[Step]]) -> GroupAdvantages:
+    """The keys of the steps are pairs: the state before and the state after."""
+    rewards = totals(group)
+    scale = deviation(rewards) + STD_EPSILON
+    steps = [
+        [_checked(steps_of(turn), turn.completion) for turn in rollout.turns]
+        for rollout in group.rollouts
+    ]
+    visitors: dict[Hashable, set[int]] = {}
+    for i, turns in enumerate(steps):
+        for before, after in (_edge(step) for turn_steps in turns for step in turn_steps):
+            visitors.setdefault(before, set()).add(i)
+            visitors.setdefault(after, set()).add(i)
+    value = {state: sum(rewards[i] for i in who) / len(who) for state, who in visitors.items()}
+    advantages: GroupAdvantages = []
+    for base, turns in zip(standardize(rewards), steps, strict=True):
+        edges = [_edge(step) for turn_steps in turns for step in turn_steps]
+        worth: dict[Hashable, float] = {
+            (before, after): base + (value[after] - value[before]) / scale
+            for before, after in edges
+        }
+        advantages.append([_tokens(turn_steps, worth) for turn_steps in turns])
+    return advantages
+
+
+def _edge(step: Step) -> tuple[Hashable, Hashable]:
+    if not isinstance(step.key, tuple) or len(step.key) != 2:
+        raise RecordError("tempo over goals: a step's key must be its states before and after")
+    return step.key
 
 
 def prefix_values(group: Group, rewards: Sequence[float]) -> list[list[list[float]]]:
@@ -128,8 +170,8 @@ def line_steps(decode: Callable[[list[int]], str]) -> Callable[[Turn], list[Step
 
     The state before a line is the prompt and all lines before it, blanks squeezed and empty lines
     left out, so that proofs which differ in layout alone share their steps. A token that ends one
-    line and begins another belongs to the first. To merge proofs that reach the same goals by
-    other text, give ``AdvantageInputs.steps`` a function whose keys hold the goals instead.
+    line and begins another belongs to the first. Proofs that reach the same goals by other text are
+    merged by ``proverrl.advantages.goals``.
     """
 
     def steps(turn: Turn) -> list[Step]:

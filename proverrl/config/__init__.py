@@ -1,6 +1,6 @@
 """Configuration: frozen pydantic models, read from TOML, overridden by ``--set key=value``."""
 
-from proverrl.config.advantages import AdvantageConfig, AdvantageName
+from proverrl.config.advantages import AdvantageConfig, AdvantageName, StatesName
 from proverrl.config.base import Section
 from proverrl.config.endpoint import EndpointApi, EndpointConfig
 from proverrl.config.engine import EngineName, VllmConfig, VllmDtype
@@ -91,6 +91,7 @@ __all__ = [
     "RolloutMode",
     "SamplingConfig",
     "Section",
+    "StatesName",
     "VllmConfig",
     "VllmDtype",
     "WarmStartConfig",

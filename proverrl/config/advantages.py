@@ -27,12 +27,17 @@ AdvantageName = Literal[
     "tempo",
     "salt",
 ]
+StatesName = Literal["lines", "goals"]
 
 
 class AdvantageConfig(Section):
-    """How the rollouts of a group are compared; see ``proverrl.advantages``."""
+    """How the rollouts of a group are compared; see ``proverrl.advantages``.
+
+    ``states`` is read by ``tempo`` and ``salt``.
+    """
 
     name: AdvantageName = "dr_grpo"
+    states: StatesName = "lines"
     max_rl_cap: PositiveFloat = 8.0
     ngrpo_virtual: float = 1.0
     ngrpo_cap: PositiveFloat = 3.0

@@ -150,6 +150,8 @@ class GrpoConfig(Section):
     ``max_draws_per_step`` draws; the next draw is generated while the pool judges the last one.
     Of them only those count whose share of proved rollouts lies in [``min_pass_rate``,
     ``max_pass_rate``], and with ``mixed_verdicts`` those with both proofs and failures.
+    With ``inject_proofs`` a group without a proof gets one that an earlier group on its problem
+    found, if at most ``inject_max_rate`` of that group was proved.
     """
 
     steps: Positive = 100
@@ -161,6 +163,8 @@ class GrpoConfig(Section):
     mixed_verdicts: bool = False
     min_pass_rate: Fraction = 0.0
     max_pass_rate: Fraction = 1.0
+    inject_proofs: bool = False
+    inject_max_rate: Fraction = 0.25
 
     @model_validator(mode="after")
     def _some_pass_rate(self) -> GrpoConfig:
@@ -240,21 +244,22 @@ class Config(Section):
     evaluation: EvalConfig = EvalConfig()
 
     @model_validator(mode="after")
-    def _audits_for_an_estimate(self) -> Config:
+    def _parts_fit(self) -> Config:
         if self.reward.false_negative_rate == "online" and self.audit.rate == 0.0:
             raise ValueError('reward.false_negative_rate = "online" needs audit.rate above 0')
-        return self
-
-    @model_validator(mode="after")
-    def _restarts_have_a_place(self) -> Config:
         if self.restart.name != "none" and self.loop == "expert_iteration":
             raise ValueError('restart.name is for loop = "grpo"; set it to "none"')
         if self.restart.name != "none" and self.rollout.mode == "interleaved":
             raise ValueError('no restarts in rollout.mode = "interleaved"; choose another mode')
-        return self
-
-    @model_validator(mode="after")
-    def _adapters_have_an_engine(self) -> Config:
+        if self.grpo.inject_proofs and self.loss.weights.name == "none":
+            raise ValueError(
+                "grpo.inject_proofs needs a bound on what an old proof weighs; set "
+                'loss.weights.name = "token_truncate"'
+            )
+        if self.grpo.inject_proofs and self.loss.weights.max_staleness:
+            raise ValueError(
+                "loss.weights.max_staleness would drop what grpo.inject_proofs puts in; set it to 0"
+            )
         if self.policy.lora.rank and self.policy.engine == "vllm":
             raise ValueError(
                 'policy.engine = "vllm" takes whole weights, not adapters; '

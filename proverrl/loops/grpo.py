@@ -23,11 +23,11 @@ from typing import Any
 
 from proverrl.advantages import (
     ADVANTAGES,
+    STEPS,
     AdvantageInputs,
     GroupAdvantages,
     RewardHistory,
     admit_groups,
-    line_steps,
 )
 from proverrl.checkpoint import (
     dump_draws,
@@ -43,6 +43,7 @@ from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
 from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.audit import Auditor, build_auditor, judge_first, judge_rest
+from proverrl.loops.injection import inject_proofs
 from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.loops.reverify import reverify_proofs
 from proverrl.loops.session import (
@@ -57,6 +58,7 @@ from proverrl.loops.session import (
 )
 from proverrl.loops.tally import Tally, absorb_draw
 from proverrl.rewards import build_reward
+from proverrl.rollout.inject import InjectStore
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.restart import Restarts
 from proverrl.rollout.samples import build_replay_sample, build_samples
@@ -76,6 +78,7 @@ class Progress:
     seconds: float = 0.0
     history: RewardHistory = field(default_factory=RewardHistory)
     restarts: Restarts = field(default_factory=lambda: Restarts(RestartConfig()))
+    injectable: InjectStore = field(default_factory=InjectStore)
 
 
 @dataclass
@@ -221,6 +224,7 @@ async def _collect(
         )
         observe_draw(session, progress.restarts, judged)
         batch.seen += groups
+        groups = await inject_proofs(session, progress.injectable, groups, batch.tally, reward)
         inputs = _inputs(session, progress, groups)
         admitted = admit_groups(inputs, session.config.advantage.name, config)
         batch.groups += compress(groups, admitted)
@@ -236,7 +240,7 @@ def _inputs(session: Session, progress: Progress, groups: Sequence[Group]) -> Ad
     done = run_fraction(
         config, progress.step / config.grpo.steps, progress.verifier_calls, progress.seconds
     )
-    steps = line_steps(lambda ids: str(tokenizer.decode(ids)))
+    steps = STEPS[config.advantage.states](lambda ids: str(tokenizer.decode(ids)))
     return AdvantageInputs(groups, config.advantage, done, progress.history, steps)
 
 
@@ -322,6 +326,7 @@ def _save(
         "proofs": store.state_dict(),
         "rewards": progress.history.state_dict(),
         "restarts": progress.restarts.state_dict(),
+        "injectable": progress.injectable.state_dict(),
         "draws": dump_draws(flight.draws),
         "guard": guard.state_dict(),
         "audits": auditor.state_dict(),
@@ -347,8 +352,9 @@ def _restore(
     loaded its weights."""
     checkpoint = latest_checkpoint(session.checkpoints)
     restarts = open_restarts(session)
+    injectable = InjectStore(session.config.grpo.inject_max_rate)
     if checkpoint is None:
-        return Progress(restarts=restarts), None
+        return Progress(restarts=restarts, injectable=injectable), None
     state = read_state(checkpoint)
     learner.load(checkpoint / "learner.pt")
     session.sampler.push(learner.version)
@@ -362,5 +368,7 @@ def _restore(
     )
     restarts.load_state_dict(state["restarts"])
     progress.restarts = restarts
+    injectable.load_state_dict(state["injectable"])
+    progress.injectable = injectable
     progress.history.load_state_dict(state["rewards"])
     return progress, load_draws(state["draws"], by_id)

@@ -25,7 +25,7 @@ import torch
 
 import proverrl
 from proverrl.config import Config
-from proverrl.errors import ProblemError, RunError
+from proverrl.errors import ProblemError, RunError, UsageError
 from proverrl.hint import Hint
 from proverrl.loops.warm_start import PairSource, make_source
 from proverrl.monitor import Monitor
@@ -134,8 +134,19 @@ def split_references(
 
 
 def load_training(config: Config) -> TrainingProblems:
-    """Read the training file and choose the references of warm start."""
+    """Read the training file and choose the references of warm start.
+
+    Raises:
+        ProblemError: the file is damaged, or has too few references.
+        UsageError: ``advantage.states`` asks for goals, and a problem has none to tell.
+    """
     problems = load_problems(config.problems.train)
+    others = [p for p in problems if p.language != "lean"]
+    if config.advantage.states == "goals" and others:
+        raise UsageError(
+            f'advantage.states = "goals" is for Lean; {config.problems.train} holds '
+            f'{others[0].id!r}, a problem of {others[0].language}; set advantage.states = "lines"'
+        )
     references = load_references(config.problems.train)
     return split_references(
         problems, references, config.warm_start.references_per_level, config.seed

@@ -42,6 +42,7 @@ class Tally:
     num_turns: int = 0
     num_empty: int = 0
     num_hinted: int = 0
+    num_injected: int = 0
     hinted: Counter[str] = field(default_factory=Counter)
     entries: list[tuple[Rollout, Reward | None]] = field(default_factory=list)
     advantages: dict[str, list[Credit]] = field(default_factory=dict)
@@ -93,6 +94,12 @@ class Tally:
         for rollout, turns in zip(group.rollouts, advantages, strict=True):
             self.advantages[rollout.id] = turns
 
+    def add_injected(self, rollout: Rollout, reward: Reward) -> None:
+        """Keep a stored proof for the rows; it is no attempt of this step, but cost a call."""
+        self.num_injected += 1
+        self.verifier_calls += 1
+        self.entries.append((rollout, reward))
+
     def add_dropped(self, rollouts: Sequence[Rollout]) -> None:
         """Keep rollouts that are in no group (unjudged, or too few to compare): no reward."""
         self.entries += [(rollout, None) for rollout in rollouts]
@@ -116,6 +123,7 @@ class Tally:
             "unjudged": {name: self.verdicts[name] for name in ("timeout", "crashed")},
             "verdicts": dict(self.verdicts),
             **self._hint_metrics(),
+            **({"proofs_injected": self.num_injected} if self.num_injected else {}),
             "verifier_calls": self.verifier_calls,
             "audit_calls": self.audit_calls,
             "verified_per_second": rollouts / seconds if seconds else 0.0,

@@ -85,6 +85,7 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
                 seed=config.seed,
                 problems=problems.all,
                 appeal_factor=config.audit.factor if config.audit.rate else 0.0,
+                trace_states=config.advantage.states == "goals",
             )
             try:
                 write_resolved(folder, config, toolchain=verifier.toolchain, engine=sampler.engine)

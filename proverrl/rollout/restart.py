@@ -124,8 +124,12 @@ class Restarts:
         return int(self.settings.share * num_groups + _SAME) if self.active else 0
 
     def waiting(self) -> Iterator[tuple[str, float]]:
-        """Problem id and share to give, the one that waited longest first."""
-        return iter(list(self.queue.items()))
+        """Problem id and share to give: problems that had a hint before, so that a few go through
+        all shares where many fail, and of each kind the one that waited longest first."""
+        return iter(sorted(self.queue.items(), key=lambda item: not self._was_helped(item[0])))
+
+    def _was_helped(self, problem_id: str) -> bool:
+        return any(trial.ratio > _SAME for trial in self.trials.get(problem_id, ()))
 
     def take(self, problem_id: str) -> None:
         """A problem is being restarted; it comes back when its group was judged."""

@@ -333,4 +333,5 @@ def _load_verdict(text: str) -> Verdict:
         header_seconds=float(raw["header_seconds"]),
         toolchain=str(raw["toolchain"]),
         checks=tuple(raw["checks"]),
+        states=tuple((line, column, goals) for line, column, goals in raw.get("states", ())),
     )

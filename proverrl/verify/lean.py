@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError, ToolchainError, WorkerError
 from proverrl.problems.lean import find_declarations, find_target, split_header
-from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verify.lean_goals import find_states
 from proverrl.verify.lean_identity import (
     make_axioms_question,
     make_report_question,
@@ -154,6 +155,7 @@ class LeanReplWorker:
             diagnostics=judgement.diagnostics,
             goals=judgement.goals,
             axioms=judgement.axioms,
+            states=judgement.states,
             seconds=time.monotonic() - started,
             header_seconds=header_seconds,
             toolchain=self._toolchain.name,
@@ -201,12 +203,13 @@ class LeanReplWorker:
         assert done.env is not None
         answer = await self._repl.run(make_report_question(target), done.env)
         await self._see_no_leak(target, env)
-        return judge_declaration(
+        judged = judge_declaration(
             read_report(answer, target),
             fingerprint,
             self._limits.allowed_axioms,
             make_diagnostics(done.messages, candidate, text.first_line),
         )
+        return replace(judged, states=self._find_states(done, candidate, text))
 
     async def _see_no_leak(self, target: str, env: int) -> None:
         """The imports alone must not hold the declaration; raises ``WorkerError`` if they do."""
@@ -231,12 +234,22 @@ class LeanReplWorker:
         self, candidate: Candidate, text: LeanText, env: int
     ) -> tuple[Elaboration, Judgement | None]:
         wants_goals = self._limits.goals_before_error
+        traces = wants_goals or self._limits.trace_states
         rest = self.cap_heartbeats(candidate.problem, text)
-        done = await self._repl.run(rest, env, all_tactics=wants_goals)
+        done = await self._repl.run(rest, env, all_tactics=traces)
         judgement = judge_messages(done, candidate, text.first_line)
         if judgement is not None and wants_goals and done.errors and not judgement.goals:
             judgement = replace(judgement, goals=find_goals_before_error(done))
+        if judgement is not None:
+            judgement = replace(judgement, states=self._find_states(done, candidate, text))
         return done, judgement
+
+    def _find_states(
+        self, done: Elaboration, candidate: Candidate, text: LeanText
+    ) -> tuple[BodyState, ...]:
+        if not self._limits.trace_states:
+            return ()
+        return find_states(done.tactics, candidate, text.first_line)
 
     async def _find_fingerprint(self, problem: Problem, target: str, env: int) -> str:
         """The type of our own statement, in an environment without the candidate's text."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proverrl.errors import UsageError
-from proverrl.types import Candidate, Diagnostic, Problem, Status
+from proverrl.types import BodyState, Candidate, Diagnostic, Problem, Status
 from proverrl.verify.body_place import find_body_place
 from proverrl.verify.lean_identity import DeclarationReport
 from proverrl.verify.lean_protocol import Message, Position
@@ -48,14 +48,16 @@ class LeanLimits:
     ``max_heartbeats`` is Lean's option of that name (in thousands of small allocations, per
     declaration), the same on every machine: running out of it counts against the proof. A larger
     number in a problem's preamble, or 0 for none, is brought down to it. ``allowed_axioms`` are
-    full names. A worker is spent after ``max_environments`` environments, or after
-    ``max_headers`` different headers, because the REPL forgets neither. ``memory_mb`` holds for
-    all processes of a worker together, watched by the pool.
+    full names. With ``trace_states`` verdicts carry the goals before every tactic. A worker is
+    spent after ``max_environments`` environments, or after ``max_headers`` different headers,
+    because the REPL forgets neither. ``memory_mb`` holds for all processes of a worker together,
+    watched by the pool.
     """
 
     max_heartbeats: int = 400_000
     allowed_axioms: frozenset[str] = STANDARD_AXIOMS
     goals_before_error: bool = False
+    trace_states: bool = False
     max_environments: int = 2000
     max_headers: int = 4
     memory_mb: float = 8192.0
@@ -79,6 +81,7 @@ class Judgement:
     goals: tuple[str, ...] = ()
     axioms: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
+    states: tuple[BodyState, ...] = ()
 
 
 class KnownStatements:

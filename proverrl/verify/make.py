@@ -43,6 +43,7 @@ def open_verifier(
     toolchain: DafnyToolchain | None = None,
     needed: Sequence[Language] = ("dafny",),
     appeal_factor: float = 0.0,
+    trace_states: bool = False,
 ) -> CachedVerifier:
     """Open a verifier on what is installed here.
 
@@ -50,14 +51,20 @@ def open_verifier(
     ``memory_mb`` holds for a worker with its children, ``canary_rate`` is the share of calls that
     draw a false statement, and ``cache_path`` None keeps verdicts in memory only. With
     ``appeal_factor`` refused candidates may be judged again, by one worker a language of its own
-    and with so many times the limits; it starts with the first appeal. The languages of
-    ``needed`` are looked for now, others when a candidate asks. Raises ``ToolchainError`` when a
+    and with so many times the limits; it starts with the first appeal. ``trace_states`` has Lean's
+    verdicts carry the goals before each tactic. The languages of ``needed`` are looked for now,
+    others when a candidate asks. Raises ``ToolchainError`` when a
     needed one is missing, ``UsageError`` when the cache file cannot be used. Call ``aclose`` at
     the end.
     """
     limits = Limits(rlimit=rlimit, memory_mb=memory_mb)
     router = open_router(
-        workers=workers, limits=limits, canary_rate=canary_rate, seed=seed, toolchain=toolchain
+        workers=workers,
+        limits=limits,
+        canary_rate=canary_rate,
+        seed=seed,
+        toolchain=toolchain,
+        trace_states=trace_states,
     )
     backends = [router.open_backend(language) for language in needed]
     return CachedVerifier(
@@ -84,7 +91,12 @@ def open_appeals(limits: Limits, factor: float, toolchain: DafnyToolchain | None
 
 
 def open_configured(
-    pool: PoolConfig, *, seed: int, problems: Iterable[Problem], appeal_factor: float = 0.0
+    pool: PoolConfig,
+    *,
+    seed: int,
+    problems: Iterable[Problem],
+    appeal_factor: float = 0.0,
+    trace_states: bool = False,
 ) -> CachedVerifier:
     """``open_verifier`` as a run's configuration says, for the languages of its problems."""
     return open_verifier(
@@ -96,6 +108,7 @@ def open_configured(
         seed=seed,
         cache_path=pool.cache,
         needed=sorted({problem.language for problem in problems}),
+        trace_states=trace_states,
     )
 
 
@@ -109,6 +122,7 @@ def open_router(
     paranoid: bool = False,
     max_candidates: int = Upkeep().max_candidates,
     effort: float = 1.0,
+    trace_states: bool = False,
 ) -> RoutedVerifier:
     """Both languages behind one verifier without a cache; nothing is looked for yet.
 
@@ -135,6 +149,7 @@ def open_router(
                 paranoid=paranoid,
                 max_candidates=max_candidates,
                 effort=effort,
+                trace_states=trace_states,
             ),
         }
     )
@@ -186,6 +201,7 @@ def _open_lean(
     paranoid: bool,
     max_candidates: int,
     effort: float,
+    trace_states: bool,
 ) -> Backend:
     # Here, so that a machine without Lean loads nothing of it.
     from proverrl.verify.lean import LeanReplWorker
@@ -199,6 +215,7 @@ def _open_lean(
     lean_limits = LeanLimits(
         max_heartbeats=round(effort * usual.max_heartbeats),
         memory_mb=max(limits.memory_mb, usual.memory_mb),
+        trace_states=trace_states,
     )
     known = KnownStatements()
 
@@ -220,6 +237,8 @@ def _open_lean(
         str(lean_limits.goals_before_error),
         str(LEAN_AUDIT_VERSION),
         "paranoid" if paranoid else "",
+        # Only where it is on, so that verdicts of earlier versions stay known.
+        *(("states",) if trace_states else ()),
     )
     verifier = _mix_in_canaries(pool, "lean", canary_rate, seed)
     if paranoid:
