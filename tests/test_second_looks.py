@@ -196,7 +196,7 @@ def test_a_proof_on_appeal_replaces_the_kept_verdict(tmp_path: Path) -> None:
             tmp_path / "v.sqlite",
             toolchain="t",
             limits=Limits(),
-            appeals=second and Appeals(second, 3.0),
+            appeals=None if second is None else Appeals(second, 3.0),
         )
 
     async def appeal() -> None:

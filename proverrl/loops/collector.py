@@ -29,7 +29,7 @@ Part = Literal["generator", "pool", "learner"]
 
 class Usage:
     """How long each part of a run had nothing to do, in wall seconds. ``pool`` works while any
-    verdict is awaited; in the orders of ``InOrder`` the turns after the first count for it."""
+    verdict is awaited; turns after the first, their writing included, count for it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -108,6 +108,7 @@ class InOrder:
         self._session = ledger.session
         self._ahead = self._session.config.grpo.max_staleness > 0
         self._flight: Flight | None = None
+        self._following: Flight | None = None
         if state is not None and state["draws"]:
             by_id = {p.id: p for p in self._session.problems.without_reference}
             self._flight = self._launch(load_draws(state["draws"], by_id), 0.0, state["step"])
@@ -118,13 +119,12 @@ class InOrder:
         ledger, batch = self._ledger, StepBatch()
         for _ in range(config.max_draws_per_step):
             flight = self._flight or await self._draw()
-            # Held here as well, so that it is given up when the next draw cannot be written.
             self._flight = flight
-            following = await self._draw() if self._ahead else None
+            self._following = await self._draw() if self._ahead else None
             judged = await flight.judged
             with self.usage.busy("pool"):
                 judged = await judge_rest(self._session, ledger.auditor, judged)
-            self._flight = following
+            self._flight, self._following = self._following, None
             age = ledger.progress.step - flight.step
             ledger.absorb(batch, judged, flight.generation_seconds, age=age)
             if len(batch.groups) >= config.groups_per_step:
@@ -144,8 +144,9 @@ class InOrder:
 
     async def aclose(self) -> None:
         """See ``Collector.aclose``."""
-        if self._flight is not None:
-            self._flight.judged.cancel()
+        for flight in (self._flight, self._following):
+            if flight is not None:
+                flight.judged.cancel()
 
     async def _draw(self) -> Flight:
         number, problems = self._ledger.choose_problems()
