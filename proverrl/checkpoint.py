@@ -136,10 +136,14 @@ def load_draws(rows: Sequence[Mapping[str, Any]], problems: Mapping[str, Problem
             Extraction(e["body"], e["prelude"], e["reason"], e["span"] and tuple(e["span"]))
             for e in row["extractions"]
         )
-        given = row["hint"]
-        hint = given and Hint(**{**given, "token_ids": tuple(given["token_ids"])})
+        hint = row["hint"] and load_hint(row["hint"])
         draws.append(Draw(row["id"], problem, completions, extractions, hint))
     return draws
+
+
+def load_hint(row: Mapping[str, Any]) -> Hint:
+    """What ``asdict`` made of a hint, through JSON."""
+    return Hint(row["source"], row["ratio"], row["text"], tuple(row["token_ids"]))
 
 
 def _checkpoints(folder: Path) -> list[int]:

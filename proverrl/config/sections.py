@@ -152,6 +152,10 @@ class GrpoConfig(Section):
     ``max_pass_rate``], and with ``mixed_verdicts`` those with both proofs and failures.
     With ``inject_proofs`` a group without a proof gets one that an earlier group on its problem
     found, if at most ``inject_max_rate`` of that group was proved.
+
+    ``in_order`` learns from draws as they were drawn and repeats bit for bit, at most one draw
+    ahead (none with ``max_staleness = 0``). Otherwise groups are learned from as they complete, at
+    most ``max_staleness`` steps after the weights that wrote them.
     """
 
     steps: Positive = 100
@@ -160,6 +164,8 @@ class GrpoConfig(Section):
     max_draws_per_step: Positive = 4
     group_size: Annotated[int, Field(ge=2)] = 8
     keep_shortest: Positive = 2
+    in_order: bool = True
+    max_staleness: NonNegative = 1
     mixed_verdicts: bool = False
     min_pass_rate: Fraction = 0.0
     max_pass_rate: Fraction = 1.0
@@ -170,6 +176,15 @@ class GrpoConfig(Section):
     def _some_pass_rate(self) -> GrpoConfig:
         if self.min_pass_rate > self.max_pass_rate:
             raise ValueError("min_pass_rate is above max_pass_rate: no group would be admitted")
+        return self
+
+    @model_validator(mode="after")
+    def _order_bounds_staleness(self) -> GrpoConfig:
+        if self.in_order and self.max_staleness > 1:
+            raise ValueError(
+                "max_staleness above 1 needs in_order = false: draws in order are at most one "
+                "step behind"
+            )
         return self
 
 

@@ -5,106 +5,42 @@ reward, compare within the group, update. Groups that the method of comparison c
 for most methods those whose rewards are all equal, are counted and leave the batch, and draws go on
 until there are enough others (dynamic sampling, DAPO, Yu et al. 2025, arXiv 2503.14476).
 
-The pool never waits: while it judges one draw the policy writes the next, and while the learner
-updates, the pool is judging what was written. So a draw is at most one step behind the policy
-that learns from it. Everything that decides the future is in the checkpoint, the draw in flight
-included.
+Flows in: a session, and a step's groups from a collector, which overlaps generation, verification
+and learning (``collector`` in order, ``overlap`` as groups complete). Flows out: updated weights,
+metrics, rollouts, checkpoints. Everything that decides the future is in the checkpoint, what is in
+flight included. Not handled here: where groups come from (the collectors), and what they are
+(``ledger``).
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import compress
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from proverrl.advantages import (
-    ADVANTAGES,
-    STEPS,
-    AdvantageInputs,
-    GroupAdvantages,
-    RewardHistory,
-    admit_groups,
-)
-from proverrl.checkpoint import (
-    dump_draws,
-    latest_checkpoint,
-    load_draws,
-    read_state,
-    save_checkpoint,
-)
-from proverrl.config import RestartConfig
-from proverrl.curriculum.sampler import CURRICULA, Curriculum
+from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
 from proverrl.errors import StoppedError
 from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
 from proverrl.loops.adapter_probe import probe_adapter
-from proverrl.loops.audit import Auditor, build_auditor, judge_first, judge_rest
-from proverrl.loops.injection import inject_proofs
-from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
+from proverrl.loops.collector import Collector, InOrder
+from proverrl.loops.ledger import Ledger, StepBatch
+from proverrl.loops.overlap import Overlap, PushedSampler, SamplerCopy
 from proverrl.loops.reverify import reverify_proofs
-from proverrl.loops.session import (
-    Session,
-    budget_spent,
-    open_store,
-    proof_sources,
-    reference_sources,
-    run_fraction,
-    sample_draw,
-    seconds_left,
-)
-from proverrl.loops.tally import Tally, absorb_draw
-from proverrl.rewards import build_reward
-from proverrl.rollout.inject import InjectStore
+from proverrl.loops.session import Session, proof_sources, reference_sources, seconds_left
 from proverrl.rollout.proofs import ProofStore
-from proverrl.rollout.restart import Restarts
 from proverrl.rollout.samples import build_replay_sample, build_samples
 from proverrl.rollout.teaching import TeacherPair, build_pairs
-from proverrl.rollout.whole_proof import Draw, JudgedDraw
 from proverrl.seeds import derive_seed
-from proverrl.types import Group, TrainingSample
-
-
-@dataclass
-class Progress:
-    """How far a run is and what its problems earned so far; saved in the checkpoint."""
-
-    step: int = 0
-    num_draws: int = 0
-    verifier_calls: int = 0
-    seconds: float = 0.0
-    history: RewardHistory = field(default_factory=RewardHistory)
-    restarts: Restarts = field(default_factory=lambda: Restarts(RestartConfig()))
-    injectable: InjectStore = field(default_factory=InjectStore)
-
-
-@dataclass
-class Flight:
-    """A draw whose verdicts are on their way."""
-
-    draws: list[Draw]
-    judged: asyncio.Task[list[JudgedDraw]]
-    generation_seconds: float
-
-
-@dataclass
-class StepBatch:
-    """What a step learns from, and what its draws were like. ``groups`` are those admitted, with
-    one entry of ``advantages`` each; ``seen`` are all."""
-
-    groups: list[Group] = field(default_factory=list)
-    advantages: list[GroupAdvantages] = field(default_factory=list)
-    seen: list[Group] = field(default_factory=list)
-    tally: Tally = field(default_factory=Tally)
+from proverrl.types import TrainingSample
 
 
 async def run_grpo(session: Session) -> None:
     """Train until ``grpo.steps``, ``max_verifier_calls`` or ``max_minutes``; resumes by itself."""
     config, monitor = session.config, session.monitor
-    problems = session.problems.without_reference
     guard = Guard(
         config.guard, session.folder / GUARD_FOLDER, lambda text: monitor.phase("guard", text)
     )
@@ -116,142 +52,65 @@ async def run_grpo(session: Session) -> None:
         version=session.policy.version,
         check=guard.check,
     )
-    curriculum = CURRICULA[config.curriculum.name](
-        problems, config.curriculum, derive_seed(config.seed, "curriculum")
-    )
-    store = open_store(session, config.grpo.keep_shortest)
-    auditor = build_auditor(session)
-    progress, draws = _restore(session, learner, curriculum, store, guard, auditor)
-    progress.verifier_calls += await reverify_proofs(session, store)
-    if _end(session, progress):
+    ledger = Ledger(session)
+    in_flight = _restore(session, learner, ledger, guard)
+    ledger.progress.verifier_calls += await reverify_proofs(session, ledger.store)
+    if ledger.end():
         return
-    if draws is None:
-        flight = _launch(session, auditor, *await _draw(session, curriculum, store, progress))
-    else:
-        flight = _launch(session, auditor, draws, 0.0)
+    collector = open_collector(ledger, in_flight)
     try:
-        while not (end := _end(session, progress)):
-            started = time.monotonic()
-            batch, flight = await _collect(session, curriculum, store, auditor, progress, flight)
-            _compare(session, progress, batch)
-            metrics = await _learn(session, learner, store, batch, guard)
-            progress.step += 1
-            progress.verifier_calls += batch.tally.verifier_calls
-            if progress.step == 1 or progress.step % config.checkpoint_every == 0:
-                metrics |= await asyncio.to_thread(probe_adapter, session.policy, problems)
-            monitor.write_rollouts(progress.step, batch.tally.rows(progress.step))
-            seconds = time.monotonic() - started
-            progress.seconds += seconds
-            values = batch.tally.metrics(seconds) | metrics | curriculum.metrics()
-            values |= auditor.metrics() | progress.restarts.metrics()
-            values["verifier_calls_total"] = progress.verifier_calls
-            values |= seconds_left(config, progress.seconds)
-            monitor.log("step", progress.step, values)
-            end = _end(session, progress)
-            if end or session.stop.is_set() or progress.step % config.checkpoint_every == 0:
-                await asyncio.to_thread(
-                    _save, session, learner, curriculum, store, progress, flight, guard, auditor
-                )
+        while not (end := ledger.end()):
+            await _step(session, learner, ledger, collector, guard)
+            step, end = ledger.progress.step, ledger.end()
+            if end or session.stop.is_set() or step % config.checkpoint_every == 0:
+                await _save(session, learner, ledger, collector, guard)
             if session.stop.is_set() and not end:
-                raise StoppedError(f"stopped; step {progress.step} is saved")
+                raise StoppedError(f"stopped; step {step} is saved")
         monitor.phase("GRPO ended", end)
     finally:
-        flight.judged.cancel()
-        auditor.close()
+        await collector.aclose()
+        ledger.auditor.close()
 
 
-def _end(session: Session, progress: Progress) -> str:
-    """Why no further step is to be made, or an empty string."""
-    if progress.step >= session.config.grpo.steps:
-        return f"all {progress.step} steps made"
-    return budget_spent(session.config, progress.verifier_calls, progress.seconds)
+def open_collector(ledger: Ledger, state: Mapping[str, Any] | None) -> Collector:
+    """The collector that ``[grpo]`` asks for, with what was in flight in ``state``."""
+    session, settings = ledger.session, ledger.session.config.grpo
+    if settings.in_order or settings.max_staleness == 0:
+        ahead = "one draw ahead" if settings.max_staleness else "nothing written ahead"
+        session.monitor.phase("groups", f"in order, {ahead}")
+        return InOrder(ledger, state)
+    bound = f"at most {settings.max_staleness} steps old"
+    session.monitor.phase("groups", f"as they complete, {bound}; the sampler has its own weights")
+    if session.sampler is session.policy:
+        return Overlap(ledger, SamplerCopy(session.policy, ledger.progress.step), state)
+    return Overlap(ledger, PushedSampler(session, ledger.progress.step), state)
 
 
-async def _draw(
-    session: Session, curriculum: Curriculum, store: ProofStore, progress: Progress
-) -> tuple[list[Draw], float]:
-    config = session.config.grpo
-    progress.num_draws += 1
-    restarts = plan_restarts(session, progress.restarts, store, config.groups_per_draw)
-    problems = curriculum.draw(config.groups_per_draw - len(restarts))
-    return await sample_draw(
-        session,
-        [*problems, *(problem for problem, _ in restarts)],
-        n=config.group_size,
-        number=progress.num_draws - 1,
-        hints=[*(None for _ in problems), *(hint for _, hint in restarts)],
-    )
-
-
-def _launch(
-    session: Session, auditor: Auditor, draws: list[Draw], generation_seconds: float
-) -> Flight:
-    judging = judge_first(session, auditor, draws)
-    return Flight(draws, asyncio.create_task(judging), generation_seconds)
-
-
-async def _collect(
-    session: Session,
-    curriculum: Curriculum,
-    store: ProofStore,
-    auditor: Auditor,
-    progress: Progress,
-    flight: Flight,
-) -> tuple[StepBatch, Flight]:
-    """Judge draws until enough groups are admitted; returns them and the draw in flight."""
-    config = session.config.grpo
-    batch = StepBatch()
-    reward = build_reward(
-        session.config.reward,
-        max_new_tokens=session.config.sampling.max_new_tokens,
-        false_negative_rate=auditor.rate,
-    )
-    for _ in range(config.max_draws_per_step):
-        following = _launch(session, auditor, *await _draw(session, curriculum, store, progress))
-        judged, generation_seconds, flight = (
-            await judge_rest(session, auditor, await flight.judged),
-            flight.generation_seconds,
-            following,
-        )
-        groups = absorb_draw(
-            judged,
-            generation_seconds,
-            tally=batch.tally,
-            curriculum=curriculum,
-            store=store,
-            reward=reward,
-            auditor=auditor,
-        )
-        observe_draw(session, progress.restarts, judged)
-        batch.seen += groups
-        groups = await inject_proofs(session, progress.injectable, groups, batch.tally, reward)
-        inputs = _inputs(session, progress, groups)
-        admitted = admit_groups(inputs, session.config.advantage.name, config)
-        batch.groups += compress(groups, admitted)
-        if stats := session.verifier.stats():
-            session.monitor.display(verifier_queue=stats.queued)
-        if len(batch.groups) >= config.groups_per_step:
-            break
-    return batch, flight
-
-
-def _inputs(session: Session, progress: Progress, groups: Sequence[Group]) -> AdvantageInputs:
-    config, tokenizer = session.config, session.policy.tokenizer
-    done = run_fraction(
-        config, progress.step / config.grpo.steps, progress.verifier_calls, progress.seconds
-    )
-    steps = STEPS[config.advantage.states](lambda ids: str(tokenizer.decode(ids)))
-    return AdvantageInputs(groups, config.advantage, done, progress.history, steps)
-
-
-def _compare(session: Session, progress: Progress, batch: StepBatch) -> None:
-    """Give the admitted groups their advantages; then let the history know all groups."""
-    advantage = ADVANTAGES[session.config.advantage.name]
-    batch.advantages = advantage(_inputs(session, progress, batch.groups))
-    for group, values in zip(batch.groups, batch.advantages, strict=True):
-        batch.tally.add_advantages(group, values)
-    for group in batch.seen:
-        progress.history.observe(group)
+async def _step(
+    session: Session, learner: TorchLearner, ledger: Ledger, collector: Collector, guard: Guard
+) -> None:
+    """Collect a batch, learn from it, write down what came of it."""
+    progress, monitor = ledger.progress, session.monitor
+    started = time.monotonic()
+    batch = await collector.collect()
+    ledger.compare(batch)
+    with collector.usage.busy("learner"):
+        metrics = await _learn(session, learner, ledger.store, batch, guard)
+    progress.step += 1
+    progress.verifier_calls += batch.tally.verifier_calls
+    metrics |= await collector.learned()
+    if progress.step == 1 or progress.step % session.config.checkpoint_every == 0:
+        problems = session.problems.without_reference
+        metrics |= await asyncio.to_thread(probe_adapter, session.policy, problems)
+    monitor.write_rollouts(progress.step, batch.tally.rows(progress.step))
+    seconds = time.monotonic() - started
+    progress.seconds += seconds
+    values = batch.metrics(seconds) | metrics | ledger.curriculum.metrics()
+    values |= ledger.auditor.metrics() | progress.restarts.metrics()
+    values |= collector.usage.take_idle()
+    values["verifier_calls_total"] = progress.verifier_calls
+    values |= seconds_left(session.config, progress.seconds)
+    monitor.log("step", progress.step, values)
 
 
 async def _learn(
@@ -269,7 +128,7 @@ async def _learn(
     replay = _make_replay(session, store, learner.version)
     pairs = _make_pairs(session, batch, learner.version)
     metrics = await asyncio.to_thread(learner.step, samples, replay, pairs)
-    metrics |= await asyncio.to_thread(session.sampler.push, learner.version)
+    session.policy.version = learner.version
     metrics |= {f"guard_{name}": float(count) for name, count in guard.warnings.items()}
     return metrics | {"learning_rate": session.config.learner.learning_rate}
 
@@ -308,32 +167,16 @@ def _make_replay(
     return draw
 
 
-def _save(
-    session: Session,
-    learner: TorchLearner,
-    curriculum: Curriculum,
-    store: ProofStore,
-    progress: Progress,
-    flight: Flight,
-    guard: Guard,
-    auditor: Auditor,
+async def _save(
+    session: Session, learner: TorchLearner, ledger: Ledger, collector: Collector, guard: Guard
 ) -> None:
-    state: dict[str, Any] = {
-        "num_draws": progress.num_draws,
-        "verifier_calls": progress.verifier_calls,
-        "seconds": progress.seconds,
-        "curriculum": curriculum.state_dict(),
-        "proofs": store.state_dict(),
-        "rewards": progress.history.state_dict(),
-        "restarts": progress.restarts.state_dict(),
-        "injectable": progress.injectable.state_dict(),
-        "draws": dump_draws(flight.draws),
-        "guard": guard.state_dict(),
-        "audits": auditor.state_dict(),
-    }
-    save_checkpoint(
+    # Taken at one moment: a collector may go on while the files are written.
+    state = copy.deepcopy(ledger.state_dict())
+    state |= {"in_flight": collector.state_dict(), "guard": guard.state_dict()}
+    await asyncio.to_thread(
+        save_checkpoint,
         session.checkpoints,
-        progress.step,
+        ledger.progress.step,
         state,
         save_policy=session.policy.save,
         save_learner=learner.save,
@@ -341,34 +184,18 @@ def _save(
 
 
 def _restore(
-    session: Session,
-    learner: TorchLearner,
-    curriculum: Curriculum,
-    store: ProofStore,
-    guard: Guard,
-    auditor: Auditor,
-) -> tuple[Progress, list[Draw] | None]:
-    """Load the newest checkpoint into learner, curriculum and store; the session has already
-    loaded its weights."""
+    session: Session, learner: TorchLearner, ledger: Ledger, guard: Guard
+) -> dict[str, Any] | None:
+    """Load the newest checkpoint into learner, ledger and guard, and return what was in flight;
+    the session has already loaded its weights."""
     checkpoint = latest_checkpoint(session.checkpoints)
-    restarts = open_restarts(session)
-    injectable = InjectStore(session.config.grpo.inject_max_rate)
     if checkpoint is None:
-        return Progress(restarts=restarts, injectable=injectable), None
+        return None
     state = read_state(checkpoint)
     learner.load(checkpoint / "learner.pt")
+    session.policy.version = learner.version
     session.sampler.push(learner.version)
-    curriculum.load_state_dict(state["curriculum"])
-    store.load_state_dict(state["proofs"])
+    ledger.load_state_dict(state)
     guard.load_state_dict(state["guard"])
-    auditor.load_state_dict(state["audits"])
-    by_id = {problem.id: problem for problem in session.problems.without_reference}
-    progress = Progress(
-        state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]
-    )
-    restarts.load_state_dict(state["restarts"])
-    progress.restarts = restarts
-    injectable.load_state_dict(state["injectable"])
-    progress.injectable = injectable
-    progress.history.load_state_dict(state["rewards"])
-    return progress, load_draws(state["draws"], by_id)
+    in_flight: dict[str, Any] = state["in_flight"]
+    return in_flight
