@@ -260,7 +260,7 @@ def test_a_resumed_run_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None
         await bench.step()
         await settle()
         state = bench.save()
-        number, _ = state["in_flight"]["drawing"]
+        number = state["in_flight"]["drawing"]["number"]
         interrupted = bench.sampler.seeds[-1]
         assert any(bench.verifier.held in row["id"] for row in state["in_flight"]["draws"])
         await bench.close()
