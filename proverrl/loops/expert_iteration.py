@@ -19,6 +19,7 @@ from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
 from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.errors import StoppedError
 from proverrl.loops.adapter_probe import probe_adapter
+from proverrl.loops.follow import push_weights
 from proverrl.loops.session import (
     Session,
     budget_spent,
@@ -68,6 +69,7 @@ async def run_expert_iteration(session: Session) -> None:
         sampling_seconds = time.monotonic() - started
         loss = await asyncio.to_thread(_train_round, session, store, progress.round)
         session.policy.version = progress.round
+        await asyncio.to_thread(push_weights, session.policy.world, session.policy)
         probe = await asyncio.to_thread(
             probe_adapter, session.policy, session.problems.without_reference
         )

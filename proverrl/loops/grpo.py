@@ -41,6 +41,7 @@ from proverrl.errors import StoppedError
 from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
 from proverrl.loops.adapter_probe import probe_adapter
+from proverrl.loops.follow import check_weights, start_learners
 from proverrl.loops.session import (
     Session,
     budget_spent,
@@ -106,12 +107,14 @@ async def run_grpo(session: Session) -> None:
         loss=config.loss,
         version=session.policy.version,
         check=guard.check,
+        world=session.policy.world,
     )
     curriculum = CURRICULA[config.curriculum.name](
         problems, config.curriculum, derive_seed(config.seed, "curriculum")
     )
     store = ProofStore(config.grpo.keep_shortest)
     progress, draws = _restore(session, learner, curriculum, store, guard)
+    start_learners(learner.world, latest_checkpoint(session.checkpoints))
     if _end(session, progress):
         return
     if draws is None:
@@ -294,6 +297,7 @@ def _save(
     flight: Flight,
     guard: Guard,
 ) -> None:
+    check_weights(learner.world, session.policy)
     state: dict[str, Any] = {
         "num_draws": progress.num_draws,
         "verifier_calls": progress.verifier_calls,
