@@ -141,3 +141,61 @@ def test_sharded_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(UsageError, match=r"ddp\.yaml"):
         open_world()
+
+
+def read_steps(run: Path) -> list[dict[str, Any]]:
+    """The metrics of all steps without what depends on the clock."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [
+        {k: v for k, v in row.items() if "second" not in k} for row in rows if row["kind"] == "step"
+    ]
+
+
+def train_by_two(tmp_path: Path, name: str, steps: int) -> Path:
+    lines = (ROOT / "dafny/curriculum/train.jsonl").read_text().splitlines()
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text("\n".join(lines[:40]) + "\n")
+    settings = {
+        "run": str(tmp_path / name),
+        "checkpoint_every": 1,
+        "problems.train": str(problems),
+        "pool.workers": 1,
+        "pool.cache": str(tmp_path / f"{name}.sqlite"),
+        "policy.num_layers": 1,
+        "policy.hidden_size": 32,
+        "policy.num_heads": 2,
+        "policy.intermediate_size": 64,
+        "warm_start.steps": 30,
+        "warm_start.references_per_level": {},
+        "sampling.max_new_tokens": 16,
+        "advantage.name": "ngrpo",
+        "grpo.steps": steps,
+        "grpo.groups_per_step": 2,
+        "grpo.groups_per_draw": 2,
+        "grpo.group_size": 2,
+        "evaluation.before": False,
+        "evaluation.after": False,
+    }
+    words = [f"--set={key}={json.dumps(value)}" for key, value in settings.items()]
+    done = launch(2, "proverrl", "train", str(ROOT / "configs/grpo.toml"), *words)
+    assert [d.returncode for d in done] == [0, 0], done[0].stderr + done[1].stderr
+    # Only rank 0 speaks.
+    assert "2 processes" in done[0].stdout
+    assert done[1].stdout == ""
+    return tmp_path / name
+
+
+@pytest.mark.dafny
+def test_a_run_on_real_dafny_by_two_processes_resumes_bit_for_bit(tmp_path: Path) -> None:
+    whole = train_by_two(tmp_path, "whole", 3)
+    parts = train_by_two(tmp_path, "parts", 1)
+    for path in (parts / "policy").iterdir():
+        path.unlink()
+    (parts / "policy").rmdir()
+    train_by_two(tmp_path, "parts", 3)
+    assert len(read_steps(whole)) == 3
+    assert read_steps(whole) == read_steps(parts)
+    # A group whose rewards are all equal still learns under ngrpo, so that weights have moved.
+    assert all(row["grad_norm"] > 0 for row in read_steps(whole))
+    weights = "policy/model.safetensors"
+    assert (whole / weights).read_bytes() == (parts / weights).read_bytes()
