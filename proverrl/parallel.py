@@ -69,7 +69,7 @@ class World:
         ]
         flat = torch.cat(parts)
         torch.distributed.all_reduce(flat)
-        for weight, part in zip(weights, flat.split([len(p) for p in parts]), strict=True):
+        for weight, part in zip(weights, torch.split(flat, [len(p) for p in parts]), strict=True):
             weight.grad = part.view_as(weight).to(weight.dtype)
 
     def push(self, weights: Iterable[Tensor]) -> None:
@@ -114,7 +114,7 @@ def checksum(weights: Iterable[Tensor]) -> str:
     digest = hashlib.sha256()
     for weight in weights:
         data = weight.detach().cpu().contiguous().flatten().view(torch.uint8)
-        digest.update(data.numpy())
+        digest.update(data.numpy().tobytes())
     return digest.hexdigest()
 
 

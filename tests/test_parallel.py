@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ CASES: dict[str, dict[str, Any]] = {
     "bf16": {"learner": {"precision": "bf16"}},
     "spoil": {"spoil": True},
 }
+if find_spec("peft") is not None:
+    CASES["lora"] = {"lora": {"rank": 4, "alpha": 8.0}, "loss": {"kl": {"coefficient": 0.1}}}
 
 
 def launch(processes: int, *words: str) -> list[subprocess.CompletedProcess[str]]:
@@ -69,10 +72,12 @@ def by_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     return dict(zip(CASES, torch.load(out), strict=True))
 
 
-@pytest.mark.parametrize("name", ["plain", "terms", "sequence", "bf16"])
+@pytest.mark.parametrize("name", ["plain", "terms", "sequence", "bf16", "lora"])
 def test_an_update_of_two_processes_is_that_of_one(
     by_two: dict[str, dict[str, Any]], name: str
 ) -> None:
+    if name not in CASES:
+        pytest.skip('needs peft: pip install "proverrl[lora]"')
     one, two = run_case(SINGLE, CASES[name]), by_two[name]
     assert (one["processes"], two["processes"]) == (1, 2)
     for mine, theirs in zip(one["steps"], two["steps"], strict=True):
@@ -82,12 +87,13 @@ def test_an_update_of_two_processes_is_that_of_one(
         tolerance = 2e-2 if name == "bf16" else 1e-5
         for key, value in mine.items():
             assert theirs[key] == pytest.approx(value, rel=tolerance, abs=tolerance), key
-    # Adam moves a weight with a tiny gradient by its whole rate either way: 1e-6 is far below.
-    limit = 2e-3 if name == "bf16" else 1e-5
-    distance = max(
-        float((a - b).abs().max()) for a, b in zip(one["weights"], two["weights"], strict=True)
-    )
-    assert distance < limit
+    # Adam moves each weight by about 3e-4 an update, whatever the size of its gradient; rounding in
+    # bfloat16 turns a few of those moves around.
+    moves = [(a - b).abs() for a, b in zip(one["weights"], two["weights"], strict=True)]
+    if name == "bf16":
+        assert float(torch.cat([move.flatten() for move in moves]).mean()) < 5e-5
+    else:
+        assert max(float(move.max()) for move in moves) < 2e-5
     # The guard of rank 0 sees all samples, with their own log-probabilities.
     for mine, theirs in zip(one["seen"], two["seen"], strict=True):
         assert mine.keys() == theirs.keys()

@@ -42,7 +42,8 @@ class Follower:
             # A launcher sends it to all; rank 0 saves first and then says stop.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         while True:
-            name, values = self.world.share(None)
+            order: tuple[str, tuple[Any, ...]] = self.world.share(None)
+            name, values = order
             if name == "stop":
                 return
             self.orders[name](*values)
