@@ -205,7 +205,8 @@ def train(
         click.echo(f"{config.run} is finished; nothing to do")
     else:
         asyncio.run(run_training(config))
-    _print_results(config.run)
+    if os.environ.get("RANK", "0") == "0":
+        _print_results(config.run)
 
 
 @cli.command("eval")

@@ -32,10 +32,19 @@ class SelfDistiller:
         # In float32 whatever the model is: a slow average moves by less than bfloat16 can hold.
         self.teacher = freeze_copy(model).float()
 
-    def backward(self, model: Any, pairs: Sequence[TeacherPair], *, max_tokens: int) -> float:
+    def backward(
+        self,
+        model: Any,
+        pairs: Sequence[TeacherPair],
+        *,
+        max_tokens: int,
+        mine: Sequence[TeacherPair] | None = None,
+    ) -> float:
         """Add the gradient of ``weight`` times the mean divergence a token to the model's; returns
-        the mean. Batches hold at most ``max_tokens`` tokens of the student's."""
+        the mean. Batches hold at most ``max_tokens`` tokens of the student's. With ``mine``
+        only the part of these pairs in that mean."""
         num_tokens = max(1, sum(sum(pair.sample.loss_mask) for pair in pairs))
+        pairs = pairs if mine is None else mine
         taught = {id(pair.sample): _teach(pair) for pair in pairs}
         rows = [PackedRow((pair.sample,)) for pair in pairs]
         total = 0.0

@@ -7,6 +7,7 @@ problems to learn from, generation, and what counts as a wrong update (``proverr
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from proverrl.packing import (
     packed_logprobs,
     split_by_sample,
 )
+from proverrl.parallel import SINGLE, World
 from proverrl.policy.lora import adapter_disabled, has_adapter
 from proverrl.policy.transformers import DTYPES
 from proverrl.rollout.teaching import TeacherPair
@@ -87,6 +89,7 @@ class TorchLearner:
         loss: LossConfig | None = None,
         version: int = 0,
         check: UpdateCheck = require_finite,
+        world: World = SINGLE,
     ) -> None:
         check_precision(model, config.precision)
         self.model = model
@@ -95,6 +98,7 @@ class TorchLearner:
         self.temperature = temperature
         self.version = version
         self.check = check
+        self.world = world
         self.control = EntropyControl(self.loss.entropy)
         # With an adapter the model without it is the reference: no second copy.
         keeps_reference = self.loss.needs_reference and not has_adapter(model)
@@ -138,19 +142,23 @@ class TorchLearner:
         Raises:
             ProverRLError: the check refuses an update; it is not made.
         """
+        if self.world.size > 1 and self.world.leads:
+            self.world.share(("step", (samples, pairs)))
         kept, counts = select_samples(samples, self.loss, self.version)
         rows = pack_rows(kept)
         if not rows:
             return counts
-        old = self._score(self.model, rows) if self.needs_old_logprobs else {}
-        reference = self._score_reference(rows) if self.loss.needs_reference else {}
         size = self.config.groups_per_update or len(rows)
         parts = [rows[i : i + size] for i in range(0, len(rows), size)]
+        mine = [row for part in parts for row in self._shard(part)]
+        old = self._score(self.model, mine) if self.needs_old_logprobs else {}
+        reference = self._score_reference(mine) if self.loss.needs_reference else {}
         updates = []
         for _ in range(self.config.epochs):
             for number, part in enumerate(parts):
                 dealt = pairs[number :: len(parts)]
-                values = self._update(part, pack_rows(replay()), dealt, old, reference)
+                proofs = self.world.share(replay() if self.world.leads else None)
+                values = self._update(part, pack_rows(proofs), dealt, old, reference)
                 if values is None:
                     counts["updates_left_out"] = counts.get("updates_left_out", 0.0) + 1
                 else:
@@ -174,7 +182,7 @@ class TorchLearner:
         self.weights.zero_grad()
         # Checkpointed layers keep their activations unless the model is in training mode.
         self.model.train(self.config.gradient_checkpointing)
-        for batch in batch_rows(rows, self.config.micro_batch_tokens):
+        for batch in batch_rows(self._shard(rows), self.config.micro_batch_tokens):
             logprobs, entropy = packed_logprobs(
                 self.model, batch, temperature=self.temperature, entropy_grad=self.control.bonus > 0
             )
@@ -194,13 +202,19 @@ class TorchLearner:
             values["replay_loss"] = self._imitate(replay)
             values["loss"] += self.config.replay_weight * values["replay_loss"]
         if pairs and self.distiller is not None:
-            budget = self.config.micro_batch_tokens
-            distilled = self.distiller.backward(self.model, pairs, max_tokens=budget)
+            distilled = self.distiller.backward(
+                self.model,
+                pairs,
+                max_tokens=self.config.micro_batch_tokens,
+                mine=self.world.shard(pairs, lambda pair: len(pair.sample.token_ids)),
+            )
             values["distill_loss"] = distilled
             values["loss"] += self.loss.distill.weight * distilled
         self.model.eval()
+        values = add_up(self.world.gather(values))
+        self.world.sum_gradients(self.weights.masters)
         values["grad_norm"] = self.weights.clip(self.config.max_grad_norm)
-        if not self._may_update(values, scored):
+        if not self._may_update(rows, values, scored):
             return None
         self.weights.step()
         if self.distiller is not None:
@@ -210,15 +224,36 @@ class TorchLearner:
         return values
 
     def _may_update(
-        self, values: Mapping[str, float], scored: Sequence[tuple[TrainingSample, Tensor]]
+        self,
+        rows: Sequence[PackedRow],
+        values: Mapping[str, float],
+        scored: Sequence[tuple[TrainingSample, Tensor]],
     ) -> bool:
+        if self.world.size > 1:
+            # Samples need not travel: every process knows them all, and whose they are.
+            parts = self.world.gather([logprobs.cpu() for _, logprobs in scored])
+            scored = list(zip(self._scored_samples(rows), itertools.chain(*parts), strict=True))
         samples, logprobs = zip(*scored, strict=True)
-        return self.check(Update(self.version, values, samples, logprobs))
+        update = Update(self.version, values, samples, logprobs)
+        return self.world.share(self.check(update) if self.world.leads else None)
+
+    def _scored_samples(self, rows: Sequence[PackedRow]) -> list[TrainingSample]:
+        """The samples of an update in the order in which the processes score them."""
+        return [
+            sample
+            for rank in range(self.world.size)
+            for batch in batch_rows(self._shard(rows, rank), self.config.micro_batch_tokens)
+            for row in batch
+            for sample in row.samples
+        ]
+
+    def _shard(self, rows: Sequence[PackedRow], rank: int | None = None) -> list[PackedRow]:
+        return self.world.shard(rows, lambda row: row.num_tokens, rank)
 
     def _imitate(self, rows: Sequence[PackedRow]) -> float:
         num_tokens = sum(sum(s.loss_mask) for row in rows for s in row.samples)
         total = 0.0
-        for batch in batch_rows(rows, self.config.micro_batch_tokens):
+        for batch in batch_rows(self._shard(rows), self.config.micro_batch_tokens):
             logprobs, _ = packed_logprobs(self.model, batch, temperature=self.temperature)
             loss = -logprobs.sum() / num_tokens
             (self.config.replay_weight * loss).backward()  # type: ignore[no-untyped-call]
@@ -301,6 +336,19 @@ def _add(values: dict[str, float], metrics: Metrics, batch_tokens: int) -> None:
             values[name] = max(values.get(name, -math.inf), float(total))
         else:
             values[name] = values.get(name, 0.0) + float(total) / batch_tokens
+
+
+def add_up(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The metrics of an update from those of its processes, each a sum over its own tokens that is
+    already divided by the whole update's; the largest of those that end in ``_max``."""
+    total = dict(parts[0])
+    for part in parts[1:]:
+        for name, value in part.items():
+            if name.endswith("_max"):
+                total[name] = max(total.get(name, -math.inf), value)
+            else:
+                total[name] = total.get(name, 0.0) + value
+    return total
 
 
 def _summarize(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -19,7 +19,7 @@ PACKAGE = ROOT / "proverrl"
 # Lowest first. A module may import from its own layer and from those below, never from above.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"__init__", "types", "errors", "seeds", "hint"}),
-    frozenset({"config", "problems"}),
+    frozenset({"config", "problems", "parallel"}),
     frozenset({"verify", "policy"}),
     frozenset({"rollout", "rewards", "advantages"}),
     frozenset(

@@ -24,6 +24,7 @@ from proverrl.curriculum.sampler import CURRICULA, Curriculum
 from proverrl.errors import StoppedError
 from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.audit import Auditor, build_auditor, judge_first, judge_rest
+from proverrl.loops.follow import push_weights
 from proverrl.loops.mixture import choose_proofs, load_sft_data
 from proverrl.loops.reverify import import_proofs, reverify_proofs
 from proverrl.loops.session import (
@@ -93,6 +94,7 @@ async def _run_rounds(
         sampling_seconds = time.monotonic() - started
         sources = base + _round_sources(session, store, progress.round)
         loss = await asyncio.to_thread(_train_round, session, sources, progress.round)
+        await asyncio.to_thread(push_weights, session.policy.world, session.policy)
         pushed = await asyncio.to_thread(session.sampler.push, progress.round)
         pushed |= await asyncio.to_thread(
             probe_adapter, session.policy, session.problems.without_reference

@@ -27,6 +27,7 @@ from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
 from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.collector import Collector, InOrder
+from proverrl.loops.follow import check_weights, start_learners
 from proverrl.loops.ledger import Ledger, StepBatch
 from proverrl.loops.overlap import Overlap, PushedSampler, SamplerCopy
 from proverrl.loops.reverify import reverify_proofs
@@ -51,9 +52,11 @@ async def run_grpo(session: Session) -> None:
         loss=config.loss,
         version=session.policy.version,
         check=guard.check,
+        world=session.policy.world,
     )
     ledger = Ledger(session)
     in_flight = _restore(session, learner, ledger, guard)
+    start_learners(learner.world, latest_checkpoint(session.checkpoints))
     ledger.progress.verifier_calls += await reverify_proofs(session, ledger.store)
     if ledger.end():
         return
@@ -170,6 +173,7 @@ def _make_replay(
 async def _save(
     session: Session, learner: TorchLearner, ledger: Ledger, collector: Collector, guard: Guard
 ) -> None:
+    await asyncio.to_thread(check_weights, learner.world, session.policy)
     # Taken at one moment: a collector may go on while the files are written.
     state = copy.deepcopy(ledger.state_dict())
     state |= {"in_flight": collector.state_dict(), "guard": guard.state_dict()}

@@ -19,10 +19,12 @@ import torch
 
 from proverrl.checkpoint import latest_checkpoint, read_state
 from proverrl.config import Config, LoopName
-from proverrl.errors import UsageError
+from proverrl.errors import StoppedError, UsageError
 from proverrl.evaluate import evaluate
+from proverrl.learner import TorchLearner
 from proverrl.loops.evaluate_run import build_evaluation, load_benchmark
 from proverrl.loops.expert_iteration import run_expert_iteration
+from proverrl.loops.follow import Follower, dismiss, push_weights
 from proverrl.loops.grpo import run_grpo
 from proverrl.loops.mixture import check_files
 from proverrl.loops.session import (
@@ -38,6 +40,7 @@ from proverrl.loops.session import (
 )
 from proverrl.loops.warm_start import SftSettings, train_supervised
 from proverrl.monitor import Monitor
+from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter, merge_adapter
 from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
@@ -73,12 +76,50 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
     folder = config.run
     if config.threads:
         torch.set_num_threads(config.threads)
+    world = open_world()
+    try:
+        if world.leads:
+            await _lead(config, world, live)
+        else:
+            _follow(config, world)
+    except StoppedError:
+        # After any other error the others may wait for something else; the launcher ends them.
+        dismiss(world)
+        close_world(world)
+        raise
+    close_world(world)
+    return folder
+
+
+def _follow(config: Config, world: World) -> None:
+    """A process beside rank 0, from its first weights to the last order."""
+    world.share(None)
+    policy = _open_policy(config, config.run, load_training(config))
+    policy.world = world
+
+    def open_learner() -> TorchLearner:
+        return TorchLearner(
+            policy.model,
+            config.learner,
+            temperature=config.sampling.temperature,
+            loss=config.loss,
+            version=policy.version,
+            world=world,
+        )
+
+    Follower(world, policy, open_learner).run()
+
+
+async def _lead(config: Config, world: World, live: bool | None) -> None:
+    folder = config.run
     with lock_run(folder):
         check_resumable(folder, config)
         if config.loop == "expert_iteration":
             check_files(config)
         problems = load_training(config)
+        world.share("open")
         policy = _open_policy(config, folder, problems)
+        policy.world = world
         with contextlib.closing(open_sampler(policy, config, problems.all)) as sampler:
             verifier = open_configured(
                 config.pool,
@@ -94,7 +135,7 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
                     await _run_stages(session)
             finally:
                 await verifier.aclose()
-    return folder
+    dismiss(world)
 
 
 async def _run_stages(session: Session) -> None:
@@ -102,6 +143,7 @@ async def _run_stages(session: Session) -> None:
     _say_what_runs(session)
     if not session.warm_weights.exists():
         await asyncio.to_thread(_warm_start, session)
+    await asyncio.to_thread(push_weights, session.policy.world, session.policy)
     if config.evaluation.before:
         await _evaluate(session, "before")
     with _stop_on_sigterm(session):

@@ -10,7 +10,9 @@ would bias the log-probabilities that the learner relies on).
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from transformers.utils import logging as transformers_logging
 
 from proverrl.config import LayoutName, PolicyConfig, PrecisionName
 from proverrl.errors import UsageError
+from proverrl.parallel import SINGLE, World
 from proverrl.policy.base import Exchange
 from proverrl.policy.conversation import encode_prompt, resume_prompt
 from proverrl.policy.kv_cache import make_cache
@@ -37,6 +40,7 @@ from proverrl.policy.lora import (
     save_adapter,
 )
 from proverrl.problems.prompt import render_body
+from proverrl.seeds import derive_seed
 from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling
 
 # Its bar for every saved checkpoint would tear the live display.
@@ -61,6 +65,7 @@ class TransformersPolicy:
         device: str = "cpu",
         max_rows: int = 256,
         version: int = 0,
+        world: World = SINGLE,
     ) -> None:
         self.model = model.to(device).eval()
         self.tokenizer = tokenizer
@@ -68,6 +73,7 @@ class TransformersPolicy:
         self.device = device
         self.max_rows = max_rows
         self.version = version
+        self.world = world
 
     @property
     def engine(self) -> str:
@@ -75,6 +81,8 @@ class TransformersPolicy:
         num_parameters = sum(parameter.numel() for parameter in self.model.parameters())
         dtype = str(self.model.dtype).removeprefix("torch.")
         text = f"transformers on {self.device}, {num_parameters / 1e6:.2f} M parameters in {dtype}"
+        if self.world.size > 1:
+            text += f", {self.world.size} processes"
         if not has_adapter(self.model):
             return text
         trained = sum(weight.numel() for weight in adapter_weights(self.model).values())
@@ -101,7 +109,24 @@ class TransformersPolicy:
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
         # The event loop goes on feeding verifiers while torch works in the thread.
-        return await asyncio.to_thread(self._generate, list(prompts), n, sampling)
+        return await asyncio.to_thread(self.generate_shared, list(prompts), n, sampling)
+
+    def generate_shared(
+        self, prompts: list[Prompt], n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        """``generate`` in this thread; of several processes each writes for some of the prompts.
+
+        Rank 0 tells the others (``proverrl.loops.follow``), which call this with the same values.
+        """
+        if self.world.size == 1:
+            return self._generate(prompts, n, sampling)
+        if self.world.leads:
+            self.world.share(("generate", (prompts, n, sampling, self.version)))
+        seed = derive_seed(sampling.seed, "rank", self.world.rank)
+        mine = prompts[self.world.rank :: self.world.size]
+        written = self._generate(mine, n, replace(sampling, seed=seed))
+        parts = self.world.gather(written)
+        return [parts[i % self.world.size][i // self.world.size] for i in range(len(prompts))]
 
     def push(self, version: int) -> dict[str, float]:
         """The model that is trained is the one that samples: only the version changes."""
@@ -282,9 +307,13 @@ def choose_device(name: str) -> str:
         UsageError: CUDA was asked for by name and is not there.
     """
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        wants_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
+        name = "cuda" if torch.cuda.is_available() and not wants_cpu else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
         raise UsageError("policy.device is 'cuda' but torch sees no GPU; use 'auto' or 'cpu'")
+    if name == "cuda" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        # By number: which GPU is the current one is a matter of the thread.
+        return f"cuda:{os.environ['LOCAL_RANK']}"
     return name
 
 

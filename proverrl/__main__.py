@@ -1,0 +1,5 @@
+"""``python -m proverrl``, for launchers that start a module."""
+
+from proverrl.cli import main
+
+main()

@@ -1,0 +1,147 @@
+"""The processes of a run: who this one is, and what it exchanges with the others.
+
+Flows in: what ``accelerate launch`` put into the environment. Flows out: a ``World``. With one
+process every method gives back what it was given, and torch's distributed package is not touched.
+Not handled here: what is computed where (``proverrl.learner``, ``proverrl.loops.follow``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from proverrl.errors import ProverRLError, UsageError
+
+T = TypeVar("T")
+
+PATIENCE = timedelta(days=1)
+"""How long a process waits for another: rank 0 may judge, or train alone, for hours."""
+
+
+class World:
+    """``size`` processes of which this is number ``rank``. Rank 0 leads: it alone has problems,
+    verifiers and the run folder's files. Every process must make the same calls in the same order.
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1, objects: Any = None) -> None:
+        self.rank = rank
+        self.size = size
+        # Objects go over gloo, also between GPUs: then no thread needs to know its device.
+        self._objects = objects
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the process that all others follow."""
+        return self.rank == 0
+
+    def share(self, value: T | None) -> T:
+        """Rank 0's value, on every process; the others give None."""
+        if self.size == 1:
+            return cast("T", value)
+        box: list[Any] = [value]
+        torch.distributed.broadcast_object_list(box, src=0, group=self._objects)
+        return cast("T", box[0])
+
+    def gather(self, value: T) -> list[T]:
+        """The values of all processes, in the order of their ranks, on every process."""
+        if self.size == 1:
+            return [value]
+        found: list[Any] = [None] * self.size
+        torch.distributed.all_gather_object(found, value, group=self._objects)
+        return found
+
+    def sum_gradients(self, weights: Sequence[Tensor]) -> None:
+        """Put the sum over all processes into each gradient; a missing one counts as 0. In one
+        message, in float32."""
+        if self.size == 1:
+            return
+        parts = [
+            torch.zeros_like(w, dtype=torch.float32).flatten()
+            if w.grad is None
+            else w.grad.float().flatten()
+            for w in weights
+        ]
+        flat = torch.cat(parts)
+        torch.distributed.all_reduce(flat)
+        for weight, part in zip(weights, torch.split(flat, [len(p) for p in parts]), strict=True):
+            weight.grad = part.view_as(weight).to(weight.dtype)
+
+    def push(self, weights: Iterable[Tensor]) -> None:
+        """Overwrite the weights with rank 0's."""
+        if self.size > 1:
+            for weight in weights:
+                torch.distributed.broadcast(weight.data, src=0)
+
+    def shard(
+        self, items: Sequence[T], size: Callable[[T], int], rank: int | None = None
+    ) -> list[T]:
+        """The items of this process (or of ``rank``), in their order; all shares have like sums of
+        ``size``. Largest first to the lightest share, the same on every process."""
+        if self.size == 1:
+            return list(items)
+        loads = [0] * self.size
+        owners = [0] * len(items)
+        for index in sorted(range(len(items)), key=lambda i: -size(items[i])):
+            owners[index] = loads.index(min(loads))
+            loads[owners[index]] += size(items[index])
+        mine = self.rank if rank is None else rank
+        return [item for item, owner in zip(items, owners, strict=True) if owner == mine]
+
+    def check_same(self, weights: Iterable[Tensor]) -> str:
+        """The SHA-256 of the weights, which must be that of every process.
+
+        Raises:
+            ProverRLError: the processes have different weights.
+        """
+        found = self.gather(checksum(weights))
+        if len(set(found)) > 1:
+            shown = ", ".join(f"rank {rank}: {value[:12]}" for rank, value in enumerate(found))
+            raise ProverRLError(f"the processes have different weights ({shown}); stopping")
+        return found[0]
+
+
+SINGLE = World()
+
+
+def checksum(weights: Iterable[Tensor]) -> str:
+    """SHA-256 of the bytes of all weights in their order, as hexadecimal digits."""
+    digest = hashlib.sha256()
+    for weight in weights:
+        data = weight.detach().cpu().contiguous().flatten().view(torch.uint8)
+        digest.update(data.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def open_world() -> World:
+    """The processes that ``accelerate launch`` started; one if it did not.
+
+    Raises:
+        UsageError: the launcher's configuration asks for sharded weights.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
+        return SINGLE
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+        raise UsageError(
+            "accelerate launch was configured for FSDP, and every process keeps all weights here; "
+            "use configs/accelerate/ddp.yaml"
+        )
+    from accelerate import PartialState
+
+    asked = os.environ.get("ACCELERATE_USE_CPU", "false").lower() == "true"
+    use_cpu = asked or not torch.cuda.is_available()
+    state = PartialState(cpu=use_cpu, timeout=PATIENCE)
+    objects = torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
+    return World(state.process_index, state.num_processes, objects)
+
+
+def close_world(world: World) -> None:
+    """Leave the group of processes, once all have got here."""
+    if world.size > 1:
+        torch.distributed.barrier(group=world._objects)
+        torch.distributed.destroy_process_group()

@@ -1,0 +1,110 @@
+"""Two steps of a learner on a tiny model, by one process or by several.
+
+python -m tests.parallel_worker OUT CASES runs in each of the processes that the environment names.
+CASES is a JSON list of settings: ``learner``, ``loss``, ``lora``, ``spoil``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from proverrl.config import LearnerConfig, LoraConfig, LossConfig
+from proverrl.errors import ProverRLError
+from proverrl.learner import TorchLearner, Update
+from proverrl.loops.follow import Follower, check_weights, dismiss, push_weights, start_learners
+from proverrl.parallel import World, close_world, open_world
+from proverrl.policy.lora import attach_adapter
+from proverrl.policy.tokenizer import train_tokenizer
+from proverrl.policy.transformers import TransformersPolicy, cast_parameters
+from proverrl.rollout.teaching import TeacherPair
+from proverrl.types import Prompt, Sampling
+from tests.tiny_model import tiny_model, tiny_samples
+
+
+@dataclass
+class Seen:
+    """A check that remembers what it saw."""
+
+    updates: list[Update]
+
+    def __call__(self, update: Update) -> bool:
+        self.updates.append(update)
+        return True
+
+
+def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
+    """What rank 0 has after two steps and a draw; nothing on the others."""
+    # Other weights on the others: they must get those of rank 0.
+    model = tiny_model(seed=world.rank)
+    config = LearnerConfig.model_validate(case.get("learner", {}))
+    loss = LossConfig.model_validate(case.get("loss", {}))
+    if config.precision == "bf16":
+        cast_parameters(model, torch.bfloat16)
+    samples = tiny_samples(model, prompts=5, each=2, shift=0.05)
+    if "lora" in case:
+        attach_adapter(model, LoraConfig.model_validate(case["lora"]), seed=world.rank)
+    policy = TransformersPolicy(model, train_tokenizer(["a b c"], vocab_size=24), world=world)
+    check = Seen([])
+
+    def open_learner() -> TorchLearner:
+        return TorchLearner(model, config, temperature=1.0, loss=loss, check=check, world=world)
+
+    if not world.leads:
+        Follower(world, policy, open_learner).run()
+        assert not check.updates
+        return {}
+    push_weights(world, policy)
+    learner = open_learner()
+    start_learners(world, None)
+    pairs = [TeacherPair(s, (1, 2, *s.token_ids[: s.prompt_length])) for s in samples[:3]]
+    pairs = pairs if loss.distill.weight else []
+    steps = [learner.step(samples, lambda: samples[:3], pairs) for _ in range(2)]
+    prompts = [Prompt(problem_id=f"p{i}", text="", token_ids=(1, 2 + i)) for i in range(5)]
+    sampling = Sampling(temperature=1.0, max_new_tokens=6, seed=7)
+    written = policy.generate_shared(prompts, 3, sampling)
+    if "spoil" in case:
+        with torch.no_grad():
+            next(model.parameters()).add_(1e-6)
+    try:
+        check_weights(world, policy)
+        complaint = ""
+    except ProverRLError as error:
+        complaint = str(error)
+    dismiss(world)
+    return {
+        "processes": world.size,
+        "steps": steps,
+        "weights": [master.detach().float() for master in learner.weights.masters],
+        "seen": [
+            {s.rollout_id: v.tolist() for s, v in zip(u.samples, u.logprobs, strict=True)}
+            for u in check.updates
+        ],
+        "written": [[(c.prompt_ids, len(c.token_ids)) for c in row] for row in written],
+        "complaint": complaint,
+    }
+
+
+def main(out: Path, cases: list[dict[str, Any]]) -> None:
+    torch.set_num_threads(1)
+    world = open_world()
+    found = []
+    for case in cases:
+        try:
+            found.append(run_case(world, case))
+        except ProverRLError:
+            # A follower that was told to compare, and found a difference.
+            world.share(None)
+            found.append({})
+    if world.leads:
+        torch.save(found, out)
+    close_world(world)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

@@ -1,0 +1,207 @@
+"""Two processes against one: the same update, the same weights everywhere, a run that resumes."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from proverrl.errors import UsageError
+from proverrl.learner import add_up
+from proverrl.parallel import SINGLE, World, checksum, open_world
+from tests.parallel_worker import run_case
+
+ROOT = Path(__file__).resolve().parents[1]
+DISTILL = {"distill": {"weight": 0.5}}
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {"learner": {"groups_per_update": 3, "replay_samples": 3, "epochs": 2}},
+    "terms": {
+        "loss": {"kl": {"coefficient": 0.1}, "weights": {"name": "geometric_mask"}, **DISTILL},
+        "learner": {"micro_batch_tokens": 24},
+    },
+    "sequence": {"loss": {"name": "clipped_sequence"}},
+    "bf16": {"learner": {"precision": "bf16"}},
+    "spoil": {"spoil": True},
+}
+if find_spec("peft") is not None:
+    CASES["lora"] = {"lora": {"rank": 4, "alpha": 8.0}, "loss": {"kl": {"coefficient": 0.1}}}
+
+
+def launch(processes: int, *words: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run ``python -m WORDS`` in so many processes, with what a launcher puts into their
+    environment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    started = []
+    for rank in range(processes):
+        places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_PORT": port}
+        places["LOCAL_WORLD_SIZE"] = processes
+        environment = {**os.environ, **{k: str(v) for k, v in places.items()}}
+        environment |= {"MASTER_ADDR": "127.0.0.1", "ACCELERATE_USE_CPU": "true"}
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", *words],
+                cwd=ROOT,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    done = []
+    for process in started:
+        out, err = process.communicate(timeout=900)
+        done.append(subprocess.CompletedProcess(words, process.returncode, out, err))
+    return done
+
+
+@pytest.fixture(scope="module")
+def by_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    out = tmp_path_factory.mktemp("two") / "found.pt"
+    done = launch(2, "tests.parallel_worker", str(out), json.dumps(list(CASES.values())))
+    assert [d.returncode for d in done] == [0, 0], done[0].stderr + done[1].stderr
+    return dict(zip(CASES, torch.load(out), strict=True))
+
+
+@pytest.mark.parametrize("name", ["plain", "terms", "sequence", "bf16", "lora"])
+def test_an_update_of_two_processes_is_that_of_one(
+    by_two: dict[str, dict[str, Any]], name: str
+) -> None:
+    if name not in CASES:
+        pytest.skip('needs peft: pip install "proverrl[lora]"')
+    one, two = run_case(SINGLE, CASES[name]), by_two[name]
+    assert (one["processes"], two["processes"]) == (1, 2)
+    for mine, theirs in zip(one["steps"], two["steps"], strict=True):
+        assert mine.keys() == theirs.keys()
+        # A mean of the two processes' means would be off by far more: their shares differ in size.
+        # In bfloat16 another split into batches rounds otherwise.
+        tolerance = 2e-2 if name == "bf16" else 1e-5
+        for key, value in mine.items():
+            assert theirs[key] == pytest.approx(value, rel=tolerance, abs=tolerance), key
+    # Adam moves each weight by about 3e-4 an update, whatever the size of its gradient; rounding in
+    # bfloat16 turns a few of those moves around.
+    moves = [(a - b).abs() for a, b in zip(one["weights"], two["weights"], strict=True)]
+    if name == "bf16":
+        assert float(torch.cat([move.flatten() for move in moves]).mean()) < 5e-5
+    else:
+        assert max(float(move.max()) for move in moves) < 2e-5
+    # The guard of rank 0 sees all samples, with their own log-probabilities.
+    for mine, theirs in zip(one["seen"], two["seen"], strict=True):
+        assert mine.keys() == theirs.keys()
+        if name != "bf16":
+            for key, values in mine.items():
+                assert theirs[key] == pytest.approx(values, abs=1e-4)
+    assert two["complaint"] == ""
+    # Each prompt has its completions, in the order of the prompts.
+    assert [[c[0] for c in row] for row in two["written"]] == [[(1, 2 + i)] * 3 for i in range(5)]
+
+
+def test_processes_with_other_weights_are_caught(by_two: dict[str, dict[str, Any]]) -> None:
+    assert "the processes have different weights" in by_two["spoil"]["complaint"]
+
+
+def test_sums_and_maxima_of_processes() -> None:
+    parts = [{"loss": 0.25, "ratio_max": 1.5}, {"loss": 0.5, "ratio_max": 1.2, "weight": 1.0}]
+    assert add_up(parts) == {"loss": 0.75, "ratio_max": 1.5, "weight": 1.0}
+    assert add_up(parts[:1]) == parts[0]
+
+
+def test_shares_are_balanced_and_complete() -> None:
+    sizes = [5, 1, 9, 3, 2]
+    # Largest first to the lighter share: 9 | 5, then 3 to 5, 2 to 8 | 9 by load: 8 < 9, then 1.
+    # Rank 0: 9 + 1 = 10; rank 1: 5 + 3 + 2 = 10.
+    shares = [World(rank, 2).shard(sizes, lambda n: n) for rank in range(2)]
+    assert shares == [[1, 9], [5, 3, 2]]
+    assert World(0, 2).shard(sizes, lambda n: n, rank=1) == shares[1]
+    assert SINGLE.shard(sizes, lambda n: n) == sizes
+
+
+def test_one_process_exchanges_nothing() -> None:
+    assert SINGLE.share(3) == 3
+    assert SINGLE.gather(3) == [3]
+    weight = torch.nn.Parameter(torch.ones(2))
+    SINGLE.sum_gradients([weight])
+    assert weight.grad is None
+
+
+def test_a_checksum_knows_every_bit() -> None:
+    a = torch.zeros(3)
+    b = a.clone()
+    assert checksum([a]) == checksum([b])
+    b[1] = -0.0
+    assert checksum([a]) != checksum([b])
+    assert checksum([a.bfloat16()]) != checksum([a])
+
+
+def test_sharded_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(UsageError, match=r"ddp\.yaml"):
+        open_world()
+
+
+def read_steps(run: Path) -> list[dict[str, Any]]:
+    """The metrics of all steps without what depends on the clock."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [
+        {k: v for k, v in row.items() if "second" not in k} for row in rows if row["kind"] == "step"
+    ]
+
+
+def train_by_two(tmp_path: Path, name: str, steps: int) -> Path:
+    lines = (ROOT / "dafny/curriculum/train.jsonl").read_text().splitlines()
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text("\n".join(lines[:40]) + "\n")
+    settings = {
+        "run": str(tmp_path / name),
+        "checkpoint_every": 1,
+        "problems.train": str(problems),
+        "pool.workers": 1,
+        "pool.cache": str(tmp_path / f"{name}.sqlite"),
+        "policy.num_layers": 1,
+        "policy.hidden_size": 32,
+        "policy.num_heads": 2,
+        "policy.intermediate_size": 64,
+        "warm_start.steps": 30,
+        "warm_start.references_per_level": {},
+        "sampling.max_new_tokens": 16,
+        "advantage.name": "ngrpo",
+        "grpo.steps": steps,
+        "grpo.groups_per_step": 2,
+        "grpo.groups_per_draw": 2,
+        "grpo.group_size": 2,
+        "evaluation.before": False,
+        "evaluation.after": False,
+    }
+    words = [f"--set={key}={json.dumps(value)}" for key, value in settings.items()]
+    done = launch(2, "proverrl", "train", str(ROOT / "configs/grpo.toml"), *words)
+    assert [d.returncode for d in done] == [0, 0], done[0].stderr + done[1].stderr
+    # Only rank 0 speaks.
+    assert "2 processes" in done[0].stdout
+    assert done[1].stdout == ""
+    return tmp_path / name
+
+
+@pytest.mark.dafny
+def test_a_run_on_real_dafny_by_two_processes_resumes_bit_for_bit(tmp_path: Path) -> None:
+    whole = train_by_two(tmp_path, "whole", 3)
+    parts = train_by_two(tmp_path, "parts", 1)
+    for path in (parts / "policy").iterdir():
+        path.unlink()
+    (parts / "policy").rmdir()
+    train_by_two(tmp_path, "parts", 3)
+    assert len(read_steps(whole)) == 3
+    assert read_steps(whole) == read_steps(parts)
+    # A group whose rewards are all equal still learns under ngrpo, so that weights have moved.
+    assert all(row["grad_norm"] > 0 for row in read_steps(whole))
+    weights = "policy/model.safetensors"
+    assert (whole / weights).read_bytes() == (parts / weights).read_bytes()
