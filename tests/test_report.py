@@ -9,7 +9,6 @@ import json
 import random
 import re
 from html import unescape
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -19,64 +18,17 @@ from rich.console import Console
 from proverrl.errors import RunError
 from proverrl.report import build_page, headline_table, write_report
 from proverrl.report.attempts import read_attempts
-from proverrl.report.embedded import PACKED_TYPE, embed_json, pack_json, unpack_json
+from proverrl.report.embedded import embed_json, pack_json, unpack_json
 from proverrl.report.examples import choose_examples
 from proverrl.report.figures import build_charts, smoothing_width, trailing_mean
 from proverrl.report.headline import find_cell, list_columns, signed
 from proverrl.report.listing import place_messages, render_listing
 from proverrl.report.run import Evaluation, load_runs
 from tests import report_runs as made
+from tests.report_page import Page
 
 HOSTILE = "</script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'>&amp;"
 NETWORK_ATTRIBUTES = ("src", "href", "srcset", "poster", "data", "action", "background")
-
-
-class Page(HTMLParser):
-    """What a browser would make of a page: its elements, scripts and text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str]]] = []
-        self.scripts: list[str] = []
-        self.pieces: dict[str, str] = {}
-        self.texts: list[str] = []
-        self._inside = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = {name: value or "" for name, value in attrs}
-        self.elements.append((tag, values))
-        self._inside = tag
-        if tag == "script" and values.get("type") == PACKED_TYPE:
-            self._inside = values["id"]
-            self.pieces[values["id"]] = ""
-        elif tag == "script":
-            self.scripts.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._inside = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._inside in self.pieces:
-            self.pieces[self._inside] += data
-        elif self._inside == "script":
-            self.scripts[-1] += data
-        elif self._inside != "style":
-            self.texts.append(data)
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The embedded JSON."""
-        value: dict[str, Any] = json.loads(self.scripts[0])
-        return value
-
-    def piece(self, name: str) -> Any:
-        """What one packed piece holds."""
-        return unpack_json(self.pieces[name])
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", " ".join(self.texts))
 
 
 def rows_of(page: str, k: int) -> list[list[str]]:

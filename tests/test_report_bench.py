@@ -12,7 +12,7 @@ from proverrl.bench.report import Size, build_report, measure_report, write_run
 from proverrl.cli import cli
 from proverrl.errors import RunError
 from proverrl.report.embedded import unpack_json
-from tests.test_report import Page
+from tests.report_page import Page
 
 
 def test_the_report_of_a_made_up_run_counts_everything(tmp_path: Path) -> None:
