@@ -139,7 +139,7 @@ def test_many_small_updates_move_the_model_as_in_float32() -> None:
         learner.step(samples)
         masters = learner.weights.masters
         moved[precision] = torch.cat(
-            [(m - f).flatten() for m, f in zip(masters, first, strict=True)]
+            [(m.detach() - f).flatten() for m, f in zip(masters, first, strict=True)]
         )
     a, b = moved["fp32"], moved["bf16"]
     assert float((a * b).sum() / (a.norm() * b.norm())) > 0.95
