@@ -20,7 +20,7 @@ PACKAGE = ROOT / "proverrl"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"__init__", "types", "errors", "seeds"}),
     frozenset({"config", "problems"}),
-    frozenset({"verify", "policy"}),
+    frozenset({"verify", "policy", "benchmarks"}),
     frozenset({"rollout", "rewards", "advantages"}),
     frozenset({"losses", "optimizers", "packing", "learner", "distill", "curriculum", "formalize"}),
     frozenset(
@@ -37,7 +37,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"loops", "serve"}),
-    frozenset({"cli", "cli_inspect", "cli_verify", "__main__"}),
+    frozenset({"cli", "cli_inspect", "cli_problems", "cli_verify", "__main__"}),
 )
 
 MAX_LINES = 400

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 import proverrl
+from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config
 from proverrl.errors import ProblemError, RunError
 from proverrl.loops.warm_start import PairSource, make_source
@@ -35,7 +36,6 @@ from proverrl.policy.transformers import (
     choose_device,
     load_policy,
 )
-from proverrl.problems.load import load_problems, load_references
 from proverrl.problems.prompt import render_body, render_prompt
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.self_correct import continue_rollouts, first_stop
@@ -125,10 +125,12 @@ def split_references(
 
 def load_training(config: Config) -> TrainingProblems:
     """Read the training file and choose the references of warm start."""
-    problems = load_problems(config.problems.train)
-    references = load_references(config.problems.train)
+    training = open_benchmark(str(config.problems.train))
     return split_references(
-        problems, references, config.warm_start.references_per_level, config.seed
+        training.problems,
+        training.references,
+        config.warm_start.references_per_level,
+        config.seed,
     )
 
 
