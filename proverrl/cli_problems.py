@@ -209,11 +209,14 @@ def _print_known(console: Any) -> None:
         table.add_column(column, overflow="fold")
     for name, known in KNOWN.items():
         place = find_known(known)
-        found = str(place) if place else f"no: {known.source}"
+        found = str(place) if place else "no"
         table.add_row(name, known.layout, known.language, known.size, known.licence, found)
     console.print(table)
     folders = ", ".join(map(str, list_data_folders()))
-    click.echo(f"looked for in {folders}; ${DATA_VARIABLE} names another folder")
+    click.echo(
+        f"looked for in {folders}; ${DATA_VARIABLE} names another folder. Asking for one that is not "
+        "found says where it is to be had"
+    )
 
 
 def _count_table(title: str, chosen: list[Problem]) -> Any:
