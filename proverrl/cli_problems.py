@@ -214,8 +214,8 @@ def _print_known(console: Any) -> None:
     console.print(table)
     folders = ", ".join(map(str, list_data_folders()))
     click.echo(
-        f"looked for in {folders}; ${DATA_VARIABLE} names another folder. Asking for one that is not "
-        "found says where it is to be had"
+        f"looked for in {folders}; ${DATA_VARIABLE} names another folder. "
+        "Asking for one that is not found says where it is to be had"
     )
 
 

@@ -55,9 +55,10 @@ def _object_to_dafny(problem: Problem, reference: str | None) -> str:
         known = ", ".join(KINDS)
         raise ProblemError(f"unknown kind {problem.kind!r}; use {known}")
     if problem.kind == ANNOTATE:
-        if newer := explain_dafny_4(problem.statement):
-            return newer
-        read_our_program(problem)
+        try:
+            read_our_program(problem)
+        except ProblemError as error:
+            raise ProblemError(explain_dafny_4(problem.statement) or str(error)) from error
     elif problem.kind != "file":
         check_hole(problem)
     if reference is None:

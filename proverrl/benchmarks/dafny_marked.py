@@ -19,7 +19,7 @@ from pathlib import Path
 
 from proverrl.benchmarks.base import Collection, Collector, Source, read_text
 from proverrl.benchmarks.dafny_programs import make_annotate
-from proverrl.benchmarks.dafny_strip import cut_lines, explain_dafny_4
+from proverrl.benchmarks.dafny_strip import DAFNY_4, cut_lines, explain_dafny_4
 from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
 from proverrl.errors import ProblemError
 from proverrl.problems.dafny import KEYWORDS, scan_tokens
@@ -85,7 +85,7 @@ def cut_marked(problem_id: str, truth: str, origin: str) -> tuple[Problem, str]:
         statement=f"{truth[: place.start()]}{indent}{HOLE}{truth[place.end() :]}",
         split="heldout",
         origin=origin,
-        metadata={"dialect": "dafny4"} if explain_dafny_4(truth) else {},
+        metadata={"dialect": DAFNY_4} if explain_dafny_4(truth) else {},
     )
     return problem, body.strip()
 

@@ -27,7 +27,7 @@ from proverrl.benchmarks.base import (
     read_field,
     read_text,
 )
-from proverrl.benchmarks.dafny_strip import strip_hints
+from proverrl.benchmarks.dafny_strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
 from proverrl.errors import ProblemError
 from proverrl.types import ANNOTATE, HOLE, Problem
@@ -59,7 +59,7 @@ def make_annotate(
         statement=f"{blank}\n{HOLE}",
         split="heldout",
         origin=origin,
-        metadata=metadata or {},
+        metadata={**({"dialect": DAFNY_4} if explain_dafny_4(blank) else {}), **(metadata or {})},
     )
 
 

@@ -17,6 +17,9 @@ from proverrl.verify.dafny_hints import read_hint
 from proverrl.verify.dafny_program import Element, parse_program
 from proverrl.verify.dafny_tokens import Token, read_file
 
+DAFNY_4 = "dafny4"
+"""The value of ``metadata.dialect`` of programs that Dafny 2.3 cannot read."""
+
 _HINTS = {
     "loop-clauses": frozenset({"invariant", "decreases"}),
     "statements": frozenset({"assert", "calc", "reveal"}),
@@ -30,8 +33,6 @@ def strip_hints(text: str) -> tuple[str, int]:
     Raises:
         ProblemError: the program cannot be read.
     """
-    if newer := explain_dafny_4(text):
-        raise ProblemError(newer)
     tokens, findings = read_file(text)
     if findings:
         raise ProblemError(f"line {findings[0].line}: {findings[0].message}")
@@ -39,9 +40,8 @@ def strip_hints(text: str) -> tuple[str, int]:
         root = parse_program(tokens)
     except GrammarError as error:
         found = error.finding
-        raise ProblemError(
-            f"line {found.line}: outside the Dafny that can be read: {found.message}"
-        ) from error
+        reason = f"line {found.line}: outside the Dafny that can be read: {found.message}"
+        raise ProblemError(explain_dafny_4(text) or reason) from error
     spans = [
         (_find_place(text, tokens[hint.start]), _find_end(text, tokens[hint.end - 1]))
         for hint in _iter_hints(tokens, root)
@@ -74,6 +74,8 @@ def cut_lines(text: str, start: int, end: int) -> str:
     before, after = text[line_start:start], text[end:line_end]
     if not before.strip() and (not after.strip() or after.lstrip().startswith("//")):
         return text[:line_start] + text[line_end + 1 :]
+    if not after.strip():
+        return text[:line_start] + before.rstrip() + text[line_end:]
     return text[:start] + text[end:]
 
 

@@ -91,7 +91,7 @@ def ask_for_answers(text: str, holes: Sequence[AnswerHole]) -> str:
     _refuse_uses(head, holes)
     name_end, binders, conclusion, rest = _split_theorem(text, target)
     quantifiers = "".join(f"∃ {hole.name} : {_close_type(hole)},\n    " for hole in holes)
-    condition = f"∀ {binders.strip()},\n    " if binders.strip() else ""
+    condition = f"∀ {_end_line(binders)},\n    " if binders.strip() else ""
     statement = f" :\n    {quantifiers}{condition}({conclusion.strip()}\n    ) {rest}"
     return head + text[target.start : name_end].rstrip() + statement
 
@@ -178,6 +178,13 @@ def _refuse_uses(head: str, holes: Sequence[AnswerHole]) -> None:
             raise ProblemError(
                 f"line {token.line}: a 'variable' line; the answer might depend on it"
             )
+
+
+def _end_line(binders: str) -> str:
+    """Binders that text may follow: not in the comment that the last one may have."""
+    tokens = scan_tokens(binders.strip())
+    is_comment = bool(tokens) and tokens[-1].kind == "comment"
+    return binders.strip() + ("\n    " if is_comment else "")
 
 
 def _close_type(hole: AnswerHole) -> str:

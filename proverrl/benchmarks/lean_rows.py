@@ -141,7 +141,7 @@ def _read_row(row: Row, name: str, spec: RowLayout) -> LeanText:
         raise ProblemError(f"field {statement!r} is empty")
     helper = read_field(row.data, spec.helper, default="") if spec.helper else ""
     if helper.strip():
-        text = f"{helper.rstrip()}\n\n{text}"
+        header = f"{header.rstrip()}\n\n{helper}"
     labels = {key: row.data[key] for key in spec.labels if row.data.get(key)}
     if not header.strip() and not split_header(text)[0]:
         header, labels["header"] = DEFAULT_HEADER, "default"

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
+from proverrl.benchmarks.dafny_strip import DAFNY_4
 from proverrl.benchmarks.open import Benchmark, open_benchmark
 from proverrl.checkpoint import latest_checkpoint
 from proverrl.config import Config
@@ -70,6 +71,14 @@ def build_evaluation(
     )
 
 
+def warn_of_dialect(benchmark: Benchmark, toolchain: str) -> str:
+    """What to say when problems are written for a Dafny that this is not; else empty."""
+    newer = sum(p.metadata.get("dialect") == DAFNY_4 for p in benchmark.problems)
+    if not newer or not toolchain.startswith("dafny 2."):
+        return ""
+    return f"{newer} problems are written for Dafny 4; none of them can be proved by {toolchain}"
+
+
 async def evaluate_run(
     config: Config, *, from_run: Path | None, benchmark: str | None, name: str
 ) -> Path:
@@ -104,6 +113,8 @@ async def evaluate_run(
                     f"{evaluation.folder / name}.json exists; give another --name, or delete it"
                 )
             display.show_phase("benchmark", f"{found.place}: {found.summary}")
+            if warning := warn_of_dialect(found, verifier.toolchain):
+                display.show_phase("warning", warning)
             display.show_phase("policy", policy.engine)
             display.show_phase("verifier", f"{verifier.backend}: {verifier.toolchain}")
             await evaluate(

@@ -30,6 +30,7 @@ _FORBIDDEN = {
     "abstract": ("keywords", "declares what need not be proved"),
     "refines": ("keywords", "takes over what need not be proved"),
 }
+_RANGE_WORDS = frozenset({"to", "downto"})
 _MAX_NESTING = 4 * MAX_DEPTH
 
 _NEED_BODY = frozenset("method lemma colemma comethod constructor iterator".split())
@@ -155,6 +156,8 @@ class _HeaderWalk:
         self._tokens = tokens
         self._place = place
         self._in_expression = in_expression
+        # Elsewhere these words are names.
+        self._is_for = in_expression and tokens[place - 1].text == "for"
         self._operand_ended = False
         self._bars: list[str] = []
         self._num_lets = 0
@@ -198,6 +201,8 @@ class _HeaderWalk:
         if not self._operand_ended:
             return False
         starts_operand = token.kind in ("word", "number", "char", "string")
+        if self._is_for and token.text in _RANGE_WORDS:
+            return False
         return starts_operand and token.text not in ("in", "!in", "as", "then", "else", "case")
 
     def _step(self, token: Token) -> None:
@@ -226,7 +231,7 @@ class _HeaderWalk:
         elif token.text == ";":
             self._operand_ended = self._num_lets == 0
             self._num_lets = max(0, self._num_lets - 1)
-        elif token.kind == "operator":
+        elif token.kind == "operator" or (self._is_for and token.text in _RANGE_WORDS):
             self._operand_ended = False
         else:
             self._operand_ended = token.text not in _BEFORE_OPERAND
