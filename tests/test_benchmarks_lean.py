@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -75,7 +76,7 @@ def test_rows_without_any_header_get_the_common_one_and_say_so(tmp_path: Path) -
 
 def test_the_fields_of_each_row_layout(tmp_path: Path) -> None:
     statement = f"{CLAIM} := by\n  sorry"
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         "goedel": {
             "name": "a",
             "formal_statement": "not read",

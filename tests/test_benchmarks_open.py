@@ -26,10 +26,10 @@ from proverrl.config import LayoutName, parse_config
 from proverrl.config.benchmarks import BenchmarkLayout
 from proverrl.errors import ProblemError, ProverRLError, UsageError
 from proverrl.loops import evaluate_run
-from proverrl.policy.base import Exchange, Prompt, Sampling
+from proverrl.policy.base import Exchange
 from proverrl.problems.lean import problem_from_statement
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
-from proverrl.types import HOLE, Completion, Problem
+from proverrl.types import HOLE, Completion, Problem, Prompt, Sampling
 from tests.benchmark_data import write_files, write_rows
 from tests.test_benchmarks_dafny import BLANK, TRUTH
 
@@ -146,6 +146,17 @@ def test_every_known_benchmark_says_where_it_is_had(
             open_benchmark(name)
         for word in (known.source, known.licence, known.places[0]):
             assert word in str(caught.value)
+
+
+def test_the_page_has_a_row_for_every_known_benchmark() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
+    rows = {line.split("`")[1]: line for line in page.split("\n") if line.startswith("| `")}
+    assert rows.keys() == KNOWN.keys()
+    for name, known in KNOWN.items():
+        for word in (f"`{known.layout}`", known.size, known.source, known.licence, known.hub_id):
+            assert word in rows[name]
+    for layout in LAYOUTS:
+        assert f"`{layout}`" in page
 
 
 def test_hashes_of_sources(tmp_path: Path) -> None:

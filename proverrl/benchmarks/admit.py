@@ -58,7 +58,8 @@ def _object_to_dafny(problem: Problem, reference: str | None) -> str:
         try:
             read_our_program(problem)
         except ProblemError as error:
-            raise ProblemError(explain_dafny_4(problem.statement) or str(error)) from error
+            newer = explain_dafny_4(problem.statement)
+            raise ProblemError(f"{error} ({newer})" if newer else str(error)) from error
     elif problem.kind != "file":
         check_hole(problem)
     if reference is None:
