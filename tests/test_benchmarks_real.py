@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from pathlib import Path
@@ -14,8 +15,10 @@ from proverrl.benchmarks.overlap import count_taken, find_overlaps, find_repeats
 from proverrl.config.benchmarks import AnswerTask
 from proverrl.problems.prompt import render_messages
 from proverrl.types import HOLE, Candidate
+from proverrl.verify.dafny_annotate import get_program_text
 from proverrl.verify.dafny_audit import audit_candidate
 from proverrl.verify.lean_audit import audit_lean_candidate
+from proverrl.verify.make import open_verifier
 from tests.benchmark_data import SHARED
 
 # Name in the shared data, how blanks for answers are read, what loads, what is refused.
@@ -129,3 +132,33 @@ def test_two_forms_of_minif2f_say_the_same_where_they_do() -> None:
     same = find_overlaps(files.problems, rows.problems)
     assert len(same) == 34
     assert all(overlap.first == overlap.second for overlap in same)
+
+
+@pytest.mark.dafny
+def test_problems_that_were_cut_out_of_programs_are_proved_by_their_references() -> None:
+    """By real Dafny 2.3: stripped programs, an exact hole, and lemmas without their includes."""
+    clover = open_benchmark(str(find("clover")))
+    human = open_benchmark(str(find("humaneval_dafny")))
+    lemmas = open_benchmark(str(find("minif2f_dafny")))
+    chosen = [e for e in clover.entries if "dialect" not in e.problem.metadata]
+    chosen += [e for e in human.entries if e.problem.id in ("042-incr-list", "034-unique")]
+    empty = [p for p in lemmas.problems if p.id in ("mathd_algebra_144", "mathd_algebra_441")]
+    asked = [(e.problem, e.reference or "") for e in chosen] + [(p, "") for p in empty]
+    asked += [(e.problem, get_program_text(e.problem)) for e in chosen[:2]]
+
+    async def judge() -> list[str]:
+        verifier = open_verifier(workers=1, rlimit=20_000_000)
+        try:
+            verdicts = [
+                await verifier.verify(Candidate(problem, body), deadline_seconds=120)
+                for problem, body in asked
+            ]
+        finally:
+            await verifier.aclose()
+        return [verdict.status.value for verdict in verdicts]
+
+    # Four of Clover's and two of HumanEval's; a lemma that Dafny proves by itself and one that it
+    # does not; two programs without their hints.
+    expected = ["proved"] * 6 + ["rejected", "proved"] + ["rejected"] * 2
+    assert [problem.id for problem, _ in asked[6:8]] == ["mathd_algebra_441", "mathd_algebra_144"]
+    assert asyncio.run(judge()) == expected
