@@ -68,8 +68,8 @@ def give_answers(text: str, holes: Sequence[AnswerHole]) -> str:
     for hole in reversed(holes):
         if not hole.answer:
             raise ProblemError(
-                f"no official answer for {hole.name} stands beside it; load it with answers to "
-                "produce (--answers produce)"
+                "no official answer stands beside its blank; load it with answers to produce "
+                "(--answers produce)"
             )
         lines = "\n".join(f"  {line}" for line in hole.answer.split("\n"))
         text = f"{text[: hole.place].rstrip()}\n{lines}\n{text[hole.end :].lstrip()}"
