@@ -10,20 +10,20 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from proverrl import __version__
 from proverrl.cli_compare import compare_budget
 from proverrl.cli_inspect import inspect
+from proverrl.cli_problems import problems
 from proverrl.cli_proofs import proofs
 from proverrl.cli_verify import bench, verify
 from proverrl.errors import ProverRLError, StoppedError, UsageError, VerifierError
 
 if TYPE_CHECKING:
     from proverrl.config import Config
-    from proverrl.types import Split
 
 EXIT_NOT_PROVED, EXIT_USAGE, EXIT_BROKEN, EXIT_INTERRUPTED = 1, 2, 3, 130
 EXIT_TERMINATED = 143
@@ -67,6 +67,7 @@ def cli() -> None:
 cli.add_command(verify)
 cli.add_command(bench)
 cli.add_command(inspect)
+cli.add_command(problems)
 cli.add_command(proofs)
 cli.add_command(compare_budget)
 
@@ -80,103 +81,6 @@ def doctor() -> None:
     _console().print(render(findings))
     if not is_healthy(findings):
         sys.exit(EXIT_NOT_PROVED)
-
-
-@cli.group()
-def problems() -> None:
-    """Generate, list and show problems."""
-
-
-@problems.command("generate")
-@click.argument("language", type=click.Choice(["dafny"]))
-@click.option("--levels", default="1-5", show_default=True, help="Levels, as 1-5 or 1,3.")
-@click.option("--num", default=500, show_default=True, type=click.IntRange(1), help="Problems.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed.")
-@click.option(
-    "--split",
-    default="train",
-    show_default=True,
-    type=click.Choice(["train", "valid", "heldout"]),
-    help="Split; the three differ in structure.",
-)
-@click.option("--workers", default=2, show_default=True, type=click.IntRange(1), help="Verifiers.")
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path))
-def problems_generate(
-    language: str, levels: str, num: int, seed: int, split: str, workers: int, out: Path
-) -> None:
-    """Generate problems; each is checked by the real verifier before it is written."""
-    import asyncio
-
-    from proverrl.verify.drafts import generate_file
-
-    report = asyncio.run(
-        generate_file(
-            levels=parse_levels(levels),
-            num=num,
-            seed=seed,
-            split=cast("Split", split),
-            workers=workers,
-            out=out,
-        )
-    )
-    click.echo(report)
-
-
-@problems.command("list")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--level", type=int, help="Only this level.")
-@click.option("--family", help="Only this family.")
-@click.option("--ids", is_flag=True, help="Print ids alone, one a line.")
-def problems_list(file: Path, level: int | None, family: str | None, ids: bool) -> None:
-    """Count the problems of FILE by level and family, or print their ids."""
-    from collections import Counter
-
-    from rich.table import Table
-
-    from proverrl.problems.load import load_problems
-
-    chosen = [
-        problem
-        for problem in load_problems(file)
-        if (level is None or problem.level == level)
-        and (family is None or problem.family == family)
-    ]
-    if ids:
-        for problem in chosen:
-            click.echo(problem.id)
-        return
-    table = Table(title=f"{file}: {len(chosen)} problems")
-    table.add_column("level", justify="right")
-    table.add_column("family")
-    table.add_column("kind")
-    table.add_column("problems", justify="right")
-    counts = Counter((p.level, p.family, p.kind) for p in chosen)
-    for (number, name, kind), count in sorted(counts.items()):
-        table.add_row(str(number), name, kind, str(count))
-    _console().print(table)
-
-
-@problems.command("show")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.argument("problem_id")
-@click.option("--reference", is_flag=True, help="Show the reference body as well.")
-def problems_show(file: Path, problem_id: str, reference: bool) -> None:
-    """Print one problem of FILE; its hole is marked."""
-    import difflib
-
-    from proverrl.problems.load import load_problems, load_references
-
-    by_id = {problem.id: problem for problem in load_problems(file)}
-    if problem_id not in by_id:
-        near = difflib.get_close_matches(problem_id, by_id, n=1, cutoff=0.0)
-        hint = f"; the nearest id is {near[0]!r}" if near else ""
-        raise UsageError(f"{file} has no problem {problem_id!r}{hint}")
-    problem = by_id[problem_id]
-    click.echo(f"// {problem.id}: level {problem.level}, {problem.family}, hole: {problem.kind}")
-    click.echo(problem.preamble + problem.statement)
-    if reference:
-        click.echo("// reference body")
-        click.echo(load_references(file).get(problem_id, "(none)"))
 
 
 @cli.command()
@@ -213,7 +117,7 @@ def train(
 @click.argument("config_file", required=False, type=click.Path(path_type=Path))
 @click.option("--run", type=click.Path(path_type=Path), help="Evaluate this run's policy.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
-@click.option("--benchmark", type=click.Path(path_type=Path), help="A .jsonl file of problems.")
+@click.option("--benchmark", metavar="NAME|PATH|hf:ID", help="What to evaluate on.")
 @click.option("-k", "ks", metavar="1,8", help="The k of pass@k, separated by commas.")
 @click.option("--name", default="eval", show_default=True, help="Name of the result files.")
 @click.option(
@@ -225,7 +129,7 @@ def evaluate_command(
     config_file: Path | None,
     run: Path | None,
     overrides: tuple[str, ...],
-    benchmark: Path | None,
+    benchmark: str | None,
     ks: str | None,
     name: str,
     mode: str | None,
@@ -294,24 +198,6 @@ def report(runs: tuple[Path, ...]) -> None:
     from proverrl.report import write_report
 
     click.echo(write_report(runs))
-
-
-def parse_levels(text: str) -> tuple[int, ...]:
-    """``1-5`` or ``1,3`` as numbers.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    levels: list[int] = []
-    try:
-        for part in text.split(","):
-            first, dash, last = part.partition("-")
-            levels += range(int(first), int(last if dash else first) + 1)
-    except ValueError as error:
-        raise UsageError(f"--levels {text!r}: write 1-5 or 1,3") from error
-    if not levels or min(levels) < 1:
-        raise UsageError(f"--levels {text!r}: levels count from 1")
-    return tuple(dict.fromkeys(levels))
 
 
 def _parse_shares(text: str) -> list[float]:

@@ -20,17 +20,32 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from proverrl.errors import WorkerError
+from proverrl.benchmarks.base import Entry, open_source
+from proverrl.benchmarks.dafny_programs import explain_no_tasks, read_dafnybench_rows
+from proverrl.errors import ProblemError, WorkerError
 from proverrl.types import Candidate, Status
 from proverrl.verify.base import Limits, Worker
+from proverrl.verify.dafny_annotate import get_program_text
 from proverrl.verify.dafny_audit import audit_candidate
 from proverrl.verify.dafny_judge import ExpectedEntries
 from proverrl.verify.dafny_start import start_dafny_worker
 from proverrl.verify.toolchain import find_dafny_toolchain
-from tests.dafnybench_tasks import Task, read_tasks
 
 RECYCLE_AFTER = 100
 """Requests after which a server starts anew: it gives no memory back."""
+
+
+def read_tasks(path: Path, *, repaired: bool) -> list[Entry]:
+    """The tasks of a file, as the loader of benchmarks reads them; raises ``ProblemError``."""
+    source = open_source(path)
+    if reason := explain_no_tasks(source):
+        raise ProblemError(f"{path} is not a file of DafnyBench tasks: {reason}")
+    found = read_dafnybench_rows(
+        source, "dafnybench_tasks", origin="dafnybench", answers="given", repaired=repaired
+    )
+    for entry in found.refused:
+        raise ProblemError(f"{entry.where}: {entry.reason}")
+    return list(found.entries)
 
 
 async def judge(worker: Worker | None, candidate: Candidate) -> tuple[str, str]:
@@ -50,7 +65,7 @@ async def judge(worker: Worker | None, candidate: Candidate) -> tuple[str, str]:
 
 
 async def check(
-    tasks: list[Task], num_workers: int, limits: Limits, *, audit_only: bool
+    tasks: list[Entry], num_workers: int, limits: Limits, *, audit_only: bool
 ) -> tuple[Counter[str], Counter[str], list[str]]:
     """Statuses of ground truths and of hints-removed texts, and a line for each broken task."""
     truths: Counter[str] = Counter()
@@ -71,8 +86,9 @@ async def check(
             if worker is None and not audit_only:
                 worker = await start_dafny_worker(find_dafny_toolchain(), limits, expected)
                 num_asked = 0
-            truth, why_truth = await judge(worker, Candidate(task.problem, task.truth))
-            blank, why_blank = await judge(worker, Candidate(task.problem, task.blank))
+            truth, why_truth = await judge(worker, Candidate(task.problem, task.reference or ""))
+            hintless = get_program_text(task.problem)
+            blank, why_blank = await judge(worker, Candidate(task.problem, hintless))
             num_asked += 3
             truths[truth] += 1
             blanks[blank] += 1

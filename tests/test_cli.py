@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.cli import parse_levels
+from proverrl.cli_problems import parse_levels
 from proverrl.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -11,6 +11,7 @@ from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.dafny4 import Dafny4Worker
 from proverrl.verify.dafny4_reply import read_reply
+from proverrl.verify.dafny_file_audit import audit_file
 from proverrl.verify.dafny_judge import ExpectedEntries
 from proverrl.verify.dafny_start import start_dafny_worker
 from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
@@ -153,3 +154,26 @@ def test_other_versions_are_refused(
     monkeypatch.setenv("FAKE_VERSION", version)
     with pytest.raises(ToolchainError, match=r"supported are Dafny 2\.3 .* and Dafny 4"):
         find_dafny_toolchain()
+
+
+@pytest.mark.parametrize(
+    ("loop", "admitted"),
+    [
+        ("for i := 0 to n { }", True),
+        ("for i := 0 to |s| { }", True),
+        ("for i := |s| downto 0 invariant i >= 0 { }", True),
+        ("for i: int := 0 to |s| + n invariant {1} <= {1, 2} { }", True),
+        ("for i := to to to { }", True),
+        ("for i := 0 downto * { }", True),
+        ("for i := 0 to n", False),
+        # A name in a clause, and what comes after it: no range, and no body.
+        ("for i := 0 to n invariant b == to x := y; { }", False),
+        ("for i := 0 to to x := y; { }", False),
+        ("for i := 0 to |s| invariant i >= 0", False),
+        ("for i := 0 to n invariant {1} <= {1, 2}", False),
+        ("for i := 0 to * decreases * { }", False),
+    ],
+)
+def test_for_loops_need_a_body(loop: str, admitted: bool) -> None:
+    findings = audit_file(f"method M(n: nat, s: seq<int>) {{ {loop} }}")
+    assert not findings if admitted else [finding.category for finding in findings] == ["cheat"]

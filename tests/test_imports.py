@@ -20,7 +20,7 @@ PACKAGE = ROOT / "proverrl"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"__init__", "types", "errors", "seeds", "hint"}),
     frozenset({"config", "problems", "parallel"}),
-    frozenset({"verify", "policy"}),
+    frozenset({"verify", "policy", "benchmarks"}),
     frozenset({"rollout", "rewards", "advantages"}),
     frozenset(
         {
@@ -51,7 +51,17 @@ LAYERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"loops", "serve"}),
-    frozenset({"cli", "cli_compare", "cli_inspect", "cli_proofs", "cli_verify", "__main__"}),
+    frozenset(
+        {
+            "cli",
+            "cli_compare",
+            "cli_inspect",
+            "cli_problems",
+            "cli_proofs",
+            "cli_verify",
+            "__main__",
+        }
+    ),
 )
 
 MAX_LINES = 400

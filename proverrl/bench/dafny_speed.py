@@ -9,16 +9,17 @@ pool and their tests are outside the measured time of both.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from proverrl.benchmarks.base import open_source
+from proverrl.benchmarks.dafny_programs import explain_no_tasks, read_dafnybench_rows
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.problems.load import load_problems, load_references
-from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
+from proverrl.types import HOLE, Candidate, Problem, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.dafny_audit import audit_candidate
 from proverrl.verify.dafny_judge import ExpectedEntries
@@ -56,19 +57,14 @@ def load_generated(path: Path, num: int) -> list[Candidate]:
 
 def load_dafnybench(path: Path, num: int) -> list[Candidate]:
     """``num`` tasks of a file with ``hints_removed`` and ``ground_truth``, spread evenly."""
-    try:
-        lines = path.read_text("utf-8").splitlines()
-        rows = [json.loads(line) for line in lines if line.strip()]
-        rows = rows[:: max(1, len(rows) // num)][:num]
-        return [
-            Candidate(
-                Problem(row["id"], "dafny", ANNOTATE, "", f"{row['hints_removed']}\n{HOLE}"),
-                row["ground_truth"],
-            )
-            for row in rows
-        ]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ProblemError(f"{path} is not a file of DafnyBench tasks: {error!r}") from error
+    source = open_source(path)
+    if reason := explain_no_tasks(source):
+        raise ProblemError(f"{path} is not a file of DafnyBench tasks: {reason}")
+    found = read_dafnybench_rows(
+        source, "dafnybench_tasks", origin="dafnybench", answers="given"
+    ).entries
+    chosen = found[:: max(1, len(found) // num)][:num]
+    return [Candidate(entry.problem, entry.reference or "") for entry in chosen]
 
 
 async def measure_dafny(

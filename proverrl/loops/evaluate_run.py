@@ -14,6 +14,8 @@ from pathlib import Path
 
 import torch
 
+from proverrl.benchmarks.dafny_strip import DAFNY_4
+from proverrl.benchmarks.open import Benchmark, open_benchmark
 from proverrl.checkpoint import latest_checkpoint
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
@@ -24,22 +26,14 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
-from proverrl.problems.load import benchmark_sha256, load_problems
 from proverrl.types import Problem
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.make import open_configured
 
 
-def find_benchmark(config: Config, benchmark: Path | None) -> Path:
-    """The file that is evaluated on: ``benchmark``, or the configured split."""
-    return benchmark or Path(getattr(config.problems, config.evaluation.split))
-
-
-def load_benchmark(config: Config, benchmark: Path | None) -> list[Problem]:
-    """The problems that are evaluated on."""
-    problems = load_problems(find_benchmark(config, benchmark))
-    most = config.evaluation.max_problems
-    return problems[:most] if most else problems
+def load_benchmark(config: Config, benchmark: str | None) -> Benchmark:
+    """What is evaluated on: ``benchmark`` (a name, a path, ``hf:ID``), or the configured split."""
+    return open_benchmark(benchmark or str(getattr(config.problems, config.evaluation.split)))
 
 
 def build_evaluation(
@@ -48,16 +42,17 @@ def build_evaluation(
     *,
     policy: Policy,
     verifier: CachedVerifier,
-    problems: list[Problem],
-    benchmark: Path | None = None,
+    benchmark: Benchmark,
+    split: str = "",
 ) -> Evaluation:
-    """What ``config.evaluation`` asks for, on ``benchmark`` or on the configured split."""
+    """What ``config.evaluation`` asks for, on ``benchmark``; ``split`` names the configured split
+    that it is, if it is one."""
     settings = config.evaluation
-    path = find_benchmark(config, benchmark)
+    most = settings.max_problems
     return Evaluation(
         name=name,
         folder=config.run / "evals",
-        problems=problems,
+        problems=benchmark.problems[:most] if most else benchmark.problems,
         samples=max(settings.samples, *settings.ks),
         ks=settings.ks,
         temperature=settings.temperature,
@@ -65,9 +60,11 @@ def build_evaluation(
         seed=config.seed,
         deadline_seconds=config.pool.deadline_seconds,
         labels={
-            "split": settings.split if benchmark is None else "",
-            "benchmark": str(path),
-            "benchmark_sha256": benchmark_sha256(path),
+            "split": split,
+            "benchmark": benchmark.place,
+            "benchmark_sha256": benchmark.sha256,
+            "benchmark_layout": benchmark.layout,
+            "benchmark_refused": len(benchmark.refused),
             "toolchain": verifier.toolchain,
             "policy": policy.engine,
             "mode": config.rollout.mode,
@@ -76,8 +73,16 @@ def build_evaluation(
     )
 
 
+def warn_of_dialect(benchmark: Benchmark, toolchain: str) -> str:
+    """What to say when problems are written for a Dafny that this is not; else empty."""
+    newer = sum(p.metadata.get("dialect") == DAFNY_4 for p in benchmark.problems)
+    if not newer or not toolchain.startswith("dafny 2."):
+        return ""
+    return f"{newer} problems are written for Dafny 4; none of them can be proved by {toolchain}"
+
+
 async def evaluate_run(
-    config: Config, *, from_run: Path | None, benchmark: Path | None, name: str
+    config: Config, *, from_run: Path | None, benchmark: str | None, name: str
 ) -> Path:
     """Evaluate ``from_run``'s policy, or ``policy.path``; returns the folder with the results.
 
@@ -89,9 +94,9 @@ async def evaluate_run(
         torch.set_num_threads(config.threads)
     trained = open_policy(config, from_run)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
-    problems = load_benchmark(config, benchmark)
-    with lock_run(config.run), _open_sampling(trained, config, problems) as policy:
-        verifier = open_configured(config.pool, seed=config.seed, problems=problems)
+    found = load_benchmark(config, benchmark)
+    with lock_run(config.run), _open_sampling(trained, config, found.problems) as policy:
+        verifier = open_configured(config.pool, seed=config.seed, problems=found.problems)
         try:
             if not (config.run / RESOLVED_FILE).exists():
                 write_resolved(
@@ -102,13 +107,16 @@ async def evaluate_run(
                 name,
                 policy=policy,
                 verifier=verifier,
-                problems=problems,
-                benchmark=benchmark,
+                benchmark=found,
+                split=config.evaluation.split if benchmark is None else "",
             )
             if (evaluation.folder / f"{name}.json").exists():
                 raise UsageError(
                     f"{evaluation.folder / name}.json exists; give another --name, or delete it"
                 )
+            display.show_phase("benchmark", f"{found.place}: {found.summary}")
+            if warning := warn_of_dialect(found, verifier.toolchain):
+                display.show_phase("warning", warning)
             display.show_phase("policy", policy.engine)
             display.show_phase("verifier", f"{verifier.backend}: {verifier.toolchain}")
             await evaluate(

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from proverrl.benchmarks.open import open_benchmark
 from proverrl.checkpoint import latest_checkpoint, read_state
 from proverrl.config import Config
 from proverrl.errors import RunError
 from proverrl.monitor.metrics import write_lines_atomically
-from proverrl.problems.load import load_problems
 from proverrl.rollout.proofs import ProofStore, describe_conditions
 
 
@@ -28,7 +28,7 @@ def export_proofs(run: Path, config: Config, out: Path) -> tuple[int, int]:
     checkpoint = latest_checkpoint(run / "checkpoints")
     if checkpoint is None:
         raise RunError(f"{run} has no checkpoint yet, and so no proofs to write")
-    by_id = {problem.id: problem for problem in load_problems(config.problems.train)}
+    by_id = {problem.id: problem for problem in open_benchmark(str(config.problems.train)).problems}
     store = ProofStore(0, lambda problem: describe_conditions(problem, ""))
     store.load_state_dict(read_state(checkpoint)["proofs"])
     rows: list[dict[str, Any]] = []

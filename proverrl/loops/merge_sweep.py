@@ -42,7 +42,7 @@ async def sweep_alpha(
             await evaluate_run(
                 config.model_copy(update={"policy": policy, "run": out}),
                 from_run=None,
-                benchmark=config.problems.valid,
+                benchmark=str(config.problems.valid),
                 name=name,
             )
         rows.append(SweepRow(alpha, _read_passes(found)))

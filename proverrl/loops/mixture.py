@@ -12,6 +12,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config, ProblemsConfig
 from proverrl.errors import ProblemError, UsageError
 from proverrl.problems.load import load_problems, load_references
@@ -87,7 +88,7 @@ def load_sft_data(path: Path, problems: ProblemsConfig) -> list[tuple[Problem, s
         _statement_key(problem): (split, problem.id)
         for split in (problems.valid, problems.heldout)
         if split.exists()
-        for problem in load_problems(split)
+        for problem in open_benchmark(str(split)).problems
     }
     pairs = []
     for problem in load_problems(path):

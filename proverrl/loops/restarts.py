@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from proverrl.benchmarks.open import open_benchmark
 from proverrl.hint import Hint
 from proverrl.loops.session import Session
-from proverrl.problems.load import load_references
 from proverrl.rollout.hints import cut_opening, failed_attempt, read_failure, verified_opening
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.restart import Restarts
@@ -25,7 +25,7 @@ def open_restarts(session: Session) -> Restarts:
     settings = session.config.restart
     if settings.name == "none" or settings.source != "reference":
         return Restarts(settings)
-    known = load_references(session.config.problems.train)
+    known = open_benchmark(str(session.config.problems.train)).references
     drawn = {problem.id for problem in session.problems.without_reference}
     return Restarts(settings, {name: body for name, body in known.items() if name in drawn})
 

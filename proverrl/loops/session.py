@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 import proverrl
+from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config
 from proverrl.errors import ProblemError, RunError, UsageError
 from proverrl.hint import Hint
@@ -37,7 +38,6 @@ from proverrl.policy.transformers import (
     choose_device,
     load_policy,
 )
-from proverrl.problems.load import load_problems, load_references
 from proverrl.problems.prompt import render_body, render_prompt
 from proverrl.rollout.proofs import ProofStore, describe_conditions
 from proverrl.rollout.self_correct import continue_rollouts, first_stop
@@ -140,16 +140,18 @@ def load_training(config: Config) -> TrainingProblems:
         ProblemError: the file is damaged, or has too few references.
         UsageError: ``advantage.states`` asks for goals, and a problem has none to tell.
     """
-    problems = load_problems(config.problems.train)
-    others = [p for p in problems if p.language != "lean"]
+    training = open_benchmark(str(config.problems.train))
+    others = [p for p in training.problems if p.language != "lean"]
     if config.advantage.states == "goals" and others:
         raise UsageError(
             f'advantage.states = "goals" is for Lean; {config.problems.train} holds '
             f'{others[0].id!r}, a problem of {others[0].language}; set advantage.states = "lines"'
         )
-    references = load_references(config.problems.train)
     return split_references(
-        problems, references, config.warm_start.references_per_level, config.seed
+        training.problems,
+        training.references,
+        config.warm_start.references_per_level,
+        config.seed,
     )
 
 

@@ -271,7 +271,8 @@ async def _evaluate(session: Session, name: str) -> None:
         name,
         policy=policy,
         verifier=session.verifier,
-        problems=load_benchmark(session.config, None),
+        benchmark=load_benchmark(session.config, None),
+        split=session.config.evaluation.split,
     )
     if (evaluation.folder / f"{name}.json").exists():
         return

@@ -295,7 +295,10 @@ def _cut_statement(header: str, text: str, kind: ProofKind) -> tuple[str, str]:
     start = found[-1].start
     hole = _HOLE_TEXTS[kind]
     tail = after.lstrip("\n")
-    statement = text[start:cut].rstrip() + " " + hole + tail
+    before = [token for token in tokens if token.offset < cut and token.kind != "blank"]
+    # What follows a comment on its line is part of it.
+    gap = "\n    " if before[-1].kind == "comment" else " "
+    statement = text[start:cut].rstrip() + gap + hole + tail
     return _join_lines(header, text[:start]), statement
 
 

@@ -29,7 +29,7 @@ from proverrl.verify.dafny_grammar import (
 from proverrl.verify.dafny_names import list_methods
 from proverrl.verify.dafny_tokens import Finding, Token, read_body, read_file
 
-AUDIT_VERSION = 4
+AUDIT_VERSION = 5
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 HOLE_KINDS = ("invariants", "statements", "calc", "assertions")

@@ -30,6 +30,7 @@ _FORBIDDEN = {
     "abstract": ("keywords", "declares what need not be proved"),
     "refines": ("keywords", "takes over what need not be proved"),
 }
+_RANGE_WORDS = frozenset({"to", "downto"})
 _MAX_NESTING = 4 * MAX_DEPTH
 
 _NEED_BODY = frozenset("method lemma colemma comethod constructor iterator".split())
@@ -155,6 +156,8 @@ class _HeaderWalk:
         self._tokens = tokens
         self._place = place
         self._in_expression = in_expression
+        # Until its one range word has come; elsewhere these words are names.
+        self._awaits_range = in_expression and tokens[place - 1].text == "for"
         self._operand_ended = False
         self._bars: list[str] = []
         self._num_lets = 0
@@ -198,12 +201,18 @@ class _HeaderWalk:
         if not self._operand_ended:
             return False
         starts_operand = token.kind in ("word", "number", "char", "string")
+        if self._is_range_word(token):
+            return False
         return starts_operand and token.text not in ("in", "!in", "as", "then", "else", "case")
+
+    def _is_range_word(self, token: Token) -> bool:
+        return self._awaits_range and self._operand_ended and token.text in _RANGE_WORDS
 
     def _step(self, token: Token) -> None:
         self._place += 1
         if token.kind == "word" and token.text in _SPECIFICATIONS:
             self._in_expression = True
+            self._awaits_range = False
             self._operand_ended = False
             self._bars = []
             self._num_lets = 0
@@ -226,6 +235,9 @@ class _HeaderWalk:
         elif token.text == ";":
             self._operand_ended = self._num_lets == 0
             self._num_lets = max(0, self._num_lets - 1)
+        elif self._is_range_word(token):
+            self._awaits_range = False
+            self._operand_ended = False
         elif token.kind == "operator":
             self._operand_ended = False
         else:

@@ -1,0 +1,83 @@
+"""Writes a benchmark as a file of our own problems, with what it came from beside it.
+
+Flows in: a ``Benchmark``. Flows out: ``NAME.jsonl``, and beside it ``NAME.refused.jsonl`` with what
+was refused and why, and ``NAME.source.json`` with place, licence, SHA-256 of the source and of the
+file, and counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from proverrl.benchmarks.open import Benchmark
+from proverrl.errors import UsageError
+from proverrl.problems.load import benchmark_sha256, write_problems
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The three files; the second is not there when nothing was refused."""
+
+    problems: Path
+    refused: Path | None
+    source: Path
+
+
+def write_benchmark(benchmark: Benchmark, out: Path) -> Written:
+    """Write all that loaded and all that was refused; existing files are replaced.
+
+    Raises:
+        UsageError: ``out`` is not called ``.jsonl``, or is the source itself.
+    """
+    if out.suffix != ".jsonl":
+        raise UsageError(f"{out}: problems are written as .jsonl; give such a name")
+    if Path(benchmark.place).exists() and out.resolve() == Path(benchmark.place).resolve():
+        raise UsageError(f"{out} is the source itself; give --out another name")
+    refused = out.with_suffix(".refused.jsonl")
+    source = out.with_suffix(".source.json")
+    write_problems(out, _iter_rows(benchmark))
+    if benchmark.refused:
+        write_problems(refused, (asdict(entry) for entry in benchmark.refused))
+    else:
+        refused.unlink(missing_ok=True)
+    source.write_text(json.dumps(_describe(benchmark, out), indent=2) + "\n", "utf-8")
+    return Written(out, refused if benchmark.refused else None, source)
+
+
+def _iter_rows(benchmark: Benchmark) -> Iterator[dict[str, Any]]:
+    for entry in benchmark.entries:
+        problem = entry.problem
+        row: dict[str, Any] = {
+            "id": problem.id,
+            "language": problem.language,
+            "kind": problem.kind,
+            "preamble": problem.preamble,
+            "statement": problem.statement,
+            "split": problem.split,
+            "origin": problem.origin,
+            "informal": problem.informal,
+            "metadata": {**problem.metadata, "licence": benchmark.licence},
+        }
+        if entry.reference is not None:
+            row["reference"] = entry.reference
+        yield row
+
+
+def _describe(benchmark: Benchmark, out: Path) -> dict[str, Any]:
+    return {
+        "source": benchmark.place,
+        "source_sha256": benchmark.sha256,
+        "layout": benchmark.layout,
+        "licence": benchmark.licence,
+        "problems": len(benchmark.entries),
+        "problems_sha256": benchmark_sha256(out),
+        "with_reference": len(benchmark.references),
+        "splits": dict(sorted(Counter(p.split for p in benchmark.problems).items())),
+        "refused": len(benchmark.refused),
+        "reasons": dict(Counter(entry.reason for entry in benchmark.refused).most_common(20)),
+    }

@@ -1,0 +1,195 @@
+"""Blanks for answers: ``abbrev NAME_solution : T := sorry`` before a statement that uses it.
+
+Flows in: the text of a file. Flows out: its blanks; the text with the official answers in them; or
+the text as one statement that asks for the answer too.
+
+To ask for an answer, ``theorem t (x : A) : P x t_solution`` becomes
+``theorem t : ∃ t_solution : T, ∀ (x : A), (P x t_solution)``. The policy's body names the witness
+and proves the rest, all of it in the one hole: the statement stays ours to the last character, and
+the audit needs no rule for answers. As in the benchmark itself, an answer that only repeats the
+question can be proved; whether an answer says something is for a reader to judge.
+Covered: explicit parameters of the answer, several answers. Not covered (refused): answers that
+other definitions use, ``variable`` lines, implicit parameters. Not run on a real Lean yet.
+The two tasks are those of PutnamBench (Tsoukalas et al. 2024, arXiv 2407.11214).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proverrl.errors import ProblemError
+from proverrl.problems.lean import Declaration, find_declarations
+from proverrl.problems.lean_tokens import Token, scan_tokens
+
+_OPEN = frozenset("( [ { ⟨ ![ #[ !![ @[ ⦃".split())
+_CLOSE = frozenset(") ] } ⟩ ⦄ ]'".split())
+_PROVABLE = frozenset({"theorem", "lemma"})
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerHole:
+    """A blank. ``start`` is where its declaration begins, ``place`` where its ``sorry`` stands, and
+    ``end`` is behind the comment with the official answer; ``answer`` is that answer, or empty."""
+
+    name: str
+    parameters: str
+    type: str
+    start: int
+    place: int
+    end: int
+    answer: str
+
+
+def find_answers(text: str) -> tuple[AnswerHole, ...]:
+    """The blanks for answers of a file; a ``def`` or ``abbrev`` that is the target is none."""
+    if "sorry" not in text:
+        return ()
+    code = [token for token in scan_tokens(text) if token.is_code]
+    declared = find_declarations(text)
+    if not any(d.keyword in _PROVABLE for d in declared):
+        return ()
+    ends = [d.start for d in declared[1:]] + [len(text)]
+    found = (
+        _read_hole(text, [token for token in code if token.offset < end], declaration)
+        for declaration, end in zip(declared, ends, strict=True)
+        if declaration.keyword in ("abbrev", "def")
+    )
+    return tuple(hole for hole in found if hole is not None)
+
+
+def give_answers(text: str, holes: Sequence[AnswerHole]) -> str:
+    """The text with the official answers in its blanks.
+
+    Raises:
+        ProblemError: a blank comes without its answer.
+    """
+    for hole in reversed(holes):
+        if not hole.answer:
+            raise ProblemError(
+                "no official answer stands beside its blank; load it with answers to produce "
+                "(--answers produce)"
+            )
+        lines = "\n".join(f"  {line}" for line in hole.answer.split("\n"))
+        text = f"{text[: hole.place].rstrip()}\n{lines}\n{text[hole.end :].lstrip()}"
+    return text
+
+
+def ask_for_answers(text: str, holes: Sequence[AnswerHole]) -> str:
+    """The text as one statement: there are answers for which the theorem holds.
+
+    Raises:
+        ProblemError: the file is not of the form that this can be said about.
+    """
+    target = next((d for d in reversed(find_declarations(text)) if d.keyword in _PROVABLE), None)
+    if target is None:
+        raise ProblemError("no theorem uses the answer")
+    head = text[: target.start]
+    for hole in reversed(holes):
+        head = f"{head[: hole.start].rstrip()}\n\n{head[hole.end :].lstrip()}"
+    _refuse_uses(head, holes)
+    name_end, binders, conclusion, rest = _split_theorem(text, target)
+    quantifiers = "".join(f"∃ {hole.name} : {_close_type(hole)},\n    " for hole in holes)
+    condition = f"∀ {_end_line(binders)},\n    " if binders.strip() else ""
+    statement = f" :\n    {quantifiers}{condition}({conclusion.strip()}\n    ) {rest}"
+    return head + text[target.start : name_end].rstrip() + statement
+
+
+def _read_hole(text: str, code: Sequence[Token], declaration: Declaration) -> AnswerHole | None:
+    start = next(i for i, token in enumerate(code) if token.offset == declaration.offset)
+    if start + 1 >= len(code):
+        return None
+    end = _find_at_depth_0(code, ":=", start + 2)
+    if end is None or end + 1 >= len(code) or code[end + 1].text != "sorry":
+        return None
+    if end + 2 < len(code) and code[end + 2].line == code[end + 1].line:
+        return None
+    following = code[end + 2].offset if end + 2 < len(code) else len(text)
+    colon = _find_at_depth_0(code[:end], ":", start + 2)
+    if colon is None:
+        raise ProblemError(f"{declaration.name} is to be filled in and has no type")
+    answer, after = _read_comment(text[code[end + 1].end : following])
+    return AnswerHole(
+        name=declaration.name,
+        parameters=text[code[start + 1].end : code[colon].offset].strip(),
+        type=text[code[colon].end : code[end].offset].strip(),
+        start=declaration.start,
+        place=code[end + 1].offset,
+        end=code[end + 1].end + after,
+        answer=answer,
+    )
+
+
+def _read_comment(text: str) -> tuple[str, int]:
+    """The words of the comments that follow at once, and where they end; a doc comment is the
+    next declaration's."""
+    lines: list[str] = []
+    place = 0
+    for match in re.finditer(r"[ \t]*(?:\n[ \t]*)?--(?!/)[ ]?([^\n]*)", text):
+        if match.start() != place:
+            break
+        lines.append(match[1].rstrip())
+        place = match.end()
+    if not lines and (block := re.match(r"\s*/-(?![-!])(.*?)-/", text, re.DOTALL)):
+        return block[1].strip(), block.end()
+    return "\n".join(lines).strip(), place
+
+
+def _find_at_depth_0(code: Sequence[Token], text: str, start: int) -> int | None:
+    depth = 0
+    for i in range(start, len(code)):
+        if code[i].text in _OPEN:
+            depth += 1
+        elif code[i].text in _CLOSE:
+            depth -= 1
+        elif depth == 0 and code[i].text == text:
+            return i
+    return None
+
+
+def _split_theorem(text: str, target: Declaration) -> tuple[int, str, str, str]:
+    """Where the name ends, the binders, the conclusion, and the text from ``:=`` on."""
+    code = [token for token in scan_tokens(text) if token.is_code and token.offset >= target.offset]
+    colon = _find_at_depth_0(code, ":", 2)
+    end = None if colon is None else _find_value(code, colon)
+    if colon is None or end is None:
+        raise ProblemError("the statement is not of the form 'theorem name binders : claim := ...'")
+    binders = text[code[1].end : code[colon].offset]
+    conclusion = text[code[colon].end : code[end].offset]
+    return code[1].end, binders, conclusion, text[code[end].offset :]
+
+
+def _find_value(code: Sequence[Token], start: int) -> int | None:
+    """The ``:=`` before the proof, the last one: a claim may hold others (``let x := 1``)."""
+    places = [i for i in range(start, len(code)) if code[i].text == ":="]
+    return places[-1] if places else None
+
+
+def _refuse_uses(head: str, holes: Sequence[AnswerHole]) -> None:
+    names = {hole.name for hole in holes}
+    for token in scan_tokens(head):
+        if token.kind == "word" and token.text in names:
+            raise ProblemError(
+                f"line {token.line}: {token.text} is used before the statement, so that it cannot "
+                "be asked for there"
+            )
+        if token.kind == "word" and token.text == "variable":
+            raise ProblemError(
+                f"line {token.line}: a 'variable' line; the answer might depend on it"
+            )
+
+
+def _end_line(binders: str) -> str:
+    """Binders that text may follow: not in the comment that the last one may have."""
+    tokens = scan_tokens(binders.strip())
+    is_comment = bool(tokens) and tokens[-1].kind == "comment"
+    return binders.strip() + ("\n    " if is_comment else "")
+
+
+def _close_type(hole: AnswerHole) -> str:
+    if not hole.parameters:
+        return f"({hole.type})" if "\n" in hole.type else hole.type
+    if re.search(r"[{\[⦃]", hole.parameters):
+        raise ProblemError(f"{hole.name} has parameters that are not written out")
+    return f"(∀ {hole.parameters}, {hole.type})"

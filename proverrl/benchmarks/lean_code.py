@@ -1,0 +1,134 @@
+"""Tasks that ask for code and its proof, as far as they are problems of ours: Verina and CLEVER.
+
+Flows in: a folder. Flows out: a ``Collection``. A problem of ours asks for a proof of a statement
+that is fixed, so a task fits when its code is given and its proof is not: Verina's proof task with
+the reference code (189 tasks), CLEVER's correctness proof where an implementation stands in the
+file. Writing code, preconditions or specifications is refused with that reason.
+Verina: Ye et al. 2025, arXiv 2505.23135. CLEVER: Thakur et al. 2025, arXiv 2505.13938.
+"""
+
+from __future__ import annotations
+
+import re
+
+from proverrl.benchmarks.base import Collection, Collector, Source, read_text
+from proverrl.benchmarks.lean_text import LeanText, add_lean
+from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
+from proverrl.errors import ProblemError
+
+_VERINA_MARK = re.compile(r"^[ \t]*-- !benchmark @(start|end) (\w+).*\n?", re.MULTILINE)
+_CLEVER_MARK = re.compile(r"^[ \t]*--[ ]?(start|end)_def (\w+)[ \t]*\n?", re.MULTILINE)
+
+_OPEN = re.compile(r"\bsorry\b")
+
+
+def explain_no_verina(source: Source) -> str:
+    """Why a source is not a folder of Verina tasks."""
+    has_task = any(path.name == "task.lean" for path in source.list_files(".lean"))
+    return "" if has_task else "it holds no task.lean"
+
+
+def explain_no_clever(source: Source) -> str:
+    """Why a source is not a folder of CLEVER problems."""
+    files = source.list_files(".lean")
+    if not files:
+        return "it holds no .lean file"
+    has_marks = _CLEVER_MARK.search(read_text(files[0]))
+    return "" if has_marks else f"{files[0].name} has no '-- start_def' marks"
+
+
+def read_verina(
+    source: Source, layout: BenchmarkLayout, *, origin: str, answers: AnswerTask
+) -> Collection:
+    """The proof task of every ``task.lean``; the id is the folder's name."""
+    collector = Collector(layout, source)
+    for path in source.list_files(".lean"):
+        if path.name != "task.lean":
+            continue
+        name = path.parent.name
+        with collector.reading(name, str(path)):
+            description = path.parent / "description.txt"
+            words = read_text(description) if description.exists() else ""
+            text, proof = read_verina_task(read_text(path))
+            given = LeanText(name, str(path), text, informal=words, proof=proof)
+            add_lean(collector, given, origin=origin, answers="given")
+    return collector.finish()
+
+
+def read_verina_task(text: str) -> tuple[str, str | None]:
+    """The file without marks and with ``sorry`` for its proof, and the proof if one is there.
+
+    Raises:
+        ProblemError: its code or its conditions are left open.
+    """
+    blocks = _cut_blocks(text, _VERINA_MARK)
+    for name in ("code", "precond", "postcond", "proof"):
+        if name not in blocks:
+            raise ProblemError(f"block {name!r} is missing, or its '-- !benchmark' marks are")
+        if name != "proof" and _OPEN.search(blocks[name]):
+            raise ProblemError(f"block {name!r} is left open: this asks for more than a proof")
+    proof = blocks["proof"]
+    if proof.strip() and _OPEN.search(proof) and proof.strip() != "sorry":
+        raise ProblemError("block 'proof' holds a part of a proof and 'sorry'")
+    if blocks.get("proof_aux", "").strip():
+        raise ProblemError("block 'proof_aux' holds declarations of a proof")
+    is_open = proof.strip() in ("", "sorry")
+    start = next(m.end() for m in _VERINA_MARK.finditer(text) if m.groups() == ("start", "proof"))
+    whole = f"{text[:start]}  sorry\n{text[start + len(proof) :]}"
+    return _VERINA_MARK.sub("", whole), None if is_open else proof
+
+
+def read_clever(
+    source: Source, layout: BenchmarkLayout, *, origin: str, answers: AnswerTask
+) -> Collection:
+    """The correctness proof of every problem whose implementation is given."""
+    collector = Collector(layout, source)
+    for path in source.list_files(".lean"):
+        with collector.reading(path.stem, str(path)):
+            text, words, proof = read_clever_problem(read_text(path))
+            given = LeanText(path.stem, str(path), text, informal=words, proof=proof)
+            add_lean(collector, given, origin=origin, answers="given")
+    return collector.finish()
+
+
+def read_clever_problem(text: str) -> tuple[str, str, str | None]:
+    """The file of the correctness proof, the problem in words, and the proof if one is there.
+
+    The generated specification and its proof are another task and not part of this file.
+
+    Raises:
+        ProblemError: the implementation is left open, or a section is missing.
+    """
+    blocks = _cut_blocks(text, _CLEVER_MARK)
+    needed = "problem_spec implementation_signature implementation correctness_definition".split()
+    for name in needed:
+        if name not in blocks:
+            raise ProblemError(f"section {name!r} is missing")
+    if _OPEN.search(blocks["implementation"]):
+        raise ProblemError(
+            "its implementation is left open: this asks for code, and only proofs are problems here"
+        )
+    head = text[: text.find("-- start_def")]
+    parts = (
+        head.rstrip() + "\n",
+        blocks["problem_spec"],
+        blocks["implementation_signature"].rstrip() + "\n" + blocks["implementation"],
+        blocks["correctness_definition"],
+    )
+    proof = re.sub(r"\A\s*by\b[ \t]*\n?", "", blocks.get("correctness_proof", ""))
+    has_proof = bool(proof.strip()) and not _OPEN.search(proof)
+    whole = "\n".join(part.rstrip() + "\n" for part in parts)
+    return whole, blocks.get("problem_details", ""), proof if has_proof else None
+
+
+def _cut_blocks(text: str, mark: re.Pattern[str]) -> dict[str, str]:
+    """The text between start and end of each block; a mark without its partner is passed over."""
+    blocks: dict[str, str] = {}
+    opened: re.Match[str] | None = None
+    for match in mark.finditer(text):
+        if match[1] == "start":
+            opened = match
+        elif opened is not None and opened[2] == match[2]:
+            blocks[match[2]] = text[opened.end() : match.start()]
+            opened = None
+    return blocks

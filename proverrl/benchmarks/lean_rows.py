@@ -1,0 +1,164 @@
+"""Rows that hold one Lean statement each, under the names that their publishers chose.
+
+Flows in: a source of rows. Flows out: a ``Collection``. What differs between the layouts is which
+field holds what; ``ROW_LAYOUTS`` says it, one record a layout, with where the form was seen.
+Not handled here: endings and headers (``proverrl.benchmarks.lean_text``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from proverrl.benchmarks.base import Collection, Collector, Row, Source, read_field, read_split
+from proverrl.benchmarks.lean_text import LeanText, add_lean
+from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
+from proverrl.errors import ProblemError
+from proverrl.problems.lean import split_header
+
+DEFAULT_HEADER = (
+    "import Mathlib\nimport Aesop\n\nset_option maxHeartbeats 0\n\n"
+    "open BigOperators Real Nat Topology Rat\n\n"
+)
+"""For statements that come without any: the one that DeepSeek-Prover's miniF2F has in every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayout:
+    """Names of fields; of several the first that a row has is read. A row must have one of each of
+    ``id``, ``statement`` and all of ``needs``, and none of ``lacks``.
+
+    ``header`` may hold the imports, ``helper`` definitions between them and the statement.
+    """
+
+    id: tuple[str, ...]
+    statement: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    header: str = ""
+    helper: str = ""
+    informal: tuple[str, ...] = ()
+    proof: str = ""
+    labels: tuple[str, ...] = ()
+
+
+ROW_LAYOUTS: dict[BenchmarkLayout, RowLayout] = {
+    # Goedel-Prover-V2's miniF2F and MathOlympiadBench: lean4_code is the whole file, header too.
+    "goedel": RowLayout(
+        id=("name", "problem_id"),
+        statement=("lean4_code",),
+        needs=("formal_statement",),
+        informal=("informal_prefix",),
+        labels=("category", "tags"),
+    ),
+    # DeepSeek-Prover-V1.5's miniF2F, ProofNet and few-shot file.
+    "deepseek": RowLayout(
+        id=("name",),
+        statement=("formal_statement",),
+        needs=("informal_prefix", "split"),
+        lacks=("lean4_code",),
+        header="header",
+        informal=("informal_prefix",),
+        proof="formal_proof",
+    ),
+    # miniF2F-v2s and -v2c (Ospanov et al. 2025, arXiv 2511.03108).
+    "minif2f_v2": RowLayout(
+        id=("name",),
+        statement=("formal_statement",),
+        needs=("header", "split", "informal_proof"),
+        lacks=("informal_prefix", "lean4_code"),
+        header="header",
+        informal=("informal statement", "informal_statement"),
+    ),
+    "proofnet_verified": RowLayout(
+        id=("name",),
+        statement=("formal_stmt",),
+        needs=("header", "helper"),
+        header="header",
+        helper="helper",
+        informal=("informal_stmt",),
+        labels=("textbook",),
+    ),
+    "formalmath": RowLayout(
+        id=("theorem_names",),
+        statement=("refined_statement", "autoformalization"),
+        informal=("problem", "informal_statement"),
+        labels=("source", "domain"),
+    ),
+    # Anything else with an id and a statement: ProofNet-lean4, PutnamBench as jsonl, ProverBench.
+    "lean_rows": RowLayout(
+        id=("name", "id", "problem_id", "theorem_name", "problem_name", "uuid"),
+        statement=("formal_statement", "lean4_code", "lean_code", "formal_stmt", "lean4_statement"),
+        header="header",
+        informal=(
+            *("informal_statement", "informal_stmt", "nl_statement", "informal_prefix"),
+            *("informal statement", "natural_language", "problem"),
+        ),
+        labels=("area", "source", "tags"),
+    ),
+}
+
+
+def explain_misfit(source: Source, layout: BenchmarkLayout) -> str:
+    """Why the first row that can be read is not of this layout; empty when it is."""
+    spec = ROW_LAYOUTS[layout]
+    if not source.is_rows:
+        return "it is not a file of rows"
+    row = next((row for row in source.rows if not row.error), None)
+    if row is None:
+        return source.rows[0].where + ": " + source.rows[0].error if source.rows else "no rows"
+    for names in (spec.id, spec.statement, *((need,) for need in spec.needs)):
+        if not any(name in row.data for name in names):
+            missing = " or ".join(repr(name) for name in names)
+            return f"{row.where}: field {missing} is missing"
+    present = next((name for name in spec.lacks if name in row.data), None)
+    return f"{row.where}: field {present!r} is not of this layout" if present else ""
+
+
+def read_lean_rows(
+    source: Source, layout: BenchmarkLayout, *, origin: str, answers: AnswerTask
+) -> Collection:
+    """All rows of a source that has this layout."""
+    spec = ROW_LAYOUTS[layout]
+    collector = Collector(layout, source)
+    for row in collector.iter_rows():
+        name = _read_first(row.data, spec.id)
+        shown = name or row.where.rpartition(", ")[2]
+        with collector.reading(shown, row.where):
+            if not name:
+                raise ProblemError(f"field {spec.id[0]!r} is missing or empty; add it")
+            given = _read_row(row, name, spec)
+            add_lean(collector, given, origin=origin, answers=answers)
+    return collector.finish()
+
+
+def _read_row(row: Row, name: str, spec: RowLayout) -> LeanText:
+    statement = next((field for field in spec.statement if row.data.get(field)), spec.statement[0])
+    header = read_field(row.data, spec.header, default="") if spec.header else ""
+    text = read_field(row.data, statement)
+    if not text.strip():
+        raise ProblemError(f"field {statement!r} is empty")
+    helper = read_field(row.data, spec.helper, default="") if spec.helper else ""
+    if helper.strip():
+        header = f"{header.rstrip()}\n\n{helper}"
+    labels = {key: row.data[key] for key in spec.labels if row.data.get(key)}
+    if not header.strip() and not split_header(text)[0]:
+        header, labels["header"] = DEFAULT_HEADER, "default"
+    return LeanText(
+        name=name,
+        where=row.where,
+        text=text,
+        header=f"{header.rstrip()}\n\n" if header.strip() else "",
+        informal=_read_first(row.data, spec.informal),
+        split=read_split(row.data.get("split", "")),
+        proof=read_field(row.data, spec.proof) if spec.proof in row.data else None,
+        metadata=labels,
+    )
+
+
+def _read_first(row: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    value = next((row[name] for name in names if row.get(name)), "")
+    if isinstance(value, list) and value:
+        value = value[0]
+    return str(value) if isinstance(value, str | int) else ""

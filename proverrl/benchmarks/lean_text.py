@@ -1,0 +1,129 @@
+"""Lean texts of benchmarks as problems: one form for all endings, headers and comments.
+
+Flows in: a statement with its header inside or beside it, whatever stands for its proof. Flows
+out: entries whose statement ends in ``:= by`` and the hole; the doc comment of the statement is its
+text in words. Blanks for an answer: ``proverrl.benchmarks.lean_answers``.
+Not handled here: whether the statement elaborates under the Lean that is installed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from proverrl.benchmarks.base import Collector
+from proverrl.benchmarks.lean_answers import ask_for_answers, find_answers, give_answers
+from proverrl.config.benchmarks import AnswerTask
+from proverrl.errors import ProblemError
+from proverrl.problems.lean import problem_from_statement, scan_tokens
+from proverrl.types import HOLE, Problem, Split
+
+ANSWER_SUFFIX = "@answer"
+
+
+@dataclass(frozen=True, slots=True)
+class LeanText:
+    """What a benchmark says about one statement. ``solved`` is the same text with the official
+    answer in it, where the benchmark keeps that in a place of its own."""
+
+    name: str
+    where: str
+    text: str
+    header: str = ""
+    informal: str = ""
+    split: Split = "heldout"
+    proof: str | None = None
+    solved: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def add_lean(collector: Collector, given: LeanText, *, origin: str, answers: AnswerTask) -> None:
+    """Add the problem, or the two, that a text makes; or refuse it with its reason."""
+    problem_id = collector.free_id(given.name)
+    with collector.reading(problem_id, given.where):
+        holes = find_answers(given.header + given.text)
+    if not holes:
+        _add(collector, problem_id, given, origin)
+        return
+    whole = replace(given, text=given.header + given.text, header="")
+    if answers in ("given", "both"):
+        with collector.reading(problem_id, given.where):
+            solved = given.solved or give_answers(whole.text, holes)
+            marked = {**given.metadata, "answer": "given"}
+            _add(collector, problem_id, replace(whole, text=solved, metadata=marked), origin)
+    if answers in ("produce", "both"):
+        asked_id = problem_id + ANSWER_SUFFIX
+        with collector.reading(asked_id, given.where):
+            asked = ask_for_answers(whole.text, holes)
+            marked = {**given.metadata, "answer": "produce"}
+            _add(collector, asked_id, replace(whole, text=asked, metadata=marked), origin)
+
+
+def _add(collector: Collector, problem_id: str, given: LeanText, origin: str) -> None:
+    with collector.reading(problem_id, given.where):
+        problem = build_problem(problem_id, given, origin)
+        reference = None if given.proof is None else fit_proof(given.proof)
+        collector.add(problem, given.where, reference)
+
+
+def build_problem(problem_id: str, given: LeanText, origin: str) -> Problem:
+    """The problem of a text without blanks for answers.
+
+    Raises:
+        ProblemError: it is not one declaration to prove.
+    """
+    problem = problem_from_statement(
+        problem_id,
+        given.text,
+        header=given.header,
+        split=given.split,
+        origin=origin,
+        informal=strip_doc(given.informal),
+        metadata=given.metadata,
+    )
+    if problem.preamble.strip():
+        problem = replace(problem, preamble=problem.preamble.rstrip() + "\n\n")
+    return _move_doc(_drop_comment_behind(problem))
+
+
+def strip_doc(text: str) -> str:
+    """The words of a doc comment, or of a text that is none."""
+    text = text.strip()
+    if text.startswith("/-") and text.endswith("-/"):
+        text = text[3:-2] if text.startswith(("/--", "/-!")) else text[2:-2]
+    return text.strip()
+
+
+def fit_proof(proof: str) -> str:
+    """A proof that stands below ``:= by`` as a body: our hole stands two blanks from the margin."""
+    lines = proof.strip("\n").split("\n")
+    indent = len(lines[0]) - len(lines[0].lstrip(" "))
+    if indent < 2:
+        # Layout means something in Lean: all lines move together.
+        lines = [" " * (2 - indent) + line if line.strip() else line for line in lines]
+    return "\n".join(lines)[2:].rstrip()
+
+
+def _move_doc(problem: Problem) -> Problem:
+    """The doc comment of the statement is in words what the statement says: it is shown as that."""
+    first = next(iter(scan_tokens(problem.statement)), None)
+    if first is None or first.kind != "doc":
+        return problem
+    return replace(
+        problem,
+        statement=problem.statement[first.end :].lstrip(),
+        informal=problem.informal or strip_doc(first.text),
+    )
+
+
+def _drop_comment_behind(problem: Problem) -> Problem:
+    """Comments behind the old proof belong to it; code there (``end Name``) stays."""
+    before, _, after = problem.statement.partition(HOLE)
+    tokens = scan_tokens(after)
+    if any(token.is_code for token in tokens):
+        return problem
+    if any(token.kind == "broken" for token in tokens):
+        raise ProblemError("a comment behind the proof is never closed")
+    return replace(problem, statement=re.sub(r"[ \t]+\Z", "  ", before) + HOLE + "\n")

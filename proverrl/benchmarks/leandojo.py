@@ -1,0 +1,78 @@
+"""Theorems of a Lean repository that lean-dojo traced: ``leandojo:URL@COMMIT`` or a local path.
+
+Flows in: where the repository is. Flows out: a ``Collection``: for each theorem with a proof by
+tactics a problem whose preamble is the file before it, and that proof as its reference.
+lean-dojo is the extra ``leandojo`` and is imported here only. It traces with the repository's own
+Lean, which takes long the first time. This adapter has met a stand-in with lean-dojo 4's names, no
+real trace. LeanDojo: Yang et al. 2023, arXiv 2306.15626.
+Not covered (refused): theorems whose proof is a term; theorems of other packages.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from proverrl.benchmarks.base import Collection, Collector, Source, read_text
+from proverrl.benchmarks.lean_text import LeanText, add_lean
+from proverrl.errors import ProblemError
+
+LEANDOJO_PREFIX = "leandojo:"
+
+
+def read_traced(place: str) -> Collection:
+    """All theorems of the repository at ``place``.
+
+    Raises:
+        ProblemError: lean-dojo is not installed, or the repository cannot be named.
+    """
+    lean_dojo = _import_lean_dojo()
+    url, at, commit = place.rpartition("@")
+    if Path(place).exists():
+        repository = lean_dojo.LeanGitRepo.from_path(place)
+    elif at and url:
+        repository = lean_dojo.LeanGitRepo(url, commit)
+    else:
+        raise ProblemError(
+            f"leandojo:{place}: write leandojo:URL@COMMIT or the path of a repository"
+        )
+    traced = lean_dojo.trace(repository)
+    collector = Collector("lean_files", Source(place, None))
+    for theorem in traced.get_traced_theorems():
+        name = str(theorem.theorem.full_name)
+        where = f"{theorem.theorem.file_path}:{theorem.start.line_nb}"
+        with collector.reading(name, where):
+            given = _read_theorem(Path(traced.root_dir), theorem, name, where)
+            add_lean(collector, given, origin=place, answers="given")
+    return collector.finish()
+
+
+def _read_theorem(root: Path, theorem: Any, name: str, where: str) -> LeanText:
+    if not theorem.has_tactic_proof():
+        raise ProblemError("its proof is a term, not tactics")
+    text = read_text(root / str(theorem.theorem.file_path))
+    lines = text.split("\n")
+    proof = theorem.get_tactic_proof()
+    node = theorem.get_proof_node()
+    start, cut = _find_place(lines, theorem.start), _find_place(lines, node.start)
+    head = text[start:cut].rstrip()
+    head = head if head.endswith(("by", ":=")) else f"{head} := by"
+    return LeanText(name, where, text[:start] + head, proof=None if proof is None else str(proof))
+
+
+def _find_place(lines: list[str], position: Any) -> int:
+    """lean-dojo counts lines and columns from 1."""
+    before = sum(len(line) + 1 for line in lines[: position.line_nb - 1])
+    return int(before + position.column_nb - 1)
+
+
+def _import_lean_dojo() -> ModuleType:
+    try:
+        return importlib.import_module("lean_dojo")
+    except ImportError as error:
+        raise ProblemError(
+            "a repository is traced with lean-dojo, which is not installed; run: "
+            "pip install 'proverrl[leandojo]'"
+        ) from error

@@ -1,0 +1,185 @@
+"""From what a user writes to a benchmark: a name, a path, ``hf:ID[:split]`` or ``leandojo:...``.
+
+Flows in: a text. Flows out: a ``Benchmark``, whose problems passed the audit of their language,
+with the refused ones beside them. A name is looked for in ``$PROVERRL_DATA`` and in ``data/``; one
+that is in neither gets an error that says where it is had. Only ``hf:`` and ``leandojo:`` use the
+network. A file of our own problems is held to its form instead, so that nothing of it is refused.
+Not handled here: layouts (``proverrl.benchmarks.layouts``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from proverrl.benchmarks.admit import admit
+from proverrl.benchmarks.base import Entry, Refused, Source, hash_source, open_source
+from proverrl.benchmarks.hub import HUB_PREFIX, read_hub
+from proverrl.benchmarks.known import KNOWN, KnownBenchmark
+from proverrl.benchmarks.layouts import read_source
+from proverrl.benchmarks.leandojo import LEANDOJO_PREFIX, read_traced
+from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
+from proverrl.errors import ProblemError
+from proverrl.types import Problem
+
+DATA_VARIABLE = "PROVERRL_DATA"
+UNKNOWN_LICENCE = "not known here; see its publisher"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark that was read. ``place`` is the path or id that it came from, ``sha256`` that of
+    what was read there (``proverrl.benchmarks.base.hash_source``)."""
+
+    name: str
+    place: str
+    layout: str
+    licence: str
+    sha256: str
+    entries: tuple[Entry, ...]
+    refused: tuple[Refused, ...]
+
+    @cached_property
+    def problems(self) -> list[Problem]:
+        """The problems that loaded, in the order of the source."""
+        return [entry.problem for entry in self.entries]
+
+    @cached_property
+    def references(self) -> dict[str, str]:
+        """Id to reference body, of those that have one."""
+        return {e.problem.id: e.reference for e in self.entries if e.reference is not None}
+
+    @property
+    def summary(self) -> str:
+        """One line for a terminal."""
+        return f"{len(self.entries)} problems, {len(self.refused)} refused ({self.layout})"
+
+
+def open_benchmark(
+    text: str, *, layout: BenchmarkLayout | None = None, answers: AnswerTask = "given"
+) -> Benchmark:
+    """Read what ``text`` names; ``layout`` None finds the layout out.
+
+    Raises:
+        ProblemError: there is no such thing, or none of it is a problem.
+    """
+    if text.startswith(LEANDOJO_PREFIX):
+        traced = admit(read_traced(text.removeprefix(LEANDOJO_PREFIX)))
+        found = Benchmark(
+            text, text, "leandojo", UNKNOWN_LICENCE, "", traced.entries, traced.refused
+        )
+        return _refuse_empty(found)
+    if text.startswith(HUB_PREFIX):
+        known = next((k for k in KNOWN.values() if k.hub_id == _hub_id(text)), None)
+        return _read(text, read_hub(text), known, layout, answers)
+    path, known = locate(text)
+    return _read(text, open_source(path), known, layout, answers)
+
+
+def locate(text: str) -> tuple[Path, KnownBenchmark | None]:
+    """The path that ``text`` is or names, and what is known about it.
+
+    Raises:
+        ProblemError: it is neither there nor known, or known and not there.
+    """
+    path = Path(text)
+    if path.exists():
+        return path, _recognise(path)
+    known = KNOWN.get(text)
+    if known is None:
+        if path.suffix or len(path.parts) > 1:
+            raise ProblemError(f"cannot read {text}: No such file or directory; check the path")
+        near = difflib.get_close_matches(text, KNOWN, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ProblemError(
+            f"{text!r} is no file, no folder and no benchmark that is known here{hint} "
+            "(proverrl problems list names them)"
+        )
+    place = find_known(known)
+    if place is None:
+        raise ProblemError(_explain_missing(text, known))
+    return place, known
+
+
+def find_known(known: KnownBenchmark) -> Path | None:
+    """Where a known benchmark lies on this machine."""
+    places = (folder / place for folder in list_data_folders() for place in known.places)
+    return next((place for place in places if place.exists()), None)
+
+
+def list_data_folders() -> list[Path]:
+    """The folders in which benchmarks are looked for."""
+    named = os.environ.get(DATA_VARIABLE, "")
+    return [*([Path(named)] if named else []), Path("data")]
+
+
+def _read(
+    text: str,
+    source: Source,
+    known: KnownBenchmark | None,
+    layout: BenchmarkLayout | None,
+    answers: AnswerTask,
+) -> Benchmark:
+    origin = next((name for name, value in KNOWN.items() if value is known), "")
+    collection = read_source(
+        source, layout=layout, origin=origin or _name_origin(source), answers=answers
+    )
+    admitted = collection if collection.layout == "problems" else admit(collection)
+    found = Benchmark(
+        name=text,
+        place=source.name,
+        layout=admitted.layout,
+        licence=known.licence if known else UNKNOWN_LICENCE,
+        sha256=hash_source(source),
+        entries=admitted.entries,
+        refused=admitted.refused,
+    )
+    return _refuse_empty(found)
+
+
+def _refuse_empty(benchmark: Benchmark) -> Benchmark:
+    if benchmark.entries:
+        return benchmark
+    if not benchmark.refused:
+        raise ProblemError(f"{benchmark.name} holds no problem")
+    first = benchmark.refused[0]
+    raise ProblemError(
+        f"{benchmark.name}: all {len(benchmark.refused)} entries were refused as "
+        f"{benchmark.layout}; the first: {first.where}: {first.reason}"
+    )
+
+
+def _recognise(path: Path) -> KnownBenchmark | None:
+    """The known benchmark that usually lies at a path of this name."""
+    parts = path.resolve().parts
+    for known in KNOWN.values():
+        for place in known.places:
+            ending = Path(place).parts
+            if parts[-len(ending) :] == ending:
+                return known
+    return None
+
+
+def _name_origin(source: Source) -> str:
+    return source.name if source.path is None else source.path.stem
+
+
+def _hub_id(text: str) -> str:
+    return text.removeprefix(HUB_PREFIX).partition(":")[0]
+
+
+def _explain_missing(name: str, known: KnownBenchmark) -> str:
+    folder = list_data_folders()[0]
+    lines = [
+        f"benchmark {name!r} is not on this machine, and nothing is downloaded unasked.",
+        f"  where it is had: {known.source}",
+        f"  licence: {known.licence}",
+        f"  put it at {folder / known.places[0]}, or give its path with --benchmark; "
+        f"${DATA_VARIABLE} names another folder of data",
+    ]
+    if known.hub_id:
+        lines.append(f"  or have it downloaded: {HUB_PREFIX}{known.hub_id}")
+    return "\n".join(lines)
