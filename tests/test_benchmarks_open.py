@@ -419,6 +419,9 @@ class AnsweringPolicy:
     def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
         raise AssertionError("whole proofs have one turn")
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
