@@ -4,7 +4,8 @@ Flows in: the tokens of many sequences in one row without padding, and spans tha
 each sequence reads. Flows out: what every token attends to, in the same order. Everything else in a
 model works token by token, so that a prompt is computed once for all sequences that go on from it
 (shared prefixes: Hydragen, Juravsky et al. 2024, arXiv 2402.05099) and nothing is padded but
-attention itself. Not handled here: sliding windows; what the tokens are (``proverrl.packing``).
+attention itself. Not handled here: layers without full attention, which are refused; what the
+tokens are (``proverrl.packing``).
 """
 
 from __future__ import annotations
@@ -80,12 +81,23 @@ def use_segments(model: Any) -> None:
     """Let the model attend through this module; it goes on as before where no segments are given.
 
     Raises:
-        UsageError: the model does not look its attention up by name.
+        UsageError: the model does not look its attention up by name, or has layers that do not
+            attend to all that came before.
     """
-    if model.config.get_text_config(decoder=True)._attn_implementation == NAME:
+    config = model.config.get_text_config(decoder=True)
+    if config._attn_implementation == NAME:
         return
+    kinds = set(getattr(config, "layer_types", None) or ())
+    window = None if kinds else getattr(config, "sliding_window", None)
+    if window or kinds - {"full_attention"}:
+        found = f"a window of {window} tokens" if window else ", ".join(sorted(kinds))
+        raise UsageError(
+            f"{type(model).__name__} has {found}, and training packs sequences for full attention; "
+            "where no sequence is longer than the window, set sliding_window to null in the "
+            "checkpoint's config.json, otherwise use another model"
+        )
     model.set_attn_implementation(NAME)
-    found = model.config.get_text_config(decoder=True)._attn_implementation
+    found = config._attn_implementation
     if found != NAME:
         raise UsageError(
             f"{type(model).__name__} has attention of its own ({found}) that cannot be packed; "

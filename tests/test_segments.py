@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config
 
 from proverrl.errors import UsageError
 from proverrl.learner import enable_checkpointing
@@ -15,6 +17,15 @@ from proverrl.segments import NAME, Span, make_segments, use_segments
 from proverrl.types import TrainingSample
 from tests.test_learner import padded_logprobs
 from tests.tiny_model import VOCABULARY, tiny_model, tiny_samples
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 24,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "intermediate_size": 32,
+}
 
 
 def samples_of_lengths(model: Any) -> list[TrainingSample]:
@@ -115,3 +126,29 @@ def test_a_model_with_attention_of_its_own_is_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr(type(model), "_can_set_attn_implementation", classmethod(lambda _: False))
     with pytest.raises(UsageError, match="has attention of its own"):
         use_segments(model)
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        (MistralConfig(sliding_window=8), "a window of 8 tokens"),
+        (
+            Qwen2Config(
+                num_hidden_layers=2,
+                use_sliding_window=True,
+                sliding_window=8,
+                layer_types=["full_attention", "sliding_attention"],
+            ),
+            "full_attention, sliding_attention",
+        ),
+    ],
+)
+def test_layers_that_do_not_see_everything_are_refused(config: Any, found: str) -> None:
+    model = SimpleNamespace(config=config)
+    with pytest.raises(UsageError, match=f"has {found}, and training packs"):
+        use_segments(model)
+
+
+def test_a_window_that_is_switched_off_is_none() -> None:
+    use_segments(AutoModelForCausalLM.from_config(tiny_qwen := Qwen2Config(**SIZES)))
+    assert set(tiny_qwen.layer_types) == {"full_attention"}
