@@ -152,7 +152,7 @@ def test_there_are_enough_problems_of_each_kind() -> None:
     manifest = json.loads((FOLDER / "MANIFEST.json").read_text())
     assert manifest["num_problems"] == len(PROBLEMS)
     assert re.fullmatch(r"\d+\.\d+\.\d+", manifest["version"])
-    assert manifest["toolchains"] == ["dafny 2.3.0 z3 4.8.5"]
+    assert manifest["toolchains"] == ["dafny 2.3.0 (dafny-server), z3 4.8.5"]
 
 
 def count_proof_lines(problem_id: str, kind: str, statement: str) -> int:
@@ -237,14 +237,9 @@ def find_old_members(source: str) -> Iterator[str]:
                 yield "choice in a function"
         found = re.search(r"returns \((.*)\)", member.partition("\n{\n")[0])
         for name in re.findall(r"(\w+):", found.group(1)) if found else ():
-            place = re.search(rf"\b{name}\b", body)
-            statement = body[: place.start()].rpartition(";")[2] if place else ""
-            left = statement.strip(" \n{")
-            if (
-                place is None
-                or not re.match(r"[\w, ]*$", left)
-                or ":=" not in body[place.end() :].partition(";")[0]
-            ):
+            statements = re.split(r"[;{}]", body)
+            first = next((text for text in statements if re.search(rf"\b{name}\b", text)), "")
+            if not re.match(rf"\s*(?:\w+, )*{name}(?:, \w+)* :=", first):
                 yield f"{name} is read before it is set"
 
 

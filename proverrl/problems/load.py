@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import ProblemError
-from proverrl.types import Problem
+from proverrl.types import ANNOTATE, Problem
 
 KINDS: Mapping[str, frozenset[str]] = {
-    "dafny": frozenset({"invariants", "statements", "calc", "assertions", "file"}),
+    "dafny": frozenset({"invariants", "statements", "calc", "assertions", "file", ANNOTATE}),
 }
 """For a language, the kinds of hole that it has; a language that is not here is not restricted."""
 

@@ -372,11 +372,13 @@ module LongestRun {
       invariant forall i, j :: 0 <= i < j <= k && Same(a, i, j) ==> j - i <= best
       //>
     {
-      assert forall i :: 0 <= i < k && Same(a, i, k + 1) ==> Same(a, i, k);
+      var next := k + 1;
+      assert forall i :: 0 <= i < k && Same(a, i, next) ==> Same(a, i, k);
       if a[k] != a[k - 1] {
+        assert forall i :: 0 <= i < k ==> !Same(a, i, next);
         start := k;
       }
-      k := k + 1;
+      k := next;
       if k - start > best {
         first, best := start, k - start;
       }

@@ -598,6 +598,7 @@ module FoldsAgree {
   datatype List = Nil | Cons(head: int, tail: List)
 
   function FromLeft(start: int, xs: List): int
+    decreases xs
   {
     match xs
     case Nil => start
@@ -622,6 +623,7 @@ module FoldsAgree {
 
   lemma {:induction false} Agree(start: int, xs: List)
     ensures FromLeft(start, xs) == FromRight(xs, start)
+    decreases xs
   {
     //<
     match xs {

@@ -188,20 +188,20 @@ module SelectionSort {
       invariant multiset(a[..]) == multiset(old(a[..]))
       //>
     {
-      var least, k := done, done + 1;
+      var smallest, k := done, done + 1;
       while k < a.Length
         //<
         invariant done < k <= a.Length
-        invariant done <= least < k
-        invariant forall i :: done <= i < k ==> a[least] <= a[i]
+        invariant done <= smallest < k
+        invariant forall i :: done <= i < k ==> a[smallest] <= a[i]
         //>
       {
-        if a[k] < a[least] {
-          least := k;
+        if a[k] < a[smallest] {
+          smallest := k;
         }
         k := k + 1;
       }
-      a[done], a[least] := a[least], a[done];
+      a[done], a[smallest] := a[smallest], a[done];
       done := done + 1;
     }
   }
@@ -351,16 +351,16 @@ module InsertKeepsOrder {
   {
     //<
     if |s| > 0 && x > s[0] {
-      var rest := s[1..];
+      var rest, longer := s[1..], Insert(x, s[1..]);
       Order(x, rest);
-      forall y | y in Insert(x, rest)
-        ensures s[0] <= y
-        ensures y == x || y in s
+      forall i | 0 <= i < |longer|
+        ensures s[0] <= longer[i]
       {
-        if y != x {
-          assert y in rest;
-        }
+        assert longer[i] in longer;
+        assert longer[i] == x || longer[i] in rest;
       }
+      assert Insert(x, s) == [s[0]] + longer;
+      assert forall y :: y in rest ==> y in s;
     }
     //>
   }
