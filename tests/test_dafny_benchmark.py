@@ -114,7 +114,8 @@ def test_a_name_may_not_be_used_twice_and_a_row_needs_its_entries() -> None:
 
 
 def run_builder(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, ROOT / "scripts" / "build_dafny_benchmark.py", "--folder", folder]
+    script = str(ROOT / "scripts" / "build_dafny_benchmark.py")
+    command = [sys.executable, script, "--folder", str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -153,6 +154,15 @@ def test_there_are_enough_problems_of_each_kind() -> None:
     assert manifest["num_problems"] == len(PROBLEMS)
     assert re.fullmatch(r"\d+\.\d+\.\d+", manifest["version"])
     assert manifest["toolchains"] == ["dafny 2.3.0 (dafny-server), z3 4.8.5"]
+
+
+def test_the_readme_counts_the_problems_right() -> None:
+    text = (FOLDER / "README.md").read_text("utf-8")
+    for category in (*CATEGORIES, "all"):
+        levels = Counter(p.level for p in PROBLEMS if category in (p.family, "all"))
+        counts = [str(levels[level]) for level in range(1, 6)] + [str(levels.total())]
+        assert re.search(rf"(?m)^\| {category} \|[^|]*\| {' [|] '.join(counts)} \|$", text)
+    assert f"{len(PROBLEMS)} small problems" in text
 
 
 def count_proof_lines(problem_id: str, kind: str, statement: str) -> int:

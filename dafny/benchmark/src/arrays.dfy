@@ -1,5 +1,42 @@
 // Loops over arrays: which part is done, and what is known of it?
 
+//@ all-ones, level 1, invariants
+//@ Every place of an array gets a one.
+module AllOnes {
+  method Fill(a: array<int>)
+    modifies a
+    ensures forall i :: 0 <= i < a.Length ==> a[i] == 1
+  {
+    var k := 0;
+    while k < a.Length
+      //<
+      invariant 0 <= k <= a.Length
+      invariant forall i :: 0 <= i < k ==> a[i] == 1
+      //>
+    {
+      a[k] := 1;
+      k := k + 1;
+    }
+  }
+}
+
+//@ count-places, level 1, invariants
+//@ Counting the places of an array one by one gives its length.
+module CountPlaces {
+  method Count(a: array<int>) returns (places: nat)
+    ensures places == a.Length
+  {
+    places := 0;
+    while places < a.Length
+      //<
+      invariant places <= a.Length
+      //>
+    {
+      places := places + 1;
+    }
+  }
+}
+
 //@ clear-range, level 2, invariants
 //@ Zeros are written between two places; the rest of the array stays.
 module ClearRange {

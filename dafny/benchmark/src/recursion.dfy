@@ -1,5 +1,43 @@
 // Proofs that follow the recursion of a function: over lists, trees, expressions and numbers.
 
+//@ row-of-sevens, level 1, statements
+//@ A function that adds seven on every call gives the multiples of seven.
+module RowOfSevens {
+  function Sevens(n: nat): int
+  {
+    if n == 0 then 0 else Sevens(n - 1) + 7
+  }
+
+  lemma {:induction false} Multiple(n: nat)
+    ensures Sevens(n) == 7 * n
+  {
+    //<
+    if n > 0 {
+      Multiple(n - 1);
+    }
+    //>
+  }
+}
+
+//@ half-by-twos, level 2, statements
+//@ Counting how often two can be taken away gives half of the number.
+module HalfByTwos {
+  function Half(n: nat): nat
+  {
+    if n < 2 then 0 else 1 + Half(n - 2)
+  }
+
+  lemma {:induction false} IsHalf(n: nat)
+    ensures Half(n) == n / 2
+  {
+    //<
+    if n >= 2 {
+      IsHalf(n - 2);
+    }
+    //>
+  }
+}
+
 //@ append-nothing, level 2, statements
 //@ Appending the empty list changes nothing.
 module AppendNothing {

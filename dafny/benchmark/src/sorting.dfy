@@ -1,5 +1,27 @@
 // Steps of sorting: of arrays in place, of sequences and lists by functions.
 
+//@ upper-bound, level 1, invariants
+//@ A number that is at least every element of a sequence, found by looking at all of them.
+module UpperBound {
+  method Bound(s: seq<int>) returns (bound: int)
+    ensures forall i :: 0 <= i < |s| ==> s[i] <= bound
+  {
+    bound := 0;
+    var k := 0;
+    while k < |s|
+      //<
+      invariant 0 <= k <= |s|
+      invariant forall i :: 0 <= i < k ==> s[i] <= bound
+      //>
+    {
+      if s[k] > bound {
+        bound := s[k];
+      }
+      k := k + 1;
+    }
+  }
+}
+
 //@ is-sorted, level 2, invariants
 //@ Whether an array is in order, found by comparing neighbours until one pair is wrong.
 module IsSorted {
