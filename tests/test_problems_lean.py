@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from proverrl.problems.lean import (
     split_header,
 )
 from proverrl.problems.lean_tokens import split_name
-from proverrl.problems.load import load_problems, load_references
+from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem
 from proverrl.verify.lean_audit import audit_lean_candidate
 
@@ -319,6 +320,30 @@ def test_the_own_benchmark_is_what_the_lean_files_hold() -> None:
             assert after == f"\n\nend Benchmark.{files[area].stem}\n"
             expected += before + references[problem.id] + "\n\n"
         assert body == expected + f"end Benchmark.{files[area].stem}\n"
+
+
+def test_the_manifest_and_the_checksums_are_those_of_the_own_benchmark() -> None:
+    folder = BENCHMARK.parent
+    problems = load_problems(BENCHMARK)
+    assert json.loads((folder / "MANIFEST.json").read_text("utf-8")) == {
+        "name": "proverrl-lean",
+        "version": "1.0.0",
+        "num_problems": len(problems),
+        "categories": Counter(problem.family for problem in problems),
+        "levels": Counter(str(problem.level) for problem in problems),
+        "kinds": Counter(problem.kind for problem in problems),
+        "lean_toolchain": (folder / "lean-toolchain").read_text("utf-8").strip(),
+        "checked_by_lean": False,
+    }
+    lines = (folder / "SHA256SUMS").read_text("utf-8").splitlines()
+    sums = {name: digest for digest, name in (line.split("  ") for line in lines)}
+    files = {f"Benchmark/{path.name}" for path in (folder / "Benchmark").glob("*.lean")}
+    assert sums.keys() == {"MANIFEST.json", "benchmark.jsonl", "lean-toolchain"} | files
+    assert sums == {name: benchmark_sha256(folder / name) for name in sums}
+    # Six kinds of theorem at least, sixty theorems at least, each with a reference.
+    assert len(problems) >= 60
+    assert len({problem.family for problem in problems}) >= 6
+    assert set(load_references(BENCHMARK)) == {problem.id for problem in problems}
 
 
 # Tactics, commands and names that core Lean does not have.

@@ -64,7 +64,10 @@ FAULTS = {
     "not text": (make_row(id="b", preamble=3), "line 2: field 'preamble' is a int"),
     "split": (make_row(id="b", split="test"), "line 2: field 'split' is 'test'; use one of train"),
     "language": (make_row(id="b", language="coq"), "line 2: field 'language' is 'coq'"),
-    "kind": (make_row(id="b", kind="proof"), "line 2: field 'kind' is 'proof'; use one of annot"),
+    "kind": (
+        make_row(id="b", kind="proof"),
+        "line 2: field 'kind' is 'proof'; use one of annotate, assert",
+    ),
     "metadata": (make_row(id="b", metadata=[1]), "line 2: field 'metadata' must be a JSON object"),
     "level": (make_row(id="b", metadata={"level": "3"}), "field 'metadata.level' is '3'"),
     "entries": (
