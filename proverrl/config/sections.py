@@ -217,9 +217,13 @@ class ExpertIterationConfig(Section):
 
 
 class EvalConfig(Section):
-    """Evaluation before and after the loop."""
+    """Evaluation before and after the loop.
+
+    ``mixed`` makes every other attempt one whole proof, beside rollouts with self-correction.
+    """
 
     split: Literal["train", "valid", "heldout"] = "heldout"
+    mixed: bool = False
     samples: Positive = 8
     ks: tuple[Positive, ...] = (1, 8)
     temperature: PositiveFloat = 1.0

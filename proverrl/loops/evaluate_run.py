@@ -7,13 +7,16 @@ Flows in: a ``Config``, and what is to be evaluated. Flows out: ``evals/NAME.jso
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from proverrl import __version__
 from proverrl.checkpoint import latest_checkpoint
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
@@ -24,6 +27,8 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
+from proverrl.policy.weights import name_weights
+from proverrl.problems.contamination import check_problems, describe_overlap
 from proverrl.problems.load import benchmark_sha256, load_problems
 from proverrl.types import Problem
 from proverrl.verify.cache import CachedVerifier
@@ -54,6 +59,7 @@ def build_evaluation(
     """What ``config.evaluation`` asks for, on ``benchmark`` or on the configured split."""
     settings = config.evaluation
     path = find_benchmark(config, benchmark)
+    mode = "mixed" if settings.mixed else config.rollout.mode
     return Evaluation(
         name=name,
         folder=config.run / "evals",
@@ -67,62 +73,124 @@ def build_evaluation(
         labels={
             "split": settings.split if benchmark is None else "",
             "benchmark": str(path),
-            "benchmark_sha256": benchmark_sha256(path),
-            "toolchain": verifier.toolchain,
             "policy": policy.engine,
-            "mode": config.rollout.mode,
+            "proverrl_version": __version__,
         },
         rollout=config.rollout,
+        settings={
+            "benchmark_sha256": benchmark_sha256(path),
+            "num_problems": len(problems),
+            "policy_sha256": name_weights(policy),
+            "layout": policy.layout,
+            "mode": mode,
+            "rollout": (
+                {} if mode == "whole_proof" else config.rollout.model_dump(exclude={"mode"})
+            ),
+            "temperature": settings.temperature,
+            "max_new_tokens": config.sampling.max_new_tokens,
+            "seed": config.seed,
+            "toolchain": verifier.toolchain,
+            "rlimit": config.pool.rlimit,
+            "deadline_seconds": config.pool.deadline_seconds,
+        },
+        mixed=settings.mixed,
     )
+
+
+def collect_figures(
+    evaluation: Evaluation, verifier: CachedVerifier, training: Path | None
+) -> Callable[[], dict[str, Any]]:
+    """What a summary says besides its estimates: how many canaries were refused while it was made
+    (one that is accepted ends it), and what of the training problems the benchmark shares; None
+    where the file of training problems is not known or not there."""
+    before = _count_canaries(verifier)
+    known = training is not None and training.exists()
+    overlap = check_problems(evaluation.problems, training) if training and known else None
+
+    def collect() -> dict[str, Any]:
+        return {
+            "canaries": {"refused": _count_canaries(verifier) - before},
+            "contamination": overlap,
+        }
+
+    return collect
+
+
+def _count_canaries(verifier: CachedVerifier) -> int:
+    stats = verifier.stats()
+    return 0 if stats is None else stats.canaries
 
 
 async def evaluate_run(
     config: Config, *, from_run: Path | None, benchmark: Path | None, name: str
 ) -> Path:
-    """Evaluate ``from_run``'s policy, or ``policy.path``; returns the folder with the results.
+    """``evaluate_benchmarks`` on one benchmark; returns the folder with the results."""
+    await evaluate_benchmarks(config, from_run=from_run, benchmarks={name: benchmark})
+    return config.run
+
+
+async def evaluate_benchmarks(
+    config: Config, *, from_run: Path | None, benchmarks: Mapping[str, Path | None]
+) -> list[Path]:
+    """Evaluate ``from_run``'s policy, or ``policy.path``, on each benchmark (None: the configured
+    split); returns the result files, named by the keys.
 
     Raises:
-        UsageError: nothing to evaluate, or the name is taken by another evaluation.
+        UsageError: nothing to evaluate, or a name is taken by an evaluation with other settings.
         RunError: the run has no weights yet.
     """
     if config.threads:
         torch.set_num_threads(config.threads)
     trained = open_policy(config, from_run)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
-    problems = load_benchmark(config, benchmark)
-    with lock_run(config.run), _open_sampling(trained, config, problems) as policy:
-        verifier = open_configured(config.pool, seed=config.seed, problems=problems)
+    problems = {name: load_benchmark(config, path) for name, path in benchmarks.items()}
+    everything = list(itertools.chain.from_iterable(problems.values()))
+    with lock_run(config.run), _open_sampling(trained, config, everything) as policy:
+        verifier = open_configured(config.pool, seed=config.seed, problems=everything)
         try:
             if not (config.run / RESOLVED_FILE).exists():
                 write_resolved(
                     config.run, config, toolchain=verifier.toolchain, engine=policy.engine
                 )
-            evaluation = build_evaluation(
-                config,
-                name,
-                policy=policy,
-                verifier=verifier,
-                problems=problems,
-                benchmark=benchmark,
-            )
-            if (evaluation.folder / f"{name}.json").exists():
-                raise UsageError(
-                    f"{evaluation.folder / name}.json exists; give another --name, or delete it"
-                )
             display.show_phase("policy", policy.engine)
             display.show_phase("verifier", f"{verifier.backend}: {verifier.toolchain}")
-            await evaluate(
-                evaluation,
-                policy,
-                verifier,
-                progress=lambda done, total, proved: display.show_phase(
-                    f"evaluation {name}", f"{done}/{total} attempts, {proved} proved"
-                ),
-            )
+            for name, path in benchmarks.items():
+                evaluation = build_evaluation(
+                    config,
+                    name,
+                    policy=policy,
+                    verifier=verifier,
+                    problems=problems[name],
+                    benchmark=path,
+                )
+                training = config.problems.train if from_run is not None else None
+                await _evaluate_one(evaluation, policy, verifier, display, training)
         finally:
             display.close()
             await verifier.aclose()
-    return config.run
+    return [config.run / "evals" / f"{name}.json" for name in benchmarks]
+
+
+async def _evaluate_one(
+    evaluation: Evaluation,
+    policy: Policy,
+    verifier: CachedVerifier,
+    display: LiveDisplay | PlainDisplay,
+    training: Path | None,
+) -> None:
+    phase = f"evaluation {evaluation.name}"
+    figures = collect_figures(evaluation, verifier, training)
+    if warning := describe_overlap(figures()["contamination"]):
+        display.show_phase("warning", warning)
+    await evaluate(
+        evaluation,
+        policy,
+        verifier,
+        progress=lambda done, total, proved: display.show_phase(
+            phase, f"{done}/{total} attempts, {proved} proved"
+        ),
+        figures=figures,
+    )
 
 
 @contextlib.contextmanager
