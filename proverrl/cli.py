@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from proverrl import __version__
-from proverrl.cli_compare import compare_budget
+from proverrl.cli_compare import compare
 from proverrl.cli_inspect import inspect
+from proverrl.cli_integrity import contamination, recheck
 from proverrl.cli_proofs import proofs
 from proverrl.cli_verify import bench, verify
 from proverrl.errors import ProverRLError, StoppedError, UsageError, VerifierError
@@ -68,7 +69,9 @@ cli.add_command(verify)
 cli.add_command(bench)
 cli.add_command(inspect)
 cli.add_command(proofs)
-cli.add_command(compare_budget)
+cli.add_command(compare)
+cli.add_command(contamination)
+cli.add_command(recheck)
 
 
 @cli.command()

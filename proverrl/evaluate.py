@@ -260,6 +260,9 @@ def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
         "category": find_category(rollout.problem),
         "attempt": attempt,
         "body": turn.candidate.body if turn.candidate else "",
+        **(
+            {"prelude": turn.candidate.prelude} if turn.candidate and turn.candidate.prelude else {}
+        ),
         "completion_text": turn.completion.text,
         "finish_reason": turn.completion.finish_reason,
         "turns": [

@@ -9,7 +9,7 @@ Not handled here: which attempts count (``proverrl.compare``, ``proverrl.evaluat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,16 +133,12 @@ def _resample_means(values: Sequence[float], seed: int) -> NDArray[np.float64]:
     return means
 
 
-def estimate(
-    counts: Sequence[tuple[int, int]],
-    k: int,
-    interval: Callable[[Sequence[float]], tuple[float, float]] = bootstrap_interval,
-) -> dict[str, float | int]:
+def estimate(counts: Sequence[tuple[int, int]], k: int) -> dict[str, float | int]:
     """pass@k over problems from (judged, proved) counts, as it is stored: value, standard error,
     interval, and how many problems had at least k judged attempts (the others have no unbiased
     estimate and are left out)."""
     values = [pass_at_k(n, c, k) for n, c in counts if n >= k]
-    low, high = interval(values)
+    low, high = bootstrap_interval(values)
     return {
         "value": sum(values) / len(values) if values else 0.0,
         "stderr": standard_error(values),

@@ -1,16 +1,14 @@
-"""pass@k and intervals against closed forms and brute force; resumption of an evaluation."""
+"""What an evaluation counts, stores and takes up again."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,43 +18,10 @@ from proverrl.config import LayoutName, RolloutConfig
 from proverrl.errors import UsageError
 from proverrl.evaluate import Evaluation, evaluate
 from proverrl.policy.base import Exchange
-from proverrl.statistics import bootstrap_interval, pass_at_k
 from proverrl.types import Candidate, Completion, Problem, Prompt, Sampling, Status
 from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
 from tests.test_policy import tiny_policy
-
-
-@pytest.mark.parametrize(
-    ("n", "c", "k", "expected"),
-    [(16, 1, 8, 0.5), (16, 4, 8, 0.9615384615), (5, 2, 2, 0.7), (8, 0, 8, 0.0), (8, 1, 8, 1.0)],
-)
-def test_pass_at_k_anchors(n: int, c: int, k: int, expected: float) -> None:
-    assert pass_at_k(n, c, k) == pytest.approx(expected)
-
-
-@given(st.integers(1, 9), st.data())
-@settings(max_examples=60, deadline=None)
-def test_pass_at_k_equals_brute_force(n: int, data: st.DataObject) -> None:
-    c = data.draw(st.integers(0, n))
-    k = data.draw(st.integers(1, n))
-    subsets = list(itertools.combinations([True] * c + [False] * (n - c), k))
-    assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
-
-
-@pytest.mark.parametrize(("n", "c", "k"), [(4, 1, 5), (4, 5, 1), (4, 1, 0)])
-def test_pass_at_k_refuses_nonsense(n: int, c: int, k: int) -> None:
-    with pytest.raises(UsageError, match=f"pass@{k}"):
-        pass_at_k(n, c, k)
-
-
-def test_bootstrap_interval_of_a_coin() -> None:
-    # 100 problems, half solved: the mean's standard error is 0.05, the interval 0.5 +- 0.098.
-    low, high = bootstrap_interval([0.0, 1.0] * 50)
-    assert low == pytest.approx(0.402, abs=0.011)
-    assert high == pytest.approx(0.598, abs=0.011)
-    assert bootstrap_interval([1.0] * 7) == (1.0, 1.0)
-    assert np.isclose(bootstrap_interval([0.25] * 3), 0.25).all()
 
 
 class CountingPolicy:
