@@ -17,6 +17,7 @@ Not handled here: whether a claim holds (``proverrl.recheck``).
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -56,6 +57,12 @@ class Claim:
     claimed: bool
     is_body: bool = False
     prelude: str = ""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what is claimed, so that a file that changed is noticed."""
+        text = json.dumps([self.names, self.code, self.is_body, self.prelude])
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

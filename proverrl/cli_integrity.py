@@ -102,6 +102,7 @@ async def _recheck(
     file: Path, benchmark: Path, workers: int, seconds: float, out: Path | None, resume: bool
 ) -> Counter[str]:
     from proverrl.claims import Misfit, read_claims
+    from proverrl.errors import UsageError
     from proverrl.problems.load import load_problems
     from proverrl.recheck import recheck_claims
     from proverrl.verify.make import open_verifier
@@ -115,7 +116,13 @@ async def _recheck(
             if not isinstance(item, Misfit):
                 if not item.claimed:
                     counts["unclaimed"] += 1
-                elif (status := written.get((item.line, item.number))) is not None:
+                elif (earlier := written.get((item.line, item.number))) is not None:
+                    digest, status = earlier
+                    if digest != item.digest:
+                        raise UsageError(
+                            f"line {item.line} of {file} is not what {out} was made from; leave "
+                            "out --resume to start anew"
+                        )
                     counts[status] += 1
                     continue
             yield item
@@ -151,9 +158,9 @@ def _show(file: Path, outcome: Outcome, sink: IO[str] | None) -> None:
         click.echo(f"{place}: {outcome.problem_id}: {outcome.status}: {outcome.reason}")
 
 
-def _read_written(path: Path) -> dict[tuple[int, int], str]:
-    """What an interrupted run wrote, by line and sample; a last line that was cut is dropped, and
-    so is what was not judged."""
+def _read_written(path: Path) -> dict[tuple[int, int], tuple[str, str]]:
+    """Digest and status that an interrupted run wrote, by line and sample; a last line that was
+    cut is dropped, and so is what was not judged."""
     if not path.exists():
         return {}
     kept, written = [], {}
@@ -163,7 +170,7 @@ def _read_written(path: Path) -> dict[tuple[int, int], str]:
         except json.JSONDecodeError:
             break
         if row["status"] not in ("timeout", "crashed"):
-            written[row["line"], row["sample"]] = str(row["status"])
+            written[row["line"], row["sample"]] = (row["claim"], row["status"])
             kept.append(line + "\n")
     path.write_text("".join(kept), "utf-8")
     return written

@@ -64,6 +64,7 @@ class Outcome:
             "status": self.status,
             "confirmed": self.confirmed,
             "reason": self.reason,
+            "claim": self.claim.digest,
             "key": self.key,
             "diagnostics": [asdict(d) for d in verdict.diagnostics] if verdict else [],
             "toolchain": verdict.toolchain if verdict else "",
