@@ -39,6 +39,7 @@ EXPECTED_TO_AGREE = (
     "samples_per_problem",
     "max_new_tokens",
     "mode",
+    "rollout",
     "layout",
     "proverrl_version",
 )

@@ -110,9 +110,12 @@ async def evaluate(
             waiting[1].cancel()
     show()
     samples, rows = store.complete_rows(evaluation.problems)
-    summary = summarise(replace(evaluation, samples=samples), rows) | dict(figures())
     path = evaluation.folder / f"{evaluation.name}.json"
-    _add_earlier(summary, path, round(time.monotonic() - started, 1))
+    earlier: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    ks = {*evaluation.ks, *(int(k) for k in _pass_of(earlier))}
+    whole = replace(evaluation, samples=samples, ks=tuple(sorted(ks)))
+    summary = summarise(whole, rows) | dict(figures())
+    _add_earlier(summary, earlier, round(time.monotonic() - started, 1))
     write_atomically(path, json.dumps(summary, indent=1) + "\n")
     return summary
 
@@ -239,9 +242,14 @@ async def _finish(
     ]
 
 
-def _add_earlier(summary: dict[str, Any], path: Path, seconds: float) -> None:
+def _pass_of(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    levels = summary.get("levels") or [{}]
+    found: Mapping[str, Any] = levels[0].get("pass") or {}
+    return found
+
+
+def _add_earlier(summary: dict[str, Any], earlier: Mapping[str, Any], seconds: float) -> None:
     """Time and canaries of the calls that made the attempts before these."""
-    earlier: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     summary["seconds"] = round(seconds + float(earlier.get("seconds") or 0.0), 1)
     counts = earlier.get("canaries") or {}
     if "canaries" in summary:

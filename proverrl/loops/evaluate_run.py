@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,30 @@ def load_benchmark(config: Config, benchmark: Path | None) -> list[Problem]:
     problems = load_problems(find_benchmark(config, benchmark))
     most = config.evaluation.max_problems
     return problems[:most] if most else problems
+
+
+def name_benchmarks(config: Config, name: str, given: Sequence[Path]) -> dict[str, Path | None]:
+    """The benchmarks to evaluate on, by the names of their results: those that were given, else
+    ``evaluation.benchmarks``, else the configured split. Of several each result is named after
+    its file too.
+
+    Raises:
+        UsageError: two files would give one name.
+    """
+    chosen = list(given) or [Path(path) for path in config.evaluation.benchmarks]
+    if not chosen:
+        return {name: None}
+    if len(chosen) == 1:
+        return {name: chosen[0]}
+    named: dict[str, Path | None] = {}
+    for path in chosen:
+        # lean/benchmark.jsonl and dafny/benchmark.jsonl are told apart by their folders.
+        twice = sum(other.stem == path.stem for other in chosen) > 1
+        key = f"{name}-{path.parent.name}-{path.stem}" if twice else f"{name}-{path.stem}"
+        if key in named:
+            raise UsageError(f"two benchmarks would both be stored as {key}: {named[key]}, {path}")
+        named[key] = path
+    return named
 
 
 def build_evaluation(
