@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from proverrl import __version__
-from proverrl.cli_compare import compare_budget
+from proverrl.cli_compare import compare
 from proverrl.cli_inspect import inspect
+from proverrl.cli_integrity import contamination, recheck
 from proverrl.cli_problems import problems
 from proverrl.cli_proofs import proofs
 from proverrl.cli_verify import bench, verify
@@ -69,7 +70,9 @@ cli.add_command(bench)
 cli.add_command(inspect)
 cli.add_command(problems)
 cli.add_command(proofs)
-cli.add_command(compare_budget)
+cli.add_command(compare)
+cli.add_command(contamination)
+cli.add_command(recheck)
 
 
 @cli.command()
@@ -117,24 +120,33 @@ def train(
 @click.argument("config_file", required=False, type=click.Path(path_type=Path))
 @click.option("--run", type=click.Path(path_type=Path), help="Evaluate this run's policy.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
-@click.option("--benchmark", metavar="NAME|PATH|hf:ID", help="What to evaluate on.")
+@click.option(
+    "--benchmark",
+    "benchmarks",
+    multiple=True,
+    metavar="NAME|PATH|hf:ID",
+    help="What to evaluate on; may be given more than once.",
+)
 @click.option("-k", "ks", metavar="1,8", help="The k of pass@k, separated by commas.")
 @click.option("--name", default="eval", show_default=True, help="Name of the result files.")
 @click.option(
     "--mode",
-    type=click.Choice(["whole_proof", "self_correct", "interleaved"]),
-    help="How a proof is sought (the key rollout.mode).",
+    type=click.Choice(["whole_proof", "self_correct", "interleaved", "mixed"]),
+    help="How a proof is sought (the keys rollout.mode and evaluation.mixed).",
 )
 def evaluate_command(
     config_file: Path | None,
     run: Path | None,
     overrides: tuple[str, ...],
-    benchmark: str | None,
+    benchmarks: tuple[str, ...],
     ks: str | None,
     name: str,
     mode: str | None,
 ) -> None:
-    """Estimate pass@k of a policy: that of a run, or the one that CONFIG_FILE names."""
+    """Estimate pass@k of a policy: that of a run, or the one that CONFIG_FILE names.
+
+    Asked again with a larger k under the same --name, it adds the attempts that are missing.
+    """
     import asyncio
 
     if run is not None and config_file is not None:
@@ -142,11 +154,19 @@ def evaluate_command(
     if ks is not None:
         overrides = (*overrides, f"evaluation.ks={list(_parse_ks(ks))}")
     if mode is not None:
-        overrides = (*overrides, f"rollout.mode={mode}")
+        mixed = str(mode == "mixed").lower()
+        turns = "self_correct" if mode == "mixed" else mode
+        overrides = (*overrides, f"rollout.mode={turns}", f"evaluation.mixed={mixed}")
     config = _read_config(config_file, overrides, None, run)
-    from proverrl.loops.evaluate_run import evaluate_run
+    from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
+    from proverrl.report.benchmark_table import make_benchmark_table
 
-    _print_results(asyncio.run(evaluate_run(config, from_run=run, benchmark=benchmark, name=name)))
+    named = name_benchmarks(config, name, benchmarks)
+    results = asyncio.run(evaluate_benchmarks(config, from_run=run, benchmarks=named))
+    if len(results) > 1:
+        _console().print(make_benchmark_table(results))
+    else:
+        _print_results(config.run)
 
 
 @cli.command()

@@ -1,12 +1,13 @@
-"""The command that compares evaluations at equal cost: ``compare-budget``.
+"""The command that sets evaluations side by side: ``compare``.
 
-Flows in: arguments. Flows out: a table. ``proverrl.cli`` adds it to the command line and turns
-errors into messages.
+Flows in: arguments. Flows out: tables, or JSON. ``proverrl.cli`` adds it to the command line and
+turns errors into messages.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,82 +16,163 @@ import click
 from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
+    from proverrl.compare import GroupComparison, Grouping, Side
     from proverrl.matched_budget import BudgetUnit
 
-_MUST_AGREE = ("benchmark_sha256", "toolchain")
 
-
-@click.command("compare-budget")
+@click.command()
 @click.argument("evaluations", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-k", "ks", metavar="1,8", help="The k of pass@k; left out, those all have.")
 @click.option(
-    "--unit",
-    default="calls",
+    "--by",
+    default="level",
     show_default=True,
+    type=click.Choice(["level", "family", "category"]),
+    help="Groups of problems that get lines of their own.",
+)
+@click.option(
+    "--budget",
+    "unit",
     type=click.Choice(["turns", "calls", "tokens"]),
-    help="What a budget counts.",
+    help="Compare the share solved at equal cost, counted in this.",
 )
 @click.option("--budgets", metavar="1,2,4", help="Budgets a problem; left out, powers of two.")
-def compare_budget(evaluations: tuple[Path, ...], unit: str, budgets: str | None) -> None:
-    """Compare evaluations (RUN/evals/NAME.json) at equal budgets, the others with the first."""
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def compare(
+    evaluations: tuple[Path, ...],
+    ks: str | None,
+    by: str,
+    unit: str | None,
+    budgets: str | None,
+    as_json: bool,
+) -> None:
+    """Compare evaluations (RUN/evals/NAME.json) with the first, paired by problem.
+
+    Differences in settings that make a comparison doubtful are said first; evaluations on
+    different problems are refused.
+    """
+    from proverrl.compare import check_comparable, choose_ks, read_side
+
+    if len(evaluations) < 2 and not unit:
+        raise UsageError("give two evaluations or more; the others are compared with the first")
+    if budgets and not unit:
+        raise UsageError("--budgets needs --budget: turns, calls or tokens")
+    sides = [read_side(path) for path in evaluations]
+    warnings = [line for side in sides[1:] for line in check_comparable(sides[0], side)]
+    for line in warnings:
+        click.echo(f"warning: {line}", err=True)
+    if unit:
+        chosen = _parse_numbers("--budgets", budgets) if budgets else None
+        found = _compare_budgets(sides, cast("BudgetUnit", unit), chosen, as_json)
+    else:
+        wanted = _parse_numbers("-k", ks) if ks else choose_ks(sides)
+        found = _compare_pairs(sides, wanted, cast("Grouping", by), as_json)
+    if as_json:
+        click.echo(json.dumps({"warnings": warnings, **found}, indent=1))
+
+
+def _compare_pairs(
+    sides: list[Side], ks: list[int], by: Grouping, quiet: bool
+) -> dict[str, list[dict[str, Any]]]:
+    from proverrl.compare import compare_sides
+
+    entries = []
+    for side in sides[1:]:
+        rows = compare_sides(sides[0], side, ks=ks, by=by)
+        if not quiet:
+            _print_pair(sides[0], side, rows, by)
+        entries.append(
+            {
+                "first": str(sides[0].path),
+                "second": str(side.path),
+                "groups": [asdict(row) for row in rows],
+            }
+        )
+    return {"comparisons": entries}
+
+
+def _print_pair(first: Side, second: Side, rows: list[GroupComparison], by: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"first: {first.path}\nsecond: {second.path}", title_justify="left")
+    table.add_column(by)
+    heads = ("pass@", "problems", "first", "second", "second less first", "p", "only 1st, 2nd")
+    for head in (*heads, "p (McNemar)", "unjudged"):
+        table.add_column(head, justify="right")
+    for row in rows:
+        gap, solved = row.difference, row.solved
+        paired = f"{row.num_paired}"
+        if row.num_paired < row.num_problems:
+            paired += f" of {row.num_problems}"
+        table.add_row(
+            row.group,
+            str(row.k),
+            paired,
+            *(_describe(side) if row.num_paired else "-" for side in (row.first, row.second)),
+            f"{100 * gap.value:+.1f} ({100 * gap.low:+.1f}, {100 * gap.high:+.1f})",
+            f"{gap.p:.2g}",
+            f"{solved.only_first}, {solved.only_second}",
+            f"{solved.p:.2g}",
+            f"{row.unjudged[0]}, {row.unjudged[1]}",
+        )
+    # As wide as it needs to be where nobody watches: a file wraps nothing.
+    Console(width=None if Console().is_terminal else 160).print(table)
+    click.echo(
+        "% with 95 % intervals over problems; differences are paired by problem. McNemar: problems "
+        "solved within the first k judged attempts."
+    )
+
+
+def _describe(figures: Any) -> str:
+    return f"{_percent(figures['value'])} ({_percent(figures['low'])}-{_percent(figures['high'])})"
+
+
+def _compare_budgets(
+    sides: list[Side], unit: BudgetUnit, budgets: list[int] | None, quiet: bool
+) -> dict[str, Any]:
     from proverrl.matched_budget import (
         choose_budgets,
         measure_spending,
         paired_difference,
-        read_attempts,
         solve_curve,
     )
 
-    _check_comparable(evaluations)
-    kind = cast("BudgetUnit", unit)
-    spendings = [measure_spending(read_attempts(path), kind) for path in evaluations]
-    chosen = _parse_budgets(budgets) if budgets else choose_budgets(spendings)
-    for number, (path, spending) in enumerate(zip(evaluations, spendings, strict=True)):
-        click.echo(f"{path}: {len(spending)} problems, budget in {unit} a problem")
+    spendings = [
+        measure_spending([row for rows in side.attempts.values() for row in rows], unit)
+        for side in sides
+    ]
+    chosen = budgets or choose_budgets(spendings)
+    entries = []
+    for number, (side, spending) in enumerate(zip(sides, spendings, strict=True)):
+        lines = [f"{side.path}: {len(spending)} problems, budget in {unit} a problem"]
+        points = []
         for point in solve_curve(spending, chosen):
             line = (
                 f"  {point.budget:>6}  solved {_percent(point.solved)} "
                 f"[{_percent(point.low)}, {_percent(point.high)}]  spent {point.spent:.1f}"
             )
-            if number:
-                value, low, high = paired_difference(spending, spendings[0], point.budget)
-                line += (
-                    f"  against the first {100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
-                )
+            gap = paired_difference(spending, spendings[0], point.budget) if number else None
+            if gap:
+                value, low, high = (100 * figure for figure in gap)
+                line += f"  against the first {value:+.1f} [{low:+.1f}, {high:+.1f}]"
             if point.ran_out:
                 line += f"  out of attempts {_percent(point.ran_out)}"
-            click.echo(line)
+            lines.append(line)
+            points.append(asdict(point) | {"against_first": gap})
+        if not quiet:
+            click.echo("\n".join(lines))
+        entries.append({"evaluation": str(side.path), "points": points})
+    return {"unit": unit, "curves": entries}
 
 
-def _check_comparable(evaluations: tuple[Path, ...]) -> None:
-    """Refuse evaluations on different problems or under different toolchains."""
-    labels = [_read_summary(path) for path in evaluations]
-    for path, label in zip(evaluations[1:], labels[1:], strict=True):
-        for key in _MUST_AGREE:
-            if label.get(key) != labels[0].get(key):
-                raise UsageError(
-                    f"{path} and {evaluations[0]} cannot be compared: {key} is "
-                    f"{label.get(key)!r} and {labels[0].get(key)!r}"
-                )
-
-
-def _read_summary(path: Path) -> dict[str, Any]:
-    summary = path.with_suffix(".json")
-    try:
-        read: dict[str, Any] = json.loads(summary.read_text("utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise UsageError(
-            f"{summary} cannot be read; give RUN/evals/NAME.json of a finished evaluation"
-        ) from error
-    return read
-
-
-def _parse_budgets(text: str) -> list[int]:
+def _parse_numbers(option: str, text: str) -> list[int]:
     try:
         chosen = [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise UsageError(f"--budgets {text!r}: write numbers separated by commas") from error
+        raise UsageError(f"{option} {text!r}: write numbers separated by commas") from error
     if min(chosen) < 1:
-        raise UsageError(f"--budgets {text!r}: a budget counts from 1")
+        raise UsageError(f"{option} {text!r}: they count from 1")
     return chosen
 
 

@@ -1,7 +1,8 @@
 """Evaluation: pass@k of a policy on a set of problems, with confidence intervals.
 
-Flows in: a policy, problems, a verifier. Flows out: ``NAME.jsonl`` with every attempt as it is
-judged, ``NAME.json`` with the table. An interrupted evaluation goes on where it stopped.
+Flows in: a policy, problems, a verifier. Flows out: ``NAME.jsonl`` with every attempt as its block
+is judged, ``NAME.json`` with the table. An interrupted evaluation goes on where it stopped, and
+more attempts may be added later (``proverrl.attempt_store``).
 Attempts that were not judged leave the estimate and are counted beside it.
 """
 
@@ -9,34 +10,34 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from proverrl.attempt_store import AttemptStore, Block, Row, write_atomically
 from proverrl.config import RolloutConfig
-from proverrl.errors import RunError, UsageError
+from proverrl.errors import UsageError
 from proverrl.policy.base import Policy
 from proverrl.rollout.self_correct import continue_rollouts, first_stop
-from proverrl.rollout.whole_proof import JudgedDraw, draw_groups, judge_all
+from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
+from proverrl.statistics import estimate
 from proverrl.types import Problem, Rollout, Sampling, Status
 from proverrl.verify.base import Verifier
 
-NUM_RESAMPLES = 10_000
-PROBLEMS_PER_CHUNK = 16
+Figures = Callable[[], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What is evaluated and how; ``labels`` go into the result file as they are.
+    """What is evaluated and how.
 
-    An attempt is a whole rollout in the mode of ``rollout``; only its last turn counts.
+    ``settings`` are what all attempts must share, for attempts that are added later to be checked
+    against; they and ``labels`` go into the result file as they are. An attempt is a whole rollout
+    in the mode of ``rollout``; only its last turn counts. With ``mixed``, attempts of an even
+    number are one whole proof each.
     """
 
     name: str
@@ -50,35 +51,8 @@ class Evaluation:
     deadline_seconds: float
     labels: Mapping[str, Any]
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
-
-
-def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
-    """Unbiased pass@k: 1 - C(n-c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374).
-
-    Raises:
-        UsageError: unless 1 <= k <= n and 0 <= c <= n.
-    """
-    n, c = num_samples, num_correct
-    if not (1 <= k <= n and 0 <= c <= n):
-        raise UsageError(f"pass@{k} cannot be estimated from {c} correct of {n} samples")
-    if n - c < k:
-        return 1.0
-    return 1.0 - math.prod((n - c - i) / (n - i) for i in range(k))
-
-
-def bootstrap_interval(values: Sequence[float], *, seed: int = 0) -> tuple[float, float]:
-    """95 % percentile interval of the mean, resampling ``values`` (one a problem) 10,000 times."""
-    if not values:
-        return (0.0, 0.0)
-    data = np.asarray(values, dtype=np.float64)
-    rng = np.random.default_rng(seed)
-    means = np.empty(NUM_RESAMPLES)
-    # In slices, so that 10,000 resamples of a large benchmark stay small in memory.
-    for start in range(0, NUM_RESAMPLES, 500):
-        picks = rng.integers(0, len(data), size=(500, len(data)))
-        means[start : start + 500] = data[picks].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    mixed: bool = False
 
 
 async def evaluate(
@@ -87,13 +61,17 @@ async def evaluate(
     verifier: Verifier,
     *,
     progress: Callable[[int, int, int], None] = lambda done, total, proved: None,
+    figures: Figures = dict,
 ) -> dict[str, Any]:
-    """Sample, verify, store, and summarise. ``progress(done, total, proved)`` counts attempts.
+    """Sample, verify, store, and summarise. ``progress(done, total, proved)`` counts attempts;
+    ``figures()`` is asked at the end for more to put into the summary.
 
-    Generation of one chunk overlaps the verification of the one before.
+    Only attempts that are not stored are made: none when all are. Generation of one block overlaps
+    the verification of the one before.
 
     Raises:
-        UsageError: a k is larger than the number of samples.
+        UsageError: a k is larger than the number of samples, or the attempts that are stored were
+            made under another setting.
         RunError: the folder cannot be written.
     """
     if max(evaluation.ks) > evaluation.samples:
@@ -101,51 +79,68 @@ async def evaluate(
             f"evaluation.ks {list(evaluation.ks)} needs at least {max(evaluation.ks)} samples a "
             f"problem, evaluation.samples is {evaluation.samples}"
         )
+    if evaluation.mixed and evaluation.rollout.mode != "self_correct":
+        raise UsageError(
+            f"evaluation.mixed mixes whole proofs with self-correction, rollout.mode is "
+            f"{evaluation.rollout.mode!r}; set it to 'self_correct'"
+        )
     started = time.monotonic()
-    path = evaluation.folder / f"{evaluation.name}.jsonl"
-    evaluation.folder.mkdir(parents=True, exist_ok=True)
-    rows, chunks = _load_finished(path, evaluation)
-    total = len(evaluation.problems) * evaluation.samples
-    proved = sum(row["status"] == Status.PROVED for row in rows)
-    progress(len(rows), total, proved)
-    waiting: tuple[int, asyncio.Task[list[JudgedDraw]]] | None = None
+    store = AttemptStore(evaluation.folder, evaluation.name, evaluation.settings)
+    blocks = store.missing_blocks(evaluation.problems, evaluation.samples)
+    total = max(len(evaluation.problems) * evaluation.samples, len(store.rows))
+
+    def show() -> None:
+        progress(len(store.rows), total, sum(r["status"] == Status.PROVED for r in store.rows))
+
+    show()
+    waiting: tuple[Block, asyncio.Task[list[JudgedDraw]]] | None = None
     try:
-        for number, problems in chunks:
-            sampling = _sampling(evaluation, "evaluation", number)
-            draws = await draw_groups(
-                policy, problems, n=evaluation.samples, sampling=sampling, name="eval"
-            )
+        for block in blocks:
+            draws = await _draw(evaluation, policy, block)
             if waiting:
-                rows += _store(path, await _finish(evaluation, policy, verifier, *waiting))
+                store.add(await _finish(evaluation, policy, verifier, *waiting))
             judging = judge_all(draws, verifier, deadline_seconds=evaluation.deadline_seconds)
-            waiting = (number, asyncio.create_task(judging))
-            progress(len(rows), total, sum(r["status"] == Status.PROVED for r in rows))
+            waiting = (block, asyncio.create_task(judging))
+            show()
         if waiting:
-            rows += _store(path, await _finish(evaluation, policy, verifier, *waiting))
+            store.add(await _finish(evaluation, policy, verifier, *waiting))
             waiting = None
     finally:
         if waiting:
             waiting[1].cancel()
-    progress(len(rows), total, sum(r["status"] == Status.PROVED for r in rows))
-    summary = summarise(evaluation, rows) | {"seconds": round(time.monotonic() - started, 1)}
-    _write_atomically(evaluation.folder / f"{evaluation.name}.json", summary)
+    show()
+    samples, rows = store.complete_rows(evaluation.problems)
+    path = evaluation.folder / f"{evaluation.name}.json"
+    earlier: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    ks = {*evaluation.ks, *(int(k) for k in _pass_of(earlier))}
+    whole = replace(evaluation, samples=samples, ks=tuple(sorted(ks)))
+    summary = summarise(whole, rows) | dict(figures())
+    _add_earlier(summary, earlier, round(time.monotonic() - started, 1))
+    write_atomically(path, json.dumps(summary, indent=1) + "\n")
     return summary
 
 
 def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The table: pass@k with intervals, for all problems and for each level."""
-    levels = sorted({problem.level for problem in evaluation.problems})
-    groups = [("all", list(evaluation.problems))]
-    if len(levels) > 1:
-        groups += [
-            (str(level), [p for p in evaluation.problems if p.level == level]) for level in levels
-        ]
+    """The table: pass@k with intervals, for all problems, each level, family and category."""
     by_problem: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_problem.setdefault(row["problem_id"], []).append(row)
     turns = [(row["problem_id"], turn) for row in rows for turn in row["turns"]]
     distinct = {(name, t["candidate"]) for name, t in turns if t["candidate"] is not None}
     lengths = [turn["num_tokens"] for _, turn in turns]
+    everything = {"level": "all", **_summarise_group(evaluation.problems, by_problem, evaluation)}
+
+    def split(name: str, key: Callable[[Problem], int | str]) -> list[dict[str, Any]]:
+        groups: dict[int | str, list[Problem]] = {}
+        for problem in evaluation.problems:
+            groups.setdefault(key(problem), []).append(problem)
+        if len(groups) < 2:
+            return []
+        return [
+            {name: str(value), **_summarise_group(groups[value], by_problem, evaluation)}
+            for value in sorted(groups)
+        ]
+
     return {
         "name": evaluation.name,
         "samples_per_problem": evaluation.samples,
@@ -153,48 +148,63 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
         "verifier_calls": len(distinct),
         "num_turns": len(turns),
         "generated_tokens": None if None in lengths else sum(lengths),
+        **evaluation.settings,
         **evaluation.labels,
-        "levels": [
-            {"level": name, **_summarise_level(problems, by_problem, evaluation.ks)}
-            for name, problems in groups
-        ],
+        "levels": [everything, *split("level", lambda problem: problem.level)],
+        "families": split("family", lambda problem: problem.family),
+        "categories": split("category", find_category),
     }
 
 
-def _summarise_level(
+def find_category(problem: Problem) -> str:
+    """What a benchmark calls the kind of a problem; empty when it does not say."""
+    return str(problem.metadata.get("category", ""))
+
+
+def _summarise_group(
     problems: Sequence[Problem],
     by_problem: Mapping[str, Sequence[Mapping[str, Any]]],
-    ks: Sequence[int],
+    evaluation: Evaluation,
 ) -> dict[str, Any]:
     attempts = [row for problem in problems for row in by_problem.get(problem.id, ())]
     counts = []
     for problem in problems:
         judged = [r for r in by_problem.get(problem.id, ()) if Status(r["status"]).judged]
         counts.append((len(judged), sum(r["status"] == Status.PROVED for r in judged)))
-    table = {}
-    for k in ks:
-        # A problem with fewer than k judged attempts has no unbiased estimate.
-        values = [pass_at_k(n, c, k) for n, c in counts if n >= k]
-        low, high = bootstrap_interval(values)
-        table[str(k)] = {
-            "value": sum(values) / len(values) if values else 0.0,
-            "low": low,
-            "high": high,
-            "num_problems": len(values),
-        }
     return {
         "num_problems": len(problems),
         "attempts": len(attempts),
         "unjudged": sum(not Status(row["status"]).judged for row in attempts),
-        "pass": table,
+        "pass": {str(k): estimate(counts, k) for k in evaluation.ks},
     }
 
 
-def _sampling(evaluation: Evaluation, name: str, number: int) -> Sampling:
+async def _draw(evaluation: Evaluation, policy: Policy, block: Block) -> list[Draw]:
+    """The whole block is drawn, so that every attempt comes out as ever; what is stored or not
+    wanted is left out."""
+    draws = await draw_groups(
+        policy,
+        block.problems,
+        n=block.size,
+        sampling=_sampling(evaluation, "evaluation", block),
+        name="eval",
+    )
+    places = [number - block.first for number in block.missing]
+    return [
+        replace(
+            draw,
+            completions=tuple(draw.completions[place] for place in places),
+            extractions=tuple(draw.extractions[place] for place in places),
+        )
+        for draw in draws
+    ]
+
+
+def _sampling(evaluation: Evaluation, name: str, block: Block) -> Sampling:
     return Sampling(
         temperature=evaluation.temperature,
         max_new_tokens=evaluation.max_new_tokens,
-        seed=derive_seed(evaluation.seed, name, number),
+        seed=derive_seed(evaluation.seed, name, block.name),
         stop=first_stop(evaluation.rollout),
     )
 
@@ -203,23 +213,49 @@ async def _finish(
     evaluation: Evaluation,
     policy: Policy,
     verifier: Verifier,
-    number: int,
+    block: Block,
     judging: asyncio.Task[list[JudgedDraw]],
-) -> list[dict[str, Any]]:
-    """The attempts of a chunk, once the turns after the first are taken."""
-    judged = await continue_rollouts(
-        await judging,
-        policy=policy,
-        verifier=verifier,
-        settings=evaluation.rollout,
-        sampling=_sampling(evaluation, "evaluation turns", number),
-        deadline_seconds=evaluation.deadline_seconds,
-    )
+) -> list[Row]:
+    """The attempts of a block, once the turns after the first are taken."""
+    judged = await judging
+    whole = [number for number in block.missing if evaluation.mixed and number % 2 == 0]
+    going = [number for number in block.missing if number not in whole]
+    rollouts = {
+        number: [d.rollouts[block.missing.index(number)] for d in judged] for number in whole
+    }
+    if going:
+        places = [block.missing.index(number) for number in going]
+        continued = await continue_rollouts(
+            [replace(d, rollouts=tuple(d.rollouts[place] for place in places)) for d in judged],
+            policy=policy,
+            verifier=verifier,
+            settings=evaluation.rollout,
+            sampling=_sampling(evaluation, "evaluation turns", block),
+            deadline_seconds=evaluation.deadline_seconds,
+        )
+        for place, number in enumerate(going):
+            rollouts[number] = [draw.rollouts[place] for draw in continued]
     return [
-        attempt_row(rollout, attempt)
-        for draw in judged
-        for attempt, rollout in enumerate(draw.rollouts)
+        attempt_row(rollouts[number][place], number)
+        for place in range(len(block.problems))
+        for number in block.missing
     ]
+
+
+def _pass_of(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    levels = summary.get("levels") or [{}]
+    found: Mapping[str, Any] = levels[0].get("pass") or {}
+    return found
+
+
+def _add_earlier(summary: dict[str, Any], earlier: Mapping[str, Any], seconds: float) -> None:
+    """Time and canaries of the calls that made the attempts before these."""
+    summary["seconds"] = round(seconds + float(earlier.get("seconds") or 0.0), 1)
+    counts = earlier.get("canaries") or {}
+    if "canaries" in summary:
+        summary["canaries"] = {
+            name: count + int(counts.get(name, 0)) for name, count in summary["canaries"].items()
+        }
 
 
 def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
@@ -229,8 +265,12 @@ def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
         "problem_id": rollout.problem.id,
         "level": rollout.problem.level,
         "family": rollout.problem.family,
+        "category": find_category(rollout.problem),
         "attempt": attempt,
         "body": turn.candidate.body if turn.candidate else "",
+        **(
+            {"prelude": turn.candidate.prelude} if turn.candidate and turn.candidate.prelude else {}
+        ),
         "completion_text": turn.completion.text,
         "finish_reason": turn.completion.finish_reason,
         "turns": [
@@ -264,51 +304,3 @@ def verdict_fields(rollout: Rollout) -> dict[str, Any]:
         ],
         "seconds": round(verdict.seconds, 4) if verdict else 0.0,
     }
-
-
-def _load_finished(
-    path: Path, evaluation: Evaluation
-) -> tuple[list[dict[str, Any]], list[tuple[int, Sequence[Problem]]]]:
-    """Rows of chunks that are whole, and the chunks that are left. Half chunks are dropped."""
-    problems = evaluation.problems
-    starts = range(0, len(problems), PROBLEMS_PER_CHUNK)
-    chunks = [(i, problems[s : s + PROBLEMS_PER_CHUNK]) for i, s in enumerate(starts)]
-    rows: list[dict[str, Any]] = []
-    stored = path.read_text("utf-8").splitlines() if path.exists() else []
-    for line in stored:
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            # The last line of a killed run may be cut; its chunk is made again.
-            break
-        if "turns" not in row:
-            # An earlier version did not write what each turn cost; such attempts are made again.
-            break
-        rows.append(row)
-    by_problem: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        by_problem.setdefault(row["problem_id"], []).append(row)
-    done, left = [], []
-    for number, chunk in chunks:
-        if all(len(by_problem.get(p.id, ())) == evaluation.samples for p in chunk):
-            done += [row for p in chunk for row in by_problem[p.id]]
-        else:
-            left.append((number, chunk))
-    if len(done) != len(stored):
-        path.write_text("".join(json.dumps(row) + "\n" for row in done), "utf-8")
-    return done, left
-
-
-def _store(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-    except OSError as error:
-        raise RunError(f"{path}: cannot be written: {error}") from error
-    return rows
-
-
-def _write_atomically(path: Path, value: Mapping[str, Any]) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(value, indent=1) + "\n", "utf-8")
-    os.replace(temporary, path)

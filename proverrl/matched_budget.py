@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from proverrl.errors import UsageError
-from proverrl.evaluate import bootstrap_interval
 from proverrl.monitor.metrics import read_json_lines
+from proverrl.statistics import bootstrap_interval
 from proverrl.types import Status
 
 BudgetUnit = Literal["turns", "calls", "tokens"]

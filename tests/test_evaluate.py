@@ -1,69 +1,41 @@
-"""pass@k and intervals against closed forms and brute force; resumption of an evaluation."""
+"""What an evaluation counts, stores and takes up again."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.config import LayoutName
+from proverrl.attempt_store import ROWS_PER_BLOCK, plan_blocks
+from proverrl.config import LayoutName, RolloutConfig
 from proverrl.errors import UsageError
-from proverrl.evaluate import Evaluation, bootstrap_interval, evaluate, pass_at_k
+from proverrl.evaluate import Evaluation, evaluate
 from proverrl.policy.base import Exchange
 from proverrl.types import Candidate, Completion, Problem, Prompt, Sampling, Status
 from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
-
-
-@pytest.mark.parametrize(
-    ("n", "c", "k", "expected"),
-    [(16, 1, 8, 0.5), (16, 4, 8, 0.9615384615), (5, 2, 2, 0.7), (8, 0, 8, 0.0), (8, 1, 8, 1.0)],
-)
-def test_pass_at_k_anchors(n: int, c: int, k: int, expected: float) -> None:
-    assert pass_at_k(n, c, k) == pytest.approx(expected)
-
-
-@given(st.integers(1, 9), st.data())
-@settings(max_examples=60, deadline=None)
-def test_pass_at_k_equals_brute_force(n: int, data: st.DataObject) -> None:
-    c = data.draw(st.integers(0, n))
-    k = data.draw(st.integers(1, n))
-    subsets = list(itertools.combinations([True] * c + [False] * (n - c), k))
-    assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
-
-
-@pytest.mark.parametrize(("n", "c", "k"), [(4, 1, 5), (4, 5, 1), (4, 1, 0)])
-def test_pass_at_k_refuses_nonsense(n: int, c: int, k: int) -> None:
-    with pytest.raises(UsageError, match=f"pass@{k}"):
-        pass_at_k(n, c, k)
-
-
-def test_bootstrap_interval_of_a_coin() -> None:
-    # 100 problems, half solved: the mean's standard error is 0.05, the interval 0.5 +- 0.098.
-    low, high = bootstrap_interval([0.0, 1.0] * 50)
-    assert low == pytest.approx(0.402, abs=0.011)
-    assert high == pytest.approx(0.598, abs=0.011)
-    assert bootstrap_interval([1.0] * 7) == (1.0, 1.0)
-    assert np.isclose(bootstrap_interval([0.25] * 3), 0.25).all()
+from tests.test_policy import tiny_policy
 
 
 class CountingPolicy:
-    """Writes the attempt's number; dies on request, as a killed process would."""
+    """Writes a problem's tries by number, counting what it has written on each; dies on request,
+    as a killed process would."""
 
     version = 0
     engine = "counting"
     layout: LayoutName = "plain"
 
-    def __init__(self, die_at: int | None = None) -> None:
+    def __init__(self, die_at: int | None = None, written: dict[str, int] | None = None) -> None:
         self.calls = 0
         self.die_at = die_at
+        self.written = {} if written is None else written
 
     def prompt(self, problem: Problem) -> Prompt:
         return Prompt(problem.id, problem.statement, (1,))
@@ -77,10 +49,12 @@ class CountingPolicy:
         self.calls += 1
         if self.calls == self.die_at:
             raise KeyboardInterrupt
-        return [
-            [Completion(f"try {i}", prompt.token_ids, (5,), (-1.0,), "stop", 0) for i in range(n)]
-            for prompt in prompts
-        ]
+        return [[self._write(prompt) for _ in range(n)] for prompt in prompts]
+
+    def _write(self, prompt: Prompt) -> Completion:
+        number = self.written.get(prompt.problem_id, 0)
+        self.written[prompt.problem_id] = number + 1
+        return Completion(f"try {number}", prompt.token_ids, (5,), (-1.0,), "stop", 0)
 
 
 def judge(candidate: Candidate) -> Status:
@@ -91,11 +65,14 @@ def judge(candidate: Candidate) -> Status:
     return Status.PROVED if candidate.body == "try 0" and number % 2 == 0 else Status.REJECTED
 
 
-def build_evaluation(folder: Path) -> Evaluation:
-    return Evaluation(
+def build_evaluation(folder: Path, **changes: Any) -> Evaluation:
+    problems = [build_problem(str(i), level=1 + i % 2) for i in range(40)]
+    for number, problem in enumerate(problems):
+        cast("dict[str, Any]", problem.metadata)["category"] = "ab"[number // 20]
+    evaluation = Evaluation(
         name="e",
         folder=folder,
-        problems=[build_problem(str(i), level=1 + i % 2) for i in range(40)],
+        problems=problems,
         samples=4,
         ks=(1, 4),
         temperature=1.0,
@@ -103,51 +80,182 @@ def build_evaluation(folder: Path) -> Evaluation:
         seed=0,
         deadline_seconds=5.0,
         labels={"split": "test"},
+        settings={"policy_sha256": "p", "temperature": 1.0},
     )
+    return replace(evaluation, **changes)
 
 
 def test_evaluation_counts_by_hand(tmp_path: Path) -> None:
     summary = asyncio.run(
-        evaluate(build_evaluation(tmp_path), CountingPolicy(), FakeVerifier(judge))
+        evaluate(
+            build_evaluation(tmp_path),
+            CountingPolicy(),
+            FakeVerifier(judge),
+            figures=lambda: {"canaries": {"refused": 3}},
+        )
     )
     everything, even, odd = summary["levels"]
     # 20 of 40 problems solve 1 of 4 attempts; problem 3 has 3 judged attempts, too few for k = 4.
     assert everything["pass"]["1"]["value"] == pytest.approx(20 * 0.25 / 40)
     assert everything["pass"]["4"]["value"] == pytest.approx(20 / 39)
     assert everything["pass"]["4"]["num_problems"] == 39
+    # 20 ones and 19 zeros: the deviation is sqrt(20 * 19 / (39 * 38)), over the root of 39.
+    assert everything["pass"]["4"]["stderr"] == pytest.approx((20 * 19 / 39 / 38 / 39) ** 0.5)
     assert (everything["attempts"], everything["unjudged"]) == (160, 1)
     assert even["pass"]["4"]["value"] == 1.0
     assert odd["pass"]["1"]["value"] == 0.0
     assert odd["unjudged"] == 1
     assert summary["verifier_calls"] == 160
+    first, second = summary["categories"]
+    assert (first["category"], first["num_problems"], first["unjudged"]) == ("a", 20, 1)
+    assert (second["category"], second["pass"]["1"]["value"]) == ("b", 10 * 0.25 / 20)
+    assert summary["families"] == []
+    assert summary["canaries"] == {"refused": 3}
+    assert summary["policy_sha256"] == "p"
 
 
 def test_interrupted_evaluation_repeats_nothing(tmp_path: Path) -> None:
     whole = asyncio.run(
         evaluate(build_evaluation(tmp_path / "a"), CountingPolicy(), FakeVerifier(judge))
     )
+    written: dict[str, int] = {}
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(
-            evaluate(build_evaluation(tmp_path / "b"), CountingPolicy(3), FakeVerifier(judge))
+            evaluate(
+                build_evaluation(tmp_path / "b"), CountingPolicy(3, written), FakeVerifier(judge)
+            )
         )
     path = tmp_path / "b" / "e.jsonl"
     stored = len(path.read_text().splitlines())
-    assert stored == 64  # the first chunk of 16 problems, 4 attempts each
+    assert stored == 40  # the first block: attempt 0 of every problem
+    # Attempt 1 was written and not stored: a policy with seeds writes the same again.
+    written |= dict.fromkeys(written, 1)
     path.write_text(path.read_text() + '{"problem_id": "cut o')
     verifier = FakeVerifier(judge)
-    again = asyncio.run(evaluate(build_evaluation(tmp_path / "b"), CountingPolicy(), verifier))
-    assert verifier.num_calls == 160 - 64
+    again = asyncio.run(
+        evaluate(build_evaluation(tmp_path / "b"), CountingPolicy(None, written), verifier)
+    )
+    assert verifier.num_calls == 160 - 40
     assert again["levels"] == whole["levels"]
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert len({(row["problem_id"], row["attempt"]) for row in rows}) == len(rows) == 160
 
 
-def test_too_few_samples_for_k(tmp_path: Path) -> None:
-    from dataclasses import replace
+def test_a_block_that_was_written_in_part_is_made_again(tmp_path: Path) -> None:
+    asyncio.run(evaluate(build_evaluation(tmp_path), CountingPolicy(), FakeVerifier(judge)))
+    path = tmp_path / "e.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    # Attempts 2 and 3 are one block of 40 problems; its last 10 lines are lost.
+    path.write_text("".join(lines[:-10]))
+    verifier = FakeVerifier(judge)
+    asyncio.run(evaluate(build_evaluation(tmp_path), CountingPolicy(), verifier))
+    assert verifier.num_calls == 80
+    assert len(path.read_text().splitlines()) == 160
 
+
+def test_attempts_are_added_and_other_settings_refused(tmp_path: Path) -> None:
+    few = build_evaluation(tmp_path, samples=2, ks=(1,))
+    written: dict[str, int] = {}
+    asyncio.run(evaluate(few, CountingPolicy(None, written), FakeVerifier(judge)))
+    verifier = FakeVerifier(judge)
+    more = asyncio.run(
+        evaluate(build_evaluation(tmp_path), CountingPolicy(None, written), verifier)
+    )
+    assert verifier.num_calls == 80
+    whole = asyncio.run(
+        evaluate(build_evaluation(tmp_path / "whole"), CountingPolicy(), FakeVerifier(judge))
+    )
+    assert more["levels"] == whole["levels"]
+    # Asked for fewer, all that are there count; nothing is made.
+    silent = CountingPolicy(die_at=1)
+    again = asyncio.run(evaluate(few, silent, FakeVerifier(judge)))
+    assert (silent.calls, again["samples_per_problem"]) == (0, 4)
+    # The k that were asked for before stay.
+    assert again["levels"] == whole["levels"]
+    changed = build_evaluation(tmp_path, settings={"policy_sha256": "q", "temperature": 1.0})
+    with pytest.raises(UsageError, match="policy_sha256 = 'p'; now it is 'q'"):
+        asyncio.run(evaluate(changed, CountingPolicy(), FakeVerifier(judge)))
+    (tmp_path / "e.settings").unlink()
+    with pytest.raises(UsageError, match="earlier version"):
+        asyncio.run(evaluate(few, CountingPolicy(), FakeVerifier(judge)))
+
+
+@given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 200))
+@settings(max_examples=50, deadline=None)
+def test_blocks_hold_every_attempt_once_and_do_not_move(
+    fewer: int, more: int, num_problems: int
+) -> None:
+    fewer, more = sorted((fewer, more))
+    problems = [build_problem(str(i)) for i in range(num_problems)]
+    first = plan_blocks(problems, fewer, set())
+    stored = {(p.id, n) for block in first for p in block.problems for n in block.missing}
+    assert len(stored) == fewer * num_problems
+    assert all(len(block.problems) * block.size <= ROWS_PER_BLOCK for block in first)
+    rest = plan_blocks(problems, more, stored)
+    whole = plan_blocks(problems, more, set())
+    # What is drawn for an attempt (seed, problems, number) is the same in one go and in two.
+    draws = {(b.name, len(b.problems), b.first, b.size, n) for b in whole for n in b.missing}
+    halves = {
+        (b.name, len(b.problems), b.first, b.size, n) for b in (*first, *rest) for n in b.missing
+    }
+    assert draws == halves
+    assert sum(len(b.missing) * len(b.problems) for b in (*first, *rest)) == more * num_problems
+
+
+@pytest.mark.parametrize("fewer", [1, 3, 8])
+def test_8_and_then_24_attempts_are_32_bit_for_bit(tmp_path: Path, fewer: int) -> None:
+    problems = [build_problem(f"p{i}", n=10**i) for i in range(5)]
+    policy = tiny_policy()
+    base = build_evaluation(tmp_path / "two", problems=problems, ks=(1,), max_new_tokens=6)
+
+    def run(folder: str, samples: int) -> str:
+        evaluation = replace(base, folder=tmp_path / folder, samples=samples)
+        asyncio.run(evaluate(evaluation, policy, FakeVerifier(lambda _: Status.REJECTED)))
+        rows = [json.loads(line) for line in (tmp_path / folder / "e.jsonl").open()]
+        return json.dumps(sorted(rows, key=lambda row: (row["problem_id"], row["attempt"])))
+
+    at_once = run("one", 32)
+    run("two", fewer)
+    assert run("two", 32) == at_once
+    # Not because every attempt is alike.
+    assert len({row["completion_text"] for row in json.loads(at_once)}) > 100
+
+
+class TalkingPolicy(CountingPolicy):
+    """Can be told of a failure, and then writes a proof."""
+
+    def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
+        return replace(prompt, text="again")
+
+    async def generate(
+        self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        texts = ["proof" if prompt.text == "again" else "try" for prompt in prompts]
+        return [
+            [Completion(text, prompt.token_ids, (5,), (-1.0,), "stop", 0)] * n
+            for text, prompt in zip(texts, prompts, strict=True)
+        ]
+
+
+def test_mixed_attempts_take_turns_by_halves(tmp_path: Path) -> None:
+    mixed = build_evaluation(
+        tmp_path, mixed=True, rollout=RolloutConfig(mode="self_correct", turns=2)
+    )
+    verifier = FakeVerifier(lambda c: Status.PROVED if c.body == "proof" else Status.REJECTED)
+    summary = asyncio.run(evaluate(mixed, TalkingPolicy(), verifier))
+    rows = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
+    for row in rows:
+        odd = row["attempt"] % 2 == 1
+        assert (len(row["turns"]), row["status"]) == ((2, "proved") if odd else (1, "rejected"))
+    # Half of the attempts are proofs: pass@1 = 1/2; of any 4 attempts, 2 are.
+    assert summary["levels"][0]["pass"]["1"]["value"] == 0.5
+    assert summary["levels"][0]["pass"]["4"]["value"] == 1.0
+    with pytest.raises(UsageError, match="self_correct"):
+        asyncio.run(evaluate(replace(mixed, rollout=RolloutConfig()), TalkingPolicy(), verifier))
+
+
+def test_too_few_samples_for_k(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="at least 8 samples"):
         asyncio.run(
-            evaluate(
-                replace(build_evaluation(tmp_path), ks=(8,)), CountingPolicy(), FakeVerifier(judge)
-            )
+            evaluate(build_evaluation(tmp_path, ks=(8,)), CountingPolicy(), FakeVerifier(judge))
         )

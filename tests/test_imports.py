@@ -18,7 +18,7 @@ PACKAGE = ROOT / "proverrl"
 
 # Lowest first. A module may import from its own layer and from those below, never from above.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"__init__", "types", "errors", "seeds", "hint"}),
+    frozenset({"__init__", "types", "errors", "seeds", "hint", "statistics"}),
     frozenset({"config", "problems", "parallel"}),
     frozenset({"verify", "policy", "benchmarks"}),
     frozenset({"rollout", "rewards", "advantages"}),
@@ -43,6 +43,10 @@ LAYERS: tuple[frozenset[str], ...] = (
             "guard",
             "search",
             "evaluate",
+            "attempt_store",
+            "compare",
+            "claims",
+            "recheck",
             "matched_budget",
             "report",
             "doctor",
@@ -56,6 +60,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "cli",
             "cli_compare",
             "cli_inspect",
+            "cli_integrity",
             "cli_problems",
             "cli_proofs",
             "cli_verify",

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proverrl.cli import cli
@@ -114,6 +114,7 @@ def test_budgets_reach_what_all_have_spent() -> None:
         st.tuples(st.booleans(), st.lists(st.integers(0, 5), min_size=1, max_size=3)), max_size=8
     )
 )
+@settings(deadline=None)
 def test_a_larger_budget_never_solves_less(attempts: list[tuple[bool, list[int]]]) -> None:
     rows = [
         attempt("a", n, "proved" if p else "rejected", *((str(k), k) for k in keys))
@@ -141,7 +142,9 @@ def write(folder: Path, name: str, rows: list[Any], **labels: str) -> Path:
 def test_the_command_compares_and_refuses(tmp_path: Path) -> None:
     samples = [attempt(p, 0, "rejected", (p, 1)) for p in "abc"]
     one, two = write(tmp_path, "one", samples), write(tmp_path, "two", ROWS)
-    result = CliRunner().invoke(cli, ["compare-budget", str(one), str(two), "--budgets", "1,3"])
+    result = CliRunner().invoke(
+        cli, ["compare", str(one), str(two), "--budget", "calls", "--budgets", "1,3"]
+    )
     assert result.exception is None
     text = result.output.splitlines()
     assert text[1].split()[:3] == ["1", "solved", "0.0"]
@@ -150,14 +153,14 @@ def test_the_command_compares_and_refuses(tmp_path: Path) -> None:
     assert "out of attempts 33.3" in text[5]
     other = write(tmp_path, "other", ROWS, benchmark_sha256="c")
     with pytest.raises(UsageError, match="benchmark_sha256 is 'c' and 'b'"):
-        raise_from(["compare-budget", str(one), str(other)])
+        raise_from(["compare", str(one), str(other), "--budget", "calls"])
     old = [{"problem_id": "a", "attempt": 0, "status": "rejected", "candidates": []}]
     with pytest.raises(UsageError, match="earlier version"):
         read_attempts(write(tmp_path, "old", old))
     with pytest.raises(UsageError, match=r"none\.json cannot be read"):
-        raise_from(["compare-budget", str(tmp_path / "none.json")])
+        raise_from(["compare", str(tmp_path / "none.json"), "--budget", "calls"])
     with pytest.raises(UsageError, match="--budgets '1,x'"):
-        raise_from(["compare-budget", str(one), "--budgets", "1,x"])
+        raise_from(["compare", str(one), "--budget", "calls", "--budgets", "1,x"])
 
 
 def raise_from(arguments: list[str]) -> None:

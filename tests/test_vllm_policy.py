@@ -395,7 +395,8 @@ def test_eval_samples_with_the_engine(
         evaluate_module.evaluate_run(changed, from_run=folder, benchmark=None, name="later")
     )
     assert fakes[0].closed
-    assert fakes[0].events.count("generate begins") == 1
+    # The blocks of attempt 0 and of attempt 1.
+    assert fakes[0].events.count("generate begins") == 2
     table = json.loads((folder / "evals" / "later.json").read_text())
     assert table["policy"].startswith("fake engine; trained by transformers")
     assert Path(folder / "evals" / "later.jsonl").exists()

@@ -217,9 +217,15 @@ class ExpertIterationConfig(Section):
 
 
 class EvalConfig(Section):
-    """Evaluation before and after the loop."""
+    """Evaluation before and after the loop.
+
+    ``benchmarks`` are files that ``proverrl eval`` takes in place of the split. ``mixed`` makes
+    every other attempt one whole proof, beside rollouts with self-correction.
+    """
 
     split: Literal["train", "valid", "heldout"] = "heldout"
+    benchmarks: tuple[str, ...] = ()
+    mixed: bool = False
     samples: Positive = 8
     ks: tuple[Positive, ...] = (1, 8)
     temperature: PositiveFloat = 1.0

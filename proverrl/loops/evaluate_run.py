@@ -7,13 +7,17 @@ Flows in: a ``Config``, and what is to be evaluated. Flows out: ``evals/NAME.jso
 from __future__ import annotations
 
 import contextlib
+import itertools
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from proverrl import __version__
 from proverrl.benchmarks.dafny_strip import DAFNY_4
 from proverrl.benchmarks.open import Benchmark, open_benchmark
 from proverrl.checkpoint import latest_checkpoint
@@ -26,6 +30,8 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
+from proverrl.policy.weights import name_weights
+from proverrl.problems.contamination import check_problems, describe_overlap
 from proverrl.types import Problem
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.make import open_configured
@@ -34,6 +40,40 @@ from proverrl.verify.make import open_configured
 def load_benchmark(config: Config, benchmark: str | None) -> Benchmark:
     """What is evaluated on: ``benchmark`` (a name, a path, ``hf:ID``), or the configured split."""
     return open_benchmark(benchmark or str(getattr(config.problems, config.evaluation.split)))
+
+
+def name_benchmarks(config: Config, name: str, given: Sequence[str]) -> dict[str, str | None]:
+    """The benchmarks to evaluate on, by the names of their results: those that were given, else
+    ``evaluation.benchmarks``, else the configured split. Of several each result is named after
+    its source too.
+
+    Raises:
+        UsageError: two sources would give one name.
+    """
+    chosen = list(given) or list(config.evaluation.benchmarks)
+    if not chosen:
+        return {name: None}
+    if len(chosen) == 1:
+        return {name: chosen[0]}
+    named: dict[str, str | None] = {}
+    stems = [_stem(source) for source in chosen]
+    for source, stem in zip(chosen, stems, strict=True):
+        # lean/benchmark.jsonl and dafny/benchmark.jsonl are told apart by their folders.
+        twice = stems.count(stem) > 1
+        key = f"{name}-{Path(source).parent.name}-{stem}" if twice else f"{name}-{stem}"
+        if key in named:
+            raise UsageError(
+                f"two benchmarks would both be stored as {key}: {named[key]}, {source}"
+            )
+        named[key] = source
+    return named
+
+
+def _stem(source: str) -> str:
+    """What of a source stands in the name of a file."""
+    path = Path(source)
+    stem = path.stem if path.suffix in (".jsonl", ".json", ".parquet") else source
+    return re.sub(r"[^\w.-]+", "_", Path(stem).name if path.exists() else stem)
 
 
 def build_evaluation(
@@ -49,10 +89,12 @@ def build_evaluation(
     that it is, if it is one."""
     settings = config.evaluation
     most = settings.max_problems
+    problems = benchmark.problems[:most] if most else benchmark.problems
+    mode = "mixed" if settings.mixed else config.rollout.mode
     return Evaluation(
         name=name,
         folder=config.run / "evals",
-        problems=benchmark.problems[:most] if most else benchmark.problems,
+        problems=problems,
         samples=max(settings.samples, *settings.ks),
         ks=settings.ks,
         temperature=settings.temperature,
@@ -62,14 +104,29 @@ def build_evaluation(
         labels={
             "split": split,
             "benchmark": benchmark.place,
-            "benchmark_sha256": benchmark.sha256,
             "benchmark_layout": benchmark.layout,
             "benchmark_refused": len(benchmark.refused),
-            "toolchain": verifier.toolchain,
             "policy": policy.engine,
-            "mode": config.rollout.mode,
+            "proverrl_version": __version__,
         },
         rollout=config.rollout,
+        settings={
+            "benchmark_sha256": benchmark.sha256,
+            "num_problems": len(problems),
+            "policy_sha256": name_weights(policy),
+            "layout": policy.layout,
+            "mode": mode,
+            "rollout": (
+                {} if mode == "whole_proof" else config.rollout.model_dump(exclude={"mode"})
+            ),
+            "temperature": settings.temperature,
+            "max_new_tokens": config.sampling.max_new_tokens,
+            "seed": config.seed,
+            "toolchain": verifier.toolchain,
+            "rlimit": config.pool.rlimit,
+            "deadline_seconds": config.pool.deadline_seconds,
+        },
+        mixed=settings.mixed,
     )
 
 
@@ -81,56 +138,103 @@ def warn_of_dialect(benchmark: Benchmark, toolchain: str) -> str:
     return f"{newer} problems are written for Dafny 4; none of them can be proved by {toolchain}"
 
 
+def collect_figures(
+    evaluation: Evaluation, verifier: CachedVerifier, training: Path | None
+) -> Callable[[], dict[str, Any]]:
+    """What a summary says besides its estimates: how many canaries were refused while it was made
+    (one that is accepted ends it), and what of the training problems the benchmark shares; None
+    where there is no file of training problems."""
+    before = _count_canaries(verifier)
+    known = training is not None and training.is_file()
+    overlap = check_problems(evaluation.problems, training) if training and known else None
+
+    def collect() -> dict[str, Any]:
+        return {
+            "canaries": {"refused": _count_canaries(verifier) - before},
+            "contamination": overlap,
+        }
+
+    return collect
+
+
+def _count_canaries(verifier: CachedVerifier) -> int:
+    stats = verifier.stats()
+    return 0 if stats is None else stats.canaries
+
+
 async def evaluate_run(
     config: Config, *, from_run: Path | None, benchmark: str | None, name: str
 ) -> Path:
-    """Evaluate ``from_run``'s policy, or ``policy.path``; returns the folder with the results.
+    """``evaluate_benchmarks`` on one benchmark; returns the folder with the results."""
+    await evaluate_benchmarks(config, from_run=from_run, benchmarks={name: benchmark})
+    return config.run
+
+
+async def evaluate_benchmarks(
+    config: Config, *, from_run: Path | None, benchmarks: Mapping[str, str | None]
+) -> list[Path]:
+    """Evaluate ``from_run``'s policy, or ``policy.path``, on each benchmark (None: the configured
+    split); returns the result files, named by the keys.
 
     Raises:
-        UsageError: nothing to evaluate, or the name is taken by another evaluation.
+        UsageError: nothing to evaluate, or a name is taken by an evaluation with other settings.
         RunError: the run has no weights yet.
     """
     if config.threads:
         torch.set_num_threads(config.threads)
     trained = open_policy(config, from_run)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
-    found = load_benchmark(config, benchmark)
-    with lock_run(config.run), _open_sampling(trained, config, found.problems) as policy:
-        verifier = open_configured(config.pool, seed=config.seed, problems=found.problems)
+    found = {name: load_benchmark(config, source) for name, source in benchmarks.items()}
+    everything = list(itertools.chain.from_iterable(each.problems for each in found.values()))
+    with lock_run(config.run), _open_sampling(trained, config, everything) as policy:
+        verifier = open_configured(config.pool, seed=config.seed, problems=everything)
         try:
             if not (config.run / RESOLVED_FILE).exists():
                 write_resolved(
                     config.run, config, toolchain=verifier.toolchain, engine=policy.engine
                 )
-            evaluation = build_evaluation(
-                config,
-                name,
-                policy=policy,
-                verifier=verifier,
-                benchmark=found,
-                split=config.evaluation.split if benchmark is None else "",
-            )
-            if (evaluation.folder / f"{name}.json").exists():
-                raise UsageError(
-                    f"{evaluation.folder / name}.json exists; give another --name, or delete it"
-                )
-            display.show_phase("benchmark", f"{found.place}: {found.summary}")
-            if warning := warn_of_dialect(found, verifier.toolchain):
-                display.show_phase("warning", warning)
             display.show_phase("policy", policy.engine)
             display.show_phase("verifier", f"{verifier.backend}: {verifier.toolchain}")
-            await evaluate(
-                evaluation,
-                policy,
-                verifier,
-                progress=lambda done, total, proved: display.show_phase(
-                    f"evaluation {name}", f"{done}/{total} attempts, {proved} proved"
-                ),
-            )
+            for name, benchmark in found.items():
+                display.show_phase("benchmark", f"{benchmark.place}: {benchmark.summary}")
+                if warning := warn_of_dialect(benchmark, verifier.toolchain):
+                    display.show_phase("warning", warning)
+                evaluation = build_evaluation(
+                    config,
+                    name,
+                    policy=policy,
+                    verifier=verifier,
+                    benchmark=benchmark,
+                    split=config.evaluation.split if benchmarks[name] is None else "",
+                )
+                training = config.problems.train if from_run is not None else None
+                await _evaluate_one(evaluation, policy, verifier, display, training)
         finally:
             display.close()
             await verifier.aclose()
-    return config.run
+    return [config.run / "evals" / f"{name}.json" for name in benchmarks]
+
+
+async def _evaluate_one(
+    evaluation: Evaluation,
+    policy: Policy,
+    verifier: CachedVerifier,
+    display: LiveDisplay | PlainDisplay,
+    training: Path | None,
+) -> None:
+    phase = f"evaluation {evaluation.name}"
+    figures = collect_figures(evaluation, verifier, training)
+    if warning := describe_overlap(figures()["contamination"]):
+        display.show_phase("warning", warning)
+    await evaluate(
+        evaluation,
+        policy,
+        verifier,
+        progress=lambda done, total, proved: display.show_phase(
+            phase, f"{done}/{total} attempts, {proved} proved"
+        ),
+        figures=figures,
+    )
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from proverrl.config import Config, LoopName
 from proverrl.errors import StoppedError, UsageError
 from proverrl.evaluate import evaluate
 from proverrl.learner import TorchLearner
-from proverrl.loops.evaluate_run import build_evaluation, load_benchmark
+from proverrl.loops.evaluate_run import build_evaluation, collect_figures, load_benchmark
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.follow import Follower, dismiss, push_weights
 from proverrl.loops.grpo import run_grpo
@@ -44,6 +44,7 @@ from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter, merge_adapter
 from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
+from proverrl.problems.contamination import describe_overlap
 from proverrl.seeds import derive_seed
 from proverrl.verify.make import open_configured
 
@@ -280,7 +281,10 @@ async def _evaluate(session: Session, name: str) -> None:
     def show(attempts: int, total: int, proved: int) -> None:
         monitor.phase(f"evaluation {name}", f"{attempts}/{total} attempts, {proved} proved")
 
-    await evaluate(evaluation, policy, session.verifier, progress=show)
+    figures = collect_figures(evaluation, session.verifier, session.config.problems.train)
+    if warning := describe_overlap(figures()["contamination"]):
+        monitor.phase("warning", warning)
+    await evaluate(evaluation, policy, session.verifier, progress=show, figures=figures)
     monitor.log("eval", policy.version, {"name": name, "path": f"evals/{name}.json"})
 
 

@@ -1,0 +1,172 @@
+"""The attempts of an evaluation on disk, and the plan of which are still to be made.
+
+Flows in: a folder, a name, the settings that every attempt must share. Flows out: ``Block`` after
+``Block`` to be drawn; ``NAME.jsonl`` with a line an attempt, ``NAME.settings`` with what they
+share. Attempts are numbered. A number belongs to a fixed block, drawn under a seed of its own and
+together with the same problems, so that 8 attempts and later 24 more are the same as 32 at once,
+bit for bit where the policy repeats itself. Blocks are small at first and hold as many rows each,
+so that few attempts on many problems fill a batch as many attempts on few do.
+Not handled here: what an attempt is (``proverrl.evaluate``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proverrl.errors import RunError, UsageError
+from proverrl.types import Problem
+
+ROWS_PER_BLOCK = 128
+LARGEST_BLOCK = 8
+"""Attempts a problem that are drawn together, at most."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some problems and some attempts at each, drawn in one call.
+
+    ``first`` is the first attempt and ``size`` how many are drawn from there on; ``missing`` are
+    those of them that are wanted and not stored. ``name`` seeds the draw.
+    """
+
+    name: str
+    problems: tuple[Problem, ...]
+    first: int
+    size: int
+    missing: tuple[int, ...]
+
+
+def split_attempts(samples: int) -> Iterator[tuple[int, int]]:
+    """(first, size) of the blocks that hold the attempts below ``samples``: sizes 1, 1, 2, 4, 8,
+    8, ...; the last may reach beyond."""
+    first = 0
+    while first < samples:
+        size = min(max(first, 1), LARGEST_BLOCK)
+        yield first, size
+        first += size
+
+
+def plan_blocks(
+    problems: Sequence[Problem], samples: int, stored: set[tuple[str, int]]
+) -> list[Block]:
+    """The blocks that lack an attempt, in the order in which they are drawn."""
+    blocks = []
+    for first, size in split_attempts(samples):
+        for part in split_evenly(problems, max(1, ROWS_PER_BLOCK // size)):
+            wanted = range(first, min(first + size, samples))
+            missing = tuple(n for n in wanted if any((p.id, n) not in stored for p in part))
+            if missing:
+                name = f"{first}+{size} at {part[0].id}"
+                blocks.append(Block(name, tuple(part), first, size, missing))
+    return blocks
+
+
+def split_evenly(problems: Sequence[Problem], most: int) -> list[Sequence[Problem]]:
+    """Runs of at most ``most`` problems, their lengths as equal as can be."""
+    num_parts = -(-len(problems) // most)
+    bounds = [len(problems) * i // num_parts for i in range(num_parts + 1)]
+    return [problems[a:b] for a, b in itertools.pairwise(bounds)]
+
+
+class AttemptStore:
+    """The attempts of the evaluation ``name`` in ``folder``; opening it checks the settings.
+
+    Raises:
+        UsageError: attempts are stored that were made under another setting.
+        RunError: a file cannot be read or written.
+    """
+
+    def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
+        self.path = folder / f"{name}.jsonl"
+        self.rows: list[Row] = []
+        self._settings_path = folder / f"{name}.settings"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._check_settings(settings)
+        except OSError as error:
+            raise RunError(f"{folder}: cannot be written: {error}") from error
+
+    def missing_blocks(self, problems: Sequence[Problem], samples: int) -> list[Block]:
+        """Read what is stored and plan the rest. Attempts of which a block was written in part
+        only, when a process was killed, are dropped and made again."""
+        found = self._read()
+        stored = {(row["problem_id"], row["attempt"]) for row in found}
+        blocks = plan_blocks(problems, samples, stored)
+        cut = {(p.id, n) for block in blocks for p in block.problems for n in block.missing}
+        unique = {(row["problem_id"], row["attempt"]): row for row in reversed(found)}
+        kept = {place: row for place, row in unique.items() if place not in cut}
+        # In the order of the file.
+        self.rows = list(reversed(kept.values()))
+        text = "".join(json.dumps(row) + "\n" for row in self.rows)
+        if self.path.exists() and self.path.stat().st_size != len(text.encode()):
+            write_atomically(self.path, text)
+        return blocks
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Keep the attempts of a block, on disk first."""
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write("".join(json.dumps(row) + "\n" for row in rows))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot be written: {error}") from error
+        self.rows += rows
+
+    def complete_rows(self, problems: Sequence[Problem]) -> tuple[int, list[Row]]:
+        """How many attempts every problem has, and those, by attempt and place of the problem."""
+        by_place = {(row["problem_id"], row["attempt"]): row for row in self.rows}
+        number = 0
+        while problems and all((p.id, number) in by_place for p in problems):
+            number += 1
+        return number, [by_place[p.id, n] for n in range(number) for p in problems]
+
+    def _read(self) -> list[Row]:
+        rows: list[Row] = []
+        if not self.path.exists():
+            return rows
+        for line in self.path.read_text("utf-8", errors="replace").splitlines():
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                # The last line of a killed process may be cut; its block is made again.
+                break
+            rows.append(row)
+        return rows
+
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+        text = json.dumps(dict(settings), indent=1, sort_keys=True) + "\n"
+        again = "give another --name, or delete the evaluation's files to make it anew"
+        if not self._settings_path.exists():
+            if self.path.exists() and self.path.stat().st_size:
+                raise UsageError(
+                    f"{self.path} was written by an earlier version, which did not say under which "
+                    f"settings; {again}"
+                )
+            write_atomically(self._settings_path, text)
+            return
+        try:
+            stored = json.loads(self._settings_path.read_text("utf-8"))
+        except json.JSONDecodeError as error:
+            raise RunError(f"{self._settings_path}: not JSON: {error}") from error
+        for key in sorted({*stored, *settings}):
+            if stored.get(key) != json.loads(text).get(key):
+                raise UsageError(
+                    f"{self.path} holds attempts made with {key} = {stored.get(key)!r}; now it is "
+                    f"{settings.get(key)!r}, and one figure cannot rest on both: {again}"
+                )
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The file appears whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text, "utf-8")
+    os.replace(temporary, path)

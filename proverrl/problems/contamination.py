@@ -1,0 +1,279 @@
+"""Which problems of a benchmark are in the training data, as they are or nearly.
+
+Flows in: statements of both. Flows out: ``Overlap`` with the pairs that were found. Three checks,
+each of which finds what the one before misses: the same statement but for comments, layout and the
+name of the theorem (``same``); the same but for names (``renamed``); and shared runs of 13 tokens
+after renaming, the length that Kimina-Prover's decontamination has (Wang et al. 2025,
+arXiv 2504.11354). One shared run is common among short programs of one kind, so that two figures
+are given: problems that share any run (``touched``), and pairs in which one training statement
+holds at least half of a problem's runs (``near``).
+The training side is streamed: memory holds the benchmark.
+Not handled here: proofs, statements in words, the same mathematics said in another way. Lean's
+names are renamed where a binder declares them; a training text in another language never matches.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from proverrl.errors import ProblemError
+from proverrl.problems import lean_tokens
+from proverrl.problems.dafny import normalise, scan_tokens
+from proverrl.types import HOLE, Language, Problem
+
+RUN_LENGTH = 13
+NEAR_SHARE = 0.5
+MatchKind = Literal["same", "renamed", "near"]
+
+_STATEMENTS: tuple[tuple[str, Language | None], ...] = (
+    ("statement", None),
+    ("formal_statement", "lean"),
+    ("lean4_code", "lean"),
+    ("hints_removed", "dafny"),
+    ("code", None),
+)
+"""Fields that hold a statement, best first, and the language where the field says it."""
+
+_LEAN_BINDERS = frozenset("∀ ∃ λ fun Σ Π ∑ ∏ ∃!".split())
+_LEAN_DECLARES = frozenset("theorem lemma example def abbrev instance structure".split())
+_DAFNY_DECLARES = frozenset("method lemma function predicate".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement, as far as it is compared. ``language`` keeps Lean and Dafny apart."""
+
+    id: str
+    language: Language
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A problem of the benchmark and the training statement that is most like it. ``share`` is the
+    part of the problem's runs of tokens that the training statement holds."""
+
+    kind: MatchKind
+    benchmark_id: str
+    training_id: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """What was found. ``matches`` has at most one entry a problem of the benchmark: its worst."""
+
+    num_benchmark: int
+    num_training: int
+    touched: int
+    matches: tuple[Match, ...]
+
+    def count(self, kind: MatchKind) -> int:
+        """Problems of the benchmark whose worst match is of this kind."""
+        return sum(match.kind == kind for match in self.matches)
+
+    def to_json(self, *, pairs: bool = True) -> dict[str, Any]:
+        """Counts by kind, and the pairs where they are asked for."""
+        figures: dict[str, Any] = {
+            "num_benchmark": self.num_benchmark,
+            "num_training": self.num_training,
+            "same": self.count("same"),
+            "renamed": self.count("renamed"),
+            "near": self.count("near"),
+            "touched": self.touched,
+        }
+        return figures | ({"pairs": [asdict(match) for match in self.matches]} if pairs else {})
+
+
+def find_overlap(
+    benchmark: Iterable[Statement],
+    training: Iterable[Statement],
+    *,
+    near_share: float = NEAR_SHARE,
+) -> Overlap:
+    """Compare every statement of the benchmark with every one of the training data, by hashes."""
+    problems = list(benchmark)
+    same: dict[int, list[int]] = {}
+    renamed: dict[int, list[int]] = {}
+    holders: dict[int, list[int]] = {}
+    num_runs: list[int] = []
+    for number, problem in enumerate(problems):
+        plain, anonymous = _read_both(problem)
+        same.setdefault(hash((problem.language, plain)), []).append(number)
+        renamed.setdefault(hash((problem.language, anonymous)), []).append(number)
+        runs = _find_runs(problem.language, anonymous)
+        num_runs.append(len(runs))
+        for run in runs:
+            holders.setdefault(run, []).append(number)
+    best: dict[int, Match] = {}
+    touched: set[int] = set()
+    num_training = 0
+    for statement in training:
+        num_training += 1
+        plain, anonymous = _read_both(statement)
+        shared = Counter(
+            number
+            for run in _find_runs(statement.language, anonymous)
+            for number in holders.get(run, ())
+        )
+        touched |= shared.keys()
+        exact = set(same.get(hash((statement.language, plain)), ()))
+        alike = set(renamed.get(hash((statement.language, anonymous)), ()))
+        for number in {*shared, *exact, *alike}:
+            share = shared[number] / num_runs[number] if num_runs[number] else 1.0
+            kind: MatchKind = (
+                "same" if number in exact else "renamed" if number in alike else "near"
+            )
+            if kind == "near" and share < near_share:
+                continue
+            match = Match(kind, problems[number].id, statement.id, round(share, 4))
+            if number not in best or _badness(match) > _badness(best[number]):
+                best[number] = match
+    found = tuple(best[number] for number in sorted(best))
+    # A statement shorter than a run has none; one that is there as a whole is touched too.
+    return Overlap(len(problems), num_training, len(touched | best.keys()), found)
+
+
+def read_statements(path: Path) -> Iterator[Statement]:
+    """The statements of a JSON lines file: problems of ours, or any lines with one of the fields
+    ``statement``, ``formal_statement``, ``lean4_code``, ``hints_removed``, ``code``.
+
+    Raises:
+        ProblemError: the file cannot be read, or a line has no such field.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield _read_statement(f"{path}, line {number}", line, number)
+    except OSError as error:
+        raise ProblemError(f"cannot read {path}: {error.strerror}; check the path") from error
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"{path} is not UTF-8 text: {error.reason}; save it as UTF-8") from error
+
+
+def take_statements(problems: Iterable[Problem]) -> list[Statement]:
+    """The statements of problems."""
+    return [Statement(p.id, p.language, p.statement) for p in problems]
+
+
+def check_problems(problems: Iterable[Problem], training: Path) -> dict[str, Any]:
+    """The counts of ``find_overlap`` for problems and a training file, with the file's name."""
+    found = find_overlap(take_statements(problems), read_statements(training))
+    return {"training": str(training), **found.to_json(pairs=False)}
+
+
+def describe_overlap(figures: Mapping[str, Any] | None) -> str:
+    """A warning about the counts of ``check_problems``; empty when nothing was found."""
+    if figures is None or not any(figures[kind] for kind in ("same", "renamed", "near")):
+        return ""
+    return (
+        f"of {figures['num_benchmark']} problems {figures['same']} are in {figures['training']} as "
+        f"they are, {figures['renamed']} under other names, {figures['near']} nearly; "
+        "`proverrl contamination` names them"
+    )
+
+
+def _read_statement(where: str, line: str, number: int) -> Statement:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ProblemError(f"{where}: not JSON ({error.msg}); write one object a line") from error
+    known = [field for field, _ in _STATEMENTS]
+    if not isinstance(row, dict) or not any(isinstance(row.get(f), str) for f in known):
+        raise ProblemError(f"{where}: no text in any of {', '.join(known)}; name the statement so")
+    field, language = next((f, lang) for f, lang in _STATEMENTS if isinstance(row.get(f), str))
+    name = next((row[key] for key in ("id", "name", "problem_id") if key in row), number)
+    text = row[field]
+    language = language or cast("Language", row.get("language") or _guess_language(text))
+    if language not in ("dafny", "lean"):
+        raise ProblemError(f"{where}: field 'language' is {language!r}; use dafny or lean")
+    return Statement(str(name), language, text)
+
+
+def _guess_language(text: str) -> Language:
+    return "lean" if re.search(r"^\s*(theorem|import|example)\b", text, re.MULTILINE) else "dafny"
+
+
+def _read_both(statement: Statement) -> tuple[str, str]:
+    """The statement as tokens without its own name, and as tokens without any name."""
+    text = statement.text.replace(HOLE, " ")
+    if statement.language == "lean":
+        return _read_lean(text)
+    try:
+        tokens = [piece for _, piece in scan_tokens(text)]
+        return " ".join(_drop_names(tokens, _DAFNY_DECLARES)), normalise(text)
+    except ProblemError:
+        # A comment that is never closed: no program, and compared as it stands.
+        return text, text
+
+
+def _drop_names(tokens: list[str], declares: frozenset[str]) -> list[str]:
+    """The tokens, every use of the names that ``declares`` give replaced by a blank."""
+    own = {b for a, b in itertools.pairwise(tokens) if a in declares}
+    return ["_" if token in own else token for token in tokens]
+
+
+def _read_lean(text: str) -> tuple[str, str]:
+    header_gone = [
+        line
+        for line in text.split("\n")
+        if not line.startswith(("import ", "open ", "set_option ", "namespace ", "end "))
+    ]
+    found = lean_tokens.scan_tokens("\n".join(header_gone))
+    tokens = [token.text for token in found if token.is_code]
+    while tokens and tokens[-1] in ("sorry", "by", ":="):
+        tokens.pop()
+    plain = _drop_names(tokens, _LEAN_DECLARES)
+    bound = _find_bound_names(plain)
+    renamed: dict[str, str] = {}
+    anonymous = []
+    for token in plain:
+        head, dot, rest = token.partition(".")
+        if head in bound:
+            token = renamed.setdefault(head, f"n{len(renamed)}") + dot + rest
+        anonymous.append(token)
+    return " ".join(plain), " ".join(anonymous)
+
+
+def _find_bound_names(tokens: list[str]) -> set[str]:
+    """Names that stand between an opening bracket or a binder and a colon, comma or arrow."""
+    bound: set[str] = set()
+    for place, token in enumerate(tokens):
+        if token not in _LEAN_BINDERS and token not in ("(", "{", "[", "⦃"):
+            continue
+        names: list[str] = []
+        for name in tokens[place + 1 :]:
+            if not re.fullmatch(lean_tokens.IDENTIFIER, name):
+                ends = (":",) if token in ("(", "{", "[", "⦃") else (":", ",", "∈", "=>", "↦")
+                if name in ends:
+                    bound |= set(names)
+                break
+            names.append(name)
+    return bound
+
+
+def _find_runs(language: Language, text: str) -> set[int]:
+    """Hashes of the runs of tokens. Names count from where the run begins, so that a program that
+    declares something else before does not hide what they share."""
+    words = text.split(" ")
+    runs = set()
+    for start in range(len(words) - RUN_LENGTH + 1):
+        seen: dict[str, int] = {}
+        run = tuple(
+            f"n{seen.setdefault(word, len(seen))}" if re.fullmatch(r"n\d+\??", word) else word
+            for word in words[start : start + RUN_LENGTH]
+        )
+        runs.add(hash((language, run)))
+    return runs
+
+
+def _badness(match: Match) -> tuple[int, float]:
+    return {"near": 0, "renamed": 1, "same": 2}[match.kind], match.share
