@@ -51,7 +51,9 @@ LAYERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"loops", "serve"}),
-    frozenset({"cli", "cli_compare", "cli_inspect", "cli_proofs", "cli_verify", "__main__"}),
+    frozenset(
+        {"cli", "cli_compare", "cli_inspect", "cli_proofs", "cli_report", "cli_verify", "__main__"}
+    ),
 )
 
 MAX_LINES = 400
