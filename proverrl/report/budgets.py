@@ -23,8 +23,8 @@ UNIT_NAMES: dict[BudgetUnit, str] = {
     "tokens": "tokens written",
 }
 _NO_COST = (
-    "what a turn cost is not known, since an earlier version stored these attempts, or they lie out "
-    "of order; evaluate again under another --name."
+    "what a turn cost is not known, since an earlier version stored these attempts, or they lie "
+    "out of order; evaluate again under another --name."
 )
 _NO_TOKENS = "the endpoint did not say how many tokens it wrote."
 
