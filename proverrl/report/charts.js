@@ -1,5 +1,6 @@
 /* Flows in: the chart descriptions of figures.py. Flows out: one Plotly drawing each, made when it
-   comes near the window: the library's four megabytes and a dozen drawings would delay the page. */
+   comes into the window, or near it once the reader scrolls: starting the library's four megabytes
+   takes longer than all else, and would keep a page that was just opened from answering. */
 (() => {
   const { data, make, isDark, token } = Page;
   const COLORS = {
@@ -98,14 +99,19 @@
       if (node && !drawn.has(node)) draw(node);
       if (waiting.length) setTimeout(next, 0);
     };
-    const watcher = new IntersectionObserver((entries) => {
-      for (const entry of entries.filter((item) => item.isIntersecting)) {
-        watcher.unobserve(entry.target);
-        if (waiting.push(entry.target) === 1) setTimeout(next, 0);
-      }
-    }, { rootMargin: "300px" });
+    const watch = (rootMargin) => {
+      const watcher = new IntersectionObserver((entries) => {
+        for (const entry of entries.filter((item) => item.isIntersecting)) {
+          watcher.unobserve(entry.target);
+          if (waiting.push(entry.target) === 1) setTimeout(next, 0);
+        }
+      }, { rootMargin });
+      plots.forEach((_, node) => { if (!drawn.has(node)) watcher.observe(node); });
+      return watcher;
+    };
+    const visible = watch("0px");
+    addEventListener("scroll", () => { visible.disconnect(); watch("300px"); }, { once: true, passive: true });
     const redraw = () => drawn.forEach((node) => drawChart(plots.get(node), node));
-    plots.forEach((_, node) => watcher.observe(node));
     addEventListener("beforeprint", () => plots.forEach((_, node) => { if (!drawn.has(node)) draw(node); }));
     axisChoice.addEventListener("change", redraw);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

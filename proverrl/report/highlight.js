@@ -43,6 +43,7 @@ const Highlight = (() => {
         while (next < found.length && found[next][1] <= offset) next += 1;
         for (let place = next; place < found.length && found[place][0] < end; place += 1) {
           const from = Math.max(found[place][0], offset), to = Math.min(found[place][1], end);
+          if (to <= from) continue;
           if (from > done) parts.push(text.slice(done - offset, from - offset));
           const span = document.createElement("span");
           span.className = found[place][2];
