@@ -48,8 +48,8 @@ return new Promise(done => {
 
 
 def measure(page: Path) -> list[tuple[float, ...]]:
-    """(first paint, usable, a curve, problems, rollouts) in milliseconds, for each opening in a browser of
-    its own."""
+    """(first paint, usable, a curve, problems, rollouts) in milliseconds, for each opening in a
+    browser of its own."""
     found = []
     for _ in range(OPENINGS):
         with Browser() as browser:
@@ -69,5 +69,6 @@ if __name__ == "__main__":
     )
     print(
         f"{OPENINGS} openings: first paint {painted:.0f} ms, loaded and idle {usable:.0f} ms; "
-        f"after scrolling there: a curve {curves:.0f} ms, problems {problems:.0f} ms, rollouts {rollouts:.0f} ms"
+        f"after scrolling there: a curve {curves:.0f} ms, problems {problems:.0f} ms, "
+        f"rollouts {rollouts:.0f} ms"
     )
