@@ -20,6 +20,7 @@ from proverrl.cli_inspect import inspect
 from proverrl.cli_integrity import contamination, recheck
 from proverrl.cli_problems import problems
 from proverrl.cli_proofs import proofs
+from proverrl.cli_report import report, watch
 from proverrl.cli_verify import bench, verify
 from proverrl.errors import ProverRLError, StoppedError, UsageError, VerifierError
 
@@ -73,6 +74,8 @@ cli.add_command(proofs)
 cli.add_command(compare)
 cli.add_command(contamination)
 cli.add_command(recheck)
+cli.add_command(report)
+cli.add_command(watch)
 
 
 @cli.command()
@@ -209,15 +212,6 @@ def merge(
         figures = ", ".join(f"pass@{k} {100 * value:.1f}" for k, value in row.passes.items())
         click.echo(f"alpha {row.alpha:g}: {figures}")
     click.echo(f"best: alpha {find_best(rows).alpha:g}, in {out / 'policy'}")
-
-
-@cli.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-def report(runs: tuple[Path, ...]) -> None:
-    """Write one self-contained HTML page over one or more runs (into the first's folder)."""
-    from proverrl.report import write_report
-
-    click.echo(write_report(runs))
 
 
 def _parse_shares(text: str) -> list[float]:

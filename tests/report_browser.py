@@ -65,10 +65,11 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.command("Emulation.setEmulatedMedia", {"features": [scheme]})
 
-    def open(self, path: Path) -> None:
+    def open(self, path: Path, *, fragment: str = "") -> None:
         self._call("/url", {"url": "about:blank"})
         self._call("/se/log", {"type": "performance"})
-        self._call("/url", {"url": path.resolve().as_uri()})
+        address = path.resolve().as_uri() + (f"#{fragment}" if fragment else "")
+        self._call("/url", {"url": address})
 
     def run(self, script: str) -> Any:
         """The value that the script returns."""

@@ -63,6 +63,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "cli_integrity",
             "cli_problems",
             "cli_proofs",
+            "cli_report",
             "cli_verify",
             "__main__",
         }

@@ -16,6 +16,7 @@ from proverrl.monitor.metrics import read_json_lines
 from proverrl.report import attempts as attempts_module
 from proverrl.report import problem_data
 from proverrl.report.attempts import count_reason, read_attempts, tally_attempts
+from proverrl.report.comparison import list_shelves
 from proverrl.report.embedded import unpack_json
 from proverrl.report.problem_data import build_problems
 from proverrl.report.run import load_runs
@@ -141,25 +142,29 @@ def test_the_page_holds_the_figures_of_every_problem(
 ) -> None:
     monkeypatch.setattr(problem_data, "PROBLEMS_A_PIECE", 10)
     run = made.make_run(tmp_path / "run", steps=2)
-    packed = build_problems(load_runs([run]))
-    [entry] = packed.evaluations
+    runs = load_runs([run])
+    packed = build_problems(runs, list_shelves(runs))
+    [entry] = packed.shelves
     pieces = {piece.name: unpack_json(piece.packed) for piece in packed.pieces}
     rows = [json.loads(line) for line in (run / "evals" / "after.jsonl").read_text().splitlines()]
     index = pieces["problems-0"]
     # Four levels of six problems with eight attempts each.
     assert (entry["problems"], entry["listed"], entry["detailed"]) == (24, 24, 24)
-    assert entry["attempts"] == 192
-    assert index["attempts"] == [8] * 24
+    titles = [(column["title"], column["attempts"]) for column in entry["columns"]]
+    assert titles == [("Before", 192), ("After", 192)]
+    assert index["attempts"] == [[8] * 24] * 2
     solved = Counter(row["problem_id"] for row in rows if row["status"] == "proved")
-    assert dict(zip(index["ids"], index["solved"], strict=True)) == {
+    assert dict(zip(index["ids"], index["solved"][1], strict=True)) == {
         name: solved[name] for name in index["ids"]
     }
     assert [len(pieces[f"problems-0-{number}"]) for number in range(3)] == [10, 10, 4]
     details = [item for number in range(3) for item in pieces[f"problems-0-{number}"]]
     for name, item in zip(index["ids"], details, strict=True):
         own = [row for row in rows if row["problem_id"] == name]
-        assert item["statuses"] == Counter(row["status"] for row in own)
         assert item["statement"] == made.STATEMENT
+        item = item["columns"][1]
+        assert item["statuses"] == Counter(row["status"] for row in own)
+        assert item["marks"] == "".join(row["status"][0] for row in own)
         kinds = {e["status"]: (e["count"], e["body"]) for e in item["examples"]}
         if item["statuses"].get("rejected"):
             # All rejected attempts carry the same first message.
@@ -173,13 +178,15 @@ def test_problems_that_do_not_fit_are_counted(
 ) -> None:
     run = made.make_run(tmp_path / "run", steps=2)
     monkeypatch.setattr(problem_data, "PROBLEMS_A_PIECE", 4)
-    full = build_problems(load_runs([run]))
+    runs = load_runs([run])
+    shelves = list_shelves(runs)
+    full = build_problems(runs, shelves)
     sizes = [len(piece.packed) for piece in full.pieces]
     assert len(sizes) == 1 + 6
     monkeypatch.setattr(problem_data, "MAX_PACKED_CHARS", sum(sizes[:3]))
-    [entry] = build_problems(load_runs([run])).evaluations
+    [entry] = build_problems(runs, shelves).shelves
     # The index and two pieces of four problems.
     assert (entry["listed"], entry["detailed"]) == (24, 8)
     monkeypatch.setattr(problem_data, "MAX_LISTED", 5)
-    [entry] = build_problems(load_runs([run])).evaluations
+    [entry] = build_problems(runs, shelves).shelves
     assert (entry["problems"], entry["listed"], entry["detailed"]) == (24, 5, 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.report import write_report
 from tests import report_runs as made
 from tests.report_browser import CHROMEDRIVER, CHROMIUM, Browser
+from tests.test_report_comparison import ONE, TWO, write_run
 
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and CHROMEDRIVER), reason="needs chromium and chromedriver"
@@ -37,6 +39,17 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report([grpo, expert])
 
 
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two small evaluations with known outcomes, one of them of a Lean problem too."""
+    folder = tmp_path_factory.mktemp("compared")
+    one, two = (write_run(folder / name, data) for name, data in (("one", ONE), ("two", TWO)))
+    lean = "theorem t (n : Nat) : n + 0 = n := by\n  /*{HOLE}*/ -- a comment\n"
+    problems = [{"id": "b", "language": "lean", "preamble": "", "statement": lean}]
+    made.write_lines(one / "heldout.jsonl", problems)
+    return write_report([one, two])
+
+
 def wait_for(browser: Browser, condition: str) -> None:
     """Until the page has unpacked what it was asked for."""
     browser.run(
@@ -47,6 +60,11 @@ def wait_for(browser: Browser, condition: str) -> None:
         "  look();"
         "})"
     )
+
+
+def scroll_to(browser: Browser, node: str) -> None:
+    """Lists are made when they come near the window."""
+    browser.run(f"document.getElementById('{node}').scrollIntoView()")
 
 
 def choose(browser: Browser, select: str, value: str) -> None:
@@ -62,6 +80,8 @@ GROUPS = "document.querySelectorAll('#rollout-list > .group')"
 def test_a_phone_shows_the_page_without_sideways_scrolling(report: Path) -> None:
     with Browser(width=390, height=844, dark=True) as browser:
         browser.open(report)
+        scroll_to(browser, "rollouts")
+        wait_for(browser, f"{GROUPS}.length === 4")
         choose(browser, "rollout-step", "1")
         wait_for(browser, f"{GROUPS}.length === 1")
         for _ in range(3):  # a group, then its rollouts, then their turns
@@ -88,6 +108,7 @@ def test_the_page_works_and_loads_nothing(report: Path) -> None:
             plot = f"document.querySelectorAll('.plot')[{place}]"
             browser.run(f"{plot}.scrollIntoView({{ block: 'center' }})")
             wait_for(browser, f"{plot}.querySelector('.main-svg')")
+        scroll_to(browser, "rollouts")
         # 32 rollouts are four groups of eight; step 60 is the newest and stands first.
         wait_for(browser, f"{GROUPS}.length === 4")
         assert "Step 60: 32 rollouts in 4 groups" in browser.run(
@@ -119,6 +140,7 @@ def test_the_page_works_and_loads_nothing(report: Path) -> None:
 def test_a_rollout_is_shown_token_by_token(report: Path) -> None:
     with Browser() as browser:
         browser.open(report)
+        scroll_to(browser, "rollouts")
         wait_for(browser, f"{GROUPS}.length === 4")
         choose(browser, "rollout-step", "1")
         wait_for(browser, f"{GROUPS}.length === 1")
@@ -171,14 +193,20 @@ def test_problems_filter_sort_and_open(report: Path) -> None:
     with Browser() as browser:
         browser.open(report)
         cards = "document.querySelectorAll('#problem-list > .card')"
+        assert browser.run(f"return {cards}.length") == 0
+        scroll_to(browser, "problems")
         wait_for(browser, f"{cards}.length === 20")
         choose(browser, "problem-order", "hardest")
         choose(browser, "problem-level", "4")
         wait_for(browser, f"{cards}.length === 6")
+        # Rates over the three columns together: Before, and two runs after.
         tallies = browser.run(
-            f"return [...{cards}].map(n => parseInt(n.children[0].lastChild.textContent))"
+            f"return [...{cards}].map(n => [...n.querySelectorAll('.rate')].map("
+            "c => c.childNodes[1].textContent.split('/').map(Number)))"
         )
-        assert tallies == sorted(tallies)
+        assert {len(row) for row in tallies} == {3}
+        rates = [sum(s for s, _ in row) / sum(j for _, j in row) for row in tallies]
+        assert rates == sorted(rates)
         browser.run(f"{cards}[5].open = true")
         wait_for(browser, f"{cards}[5].querySelector('.code')")
         text = browser.run(f"return {cards}[5].textContent")
@@ -192,8 +220,115 @@ def test_a_browser_that_cannot_unpack_is_told_so(report: Path) -> None:
         source = "delete window.DecompressionStream"
         browser.command("Page.addScriptToEvaluateOnNewDocument", {"source": source})
         browser.open(report)
-        wait_for(browser, "document.querySelectorAll('.warn').length === 2")
+        scroll_to(browser, "problems")
+        wait_for(browser, "document.querySelector('#problem-list .warn')")
+        scroll_to(browser, "rollouts")
+        wait_for(browser, "document.querySelector('#rollout-list .warn')")
         text = browser.run("return document.querySelector('#rollout-list .warn').textContent")
         assert "it lacks DecompressionStream" in text
         assert "proverrl inspect" in text
+        assert browser.console() == []
+
+
+CARDS = "document.querySelectorAll('#problem-list > .card')"
+NAMES = f"return [...{CARDS}].map(card => card.dataset.problem)"
+
+
+def test_the_matrix_filters_the_list(compared: Path) -> None:
+    with Browser() as browser:
+        browser.open(compared)
+        cell = "document.querySelector('.count[data-pair=\\'{} {}\\']')"
+        browser.run(cell.format(0, 1) + ".click()")
+        # Only the first solved a; b was solved by both, d has no judged attempt in the first.
+        wait_for(browser, f"{CARDS}.length === 1")
+        assert browser.run(NAMES) == ["a"]
+        assert browser.run("return " + cell.format(0, 1) + ".textContent") == "1"
+        assert browser.run("return " + cell.format(0, 1) + ".ariaPressed") == "true"
+        pill = "document.querySelector('.pill')"
+        assert "solved by After one, not by After two" in browser.run(f"return {pill}.textContent")
+        browser.run(cell.format(1, 1) + ".click()")
+        wait_for(browser, f"{CARDS}.length === 3")
+        assert browser.run(NAMES) == ["b", "c", "d"]
+        browser.run(f"{pill}.click()")
+        wait_for(browser, f"{CARDS}.length === 4")
+        found = browser.run("return document.getElementById('problem-found').textContent")
+        assert found == "4 of 4 problems; 3 of their attempts are unjudged and in no rate."
+
+        # After two: a 0/3, b 1/3, c 1/3, d 3/3; after one: a 1/3, b 3/3, c 0/3, d unknown.
+        choose(browser, "problem-order", "down-1")
+        assert browser.run(NAMES) == ["d", "b", "c", "a"]
+        choose(browser, "problem-order", "up-0")
+        assert browser.run(NAMES) == ["c", "a", "b", "d"]
+        choose(browser, "problem-outcome", "every")
+        assert browser.run(NAMES) == ["b"]
+        choose(browser, "problem-outcome", "")
+        browser.run(
+            "const s = document.getElementById('problem-search'); s.value = 'FC';"
+            "s.dispatchEvent(new Event('input'))"
+        )
+        assert browser.run(NAMES) == ["c"]
+        assert browser.console() == []
+
+
+def test_a_link_opens_one_problem_with_the_attempts_of_all_runs(compared: Path) -> None:
+    with Browser() as browser:
+        browser.open(compared, fragment="problem=b")
+        card = "document.querySelector('[data-problem=b]')"
+        wait_for(browser, f"{card}?.querySelectorAll('.code').length === 3")
+        assert browser.run(f"return document.activeElement === {card}.firstChild") is True
+        heads = f"return [...{card}.querySelectorAll('.attempts-of')].map(n => n.textContent)"
+        assert browser.run(heads) == ["After one", "After two"]
+        marks = f"return [...{card}.querySelectorAll('.marks i')].map(n => n.className)"
+        assert browser.run(marks) == ["proved"] * 4 + ["rejected"] * 2
+        # Lean: "theorem", "by" as keywords, Nat as a type, 0 as a number, the comment.
+        spans = (
+            f"return [...{card}.querySelector('.code').querySelectorAll('[class^=hl-]')]"
+            ".map(n => n.className + ' ' + n.textContent)"
+        )
+        assert browser.run(spans) == [
+            "hl-k theorem",
+            "hl-t Nat",
+            "hl-n 0",
+            "hl-k by",
+            "hl-c -- a comment",
+        ]
+        browser.run("location.hash = 'problem=c'")
+        wait_for(browser, "document.querySelector('[data-problem=c]').open")
+        browser.run("location.hash = 'problem=none'")
+        wait_for(browser, "document.querySelector('#problem-list .warn')")
+        assert browser.console() == []
+
+
+def test_colours_leave_the_text_as_it_is(compared: Path) -> None:
+    source = '/* a\nb */ method M(s: string) // x\n{ var i := "a // b"; assert i == 0x1F; }'
+    with Browser() as browser:
+        browser.open(compared)
+        found = browser.run(
+            f"const text = {json.dumps(source)};"
+            "const node = Listing.build({statement: '/*{HOLE}*/', language: 'dafny'},"
+            "  {body: text, messages: [], cut: 0});"
+            "const lines = [...node.querySelectorAll('code')].map(n => n.textContent).join('\\n');"
+            "return [lines === text, [...node.querySelectorAll('.hl-c')].map(n => n.textContent),"
+            "  [...node.querySelectorAll('.hl-k')].map(n => n.textContent),"
+            "  [...node.querySelectorAll('.hl-s')].map(n => n.textContent)]"
+        )
+        assert found == [
+            True,
+            ["/* a", "b */", "// x"],
+            ["method", "var", "assert"],
+            ['"a // b"'],
+        ]
+
+
+def test_curves_have_their_intervals(compared: Path) -> None:
+    with Browser() as browser:
+        browser.open(compared)
+        scroll_to(browser, "budgets")
+        wait_for(browser, "document.querySelector('#budget-charts .main-svg')")
+        kinds = browser.run(
+            "return document.querySelector('#budget-charts .plot').data"
+            ".map(t => [t.fill ?? '', t.name ?? ''])"
+        )
+        band = [["", ""], ["tonexty", ""]]
+        assert kinds == [*band, ["", "After one"], *band, ["", "After two"]]
         assert browser.console() == []

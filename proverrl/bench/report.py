@@ -179,8 +179,9 @@ def _make_attempts(size: Size, rng: random.Random) -> Iterator[dict[str, Any]]:
             "body": body,
             "completion_text": body,
             "finish_reason": "stop",
-            "num_turns": 1,
-            "candidates": [f"{rng.getrandbits(128):032x}"],
+            "turns": [
+                {"candidate": f"{rng.getrandbits(128):032x}", "num_tokens": rng.randint(20, 200)}
+            ],
             "status": "proved" if proved else "timeout" if lost else "rejected",
             "diagnostics": [] if proved else _make_messages(rng),
             "seconds": 0.21,

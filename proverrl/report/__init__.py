@@ -1,10 +1,11 @@
 """What a run did, as one self-contained HTML page and as a table for the terminal.
 
-Flows in: run folders. Flows out: ``report.html`` and the headline table.
+Flows in: run folders. Flows out: ``report.html``, the same figures as tables, the headline table.
 Not handled here: running anything; judging anything again.
 """
 
+from proverrl.report.formats import write_tables
 from proverrl.report.headline import headline_table
 from proverrl.report.page import build_page, write_report
 
-__all__ = ["build_page", "headline_table", "write_report"]
+__all__ = ["build_page", "headline_table", "write_report", "write_tables"]

@@ -1,9 +1,10 @@
 """The attempts of an evaluation, counted while they stream past.
 
 Flows in: ``evals/NAME.jsonl``, of any length. Flows out: counts for each problem, and the places in
-the file of a few attempts worth showing: the shortest proofs, and failures with distinct messages.
-What is held grows with the number of problems, not of attempts; the attempts themselves stay on
-disk until ``read_attempts`` fetches some.
+the file of a few attempts worth showing: the shortest proofs, and failures with distinct messages;
+also what each problem cost, and one letter an attempt. What is held beside letters and hashes of
+candidates grows with the number of problems; the attempts themselves stay on disk until
+``read_attempts`` fetches some.
 Not handled here: pass@k (``proverrl.evaluate``), how anything is drawn.
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 
 from proverrl.errors import RunError
 from proverrl.monitor import iter_json_lines
+from proverrl.report.spending import SpendingMeter
 from proverrl.types import Status
 
 Row = dict[str, Any]
@@ -27,6 +29,9 @@ FAILURES_KEPT = 2
 FAILURES_COUNTED = 8
 REASONS_COUNTED = 1000
 REASON_CHARS = 160
+MARKS_KEPT = 400
+MARKS = {status.value: status.value[0] for status in Status}
+UNKNOWN_MARK = "?"
 JUDGED = frozenset(status.value for status in Status if status.judged)
 UNJUDGED = frozenset(status.value for status in Status if not status.judged)
 
@@ -38,6 +43,7 @@ class ProblemTally:
     ``proofs`` are (characters, hash of the body, place) of the shortest distinct proofs, shortest
     first. ``failures`` maps a failure's message to its count and the place of the first; messages
     beyond the first ``FAILURES_COUNTED`` distinct ones of a problem are only counted as attempts.
+    ``marks`` has a letter for each of the first ``MARKS_KEPT`` attempts: that of its status.
     """
 
     problem_id: str
@@ -46,6 +52,8 @@ class ProblemTally:
     statuses: Counter[str] = field(default_factory=Counter)
     proofs: list[tuple[int, int, int]] = field(default_factory=list)
     failures: dict[str, list[int]] = field(default_factory=dict)
+    marks: bytearray = field(default_factory=bytearray)
+    meter: SpendingMeter = field(default_factory=SpendingMeter)
 
     @property
     def attempts(self) -> int:
@@ -110,6 +118,9 @@ def tally_attempts(path: Path) -> AttemptTally:
 def _count(tally: ProblemTally, row: Row, place: int) -> None:
     status = str(row.get("status"))
     tally.statuses[status] += 1
+    tally.meter.add(row)
+    if len(tally.marks) < MARKS_KEPT:
+        tally.marks += MARKS.get(status, UNKNOWN_MARK).encode()
     if status == Status.PROVED.value:
         body = str(row.get("body") or "")
         _keep_short(tally.proofs, (len(body), hash(body), place))

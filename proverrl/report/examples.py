@@ -12,9 +12,10 @@ from html import escape
 from typing import Any
 
 from proverrl.report.attempts import ProblemTally, read_attempts
+from proverrl.report.headline import choose_evaluation
 from proverrl.report.listing import render_listing
-from proverrl.report.problem_data import choose_evaluation
 from proverrl.report.run import Evaluation, Row, RunRecord
+from proverrl.report.sections import name_of
 from proverrl.types import Status
 
 EXAMPLES_PER_KIND = 2
@@ -62,7 +63,7 @@ def render_examples(runs: Sequence[RunRecord]) -> str:
             parts.append(f'<p class="empty">{escape(name)}{what}.</p>')
             continue
         if len(runs) > 1:
-            parts.append(f"<h3>{escape(run.label[:1].upper() + run.label[1:])}</h3>")
+            parts.append(f"<h3>{escape(name_of(run))}</h3>")
         parts.append(
             f'<p class="lead">From the evaluation “{escape(evaluation.name)}”. '
             "The text that the policy wrote is highlighted.</p>"

@@ -8,16 +8,20 @@ Not handled here: colours and layout, which follow the theme in the browser.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from proverrl.report.intervals import wilson_interval
 from proverrl.report.run import Row, RunRecord, unjudged_counts
 
 POINTS_UNTIL_SMOOTHED = 40
 MAX_POINTS = 1500
+BAND_NOTE = "band: 95 % interval"
 
 Series = dict[str, Any]
 Chart = dict[str, Any]
+Bands = Sequence[tuple[float, float] | None]
 
 
 def build_charts(runs: Sequence[RunRecord]) -> list[Chart]:
@@ -68,24 +72,56 @@ def _line_chart(
         missing = [str(row.get("step")) for row in rows if read(row) is None]
         if missing:
             gaps.append(f"{run.label}: not finite at {len(missing)} steps, first {missing[0]}")
-        series += _smoothed(run.label, index, rows, values)
+        bands = _solve_rate_bands(rows, values) if key == "solve_rate" else None
+        series += _smoothed(run.label, index, rows, values, bands)
     note = "; ".join(_unjudged_notes(runs) if key == "solve_rate" else gaps)
+    if any(item["low"] for item in series):
+        note += f"; {BAND_NOTE}"
     return _chart(title, unit, series, percent=percent, note=note)
 
 
+def _solve_rate_bands(rows: Sequence[Row], values: Sequence[float | None]) -> Bands:
+    """95 % intervals: of the mean over the last steps, from how the steps differ, where a mean is
+    drawn; else of one step's rate, as if each group were one draw, which is rather too wide."""
+    width = smoothing_width(len(values))
+    if width > 1:
+        return [
+            _mean_band([v for v in values[max(0, end - width) : end] if v is not None])
+            for end in range(1, len(values) + 1)
+        ]
+    groups = [_number(row.get("groups")) for row in rows]
+    return [
+        None if value is None or not count else wilson_interval(value * count, count)
+        for value, count in zip(values, groups, strict=True)
+    ]
+
+
+def _mean_band(window: Sequence[float]) -> tuple[float, float] | None:
+    if len(window) < 3:
+        return None
+    mean, spread = statistics.fmean(window), statistics.stdev(window)
+    half = 1.959964 * spread / math.sqrt(len(window))
+    return max(0.0, mean - half), min(1.0, mean + half)
+
+
 def _smoothed(
-    label: str, color: int, rows: Sequence[Row], values: Sequence[float | None]
+    label: str,
+    color: int,
+    rows: Sequence[Row],
+    values: Sequence[float | None],
+    bands: Bands | None = None,
 ) -> list[Series]:
-    """The values, with their trailing mean drawn over them in a run that is long enough."""
+    """The values, with their trailing mean drawn over them in a run that is long enough; bands go
+    with the line that is drawn last."""
     if all(value is None for value in values):
         return []
     width = smoothing_width(len(values))
     if width == 1:
-        return [_series(label, color, rows, values)]
+        return [_series(label, color, rows, values, bands=bands)]
     mean = trailing_mean(values, width)
     return [
         _series(label, color, rows, values, faint=True),
-        _series(label, color, rows, mean, hint=f"mean of {width} steps"),
+        _series(label, color, rows, mean, hint=f"mean of {width} steps", bands=bands),
     ]
 
 
@@ -159,8 +195,7 @@ def _warm_start_chart(runs: Sequence[RunRecord]) -> Chart:
         if any(value is not None for value in values):
             series.append(_series(run.label, index, rows, values))
     chart = _chart("Warm start", "cross-entropy, nats per token", series)
-    chart["only_step_axis"] = True
-    return chart
+    return chart | {"axis": "step", "axis_title": "warm-start step"}
 
 
 def _unjudged_notes(runs: Sequence[RunRecord]) -> list[str]:
@@ -183,6 +218,7 @@ def _series(
     stacked: bool = False,
     width: int = 1,
     hint: str = "",
+    bands: Bands | None = None,
 ) -> Series:
     stride = max(1, math.ceil(len(rows) / MAX_POINTS))
 
@@ -201,6 +237,8 @@ def _series(
             "minutes": axis(lambda row: (_number(row.get("seconds")) or 0.0) / 60.0),
         },
         "y": [_rounded(value) for value in values][::stride],
+        "low": [_rounded(band[0] if band else None) for band in bands or ()][::stride],
+        "high": [_rounded(band[1] if band else None) for band in bands or ()][::stride],
     }
 
 
@@ -222,8 +260,47 @@ def _chart(
         "percent": percent,
         "note": "; ".join(notes),
         "ramp": ramp,
-        "only_step_axis": False,
+        "holder": "charts",
+        "axis": None,
+        "axis_title": "",
+        "log": False,
     }
+
+
+def plain_series(
+    name: str,
+    color: int,
+    x: Sequence[float],
+    y: Sequence[float],
+    *,
+    low: Sequence[float] = (),
+    high: Sequence[float] = (),
+    bars: bool = False,
+    guide: bool = False,
+) -> Series:
+    """A series over an axis of its own. ``low`` and ``high`` are drawn as a band, or with ``bars``
+    at each point; ``guide`` is a dotted line to read the others against."""
+    return {
+        "name": name,
+        "color": color,
+        "faint": False,
+        "stacked": False,
+        "hint": "",
+        "bars": bars,
+        "guide": guide,
+        "x": {"own": [_rounded(value) for value in x]},
+        "y": [_rounded(value) for value in y],
+        "low": [_rounded(value) for value in low],
+        "high": [_rounded(value) for value in high],
+    }
+
+
+def plain_chart(
+    title: str, unit: str, series: Sequence[Series], *, holder: str, axis: str, log: bool = False
+) -> Chart:
+    """A chart of shares over an axis of its own, for the element ``holder`` of the page."""
+    chart = _chart(title, unit, series, percent=True)
+    return chart | {"holder": holder, "axis": "own", "axis_title": axis, "log": log}
 
 
 def _number(value: Any) -> float | None:

@@ -45,6 +45,11 @@ class Cell:
         return f"{self.low:.1f}–{self.high:.1f}"
 
 
+def choose_evaluation(run: RunRecord) -> Evaluation | None:
+    """The evaluation that stands for a run: after training, else the last one."""
+    return run.after or (run.others[-1] if run.others else run.before)
+
+
 def signed(points: float) -> str:
     """A difference with its sign, so that it reads as a difference; zero has none."""
     text = f"{abs(points):.1f}"

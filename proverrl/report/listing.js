@@ -48,6 +48,7 @@ const Listing = (() => {
       attempt.messages.filter((m) => m.line === index + 1).forEach((m) => node.append(message(m)));
       offset += line.length + 1;
     });
+    Highlight.decorate(node, problem.language);
     return node;
   }
 

@@ -82,6 +82,16 @@ const Page = (() => {
       button("Next", page < pages - 1, () => turn(page + 1)));
   }
 
+  /* Calls once when the node comes near the window: what is far costs nothing to open the page. */
+  function whenNear(node, call) {
+    const watcher = new IntersectionObserver((entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      watcher.disconnect();
+      call();
+    }, { rootMargin: "500px" });
+    watcher.observe(node);
+  }
+
   /* A card whose contents are made when it is first opened. */
   function lazyCard(css, summary, fill) {
     const card = make("details", css);
@@ -92,5 +102,5 @@ const Page = (() => {
     return card;
   }
 
-  return { data, make, isDark, token, number, figure, signed, unpack, fillFrom, addSelect, everyOf, button, showPager, lazyCard };
+  return { data, make, isDark, token, number, figure, signed, unpack, fillFrom, addSelect, everyOf, button, showPager, lazyCard, whenNear };
 })();

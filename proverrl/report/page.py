@@ -19,6 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import RunError
+from proverrl.report.budgets import build_budget_charts, build_tables, render_table
+from proverrl.report.calibration import (
+    build_calibration_charts,
+    measure_calibrations,
+    render_calibrations,
+)
+from proverrl.report.compared import render_differences, render_matrices, render_warnings
+from proverrl.report.comparison import Shelf, list_shelves, list_warnings
 from proverrl.report.embedded import embed_json
 from proverrl.report.examples import render_examples
 from proverrl.report.figures import build_charts
@@ -26,7 +34,8 @@ from proverrl.report.problem_data import build_problems
 from proverrl.report.rollout_data import build_rollouts
 from proverrl.report.run import Row, load_runs
 from proverrl.report.sections import (
-    capitalised,
+    join_names,
+    name_of,
     render_facts,
     render_headline,
     render_resolved,
@@ -36,8 +45,8 @@ from proverrl.report.sections import (
 )
 
 REPORT_FILE = "report.html"
-SCRIPTS = ("page.js", "listing.js", "charts.js", "problems.js", "rollouts.js")
-STYLES = ("page.css", "rollouts.css")
+SCRIPTS = ("page.js", "highlight.js", "listing.js", "charts.js", "problems.js", "rollouts.js")
+STYLES = ("page.css", "rollouts.css", "problems.css")
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -63,27 +72,38 @@ def write_report(run_dirs: Sequence[Path], *, out: Path | None = None) -> Path:
 def build_page(run_dirs: Sequence[Path]) -> str:
     """The whole page as text. Raises RunError for a folder that is not a run."""
     runs = load_runs(run_dirs)
-    rollouts, problems = build_rollouts(runs), build_problems(runs)
+    shelves = list_shelves(runs)
+    rollouts, problems = build_rollouts(runs), build_problems(runs, shelves)
+    calibrations = measure_calibrations(runs)
+    budgets, budget_charts = _build_budgets(shelves)
     data: Row = {
         "runs": [run.label for run in runs],
-        "charts": build_charts(runs),
+        "charts": [
+            *build_charts(runs),
+            *budget_charts,
+            *build_calibration_charts(calibrations),
+        ],
         "rollouts": {"steps": rollouts.steps, "totals": rollouts.totals},
-        "problems": problems.evaluations,
+        "problems": problems.shelves,
     }
     scripts = {
         "PLOTLY": _plotly_source() if data["charts"] else "",
         "SCRIPT": "".join(_read(name) for name in SCRIPTS),
     }
-    title = " and ".join(run.label for run in runs)
+    title = join_names([name_of(runs[0]), *(run.label for run in runs[1:])])
     parts = {
         **scripts,
         "STYLE": "".join(_read(name) for name in STYLES),
         "POLICY": _content_policy(scripts.values()),
-        "TITLE": escape(capitalised(title)),
+        "TITLE": escape(title),
         "STATE": render_state(runs),
         "FACTS": render_facts(runs),
         "HEADLINE": render_headline(runs),
-        "RESULTS": render_results(runs),
+        "WARNINGS": render_warnings(list_warnings(runs)),
+        "RESULTS": render_results(runs) + render_differences(shelves),
+        "BUDGETS": budgets,
+        "CALIBRATION": render_calibrations(calibrations, several=len(runs) > 1),
+        "MATRICES": render_matrices(shelves),
         "UNJUDGED": render_unjudged(runs),
         "EXAMPLES": render_examples(runs),
         "RESOLVED": render_resolved(runs),
@@ -91,6 +111,17 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         "PIECES": "\n".join(piece.element for piece in (*rollouts.pieces, *problems.pieces)),
     }
     return _PLACEHOLDER.sub(lambda match: parts[match[1]], _read("page.html"))
+
+
+def _build_budgets(shelves: Sequence[Shelf]) -> tuple[str, list[Row]]:
+    """Tables and notes as HTML, and the curves."""
+    parts, charts = [], []
+    for shelf in shelves:
+        tables, notes = build_tables(shelf)
+        charts += build_budget_charts(shelf, tables)
+        parts += [render_table(table) for table in tables]
+        parts += [f'<p class="dim small">{escape(note)}</p>' for note in notes]
+    return "".join(parts) or '<p class="empty">No evaluation has kept its attempts yet.</p>', charts
 
 
 def _content_policy(scripts: Any) -> str:

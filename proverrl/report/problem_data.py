@@ -1,9 +1,10 @@
-"""The problems of an evaluation that the page carries: figures of each, and examples in pieces.
+"""The problems that the page carries: figures of each, and examples in pieces.
 
-Flows in: tallies of attempts. Flows out: for each run a packed index with one entry a problem, and
-packed pieces with the texts, the shortest proofs and the most frequent failures of a few hundred
-problems each, so that the page unpacks only what is looked at. What was left out is counted.
-Not handled here: how it is drawn (``problems.js``).
+Flows in: shelves of columns. Flows out: for each benchmark a packed index with one entry a problem,
+and packed pieces with the texts, the letters of the attempts, the shortest proofs and the most
+frequent failures of every column at a few hundred problems each, so that the page unpacks only what
+is looked at. What was left out is counted.
+Not handled here: how it is drawn (``problems.js``); who solved what (``comparison``).
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from proverrl.report.attempts import ProblemTally, read_attempts
+from proverrl.report.comparison import Shelf
 from proverrl.report.embedded import Piece, pack_json
 from proverrl.report.rollout_data import MAX_BODY_CHARS, describe_messages
-from proverrl.report.run import Evaluation, Row, RunRecord
+from proverrl.report.run import Row, RunRecord
 
 MAX_LISTED = 50_000
 MAX_PACKED_CHARS = 6_000_000
@@ -24,35 +26,30 @@ PROBLEMS_A_PIECE = 200
 
 @dataclass(frozen=True, slots=True)
 class PackedProblems:
-    """``evaluations`` describes, for each run that has one, the index piece and the counts."""
+    """``shelves`` describes, for each benchmark, the index piece, the columns and the counts."""
 
-    evaluations: list[Row]
+    shelves: list[Row]
     pieces: list[Piece]
 
 
-def choose_evaluation(run: RunRecord) -> Evaluation | None:
-    """The evaluation whose problems are shown: after training, else the last one."""
-    return run.after or (run.others[-1] if run.others else run.before)
-
-
-def build_problems(runs: Sequence[RunRecord]) -> PackedProblems:
-    """The problems of every run's latest evaluation, as far as they fit.
+def build_problems(runs: Sequence[RunRecord], shelves: Sequence[Shelf]) -> PackedProblems:
+    """The problems of every benchmark, as far as they fit.
 
     Raises:
         RunError: a file of attempts is damaged.
     """
+    texts: dict[str, Row] = {}
+    for run in runs:
+        texts = {**run.problems, **texts}
     entries: list[Row] = []
     pieces: list[Piece] = []
-    for number, run in enumerate(runs):
-        evaluation = choose_evaluation(run)
-        if evaluation is None or not evaluation.attempts.total:
-            continue
-        tallies = list(evaluation.attempts.problems.values())[:MAX_LISTED]
-        left = MAX_PACKED_CHARS // len(runs)
-        index = Piece(f"problems-{number}", pack_json(_describe_index(tallies)))
+    for number, shelf in enumerate(shelves):
+        names = shelf.names[:MAX_LISTED]
+        left = MAX_PACKED_CHARS // len(shelves)
+        index = Piece(f"problems-{number}", pack_json(_describe_index(shelf, names)))
         left -= len(index.packed)
         details: list[Piece] = []
-        for place, value in enumerate(_describe_details(run, evaluation, tallies)):
+        for place, value in enumerate(_describe_details(shelf, names, texts)):
             piece = Piece(f"problems-{number}-{place}", pack_json(value))
             left -= len(piece.packed)
             if left < 0:
@@ -61,45 +58,70 @@ def build_problems(runs: Sequence[RunRecord]) -> PackedProblems:
         pieces += [index, *details]
         entries.append(
             {
-                "run": number,
-                "name": evaluation.name,
+                "benchmark": shelf.columns[0].evaluation.benchmark[1],
+                "columns": [
+                    {
+                        "title": column.title,
+                        "name": column.evaluation.name,
+                        "attempts": column.evaluation.attempts.total,
+                        "file": str(column.evaluation.path),
+                    }
+                    for column in shelf.columns
+                ],
                 "piece": index.name,
                 "per_piece": PROBLEMS_A_PIECE,
-                "problems": len(evaluation.attempts.problems),
-                "listed": len(tallies),
-                "detailed": min(len(tallies), len(details) * PROBLEMS_A_PIECE),
-                "attempts": evaluation.attempts.total,
-                "file": str(evaluation.path),
+                "problems": len(shelf.names),
+                "listed": len(names),
+                "detailed": min(len(names), len(details) * PROBLEMS_A_PIECE),
             }
         )
     return PackedProblems(entries, pieces)
 
 
-def _describe_index(tallies: Sequence[ProblemTally]) -> Row:
-    """Columns, since they pack better than rows."""
+def _describe_index(shelf: Shelf, names: Sequence[str]) -> Row:
+    """Columns, since they pack better than rows; counts are one list for each evaluation."""
+    known = [shelf.known(name) for name in names]
+    per_column = [
+        [shelf.tally(place, name) for name in names] for place in range(len(shelf.columns))
+    ]
     return {
-        "ids": [tally.problem_id for tally in tallies],
-        "levels": [tally.level for tally in tallies],
-        "families": [tally.family for tally in tallies],
-        "attempts": [tally.attempts for tally in tallies],
-        "judged": [tally.judged for tally in tallies],
-        "solved": [tally.solved for tally in tallies],
+        "ids": list(names),
+        "levels": [tally.level for tally in known],
+        "families": [tally.family for tally in known],
+        "attempts": [[t.attempts if t else 0 for t in column] for column in per_column],
+        "judged": [[t.judged if t else 0 for t in column] for column in per_column],
+        "solved": [[t.solved if t else 0 for t in column] for column in per_column],
     }
 
 
 def _describe_details(
-    run: RunRecord, evaluation: Evaluation, tallies: Sequence[ProblemTally]
+    shelf: Shelf, names: Sequence[str], texts: Mapping[str, Row]
 ) -> Iterator[list[Row]]:
     """The problems of one piece after another; the attempts of a piece are fetched together."""
-    for start in range(0, len(tallies), PROBLEMS_A_PIECE):
-        part = tallies[start : start + PROBLEMS_A_PIECE]
-        places = [_places(tally) for tally in part]
-        wanted = [place for found in places for place in found]
-        rows = iter(read_attempts(evaluation.attempts, wanted))
+    for start in range(0, len(names), PROBLEMS_A_PIECE):
+        part = names[start : start + PROBLEMS_A_PIECE]
+        columns = [_describe_column(shelf, place, part) for place in range(len(shelf.columns))]
         yield [
-            _describe_problem(run, tally, [next(rows) for _ in found])
-            for tally, found in zip(part, places, strict=True)
+            {
+                "preamble": (texts.get(name) or {}).get("preamble"),
+                "statement": (texts.get(name) or {}).get("statement"),
+                "language": (texts.get(name) or {}).get("language"),
+                "columns": [column[number] for column in columns],
+            }
+            for number, name in enumerate(part)
         ]
+
+
+def _describe_column(shelf: Shelf, place: int, names: Sequence[str]) -> list[Row | None]:
+    """What one evaluation has of each of these problems; None where it did not attempt it."""
+    tallies = [shelf.tally(place, name) for name in names]
+    places = [_places(tally) if tally else [] for tally in tallies]
+    wanted = [offset for found in places for offset in found]
+    rows = iter(read_attempts(shelf.columns[place].evaluation.attempts, wanted))
+    return [
+        _describe_problem(tally, [next(rows) for _ in found]) if tally else None
+        for tally, found in zip(tallies, places, strict=True)
+    ]
 
 
 def _places(tally: ProblemTally) -> list[int]:
@@ -107,13 +129,11 @@ def _places(tally: ProblemTally) -> list[int]:
     return proofs + [place for _, place in tally.common_failures]
 
 
-def _describe_problem(run: RunRecord, tally: ProblemTally, rows: Sequence[Row]) -> Row:
+def _describe_problem(tally: ProblemTally, rows: Sequence[Row]) -> Row:
     counts = [1] * len(tally.proofs) + [count for count, _ in tally.common_failures]
-    text = run.problems.get(tally.problem_id) or {}
     return {
-        "preamble": text.get("preamble"),
-        "statement": text.get("statement"),
         "statuses": dict(tally.statuses),
+        "marks": tally.marks.decode(),
         "examples": [
             _describe_attempt(row, count) for row, count in zip(rows, counts, strict=True)
         ],

@@ -170,7 +170,7 @@ def describe_step(file: Path, decode: Decode | None) -> Row:
 def _add_rollout(step: _Step, row: Row) -> None:
     problem = row.get("problem") or {}
     name = str(problem.get("id"))
-    names = ("id", "level", "family", "preamble", "statement")
+    names = ("id", "level", "family", "language", "preamble", "statement")
     step.problems.setdefault(name, {key: problem.get(key) for key in names})
     rollout_id = str(row.get("rollout_id"))
     # The ids of a group differ in their last number; one problem can be drawn into two groups.

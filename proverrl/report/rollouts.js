@@ -1,6 +1,6 @@
 /* Rollouts by step and group; an open rollout shows its turns token by token. */
 (() => {
-  const { data, make, number, figure, signed, addSelect, everyOf, button, showPager, lazyCard, fillFrom } = Page;
+  const { data, make, number, figure, signed, addSelect, everyOf, button, showPager, lazyCard, fillFrom, whenNear } = Page;
   const PAGE_SIZE = 20;
   const PROMPT_TOKENS_OPEN = 400;
   const list = document.getElementById("rollout-list");
@@ -251,5 +251,5 @@
   selects.status = addSelect(controls, "rollout-status", "Status", [["", "all"]], again);
   selects.learned = addSelect(controls, "rollout-learned", "Learned from", [["", "all"], ["yes", "yes"], ["no", "no"]], again);
   controls.hidden = false;
-  openRun(Number(withSteps[0][0]));
+  whenNear(document.getElementById("rollouts"), () => openRun(Number(withSteps[0][0])));
 })();

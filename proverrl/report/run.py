@@ -233,7 +233,7 @@ def _find_problems(resolved: Row, evaluations: Sequence[Evaluation], path: Path)
 
 
 def _texts_of(problem: Row) -> Row:
-    names = ("id", "level", "family", "preamble", "statement")
+    names = ("id", "level", "family", "language", "preamble", "statement")
     return {name: problem[name] for name in names if name in problem}
 
 

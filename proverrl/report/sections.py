@@ -22,7 +22,14 @@ from proverrl.report.headline import (
     list_levels,
     signed,
 )
-from proverrl.report.run import EVALS_FOLDER, Evaluation, Row, RunRecord, unjudged_counts
+from proverrl.report.run import (
+    EVALS_FOLDER,
+    LOOP_TITLES,
+    Evaluation,
+    Row,
+    RunRecord,
+    unjudged_counts,
+)
 
 UNJUDGED_KINDS = ("timeout", "crashed")
 REASONS_SHOWN = 5
@@ -34,11 +41,22 @@ def capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def name_of(run: RunRecord) -> str:
+    """A run's name as a title: a loop's name is capitalised, a folder's is left alone."""
+    return capitalised(run.label) if run.label in LOOP_TITLES.values() else run.label
+
+
+def join_names(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    head, last = names[:-1], names[-1]
+    return f"{', '.join(head)} and {last}" if head else last
+
+
 def render_state(runs: Sequence[RunRecord]) -> str:
     """Where each run stands, one sentence each."""
     sentences = []
     for run in runs:
-        name = f"<b>{escape(capitalised(run.label))}</b>: " if len(runs) > 1 else ""
+        name = f"<b>{escape(name_of(run))}</b>: " if len(runs) > 1 else ""
         sentence = _describe_state(run) if name else capitalised(_describe_state(run))
         sentences.append(f'<p class="lead">{name}{escape(sentence)}</p>')
     return "".join(sentences)
@@ -63,9 +81,16 @@ def render_facts(runs: Sequence[RunRecord]) -> str:
         rows = "".join(
             f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in _facts(run)
         )
-        head = f"<h3>{escape(capitalised(run.label))}</h3>" if len(runs) > 1 else ""
+        head = f"<h3>{escape(name_of(run))}</h3>" if len(runs) > 1 else ""
         blocks.append(f'<div class="facts">{head}<dl>{rows}</dl></div>')
-    return "".join(blocks)
+    sheet = f'<div class="factsheet">{"".join(blocks)}</div>'
+    if len(runs) == 1:
+        return sheet
+    return (
+        '<details class="card"><summary><span class="id">What ran</span><span class="dim">commit, '
+        f'toolchain, engine, seed, budget</span></summary><div class="inset">{sheet}</div>'
+        "</details>"
+    )
 
 
 def _facts(run: RunRecord) -> list[tuple[str, str]]:
@@ -171,8 +196,6 @@ def _unfinished(runs: Sequence[RunRecord]) -> str:
 
 def _describe_benchmark(columns: Sequence[Column]) -> str:
     first = columns[0].evaluation.summary
-    summaries = [column.evaluation.summary for column in columns]
-    samplings = {(item.get("samples_per_problem"), item.get("temperature")) for item in summaries}
     level = columns[0].evaluation.level("all") or {}
     text = (
         f"{level.get('num_problems', '?')} {first.get('split', '')} problems, "
@@ -184,13 +207,7 @@ def _describe_benchmark(columns: Sequence[Column]) -> str:
         f'<p class="dim small">Benchmark {escape(str(first.get("benchmark", "?")))}, '
         f"sha256 {escape(str(first.get('benchmark_sha256', '?'))[:12])}.</p>"
     )
-    warning = (
-        '<p class="warn">These evaluations drew different numbers of attempts, or at different '
-        "temperatures: compare the columns with care.</p>"
-        if len(samplings) > 1
-        else ""
-    )
-    return f'<p class="lead">{escape(text)}</p>{benchmark}{warning}'
+    return f'<p class="lead">{escape(text)}</p>{benchmark}'
 
 
 def _render_table(columns: Sequence[Column], k: int) -> str:

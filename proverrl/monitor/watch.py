@@ -1,0 +1,366 @@
+"""Follows a run from outside: what ``metrics.jsonl`` gains, drawn as the run itself would draw it.
+
+Flows in: a run folder that may not exist yet, may be written to, or may be resumed meanwhile. Flows
+out: a live panel or plain lines on one stream; nothing is written to the folder.
+Not handled here: rollouts, attempts under way and pages (``proverrl.report``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from proverrl.monitor.display import (
+    SPARKLINE_WIDTH,
+    can_draw_live,
+    describe_step,
+    format_figure,
+    format_seconds,
+    render_steps,
+)
+from proverrl.monitor.metrics import METRICS_FILE
+
+Row = dict[str, Any]
+
+STEPS_FOR_PACE = 10
+_STEP_KINDS = ("step", "round")
+_PARTS = ("generator", "pool", "learner")
+
+
+@dataclass(slots=True)
+class Follower:
+    """Reads what a JSON lines file gained since the last look. A last line without its newline is
+    left for the next look; a whole line that is no JSON object is counted in ``bad_lines``."""
+
+    path: Path
+    bad_lines: int = 0
+    _offset: int = 0
+    _inode: int = 0
+
+    def read(self) -> tuple[list[Row], bool]:
+        """The new rows, and whether they begin anew: the file was replaced or cut, as a resumed run
+        does to it. A file that is not there yet, or for the moment, has no rows."""
+        try:
+            with self.path.open("rb") as stream:
+                inode, size = _identity(stream.fileno())
+                anew = inode != self._inode or size < self._offset
+                if anew:
+                    self._inode, self._offset, self.bad_lines = inode, 0, 0
+                stream.seek(self._offset)
+                data = stream.read()
+        except OSError:
+            return [], False
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return [row for line in whole.splitlines() if (row := self._parse(line))], anew
+
+    def _parse(self, line: bytes) -> Row | None:
+        if line.isspace() or not line:
+            return None
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            self.bad_lines += 1
+            return None
+        return row
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_ino, found.st_size
+
+
+@dataclass(slots=True)
+class RunView:
+    """What is known of a run so far. ``look`` brings it up to date."""
+
+    run: Path
+    follower: Follower = field(init=False)
+    config: Row = field(default_factory=dict)
+    steps: list[Row] = field(default_factory=list)
+    warm: Row | None = None
+    evaluations: list[str] = field(default_factory=list)
+    warnings: dict[str, int] = field(default_factory=dict)
+    resumed: int = 0
+    _checkpoint: str = ""
+
+    def __post_init__(self) -> None:
+        self.follower = Follower(self.run / METRICS_FILE)
+
+    def look(self) -> list[Row]:
+        """Read what is new, and return its rows."""
+        if not self.config:
+            self.config = dict(_read_object(self.run / "resolved.json").get("config") or {})
+        known = bool(self.steps or self.warm)
+        rows, anew = self.follower.read()
+        if anew:
+            self.resumed += known
+            self.steps, self.warm, self.evaluations = [], None, []
+        for row in rows:
+            kind = row.get("kind")
+            if kind in _STEP_KINDS and isinstance(row.get("step"), int):
+                self.steps.append(row)
+            elif kind == "sft":
+                self.warm = row
+            elif kind == "eval":
+                self.evaluations.append(str(row.get("name")))
+        self._read_warnings()
+        return rows
+
+    def _read_warnings(self) -> None:
+        """The guard counts its warnings in the checkpoint; each is read once."""
+        names = sorted(path.name for path in (self.run / "checkpoints").glob("step_*"))
+        if names and names[-1] != self._checkpoint:
+            self._checkpoint = names[-1]
+            state = _read_object(self.run / "checkpoints" / names[-1] / "state.json")
+            self.warnings = dict((state.get("guard") or {}).get("warnings") or {})
+
+    @property
+    def stops(self) -> list[str]:
+        """Findings of the guard that ended the run, each with a saved batch."""
+        return sorted(path.stem for path in (self.run / "guard").glob("*.json"))
+
+    @property
+    def finished(self) -> bool:
+        """The policy is written last."""
+        return (self.run / "policy" / "config.json").exists()
+
+    @property
+    def total_steps(self) -> int:
+        """Steps or rounds that the configuration asks for; 0 when it does not say."""
+        table, key = (
+            ("expert_iteration", "rounds")
+            if self.config.get("loop") == "expert_iteration"
+            else ("grpo", "steps")
+        )
+        return int((self.config.get(table) or {}).get(key) or 0)
+
+    def seconds_left(self) -> float | None:
+        """From the pace of the last steps: until the steps, the verifier calls or the time that the
+        configuration allows are used up, whichever comes first. None before two steps."""
+        recent = self.steps[-STEPS_FOR_PACE - 1 :]
+        if not recent:
+            return None
+        first, last = recent[0], recent[-1]
+        known = [float(last["seconds_left"])] if _is_number(last.get("seconds_left")) else []
+        steps, seconds = last["step"] - first["step"], _difference(first, last, "seconds")
+        if steps > 0 and seconds is not None:
+            if self.total_steps:
+                known.append(seconds / steps * max(0, self.total_steps - last["step"]))
+            calls = _difference(first, last, "verifier_calls_total")
+            limit = int(self.config.get("max_verifier_calls") or 0)
+            if limit and calls:
+                left = max(0.0, limit - float(last["verifier_calls_total"]))
+                known.append(seconds / calls * left)
+        return min(known) if known else None
+
+    def state(self) -> Row:
+        """What ``render_steps`` draws."""
+        last = self.steps[-1]
+        left = None if self.finished else self.seconds_left()
+        return {
+            **last,
+            "total_steps": self.total_steps or last["step"],
+            "left": "" if left is None else format_seconds(left),
+            "history": [row.get("solve_rate") for row in self.steps[-SPARKLINE_WIDTH:]],
+        }
+
+
+def _read_object(path: Path) -> Row:
+    """A JSON object; empty while there is none, or only a part of one."""
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _difference(first: Mapping[str, Any], last: Mapping[str, Any], key: str) -> float | None:
+    if not (_is_number(first.get(key)) and _is_number(last.get(key))):
+        return None
+    return float(last[key]) - float(first[key])
+
+
+def describe_verdicts(row: Mapping[str, Any]) -> str:
+    """``49 proved, 66 rejected, 13 unsound``: the step's verdicts, proofs first."""
+    verdicts = Counter({str(name): int(n) for name, n in (row.get("verdicts") or {}).items() if n})
+    verdicts.update({name: n for name, n in (row.get("unjudged") or {}).items() if n})
+    names = sorted(verdicts, key=lambda name: (name != "proved", -verdicts[name], name))
+    return ", ".join(f"{verdicts[name]:,} {name}" for name in names)
+
+
+def describe_flow(row: Mapping[str, Any]) -> str:
+    """Staleness in steps and idle seconds of each part, as far as the step has them."""
+    parts = []
+    if _is_number(row.get("staleness_mean")):
+        most = format_figure(row.get("staleness_max"), 0)
+        parts.append(f"staleness {format_figure(row['staleness_mean'], 2)} (most {most})")
+    idle = [
+        f"{part} {format_figure(row[f'idle_{part}_seconds'], 1)}"
+        for part in _PARTS
+        if _is_number(row.get(f"idle_{part}_seconds"))
+    ]
+    return "  ".join(parts + ([f"idle seconds {', '.join(idle)}"] if idle else []))
+
+
+def describe_guard(view: RunView) -> str:
+    """What the guard warned of up to the newest checkpoint, and what it stopped for."""
+    parts = [f"{name} {count}x" for name, count in sorted(view.warnings.items()) if count]
+    parts += [f"stopped: {name}" for name in view.stops]
+    return ", ".join(parts)
+
+
+def describe_stage(view: RunView) -> str:
+    """Where a run without steps, or after them, is."""
+    if view.finished:
+        return "finished"
+    if view.steps:
+        return ""
+    if view.warm is not None:
+        loss = format_figure(view.warm.get("loss"), 4)
+        wanted = (view.config.get("warm_start") or {}).get("steps")
+        return f"warm start {view.warm.get('step')}/{wanted or '-'}, loss {loss}"
+    return "begun" if view.config or view.run.exists() else "not begun yet"
+
+
+def describe_lines(view: RunView, row: Mapping[str, Any]) -> str:
+    """The plain line of a step, with verdicts and flow."""
+    state = view.state()
+    line = describe_step(int(row["step"]), state["total_steps"], row, str(state["left"]))
+    parts = [describe_verdicts(row), describe_flow(row)]
+    return "  ".join([line, *(part for part in parts if part)])
+
+
+def render_view(view: RunView, *, draw_blocks: bool = True) -> RenderableType:
+    """The panel: stage, the run's own rows, verdicts, flow, guard, evaluations."""
+    rows: list[RenderableType] = []
+    stage = describe_stage(view)
+    if stage:
+        rows.append(Text(stage, style="cyan"))
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", justify="right", no_wrap=True)
+    grid.add_column(overflow="fold")
+    if view.steps:
+        rows.append(render_steps(view.state(), draw_blocks=draw_blocks))
+        grid.add_row("last verdicts", describe_verdicts(view.steps[-1]) or "-")
+        if flow := describe_flow(view.steps[-1]):
+            grid.add_row("flow", flow)
+    if guard := describe_guard(view):
+        grid.add_row("guard", Text(guard, style="yellow"))
+    if view.evaluations:
+        grid.add_row("evaluated", ", ".join(view.evaluations))
+    if view.resumed:
+        grid.add_row("resumed", f"{view.resumed}x since this began to watch")
+    if view.follower.bad_lines:
+        grid.add_row("damaged", f"{view.follower.bad_lines} lines of {METRICS_FILE}")
+    rows.append(grid)
+    title = Text(f"ProverRL: {view.run}")
+    return Panel(Group(*rows), title=title, title_align="left", border_style="dim")
+
+
+def print_once(run: Path, stream: TextIO) -> None:
+    """How a run stands now: a panel, or plain lines when the stream is no terminal."""
+    view = RunView(run)
+    view.look()
+    if can_draw_live(stream):
+        console = Console(file=stream)
+        console.print(render_view(view, draw_blocks=console.encoding.startswith("utf")))
+        return
+    _print_plain(view, stream)
+
+
+def _print_plain(view: RunView, stream: TextIO) -> None:
+    lines = [f"{view.run}: {stage}"] if (stage := describe_stage(view)) else []
+    if view.steps:
+        lines.append(describe_lines(view, view.steps[-1]))
+    if guard := describe_guard(view):
+        lines.append(f"guard: {guard}")
+    if view.evaluations:
+        lines.append(f"evaluated: {', '.join(view.evaluations)}")
+    print("\n".join(lines), file=stream, flush=True)
+
+
+def watch_run(
+    run: Path,
+    stream: TextIO,
+    *,
+    every: float = 2.0,
+    live: bool | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Follow a run until it is finished. One that was stopped is waited for, as one that has not
+    begun: the same training command goes on with it. ``live`` as for the monitor."""
+    view = RunView(run)
+    if can_draw_live(stream) if live is None else live:
+        _watch_live(view, stream, every, sleep)
+    else:
+        _watch_plain(view, stream, every, sleep)
+
+
+def _watch_live(
+    view: RunView, stream: TextIO, every: float, sleep: Callable[[float], None]
+) -> None:
+    console = Console(file=stream)
+    blocks = console.encoding.startswith("utf")
+    with Live(console=console, auto_refresh=False, transient=False) as panel:
+        while True:
+            # Asked before the last look: what was written before the end is then read.
+            finished = view.finished
+            view.look()
+            panel.update(render_view(view, draw_blocks=blocks), refresh=True)
+            if finished:
+                return
+            sleep(every)
+
+
+def _watch_plain(
+    view: RunView, stream: TextIO, every: float, sleep: Callable[[float], None]
+) -> None:
+    """A line a step; what was there before is told by its last step."""
+    stage, resumed, begun = "", 0, False
+    while True:
+        finished = view.finished
+        rows = view.look()
+        if view.resumed > resumed or not begun:
+            if view.resumed > resumed:
+                print(f"{view.run}: goes on from step {_last_step(view)}", file=stream, flush=True)
+            elif view.steps:
+                print(describe_lines(view, view.steps[-1]), file=stream, flush=True)
+            resumed, begun = view.resumed, True
+        else:
+            for row in rows:
+                if row.get("kind") in _STEP_KINDS:
+                    print(describe_lines(view, row), file=stream, flush=True)
+                elif row.get("kind") == "eval":
+                    print(f"evaluated: {row.get('name')}", file=stream, flush=True)
+        now = describe_stage(view)
+        if now and now != stage:
+            print(f"{view.run}: {now}", file=stream, flush=True)
+        stage = now
+        if finished:
+            if guard := describe_guard(view):
+                print(f"guard: {guard}", file=stream, flush=True)
+            return
+        sleep(every)
+
+
+def _last_step(view: RunView) -> int:
+    return int(view.steps[-1]["step"]) if view.steps else 0

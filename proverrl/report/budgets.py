@@ -1,0 +1,172 @@
+"""Solve rate against what was spent, for evaluations on one benchmark.
+
+Flows in: shelves of columns. Flows out: for each unit a ``BudgetTable``: the share of the common
+problems solved within each budget, with intervals over problems and differences from the first
+column, paired by problem. Not handled here: how spending is counted (``matched_budget``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from proverrl.matched_budget import UNITS, BudgetUnit, Spending, choose_budgets, solved_within
+from proverrl.report.comparison import Shelf
+from proverrl.report.figures import Chart, plain_chart, plain_series
+from proverrl.report.headline import signed
+from proverrl.report.intervals import mean_interval
+
+UNIT_NAMES: dict[BudgetUnit, str] = {
+    "turns": "completions",
+    "calls": "verifier calls",
+    "tokens": "tokens written",
+}
+_NO_COST = (
+    "what a turn cost is not known, since an earlier version stored these attempts, or they lie "
+    "out of order; evaluate again under another --name."
+)
+_NO_TOKENS = "the endpoint did not say how many tokens it wrote."
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetCell:
+    """Shares of problems solved within a budget. ``difference`` (value, low, high) is that from
+    the first column, None in it; ``ran_out`` is the share whose attempts ran out before."""
+
+    solved: float
+    low: float
+    high: float
+    ran_out: float
+    difference: tuple[float, float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetTable:
+    """``cells[column][budget]``. ``problems`` are those that every column has a cost for."""
+
+    unit: BudgetUnit
+    titles: Sequence[str]
+    places: Sequence[int]
+    budgets: Sequence[int]
+    cells: Sequence[Sequence[BudgetCell]]
+    problems: int
+
+
+def build_tables(shelf: Shelf) -> tuple[list[BudgetTable], list[str]]:
+    """A table a unit, and sentences about what has none."""
+    tables = []
+    missing: dict[str, list[str]] = {}
+    for unit in UNITS:
+        spendings: dict[int, dict[str, Spending]] = {}
+        for place, column in enumerate(shelf.columns):
+            spending = _spending(shelf, place, unit)
+            if spending is not None:
+                spendings[place] = spending
+            elif column.title not in missing.get(_NO_COST, ()):
+                why = _NO_TOKENS if _spending(shelf, place, "turns") else _NO_COST
+                missing.setdefault(why, []).append(column.title)
+        table = _build_table(shelf, unit, spendings)
+        if table is not None:
+            tables.append(table)
+    return tables, [f"{', '.join(titles)}: {why}" for why, titles in missing.items()]
+
+
+def _spending(shelf: Shelf, place: int, unit: BudgetUnit) -> dict[str, Spending] | None:
+    """None as soon as the cost of one problem is not known."""
+    found = {}
+    for name, tally in shelf.columns[place].evaluation.attempts.problems.items():
+        spent = tally.meter.spending(unit)
+        if spent is None:
+            return None
+        found[name] = spent
+    return found
+
+
+def _build_table(
+    shelf: Shelf, unit: BudgetUnit, spendings: dict[int, dict[str, Spending]]
+) -> BudgetTable | None:
+    if not spendings:
+        return None
+    common = [name for name in shelf.names if all(name in item for item in spendings.values())]
+    chosen = {place: {name: item[name] for name in common} for place, item in spendings.items()}
+    if not common or all(s.total == 0 for item in chosen.values() for s in item.values()):
+        return None
+    budgets = choose_budgets(list(chosen.values()))
+    first = next(iter(chosen.values()))
+    cells = [
+        [_measure(item, None if item is first else first, budget) for budget in budgets]
+        for item in chosen.values()
+    ]
+    titles = [shelf.columns[place].title for place in chosen]
+    return BudgetTable(unit, titles, [*chosen], budgets, cells, len(common))
+
+
+def _measure(
+    spending: dict[str, Spending], base: dict[str, Spending] | None, budget: int
+) -> BudgetCell:
+    solved = solved_within(spending, budget)
+    low, high = mean_interval(solved)
+    ran_out = sum(s.solved_at is None and s.total < budget for s in spending.values())
+    difference = None
+    if base is not None:
+        pairs = zip(solved, solved_within(base, budget), strict=True)
+        values = [one - other for one, other in pairs]
+        difference = (sum(values) / len(values), *mean_interval(values))
+    num = len(spending)
+    return BudgetCell(sum(solved) / num, low, high, ran_out / num, difference)
+
+
+def build_budget_charts(shelf: Shelf, tables: Sequence[BudgetTable]) -> list[Chart]:
+    """A curve with its interval for each column, one chart a unit."""
+    charts = []
+    for table in tables:
+        series = [
+            plain_series(
+                title,
+                place,
+                [float(budget) for budget in table.budgets],
+                [cell.solved for cell in row],
+                low=[cell.low for cell in row],
+                high=[cell.high for cell in row],
+            )
+            for title, place, row in zip(table.titles, table.places, table.cells, strict=True)
+        ]
+        charts.append(
+            plain_chart(
+                f"Solved within {UNIT_NAMES[table.unit]}",
+                f"share of {table.problems:,} problems, 95 % intervals over problems",
+                series,
+                holder="budget-charts",
+                axis=f"{UNIT_NAMES[table.unit]} a problem",
+                log=True,
+            )
+        )
+    return charts
+
+
+def render_table(table: BudgetTable) -> str:
+    """The figures of the curve, folded away."""
+    heads = "".join(f"<th>{escape(title)}</th>" for title in table.titles)
+    rows = ""
+    for number, budget in enumerate(table.budgets):
+        cells = "".join(f"<td>{_render_cell(row[number])}</td>" for row in table.cells)
+        rows += f'<tr><th scope="row">{budget:,}</th>{cells}</tr>'
+    name = UNIT_NAMES[table.unit]
+    return (
+        f'<details class="card"><summary><span class="id">By {name}</span>'
+        f'<span class="dim">{table.problems:,} problems, percent solved within a budget</span>'
+        f'</summary><div class="scroll inset"><table><thead><tr><th>{name.capitalize()}'
+        f"</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>"
+    )
+
+
+def _render_cell(cell: BudgetCell) -> str:
+    text = f'<span class="value">{100 * cell.solved:.1f}</span>'
+    text += f'<span class="sub">{100 * cell.low:.1f}–{100 * cell.high:.1f}</span>'
+    if cell.difference is not None:
+        value, low, high = (signed(100 * part) for part in cell.difference)
+        text += f'<span class="sub">{value} [{low}, {high}]</span>'
+    if cell.ran_out:
+        text += f'<span class="sub lost">{100 * cell.ran_out:.1f} % out of attempts</span>'
+    return text

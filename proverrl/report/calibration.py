@@ -1,0 +1,223 @@
+"""How well difficulty was predicted: expected solve rates against those that were measured.
+
+Flows in: a run's newest checkpoint (the curriculum's Beta posterior of each family), its metrics
+(solve rate of each level over the last steps) and the tallies of its evaluation. Flows out: bins of
+problems by predicted rate, with the measured rate of each and its interval over problems.
+Predictions come from training and are held against held-out problems of the same family or level.
+Not handled here: curricula without estimates; problems that no prediction speaks of are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from proverrl.report.attempts import ProblemTally
+from proverrl.report.figures import Chart, plain_chart, plain_series
+from proverrl.report.headline import choose_evaluation
+from proverrl.report.intervals import mean_interval
+from proverrl.report.run import RunRecord, read_object
+
+NUM_BINS = 10
+STEPS_READ = 20
+
+Predict = Callable[[ProblemTally], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Problems whose predicted rate lies in [low, high): how many, and means of both rates."""
+
+    low: float
+    high: float
+    problems: int
+    attempts: int
+    predicted: float
+    measured: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """One predictor of one run. ``error`` is the mean absolute distance of the measured from the
+    predicted rate over problems; ``spread`` the same distance had every problem been predicted at
+    the mean measured rate, which a useful predictor beats. ``unjudged`` counts attempts."""
+
+    run: int
+    title: str
+    kind: str
+    source: str
+    bins: Sequence[Bin]
+    problems: int
+    without: int
+    unjudged: int
+    error: float
+    spread: float
+
+
+def measure_calibrations(runs: Sequence[RunRecord]) -> list[Calibration]:
+    """Every predictor of every run that has kept the attempts of an evaluation."""
+    found = []
+    for number, run in enumerate(runs):
+        evaluation = choose_evaluation(run)
+        if evaluation is None or not evaluation.attempts.total:
+            continue
+        tallies = list(evaluation.attempts.problems.values())
+        for kind, source, predict in list_predictors(run):
+            measured = _measure(number, run.label, (kind, source), predict, tallies)
+            if measured is not None:
+                found.append(measured)
+    return found
+
+
+def list_predictors(run: RunRecord) -> list[tuple[str, str, Predict]]:
+    """What the run's files say of a problem's difficulty: (short name, source, function)."""
+    found: list[tuple[str, str, Predict]] = []
+    families = read_posterior(run)
+    if families:
+        source = "the curriculum’s estimate for its family, in the newest checkpoint"
+        found.append(("the curriculum", source, lambda tally: families.get(tally.family)))
+    levels = read_level_rates(run)
+    if levels:
+        source = f"its level’s solve rate over the last {min(STEPS_READ, len(run.steps))} steps"
+        found.append(("the level", source, lambda tally: levels.get(tally.level)))
+    return found
+
+
+def read_posterior(run: RunRecord) -> dict[str, float]:
+    """Mean of each family's Beta posterior in the newest checkpoint; empty when there is none.
+
+    Raises:
+        RunError: the checkpoint's state cannot be read.
+    """
+    files = sorted((run.path / "checkpoints").glob("step_*/state.json"))
+    if not files:
+        return {}
+    curriculum = read_object(files[-1]).get("curriculum")
+    posterior = curriculum.get("posterior") if isinstance(curriculum, dict) else None
+    if not isinstance(posterior, dict):
+        return {}
+    return {name: float(a) / (float(a) + float(b)) for name, (a, b) in posterior.items()}
+
+
+def read_level_rates(run: RunRecord) -> dict[str, float]:
+    """Solved over attempts of each level, over the last ``STEPS_READ`` steps or rounds."""
+    solved: dict[str, float] = {}
+    attempts: dict[str, float] = {}
+    for row in run.steps[-STEPS_READ:]:
+        for name, counts in (row.get("levels") or {}).items():
+            solved[name] = solved.get(name, 0.0) + float(counts.get("solved") or 0)
+            attempts[name] = attempts.get(name, 0.0) + float(counts.get("attempts") or 0)
+    return {name: solved[name] / total for name, total in attempts.items() if total}
+
+
+def bin_problems(pairs: Sequence[tuple[float, float, int]]) -> list[Bin]:
+    """Bins of equal width over (predicted rate, measured rate, judged attempts), empty ones left
+    out; a predicted rate of 1 lies in the last."""
+    held: dict[int, list[tuple[float, float, int]]] = {}
+    for pair in pairs:
+        held.setdefault(min(NUM_BINS - 1, int(pair[0] * NUM_BINS)), []).append(pair)
+    bins = []
+    for place, members in sorted(held.items()):
+        rates = [measured for _, measured, _ in members]
+        bins.append(
+            Bin(
+                low=place / NUM_BINS,
+                high=(place + 1) / NUM_BINS,
+                problems=len(members),
+                attempts=sum(count for _, _, count in members),
+                predicted=sum(predicted for predicted, _, _ in members) / len(members),
+                measured=sum(rates) / len(rates),
+                interval=mean_interval(rates),
+            )
+        )
+    return bins
+
+
+def _measure(
+    run: int, title: str, names: tuple[str, str], predict: Predict, tallies: Sequence[ProblemTally]
+) -> Calibration | None:
+    pairs = []
+    for tally in tallies:
+        predicted = predict(tally)
+        if predicted is not None and tally.judged:
+            pairs.append((predicted, tally.solved / tally.judged, tally.judged))
+    if not pairs:
+        return None
+    mean = sum(measured for _, measured, _ in pairs) / len(pairs)
+    return Calibration(
+        run=run,
+        title=title,
+        kind=names[0],
+        source=names[1],
+        bins=bin_problems(pairs),
+        problems=len(pairs),
+        without=len(tallies) - len(pairs),
+        unjudged=sum(tally.attempts - tally.judged for tally in tallies),
+        error=sum(abs(predicted - measured) for predicted, measured, _ in pairs) / len(pairs),
+        spread=sum(abs(mean - measured) for _, measured, _ in pairs) / len(pairs),
+    )
+
+
+def build_calibration_charts(calibrations: Sequence[Calibration]) -> list[Chart]:
+    """One chart for each source of predictions, a line of points for each run."""
+    charts = []
+    for kind in dict.fromkeys(item.kind for item in calibrations):
+        series = [
+            plain_series(
+                item.title,
+                item.run,
+                [part.predicted for part in item.bins],
+                [part.measured for part in item.bins],
+                low=[part.interval[0] for part in item.bins],
+                high=[part.interval[1] for part in item.bins],
+                bars=True,
+            )
+            for item in calibrations
+            if item.kind == kind
+        ]
+        charts.append(
+            plain_chart(
+                f"Predicted by {kind}",
+                "measured solve rate, 95 % intervals over problems; dotted: as predicted",
+                [*series, plain_series("as predicted", 0, [0.0, 1.0], [0.0, 1.0], guide=True)],
+                holder="calibration-charts",
+                axis="predicted solve rate",
+            )
+        )
+    return charts
+
+
+def render_calibrations(calibrations: Sequence[Calibration], *, several: bool) -> str:
+    """What each predictor was worth, and its bins folded away; a sentence when there is none."""
+    if not calibrations:
+        return (
+            '<p class="empty">Nothing to hold against each other: it takes an evaluation whose '
+            "attempts were kept, and a training that logged its levels or a curriculum that "
+            "estimates.</p>"
+        )
+    return "".join(_render(item, several) for item in calibrations)
+
+
+def _render(item: Calibration, several: bool) -> str:
+    name = f"{item.title}: " if several else ""
+    rows = "".join(
+        f'<tr><th scope="row">{100 * part.low:.0f}–{100 * part.high:.0f} %</th>'
+        f"<td>{part.problems:,}</td><td>{part.attempts:,}</td><td>{100 * part.predicted:.1f}</td>"
+        f'<td><span class="value">{100 * part.measured:.1f}</span><span class="sub">'
+        f"{100 * part.interval[0]:.1f}–{100 * part.interval[1]:.1f}</span></td></tr>"
+        for part in item.bins
+    )
+    told = (
+        f"{item.problems:,} problems, {item.without:,} without a prediction or a judged attempt, "
+        f"{item.unjudged:,} attempts unjudged. Off by {100 * item.error:.1f} points a problem; "
+        f"one rate for all would be off by {100 * item.spread:.1f}."
+    )
+    return (
+        f'<details class="card"><summary><span class="id">{escape(name)}by {escape(item.source)}'
+        f'</span><span class="tally">{len(item.bins)} bins</span></summary><p>{escape(told)}</p>'
+        '<div class="scroll inset"><table><thead><tr><th>Predicted</th><th>Problems</th>'
+        "<th>Judged attempts</th><th>Mean predicted, %</th><th>Measured, %</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table></div></details>"
+    )

@@ -1,0 +1,298 @@
+"""Evaluations side by side, by hand: differences, overlaps, budgets, calibration, tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proverrl.cli import cli
+from proverrl.matched_budget import UNITS, measure_spending
+from proverrl.report import build_page, write_tables
+from proverrl.report.attempts import ProblemTally
+from proverrl.report.budgets import build_tables
+from proverrl.report.calibration import Bin, bin_problems, measure_calibrations
+from proverrl.report.comparison import (
+    Overlap,
+    Shelf,
+    count_overlap,
+    list_differences,
+    list_pairs,
+    list_shelves,
+    list_warnings,
+)
+from proverrl.report.formats import DIFFERENCE_COLUMNS, HEADLINE_COLUMNS, PROBLEM_COLUMNS
+from proverrl.report.headline import list_columns
+from proverrl.report.intervals import mean_interval, wilson_interval
+from proverrl.report.run import load_runs
+from proverrl.report.spending import SpendingMeter
+from proverrl.statistics import bootstrap_interval
+from tests import report_runs as made
+from tests.report_page import Page
+
+# Status letters of each attempt: p proved, r rejected, t timeout.
+ONE = {"a": "prr", "b": "ppp", "c": "rrr", "d": "ttt"}
+TWO = {"a": "rrr", "b": "prr", "c": "rpr", "d": "ppp"}
+STATUSES = {"p": "proved", "r": "rejected", "t": "timeout"}
+
+
+def write_run(path: Path, attempts: dict[str, str], **labels: Any) -> Path:
+    """A run with one evaluation; every attempt is a new candidate of ten tokens."""
+    made.write_json(path / "resolved.json", made.make_resolved("grpo", 3))
+    made.write_lines(path / "metrics.jsonl", made.make_metrics("grpo", 3, random.Random(0)))
+    rows = [
+        {
+            "problem_id": name,
+            "level": 1,
+            "family": f"f{name}",
+            "attempt": number,
+            "body": "x",
+            "status": STATUSES[letter],
+            "diagnostics": [],
+            "turns": [{"candidate": f"{name}{number}", "num_tokens": 10}],
+        }
+        for name, letters in attempts.items()
+        for number, letter in enumerate(letters)
+    ]
+    made.write_lines(path / "evals" / "after.jsonl", rows)
+    summary = made.make_eval("after", {"all": (0.5, 0.5)}) | labels
+    made.write_json(path / "evals" / "after.json", summary)
+    return path
+
+
+def shelf_of(tmp_path: Path) -> Shelf:
+    runs = [write_run(tmp_path / "one", ONE), write_run(tmp_path / "two", TWO)]
+    [shelf] = list_shelves(load_runs(runs))
+    return shelf
+
+
+def test_differences_are_paired_by_problem(tmp_path: Path) -> None:
+    shelf = shelf_of(tmp_path)
+    assert list_pairs(shelf.columns) == [(1, 0)]
+    [found] = list_differences(shelf)
+    assert (found.title, found.base, found.k) == ("After two", "After one", 1)
+    # pass@1 of a 0 - 1/3, b 1/3 - 1, c 1/3 - 0; d has no judged attempt in one of them.
+    assert found.value == pytest.approx((-1 / 3 - 2 / 3 + 1 / 3) / 3)
+    assert (found.problems, found.excluded) == (3, 1)
+    assert -2 / 3 <= found.low <= found.value <= found.high <= 1 / 3
+
+
+def test_who_solved_what(tmp_path: Path) -> None:
+    shelf = shelf_of(tmp_path)
+    # a only one, b both, c only two, d unknown.
+    assert count_overlap(shelf, 0, 1) == Overlap(1, 1, 1, 0, 1)
+    assert count_overlap(shelf, 1, 0) == Overlap(1, 1, 1, 0, 1)
+    # On the diagonal: one solved a and b of three judged; two solved b, c and d of four.
+    assert count_overlap(shelf, 0, 0) == Overlap(0, 0, 2, 1, 1)
+    assert count_overlap(shelf, 1, 1) == Overlap(0, 0, 3, 1, 0)
+    page = build_page([tmp_path / "one", tmp_path / "two"])
+    text = Page(page).text
+    assert "both solved 1, only the first 1, only the second 1, neither 0; 1 have no judged" in text
+    assert page.count('class="count"') == 4
+
+
+def test_before_and_after_of_one_run_are_compared_with_each_other(tmp_path: Path) -> None:
+    run = made.make_run(tmp_path / "run", steps=2)
+    [shelf] = list_shelves(load_runs([run]))
+    assert [column.title for column in shelf.columns] == ["Before", "After"]
+    assert [(d.title, d.base, d.k) for d in list_differences(shelf)] == [
+        ("After", "Before", 1),
+        ("After", "Before", 8),
+    ]
+
+
+def test_solved_within_a_budget(tmp_path: Path) -> None:
+    tables, notes = build_tables(shelf_of(tmp_path))
+    assert notes == []
+    calls = next(table for table in tables if table.unit == "calls")
+    assert (calls.budgets, calls.problems) == ([1, 2, 3], 4)
+    # one: a and b at once, c never, d unjudged; two: b and d at once, c at the second.
+    assert [[cell.solved for cell in row] for row in calls.cells] == [[0.5] * 3, [0.5, 0.75, 0.75]]
+    # c ran out of its 3 attempts at no budget, d (nothing judged) at every one.
+    assert [cell.ran_out for cell in calls.cells[0]] == [0.25] * 3
+    differences = [cell.difference[0] for cell in calls.cells[1] if cell.difference is not None]
+    # At 1: a -1, d +1; from 2 on c +1 too, over four problems.
+    assert differences == pytest.approx([0.0, 0.25, 0.25])
+    tokens = next(table for table in tables if table.unit == "tokens")
+    assert tokens.budgets == [1, 2, 4, 8, 16, 30]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["proved", "rejected", "timeout"]),
+            st.lists(st.tuples(st.sampled_from([None, "x", "y", "z"]), st.integers(0, 9))),
+        ),
+        min_size=1,
+    )
+)
+def test_the_meter_counts_as_the_matched_budget_does(draws: list[Any]) -> None:
+    rows = [
+        {
+            "problem_id": "a",
+            "attempt": number,
+            "status": status,
+            "turns": [{"candidate": key, "num_tokens": tokens} for key, tokens in turns],
+        }
+        for number, (status, turns) in enumerate(draws)
+    ]
+    meter = SpendingMeter()
+    for row in rows:
+        meter.add(row)
+    for unit in UNITS:
+        assert meter.spending(unit) == measure_spending(rows, unit)["a"]
+
+
+def test_attempts_without_a_known_cost_are_named(tmp_path: Path) -> None:
+    run = made.make_run(tmp_path / "run", steps=2)  # stored without turns
+    [shelf] = list_shelves(load_runs([run]))
+    tables, notes = build_tables(shelf)
+    assert tables == []
+    assert len(notes) == 1
+    assert notes[0].startswith("Before, After: what a turn cost is not known")
+    meter = SpendingMeter()
+    turn = {"candidate": "x", "num_tokens": None}
+    meter.add({"attempt": 0, "status": "rejected", "turns": [turn]})
+    assert meter.spending("tokens") is None
+    assert meter.spending("calls") is not None
+    meter.add({"attempt": 0, "status": "rejected", "turns": [turn]})
+    assert meter.spending("calls") is None  # an attempt that came before
+
+
+def test_bins_hold_the_means_of_their_problems() -> None:
+    bins = bin_problems([(0.12, 0.0, 8), (0.18, 0.5, 4), (1.0, 1.0, 8)])
+    assert bins[0].predicted == pytest.approx(0.15)
+    assert (bins[0].low, bins[0].high, bins[0].problems, bins[0].attempts) == (0.1, 0.2, 2, 12)
+    assert bins[0].measured == 0.25
+    # The mean of two problems of 0 and 1/2 is between them in every resample.
+    assert bins[0].interval == (0.0, 0.5)
+    assert bins[1] == Bin(0.9, 1.0, 1, 8, 1.0, 1.0, (1.0, 1.0))
+
+
+def test_the_curriculum_and_the_levels_are_held_against_the_evaluation(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", ONE)
+    levels = {"1": {"attempts": 30, "solved": 12}, "2": {"attempts": 10, "solved": 1}}
+    made.write_lines(
+        run / "metrics.jsonl", [{"kind": "step", "step": s, "levels": levels} for s in (1, 2)]
+    )
+    posterior = {"fa": [1.0, 3.0], "fb": [3.0, 1.0]}
+    for step in (1, 2):
+        made.write_json(
+            run / "checkpoints" / f"step_00000{step}" / "state.json",
+            {"curriculum": {"posterior": posterior if step == 2 else {}}},
+        )
+    curriculum, level = measure_calibrations(load_runs([run]))
+    # fa 1 / 4 against 1 / 3, fb 3 / 4 against 1; c and d have no prediction or no judged attempt.
+    assert (curriculum.problems, curriculum.without, curriculum.unjudged) == (2, 2, 3)
+    assert curriculum.error == pytest.approx((1 / 12 + 1 / 4) / 2)
+    # Their mean is 2 / 3, which is off by 1 / 3 at both.
+    assert curriculum.spread == pytest.approx(1 / 3)
+    # 24 of 60 at level 1: 0.4 for a (1 / 3), b (1) and c (0).
+    assert [part.predicted for part in level.bins] == pytest.approx([0.4])
+    assert level.error == pytest.approx((0.4 - 1 / 3 + 0.6 + 0.4) / 3)
+    assert (level.problems, level.without) == (3, 1)
+
+
+def test_unlike_conditions_are_said(tmp_path: Path) -> None:
+    one = write_run(tmp_path / "one", ONE)
+    two = write_run(tmp_path / "two", TWO, toolchain="dafny 4.9.0", temperature=0.6)
+    found = list_warnings(load_runs([one, two]))
+    assert found == [
+        "Compare with care, the verifier (toolchain) differs: dafny 2.3.0: After one; "
+        "dafny 4.9.0: After two.",
+        "Compare with care, the temperature differs: 1.0: After one; 0.6: After two.",
+    ]
+    assert found[0] in Page(build_page([one, two])).text
+    three = write_run(tmp_path / "three", TWO, benchmark_sha256="c" * 64)
+    [other] = list_warnings(load_runs([one, three]))
+    assert other.startswith("Different benchmarks, never set side by side: After one on heldout")
+    assert list_warnings(load_runs([one])) == []
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 1.0, -0.5]), min_size=2, max_size=60))
+def test_the_fast_interval_is_that_of_the_bootstrap(values: list[float]) -> None:
+    low, high = mean_interval(values)
+    assert min(values) - 1e-9 <= low <= high <= max(values) + 1e-9
+    expected = bootstrap_interval(values)
+    # Both are quantiles of 10,000 resamples of the same distribution, whose steps are 0.25 / n.
+    step = 0.25 / len(values) + 0.03
+    assert (low, high) == pytest.approx(expected, abs=step)
+
+
+def test_many_distinct_values_are_resampled_one_by_one() -> None:
+    values = list(np.linspace(0, 1, 1000))
+    # The standard error of the mean is sqrt(1 / 12) / sqrt(1000) = 0.00913.
+    assert mean_interval(values) == pytest.approx((0.5 - 0.0179, 0.5 + 0.0179), abs=0.002)
+    assert mean_interval([]) == (0.0, 0.0)
+
+
+def test_wilson_by_hand() -> None:
+    # 5 of 10, z = 1.96, z z = 3.8415: spread 1.96 sqrt(0.025 + 0.0096) / 1.38415 = 0.2634.
+    assert wilson_interval(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert wilson_interval(0, 0) == (0.0, 1.0)
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_the_tables_hold_the_figures_of_the_page(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / "one", ONE), write_run(tmp_path / "two", TWO)]
+    out = tmp_path / "tables" / "r.csv"
+    files = write_tables(runs, "csv", out=out)
+    assert [file.name for file in files] == ["r.csv", "r_differences.csv", "r_problems.csv"]
+    headline, differences, problems = map(read_csv, files)
+    assert tuple(headline[0]) == HEADLINE_COLUMNS
+    assert tuple(differences[0]) == DIFFERENCE_COLUMNS
+    assert tuple(problems[0]) == PROBLEM_COLUMNS
+
+    page = Page(build_page(runs))
+    index = page.piece("problems-0")
+    for row in problems:
+        place = index["ids"].index(row["problem"])
+        column = ["After one", "After two"].index(row["column"])
+        counts = [index[key][column][place] for key in ("attempts", "judged", "solved")]
+        assert [int(row[key]) for key in ("attempts", "judged", "proved")] == counts
+        assert int(row["unjudged"]) == counts[0] - counts[1]
+        if counts[1]:
+            assert float(row["solve_rate"]) == counts[2] / counts[1]
+        else:
+            assert row["solve_rate"] == ""
+    assert len(problems) == 8
+    for row in headline:
+        shown = f"{100 * float(row['pass']):.1f} {100 * float(row['low']):.1f}"
+        assert shown in page.text
+    [difference] = differences
+    assert f"{100 * abs(float(difference['difference'])):.1f}" in page.text
+
+    [file] = write_tables(runs, "json", out=tmp_path / "r.json")
+    stored = json.loads(file.read_text())
+    assert [str(row["proved"]) for row in stored["problems"]] == [row["proved"] for row in problems]
+    assert [str(row["pass"]) for row in stored["headline"]] == [row["pass"] for row in headline]
+    assert stored["warnings"] == []
+    titles = [column.title for column in list_columns(load_runs(runs))]
+    assert [row["column"] for row in stored["headline"]] == [t for t in titles for _ in (1, 8)]
+
+
+def test_markdown_cannot_be_broken_by_a_name(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"a|b\n<i>": "pr"})
+    done = CliRunner().invoke(cli, ["report", str(run), "--format", "md"])
+    assert done.output.strip() == str(run / "report.md")
+    lines = (run / "report.md").read_text().splitlines()
+    assert (
+        "| a\\|b \\<i\\> | 1 | fa\\|b \\<i\\> | After | after | 2 | 2 | 0 | 1 | 0.5000 |" in lines
+    )
+
+
+def test_only_the_first_attempts_have_letters() -> None:
+    tally = ProblemTally("a", "1", "f")
+    assert (tally.attempts, tally.marks.decode()) == (0, "")
