@@ -127,7 +127,7 @@ module OneMoreElement {
   }
 }
 
-//@ squares-modulo-four, level 3, assertions
+//@ squares-modulo-four, level 2, assertions
 //@ A square leaves 0 or 1 when it is divided by four.
 module SquaresModuloFour {
   lemma Remainder(n: int)

@@ -57,7 +57,7 @@ module DoubledTwice {
   }
 }
 
-//@ sum-append-steps, level 3, calc
+//@ sum-append-steps, level 2, calc
 //@ The sum of two joined sequences, by induction on the first.
 module SumAppendSteps {
   function Sum(s: seq<int>): int
@@ -85,7 +85,7 @@ module SumAppendSteps {
   }
 }
 
-//@ reverse-append-steps, level 4, calc
+//@ reverse-append-steps, level 3, calc
 //@ The reverse of two joined sequences, by induction on the first.
 module ReverseAppendSteps {
   function Reverse(s: seq<int>): seq<int>
@@ -117,7 +117,7 @@ module ReverseAppendSteps {
   }
 }
 
-//@ power-of-product, level 4, calc
+//@ power-of-product, level 3, calc
 //@ The power of a product is the product of the powers.
 module PowerOfProduct {
   function Power(b: int, e: nat): int
@@ -146,7 +146,7 @@ module PowerOfProduct {
   }
 }
 
-//@ list-reverse-steps, level 4, calc
+//@ list-reverse-steps, level 3, calc
 //@ A list reversed twice is the list, given how reversing treats an element put at the end.
 module ListReverseSteps {
   datatype List = Nil | Cons(head: int, tail: List)
@@ -195,7 +195,7 @@ module ListReverseSteps {
   }
 }
 
-//@ last-element-first, level 3, calc
+//@ last-element-first, level 2, calc
 //@ Reversing a list whose last element is known starts with it.
 module LastElementFirst {
   datatype List = Nil | Cons(head: int, tail: List)
@@ -308,7 +308,7 @@ module FollowsFrom {
   }
 }
 
-//@ peano-add-steps, level 3, calc
+//@ peano-add-steps, level 2, calc
 //@ A successor may move from one summand to the other.
 module PeanoAddSteps {
   datatype Num = Zero | Succ(pred: Num)
@@ -342,7 +342,7 @@ module PeanoAddSteps {
   }
 }
 
-//@ odd-numbers-steps, level 3, calc
+//@ odd-numbers-steps, level 2, calc
 //@ Twice the sum of a row of numbers is a product of neighbours.
 module OddNumbersSteps {
   function Sum(n: nat): int
@@ -405,7 +405,7 @@ module FibonacciJump {
   }
 }
 
-//@ rotate-sum, level 4, calc
+//@ rotate-sum, level 3, calc
 //@ Moving the first part of a sequence to its end does not change the sum.
 module RotateSum {
   function Sum(s: seq<int>): int
@@ -442,7 +442,7 @@ module RotateSum {
   }
 }
 
-//@ flatten-twice, level 5, calc
+//@ flatten-twice, level 3, calc
 //@ The length of a flattened sequence of sequences is the sum of the lengths.
 module FlattenTwice {
   function Flatten(s: seq<seq<int>>): seq<int>
@@ -519,7 +519,7 @@ module SquareDifference {
   }
 }
 
-//@ weighted-sum, level 4, calc
+//@ weighted-sum, level 2, calc
 //@ Weighing every element by a factor weighs the sum by it.
 module WeightedSum {
   datatype List = Nil | Cons(head: int, tail: List)

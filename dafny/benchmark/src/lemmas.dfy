@@ -379,7 +379,7 @@ module PeanoMultiplyCommutes {
   }
 }
 
-//@ neighbours-to-pairs, level 4, statements
+//@ neighbours-to-pairs, level 3, statements
 //@ If every element is less than its neighbour, the last exceeds the first by the distance.
 module NeighboursToPairs {
   lemma {:induction false} Distance(s: seq<int>, i: nat, j: nat)
@@ -397,7 +397,7 @@ module NeighboursToPairs {
   }
 }
 
-//@ crossing-zero, level 5, statements
+//@ crossing-zero, level 4, statements
 //@ A walk on whole numbers in steps of at most one, from below zero to above it, meets zero.
 module CrossingZero {
   lemma {:induction false} Crosses(walk: seq<int>)
@@ -446,7 +446,7 @@ module PowerBeatsSquare {
   }
 }
 
-//@ factorial-beats-power, level 3, statements
+//@ factorial-beats-power, level 2, statements
 //@ The factorial of n + 1 is at least two to the power of n.
 module FactorialBeatsPower {
   function Fact(n: nat): nat
@@ -531,7 +531,7 @@ module NumbersBelow {
   }
 }
 
-//@ no-room, level 5, statements
+//@ no-room, level 4, statements
 //@ A set of natural numbers below n that has n elements holds every one of them.
 module NoRoom {
   function Below(n: nat): set<int>

@@ -258,7 +258,7 @@ module CountUpInBinary {
   }
 }
 
-//@ sum-of-fibonacci, level 3, statements
+//@ sum-of-fibonacci, level 2, statements
 //@ The first Fibonacci numbers add up to one less than a later one.
 module SumOfFibonacci {
   function Fib(n: nat): nat
@@ -284,7 +284,7 @@ module SumOfFibonacci {
   }
 }
 
-//@ power-of-sum, level 3, statements
+//@ power-of-sum, level 2, statements
 //@ Powers with a sum as exponent are products.
 module PowerOfSum {
   function Power(b: int, e: nat): int
@@ -456,7 +456,7 @@ module FoldConstants {
   }
 }
 
-//@ stack-machine, level 5, statements
+//@ stack-machine, level 4, statements
 //@ Running the code of an expression on a stack leaves its value on top.
 module StackMachine {
   datatype Expr = Const(number: int) | Plus(first: Expr, second: Expr)
@@ -509,7 +509,7 @@ module StackMachine {
   }
 }
 
-//@ find-after-insert, level 4, statements
+//@ find-after-insert, level 3, statements
 //@ After inserting into a search tree, the search finds the new key and what it found before.
 module FindAfterInsert {
   datatype Tree = Leaf | Node(left: Tree, key: int, right: Tree)
@@ -599,7 +599,7 @@ module SizeOfFullTree {
   }
 }
 
-//@ cassini, level 5, statements
+//@ cassini, level 3, statements
 //@ The product of two Fibonacci numbers around a third differs from its square by one, in turn.
 module Cassini {
   function Fib(n: nat): int

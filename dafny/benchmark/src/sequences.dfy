@@ -124,7 +124,7 @@ module CountAppend {
   }
 }
 
-//@ map-elements, level 3, statements
+//@ map-elements, level 2, statements
 //@ Doubling a sequence element by element: each place holds the double of what was there.
 module MapElements {
   function Double(s: seq<int>): seq<int>
@@ -234,7 +234,7 @@ module ReverseTwice {
   }
 }
 
-//@ reverse-places, level 4, statements
+//@ reverse-places, level 3, statements
 //@ The element at a place of the reverse is the one as far from the other end.
 module ReversePlaces {
   function Reverse(s: seq<int>): seq<int>
@@ -309,7 +309,7 @@ module CountByMultiset {
   }
 }
 
-//@ take-and-drop, level 3, statements
+//@ take-and-drop, level 2, statements
 //@ The leading small elements and what comes after them are the whole sequence.
 module TakeAndDrop {
   function Leading(s: seq<int>, limit: int): seq<int>
@@ -412,7 +412,7 @@ module SubsequenceTransitive {
   }
 }
 
-//@ sum-bounded, level 4, statements
+//@ sum-bounded, level 3, statements
 //@ If no element is above a limit, the sum is at most the limit times the length.
 module SumBounded {
   function Sum(s: seq<int>): int

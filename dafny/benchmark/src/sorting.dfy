@@ -296,7 +296,7 @@ module BubbleSort {
   }
 }
 
-//@ neighbours-in-order, level 3, statements
+//@ neighbours-in-order, level 2, statements
 //@ If neighbours are in order, so is every pair.
 module NeighboursInOrder {
   lemma {:induction false} Pair(s: seq<int>, i: nat, j: nat)
