@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ STATUSES = {"p": "proved", "r": "rejected", "t": "timeout"}
 def write_run(path: Path, attempts: dict[str, str], **labels: Any) -> Path:
     """A run with one evaluation; every attempt is a new candidate of ten tokens."""
     made.write_json(path / "resolved.json", made.make_resolved("grpo", 3))
-    made.write_lines(path / "metrics.jsonl", made.make_metrics("grpo", 3, made.random.Random(0)))
+    made.write_lines(path / "metrics.jsonl", made.make_metrics("grpo", 3, random.Random(0)))
     rows = [
         {
             "problem_id": name,
