@@ -113,7 +113,7 @@ def test_solved_within_a_budget(tmp_path: Path) -> None:
     tables, notes = build_tables(shelf_of(tmp_path))
     assert notes == []
     calls = next(table for table in tables if table.unit == "calls")
-    assert (calls.budgets, calls.problems) == ([1, 2, 3], 4)
+    assert (calls.budgets, calls.problems, calls.unjudged) == ([1, 2, 3], 4, 3)
     # one: a and b at once, c never, d unjudged; two: b and d at once, c at the second.
     assert [[cell.solved for cell in row] for row in calls.cells] == [[0.5] * 3, [0.5, 0.75, 0.75]]
     # c ran out of its 3 attempts at no budget, d (nothing judged) at every one.
