@@ -43,7 +43,8 @@ class BudgetCell:
 
 @dataclass(frozen=True, slots=True)
 class BudgetTable:
-    """``cells[column][budget]``. ``problems`` are those that every column has a cost for."""
+    """``cells[column][budget]``. ``problems`` are those that every column has a cost for,
+    ``unjudged`` the attempts at them that were left out, all columns together."""
 
     unit: BudgetUnit
     titles: Sequence[str]
@@ -51,6 +52,7 @@ class BudgetTable:
     budgets: Sequence[int]
     cells: Sequence[Sequence[BudgetCell]]
     problems: int
+    unjudged: int
 
 
 def build_tables(shelf: Shelf) -> tuple[list[BudgetTable], list[str]]:
@@ -99,7 +101,9 @@ def _build_table(
         for item in chosen.values()
     ]
     titles = [shelf.columns[place].title for place in chosen]
-    return BudgetTable(unit, titles, [*chosen], budgets, cells, len(common))
+    tallies = (shelf.tally(place, name) for place in chosen for name in common)
+    unjudged = sum(tally.attempts - tally.judged for tally in tallies if tally is not None)
+    return BudgetTable(unit, titles, [*chosen], budgets, cells, len(common), unjudged)
 
 
 def _measure(
@@ -135,7 +139,8 @@ def build_budget_charts(shelf: Shelf, tables: Sequence[BudgetTable]) -> list[Cha
         charts.append(
             plain_chart(
                 f"Solved within {UNIT_NAMES[table.unit]}",
-                f"share of {table.problems:,} problems, 95 % intervals over problems",
+                f"share of {table.problems:,} problems, 95 % intervals over problems; "
+                f"{table.unjudged:,} attempts unjudged, left out",
                 series,
                 holder="budget-charts",
                 axis=f"{UNIT_NAMES[table.unit]} a problem",

@@ -28,7 +28,8 @@ def render_differences(shelves: Sequence[Shelf]) -> str:
     return (
         "<h3>Differences, paired by problem</h3>"
         '<p class="lead small">Points of pass@k, with 95 % bootstrap intervals over the problems '
-        "that both have k judged attempts at. An interval that holds 0 settles nothing.</p>"
+        "that both have k judged attempts at. An interval that holds 0 settles nothing; "
+        "of twenty comparisons without any difference one misses it.</p>"
         '<div class="scroll"><table class="differences"><thead><tr><th>What</th><th>Against</th>'
         "<th>k</th><th>Difference</th><th>Problems</th></tr></thead>"
         f"<tbody>{rows}</tbody></table></div>"

@@ -50,7 +50,8 @@
   };
 
   function exampleParts(problem, example) {
-    const times = example.count > 1 ? `${number(example.count)} attempts failed with this first message; shown: ` : "";
+    const how = example.messages.length ? "with this first message" : "without a message";
+    const times = example.count > 1 ? `${number(example.count)} attempts failed ${how}; shown: ` : "";
     const head = make("p", "example");
     head.append(Listing.badge(example.status), " ", `${times}attempt ${example.attempt ?? "–"}`);
     return [head, Listing.build(problem, example)];
