@@ -167,7 +167,10 @@ def evaluate_command(
     named = name_benchmarks(config, name, benchmarks)
     results = asyncio.run(evaluate_benchmarks(config, from_run=run, benchmarks=named))
     if len(results) > 1:
+        from proverrl.report import write_report
+
         _console().print(make_benchmark_table(results))
+        click.echo(f"report: {write_report([config.run])}")
     else:
         _print_results(config.run)
 

@@ -31,6 +31,22 @@ _DEEPSEEK = "https://github.com/deepseek-ai/DeepSeek-Prover-V1.5, folder dataset
 _SYNTHESIS = "https://github.com/Mondego/dafny-synthesis"
 
 KNOWN: Mapping[str, KnownBenchmark] = {
+    "proverrl-dafny": KnownBenchmark(
+        "problems",
+        "dafny",
+        "153",
+        "Apache-2.0",
+        "this repository, dafny/benchmark",
+        ("dafny/benchmark/problems.jsonl",),
+    ),
+    "proverrl-lean": KnownBenchmark(
+        "problems",
+        "lean",
+        "144",
+        "Apache-2.0",
+        "this repository, lean/benchmark.jsonl",
+        ("lean/benchmark.jsonl",),
+    ),
     "minif2f": KnownBenchmark(
         "deepseek",
         "lean",

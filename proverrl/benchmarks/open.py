@@ -1,9 +1,10 @@
 """From what a user writes to a benchmark: a name, a path, ``hf:ID[:split]`` or ``leandojo:...``.
 
 Flows in: a text. Flows out: a ``Benchmark``, whose problems passed the audit of their language,
-with the refused ones beside them. A name is looked for in ``$PROVERRL_DATA`` and in ``data/``; one
-that is in neither gets an error that says where it is had. Only ``hf:`` and ``leandojo:`` use the
-network. A file of our own problems is held to its form instead, so that nothing of it is refused.
+with the refused ones beside them. A name is looked for in ``$PROVERRL_DATA``, in ``data/`` and in
+the working folder; one that is in none gets an error that says where it is had. Only ``hf:`` and
+``leandojo:`` use the network. A file of our own problems is held to its form instead, so that
+nothing of it is refused.
 Not handled here: layouts (``proverrl.benchmarks.layouts``).
 """
 
@@ -113,7 +114,7 @@ def find_known(known: KnownBenchmark) -> Path | None:
 def list_data_folders() -> list[Path]:
     """The folders in which benchmarks are looked for."""
     named = os.environ.get(DATA_VARIABLE, "")
-    return [*([Path(named)] if named else []), Path("data")]
+    return [*([Path(named)] if named else []), Path("data"), Path()]
 
 
 def _read(
