@@ -109,6 +109,21 @@ def test_before_and_after_of_one_run_are_compared_with_each_other(tmp_path: Path
     ]
 
 
+def test_evaluations_of_one_name_are_compared_with_each_other(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / "one", ONE), write_run(tmp_path / "two", TWO)]
+    for run in runs:
+        for ending in ("json", "jsonl"):
+            text = (run / "evals" / f"after.{ending}").read_text()
+            (run / "evals" / f"late.{ending}").write_text(text)
+    [shelf] = list_shelves(load_runs(runs))
+    titles = [column.title for column in shelf.columns]
+    assert [(titles[a], titles[b]) for a, b in list_pairs(shelf.columns)] == [
+        ("Late, one", "After one"),
+        ("After two", "After one"),
+        ("Late, two", "Late, one"),
+    ]
+
+
 def test_solved_within_a_budget(tmp_path: Path) -> None:
     tables, notes = build_tables(shelf_of(tmp_path))
     assert notes == []

@@ -66,7 +66,7 @@
       margin: { l: 44, r: 8, t: legend ? 30 : 10, b: 36 },
       xaxis: { ...grid, ...log, showgrid: false, title: { text: chart.axis_title || AXES[axis], standoff: 6 } },
       yaxis: { ...grid, tickformat: chart.percent ? ".2~%" : undefined, nticks: 5, rangemode: chart.percent ? "tozero" : "normal", ...(chart.series.some((s) => s.stacked) ? { range: [0, 1] } : {}) },
-      showlegend: legend, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+      showlegend: legend, legend: { orientation: "h", traceorder: "normal", y: 1.02, yanchor: "bottom", x: 0 },
       hovermode: chart.series.some((s) => s.bars) ? "closest" : "x unified",
       hoverlabel: { bgcolor: token("--panel"), bordercolor: token("--line"), font: { color: token("--ink") } },
     }, { displayModeBar: false, responsive: true });

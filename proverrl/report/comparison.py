@@ -76,7 +76,8 @@ def list_shelves(runs: Sequence[RunRecord]) -> list[Shelf]:
 
 
 def list_pairs(columns: Sequence[Column]) -> list[tuple[int, int]]:
-    """What is compared: each column with its own before, then with the first that came after."""
+    """What is compared: each column with its own before; then with the first of the evaluations
+    after training that has the same name, or, being that first itself, with the first of all."""
     places = {id(column.evaluation): place for place, column in enumerate(columns)}
     pairs = []
     for place, column in enumerate(columns):
@@ -85,7 +86,13 @@ def list_pairs(columns: Sequence[Column]) -> list[tuple[int, int]]:
             pairs.append((place, base))
     bases = {base for _, base in pairs}
     later = [place for place in range(len(columns)) if place not in bases]
-    return pairs + [(place, later[0]) for place in later[1:]]
+    firsts: dict[str, int] = {}
+    for place in later:
+        first = firsts.setdefault(columns[place].evaluation.name, place)
+        other = later[0] if first == place else first
+        if place != other:
+            pairs.append((place, other))
+    return pairs
 
 
 def list_differences(shelf: Shelf) -> list[Difference]:
