@@ -272,9 +272,10 @@ class TorchLearner:
         before the next is asked for, because in the end this keeps up with the other processes."""
         shares = [self._shard(part) for part in parts]
         mine = list(batch_rows(itertools.chain(*shares), self.config.micro_batch_tokens))
+        # Asked before the first: from then on the others wait for this process's passes.
+        most = max(self.world.gather(len(mine))) if self.weights.lockstep else 0
         yield from mine
         if self.weights.lockstep:
-            most = max(self.world.gather(len(mine)))
             keep_up(run, [row for part in parts for row in part], most - len(mine))
 
     def _score_reference(self, parts: Sequence[Sequence[PackedRow]]) -> dict[int, Tensor]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,8 +27,6 @@ from proverrl.policy.probe import TOLERANCES
 from proverrl.policy.push_probe import PushProbe, Rows, Scores, score_rows
 from proverrl.sharding import ShardedModel, local_bytes, to_part, to_whole
 from proverrl.types import TrainingSample
-
-T = TypeVar("T")
 
 
 class ShardedWeights:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +22,6 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from proverrl.errors import UsageError
 from proverrl.parallel import World
-
-T = TypeVar("T")
 
 
 class ShardedModel(nn.Module):
@@ -61,10 +59,14 @@ class ShardedModel(nn.Module):
         # Experts that one process used and another did not.
         cast(FSDPModule, self).set_reduce_scatter_unused_params(True)
 
-    def forward(self, function: Callable[..., T], *args: Any, **settings: Any) -> T:
+    def forward(
+        self, function: Callable[..., tuple[Tensor, ...]], *args: Any, **settings: Any
+    ) -> tuple[Tensor, ...]:
         """``function(model, *args, **settings)``: within, the weights are those of a whole model.
-        All that is computed must be in what it returns, in tensors that hold the gradient."""
-        return function(self.inner, *args, **settings)
+        A gradient must come through the tensors that it returns."""
+        # What is returned gets a hook that puts the weights together again for the backward pass,
+        # and a view could lose it.
+        return tuple(part.clone() for part in function(self.inner, *args, **settings))
 
     @torch.no_grad()
     def copy_to(self, weights: Iterable[Tensor]) -> None:
