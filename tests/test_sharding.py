@@ -122,7 +122,8 @@ def test_a_whole_learner_takes_up_what_two_halves_saved(
         assert all(torch.equal(a, b) for a, b in zip(masters, by_two[name]["weights"], strict=True))
     # The reference is the first model, and not the one that was given now.
     first = tiny_model().bfloat16() if name == "bf16" else tiny_model()
-    for mine, theirs in zip(learner.reference.parameters(), first.parameters(), strict=True):
+    reference: Any = learner.reference
+    for mine, theirs in zip(reference.parameters(), first.parameters(), strict=True):
         assert torch.equal(mine, theirs)
     assert learner.step(samples)["grad_norm"] > 0
 
