@@ -70,7 +70,8 @@ def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
         follower.run()
         assert not check.updates
         assert follower.learner is not None
-        world.gather(count_bytes(follower.learner))
+        if config.shard != "none":
+            world.gather(count_bytes(follower.learner))
         return {}
     push_weights(world, policy)
     start_learners(world, None)
@@ -102,7 +103,7 @@ def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
         masters = learner.state()["masters"]
     dismiss(world)
     return {
-        "bytes": world.gather(count_bytes(learner)),
+        "bytes": world.gather(count_bytes(learner)) if config.shard != "none" else [],
         "processes": world.size,
         "steps": steps,
         "weights": [w.detach().clone() for w in masters or trained_parts(model)],
@@ -122,8 +123,8 @@ def trained_parts(model: Any) -> list[torch.Tensor]:
 
 def count_bytes(learner: TorchLearner) -> int:
     """What this process holds of the learner's weights and optimizer state."""
-    count = getattr(learner.weights, "num_bytes", None)
-    return int(count()) if count else 0
+    weights: Any = learner.weights
+    return int(weights.num_bytes())
 
 
 def main(out: Path, cases: list[dict[str, Any]]) -> None:
