@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from proverrl.config import LearnerConfig, LossConfig, PrecisionName
-from proverrl.distill import SelfDistiller, freeze_copy
+from proverrl.distill import SelfDistiller
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.losses import (
     EntropyControl,
@@ -37,10 +37,11 @@ from proverrl.packing import (
 )
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.lora import adapter_disabled, has_adapter
+from proverrl.policy.push_probe import Rows
 from proverrl.policy.transformers import DTYPES
 from proverrl.rollout.teaching import TeacherPair
 from proverrl.seeds import derive_seed
-from proverrl.trained_weights import TrainedWeights
+from proverrl.trained_weights import calls, keep_up, open_weights
 from proverrl.types import TrainingSample
 
 
@@ -77,7 +78,8 @@ class TorchLearner:
 
     With a KL term a frozen copy of ``model`` as it comes is kept: as much memory again as its
     weights take, and no optimizer state. A model with an adapter needs none: it is its own
-    reference without the adapter.
+    reference without the adapter. With ``learner.shard`` what is trained is a cut copy, and
+    ``probe_rows`` are compared after each push into ``model`` (``proverrl.sharded_weights``).
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class TorchLearner:
         version: int = 0,
         check: UpdateCheck = require_finite,
         world: World = SINGLE,
+        probe_rows: Rows = (),
     ) -> None:
         check_precision(model, config.precision)
         self.model = model
@@ -100,21 +103,21 @@ class TorchLearner:
         self.check = check
         self.world = world
         self.control = EntropyControl(self.loss.entropy)
+        self.weights = open_weights(model, config, world, probe_rows)
         # With an adapter the model without it is the reference: no second copy.
         keeps_reference = self.loss.needs_reference and not has_adapter(model)
-        self.reference = freeze_copy(model) if keeps_reference else None
+        self.reference = self.weights.freeze() if keeps_reference else None
         distills = self.loss.distill.weight > 0
+        if distills and config.shard != "none":
+            raise UsageError(
+                "loss.distill.weight is above 0 and its teacher has whole weights; set it to 0, "
+                "or set learner.shard = 'none'"
+            )
         self.distiller = (
             SelfDistiller(model, self.loss.distill, temperature=temperature) if distills else None
         )
         if config.gradient_checkpointing:
-            enable_checkpointing(model)
-        self.weights = TrainedWeights(
-            model,
-            config.optimizer,
-            learning_rate=config.learning_rate,
-            weight_decay=config.weight_decay,
-        )
+            enable_checkpointing(self.weights.model)
 
     @property
     def needs_old_logprobs(self) -> bool:
@@ -150,9 +153,8 @@ class TorchLearner:
             return counts
         size = self.config.groups_per_update or len(rows)
         parts = [rows[i : i + size] for i in range(0, len(rows), size)]
-        mine = [row for part in parts for row in self._shard(part)]
-        old = self._score(self.model, mine) if self.needs_old_logprobs else {}
-        reference = self._score_reference(mine) if self.loss.needs_reference else {}
+        old = self._score(self.weights.run, parts) if self.needs_old_logprobs else {}
+        reference = self._score_reference(parts) if self.loss.needs_reference else {}
         updates = []
         for _ in range(self.config.epochs):
             for number, part in enumerate(parts):
@@ -163,7 +165,7 @@ class TorchLearner:
                     counts["updates_left_out"] = counts.get("updates_left_out", 0.0) + 1
                 else:
                     updates.append(values)
-        return counts | _summarize(updates)
+        return counts | _summarize(updates) | self.weights.publish()
 
     def _update(
         self,
@@ -181,10 +183,13 @@ class TorchLearner:
         scored: list[tuple[TrainingSample, Tensor]] = []
         self.weights.zero_grad()
         # Checkpointed layers keep their activations unless the model is in training mode.
-        self.model.train(self.config.gradient_checkpointing)
-        for batch in batch_rows(self._shard(rows), self.config.micro_batch_tokens):
-            logprobs, entropy = packed_logprobs(
-                self.model, batch, temperature=self.temperature, entropy_grad=self.control.bonus > 0
+        self.weights.model.train(self.config.gradient_checkpointing)
+        for batch in self._batches(self.weights.run, [rows]):
+            logprobs, entropy = self.weights.run(
+                packed_logprobs,
+                batch,
+                temperature=self.temperature,
+                entropy_grad=self.control.bonus > 0,
             )
             inputs = LossInputs(
                 **gather_tokens(batch, logprobs, entropy, old, reference, self.version),
@@ -210,9 +215,9 @@ class TorchLearner:
             )
             values["distill_loss"] = distilled
             values["loss"] += self.loss.distill.weight * distilled
-        self.model.eval()
+        self.weights.model.eval()
         values = add_up(self.world.gather(values))
-        self.world.sum_gradients(self.weights.masters)
+        self.weights.sum_gradients(self.world)
         values["grad_norm"] = self.weights.clip(self.config.max_grad_norm)
         if not self._may_update(rows, values, scored):
             return None
@@ -253,32 +258,54 @@ class TorchLearner:
     def _imitate(self, rows: Sequence[PackedRow]) -> float:
         num_tokens = sum(sum(s.loss_mask) for row in rows for s in row.samples)
         total = 0.0
-        for batch in batch_rows(self._shard(rows), self.config.micro_batch_tokens):
-            logprobs, _ = packed_logprobs(self.model, batch, temperature=self.temperature)
+        for batch in self._batches(self.weights.run, [rows]):
+            logprobs, _ = self.weights.run(packed_logprobs, batch, temperature=self.temperature)
             loss = -logprobs.sum() / num_tokens
-            (self.config.replay_weight * loss).backward()  # type: ignore[no-untyped-call]
+            (self.config.replay_weight * loss).backward()
             total += float(loss.detach())
         return total
 
-    def _score_reference(self, rows: Sequence[PackedRow]) -> dict[int, Tensor]:
+    def _batches(
+        self, run: Callable[..., Any], parts: Sequence[Sequence[PackedRow]]
+    ) -> Iterator[list[PackedRow]]:
+        """The micro-batches of this process's share of each part; what each is for must be done
+        before the next is asked for, because in the end this keeps up with the other processes."""
+        shares = [self._shard(part) for part in parts]
+        mine = list(batch_rows(itertools.chain(*shares), self.config.micro_batch_tokens))
+        # Asked before the first: from then on the others wait for this process's passes.
+        most = max(self.world.gather(len(mine))) if self.weights.lockstep else 0
+        yield from mine
+        if self.weights.lockstep:
+            keep_up(run, [row for part in parts for row in part], most - len(mine))
+
+    def _score_reference(self, parts: Sequence[Sequence[PackedRow]]) -> dict[int, Tensor]:
         if self.reference is not None:
-            return self._score(self.reference, rows)
+            run = self.reference if self.weights.lockstep else calls(self.reference)
+            return self._score(run, parts)
         with adapter_disabled(self.model):
-            return self._score(self.model, rows)
+            return self._score(self.weights.run, parts)
 
     @torch.no_grad()
-    def _score(self, model: Any, rows: Sequence[PackedRow]) -> dict[int, Tensor]:
+    def _score(
+        self, run: Callable[..., Any], parts: Sequence[Sequence[PackedRow]]
+    ) -> dict[int, Tensor]:
         """Log-probabilities of each sample's tokens after the prompt, by the sample's ``id()``
         (a sample is no dictionary key: hashing it would walk all its tokens)."""
         scores: dict[int, Tensor] = {}
-        for batch in batch_rows(rows, self.config.micro_batch_tokens):
-            logprobs, _ = packed_logprobs(model, batch, temperature=self.temperature)
+        for batch in self._batches(run, parts):
+            logprobs, _ = run(packed_logprobs, batch, temperature=self.temperature)
             scores |= {id(s): part for s, part in split_by_sample(batch, logprobs)}
         return scores
 
     def save(self, path: Path) -> None:
-        """Write the optimizer's state, that of the loss and the reference's weights, if there is
-        one; the policy's weights are saved by the policy."""
+        """Write ``state``; called on rank 0. The policy's weights are saved by the policy."""
+        if self.weights.lockstep:
+            self.world.share(("state", ()))
+        torch.save(self.state(), path)
+
+    def state(self) -> dict[str, Any]:
+        """The optimizer's state, that of the loss and the reference's weights, if there is one;
+        where weights are cut over processes, all of them call this."""
         state = self.weights.state_dict() | {
             "version": self.version,
             "entropy": self.control.state_dict(),
@@ -287,11 +314,12 @@ class TorchLearner:
             state["reference"] = self.reference.state_dict()
         if self.distiller is not None:
             state["teacher"] = self.distiller.state_dict()
-        torch.save(state, path)
+        return state
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote."""
-        state = torch.load(path, weights_only=True)
+        # Whole states stay on the disk where each process needs a part of them.
+        state = torch.load(path, weights_only=True, mmap=self.weights.lockstep)
         self.weights.load_state_dict(state)
         self.version = state["version"]
         self.control.load_state_dict(state["entropy"])

@@ -9,7 +9,7 @@ sample each. Not handled here: losses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,7 @@ def pack_rows(samples: Sequence[TrainingSample]) -> list[PackedRow]:
     return [PackedRow(tuple(group)) for group in by_prompt.values()]
 
 
-def batch_rows(rows: Sequence[PackedRow], max_tokens: int) -> Iterator[list[PackedRow]]:
+def batch_rows(rows: Iterable[PackedRow], max_tokens: int) -> Iterator[list[PackedRow]]:
     """Batches of rows of like length with at most ``max_tokens`` tokens each (one row that is
     longer goes alone)."""
     batch: list[PackedRow] = []

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
+from proverrl.config import ShardName
 from proverrl.errors import ProverRLError, UsageError
 
 T = TypeVar("T")
@@ -118,26 +119,45 @@ def checksum(weights: Iterable[Tensor]) -> str:
     return digest.hexdigest()
 
 
-def open_world() -> World:
+def open_world(shard: ShardName = "none") -> World:
     """The processes that ``accelerate launch`` started; one if it did not.
 
     Raises:
-        UsageError: the launcher's configuration asks for sharded weights.
+        UsageError: the launcher's configuration is not for ``learner.shard``.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
+        if shard != "none":
+            raise UsageError(
+                f"learner.shard = {shard!r} needs several processes and this is one; start with "
+                "accelerate launch (docs/engines.md), or set learner.shard = 'none'"
+            )
         return SINGLE
-    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
-        raise UsageError(
-            "accelerate launch was configured for FSDP, and every process keeps all weights here; "
-            "use configs/accelerate/ddp.yaml"
-        )
+    _check_launcher(shard)
     from accelerate import PartialState
 
-    asked = os.environ.get("ACCELERATE_USE_CPU", "false").lower() == "true"
-    use_cpu = asked or not torch.cuda.is_available()
+    use_cpu = _is_set("ACCELERATE_USE_CPU") or not torch.cuda.is_available()
     state = PartialState(cpu=use_cpu, timeout=PATIENCE)
     objects = torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
     return World(state.process_index, state.num_processes, objects)
+
+
+def _check_launcher(shard: ShardName) -> None:
+    if not _is_set("ACCELERATE_USE_FSDP"):
+        return
+    if shard == "none":
+        raise UsageError(
+            "accelerate launch was configured for FSDP and learner.shard is 'none'; set "
+            "learner.shard = 'fsdp2', or use configs/accelerate/ddp.yaml"
+        )
+    if os.environ.get("FSDP_VERSION", "1") != "2" or _is_set("FSDP_OFFLOAD_PARAMS"):
+        raise UsageError(
+            "accelerate launch was configured for FSDP 1 or for weights on the CPU, neither of "
+            "which is done here; use configs/accelerate/fsdp2.yaml"
+        )
+
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "false").lower() == "true"
 
 
 def close_world(world: World) -> None:

@@ -9,26 +9,42 @@ master. Not handled here: in which dtype a model is loaded (``proverrl.policy.tr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from proverrl.config import OptimizerName
+from proverrl.config import LearnerConfig, OptimizerName
+from proverrl.distill import freeze_copy
 from proverrl.optimizers import build_optimizers
+from proverrl.packing import PackedRow, packed_logprobs
+from proverrl.parallel import World
+from proverrl.policy.push_probe import Rows
+
+if TYPE_CHECKING:
+    from proverrl.sharded_weights import ShardedWeights
+
+T = TypeVar("T")
 
 
 class TrainedWeights:
     """All parameters of ``model`` that want a gradient, and their optimizers.
 
     A master costs 4 bytes a parameter beside the model's 2, and its gradient 4 more; the model
-    itself holds no gradient once a backward pass is over.
+    itself holds no gradient once a backward pass is over. ``model`` is what is trained, and ``run``
+    calls functions over it: ``run(function, *args)`` is ``function(model, *args)``.
     """
+
+    lockstep = False
+    """Whether all processes must run equally many forward and backward passes."""
 
     def __init__(
         self, model: Any, optimizer: OptimizerName, *, learning_rate: float, weight_decay: float
     ) -> None:
+        self.model = model
+        self.run = calls(model)
         self.weights: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
         self.optimizers = build_optimizers(
             optimizer, model, learning_rate=learning_rate, weight_decay=weight_decay
@@ -56,10 +72,18 @@ class TrainedWeights:
         """``master`` of every weight, in the model's order."""
         return [self.master(weight) for weight in self.weights]
 
+    def freeze(self) -> Any:
+        """A copy of the model as it is now that no optimizer changes."""
+        return freeze_copy(self.model)
+
     def zero_grad(self) -> None:
         """Forget all gradients."""
         for tensor in (*self.weights, *self._masters.values()):
             tensor.grad = None
+
+    def sum_gradients(self, world: World) -> None:
+        """Give every process the sum of the gradients of all."""
+        world.sum_gradients(self.masters)
 
     def clip(self, max_norm: float) -> float:
         """Scale the gradients down to the norm ``max_norm``; returns the norm before."""
@@ -70,6 +94,10 @@ class TrainedWeights:
         for optimizer in self.optimizers:
             optimizer.step()
         self._publish()
+
+    def publish(self) -> dict[str, float]:
+        """Nothing: the model that is trained is the one that samples."""
+        return {}
 
     def close(self) -> None:
         """Leave the model's gradients alone from now on."""
@@ -107,3 +135,41 @@ class TrainedWeights:
         else:
             master.grad += grad
         weight.grad = None
+
+
+def open_weights(
+    model: Any, config: LearnerConfig, world: World, rows: Rows
+) -> TrainedWeights | ShardedWeights:
+    """What ``learner.shard`` says: weights that every process holds, or parts of them."""
+    if config.shard == "fsdp2":
+        # Here, because one process needs nothing of it.
+        from proverrl.sharded_weights import ShardedWeights
+
+        return ShardedWeights(model, config, world, rows)
+    return TrainedWeights(
+        model,
+        config.optimizer,
+        learning_rate=config.learning_rate,
+        weight_decay=config.weight_decay,
+    )
+
+
+def calls(model: Any) -> Callable[..., Any]:
+    """Calls of functions over a model: ``calls(model)(function, *args)``."""
+    return partial(_call, model)
+
+
+def keep_up(run: Callable[..., Any], rows: Sequence[PackedRow], times: int) -> None:
+    """Run so many passes over one short sample that teach nothing, backward as well where gradients
+    are on: processes that hold parts of each other's weights must compute equally often."""
+    if times == 0:
+        return
+    shortest = min(rows, key=lambda row: row.num_tokens)
+    for _ in range(times):
+        logprobs, _ = run(packed_logprobs, [PackedRow(shortest.samples[:1])], temperature=1.0)
+        if torch.is_grad_enabled():
+            (0.0 * logprobs.sum()).backward()
+
+
+def _call(model: Any, function: Callable[..., T], *args: Any, **settings: Any) -> T:
+    return function(model, *args, **settings)

@@ -1,7 +1,8 @@
 """Two steps of a learner on a tiny model, by one process or by several.
 
 python -m tests.parallel_worker OUT CASES runs in each of the processes that the environment names.
-CASES is a JSON list of settings: ``learner``, ``loss``, ``lora``, ``spoil``.
+CASES is a JSON list of settings: ``learner``, ``loss``, ``lora``, ``model``, ``spoil``, the rank
+that ``skips`` its pushes, and ``file``, where the learner's state goes after the two steps.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig
-from proverrl.errors import ProverRLError
+from proverrl.errors import ProverRLError, WeightSyncError
 from proverrl.learner import TorchLearner, Update
 from proverrl.loops.follow import Follower, check_weights, dismiss, push_weights, start_learners
 from proverrl.parallel import World, close_world, open_world
@@ -41,7 +42,7 @@ class Seen:
 def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
     """What rank 0 has after two steps and a draw; nothing on the others."""
     # Other weights on the others: they must get those of rank 0.
-    model = tiny_model(seed=world.rank)
+    model = tiny_model(seed=world.rank, **case.get("model", {}))
     config = LearnerConfig.model_validate(case.get("learner", {}))
     loss = LossConfig.model_validate(case.get("loss", {}))
     if config.precision == "bf16":
@@ -52,19 +53,36 @@ def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
     policy = TransformersPolicy(model, train_tokenizer(["a b c"], vocab_size=24), world=world)
     check = Seen([])
 
+    rows = [s.token_ids for s in samples[:8]]
+
     def open_learner() -> TorchLearner:
-        return TorchLearner(model, config, temperature=1.0, loss=loss, check=check, world=world)
+        learner = TorchLearner(
+            model, config, temperature=1.0, loss=loss, check=check, world=world, probe_rows=rows
+        )
+        if world.rank == case.get("skips"):
+            # The messages are sent, and what comes goes nowhere.
+            weights: Any = learner.weights
+            weights._push = lambda: weights.run.copy_to([w.clone() for w in model.parameters()])
+        return learner
 
     if not world.leads:
-        Follower(world, policy, open_learner).run()
+        follower = Follower(world, policy, open_learner)
+        follower.run()
         assert not check.updates
+        assert follower.learner is not None
+        if config.shard != "none":
+            world.gather(count_bytes(follower.learner))
         return {}
     push_weights(world, policy)
-    learner = open_learner()
     start_learners(world, None)
+    learner = open_learner()
     pairs = [TeacherPair(s, (1, 2, *s.token_ids[: s.prompt_length])) for s in samples[:3]]
     pairs = pairs if loss.distill.weight else []
-    steps = [learner.step(samples, lambda: samples[:3], pairs) for _ in range(2)]
+    try:
+        steps = [learner.step(samples, lambda: samples[:3], pairs) for _ in range(2)]
+    except WeightSyncError as error:
+        dismiss(world)
+        return {"complaint": str(error)}
     prompts = [Prompt(problem_id=f"p{i}", text="", token_ids=(1, 2 + i)) for i in range(5)]
     sampling = Sampling(temperature=1.0, max_new_tokens=6, seed=7)
     written = policy.generate_shared(prompts, 3, sampling)
@@ -76,11 +94,19 @@ def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
         complaint = ""
     except ProverRLError as error:
         complaint = str(error)
+    if "file" in case:
+        learner.save(Path(case["file"]))
+    masters: list[torch.Tensor] = []
+    if config.precision == "bf16":
+        if config.shard != "none":
+            world.share(("state", ()))
+        masters = learner.state()["masters"]
     dismiss(world)
     return {
+        "bytes": world.gather(count_bytes(learner)) if config.shard != "none" else [],
         "processes": world.size,
         "steps": steps,
-        "weights": [master.detach().float() for master in learner.weights.masters],
+        "weights": [w.detach().clone() for w in masters or trained_parts(model)],
         "seen": [
             {s.rollout_id: v.tolist() for s, v in zip(u.samples, u.logprobs, strict=True)}
             for u in check.updates
@@ -90,9 +116,20 @@ def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def trained_parts(model: Any) -> list[torch.Tensor]:
+    """What learns, in the model's order."""
+    return [p for p in model.parameters() if p.requires_grad]
+
+
+def count_bytes(learner: TorchLearner) -> int:
+    """What this process holds of the learner's weights and optimizer state."""
+    weights: Any = learner.weights
+    return int(weights.num_bytes())
+
+
 def main(out: Path, cases: list[dict[str, Any]]) -> None:
     torch.set_num_threads(1)
-    world = open_world()
+    world = open_world("fsdp2" if "fsdp2" in str(cases) else "none")
     found = []
     for case in cases:
         try:

@@ -34,6 +34,8 @@ LAYERS: tuple[frozenset[str], ...] = (
             "curriculum",
             "formalize",
             "trained_weights",
+            "sharded_weights",
+            "sharding",
         }
     ),
     frozenset(

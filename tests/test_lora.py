@@ -38,6 +38,7 @@ from proverrl.policy.probe import (
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy, build_policy, load_policy
 from proverrl.problems.load import write_problems
+from proverrl.trained_weights import calls
 from proverrl.types import HOLE, Candidate, Status
 from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
@@ -199,8 +200,8 @@ def test_the_reference_is_the_model_without_its_adapter() -> None:
     assert second > 1e-4
     # The same as with a copy of the base.
     copied = TorchLearner(tiny_model(), config, temperature=1.0, loss=kl)
-    base = copied._score(copied.reference, pack_rows(samples))
-    mine = learner._score_reference(pack_rows(samples))
+    base = copied._score(calls(copied.reference), [pack_rows(samples)])
+    mine = learner._score_reference([pack_rows(samples)])
     for sample in samples:
         assert torch.allclose(mine[id(sample)], base[id(sample)], atol=1e-6)
 

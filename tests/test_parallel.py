@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from proverrl.errors import UsageError
 from proverrl.learner import add_up
-from proverrl.parallel import SINGLE, World, checksum, open_world
+from proverrl.parallel import SINGLE, World, checksum
 from tests.parallel_worker import run_case
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -142,13 +141,6 @@ def test_a_checksum_knows_every_bit() -> None:
     assert checksum([a.bfloat16()]) != checksum([a])
 
 
-def test_sharded_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(UsageError, match=r"ddp\.yaml"):
-        open_world()
-
-
 def read_steps(run: Path) -> list[dict[str, Any]]:
     """The metrics of all steps without what depends on the clock."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -157,7 +149,9 @@ def read_steps(run: Path) -> list[dict[str, Any]]:
     ]
 
 
-def train_by_two(tmp_path: Path, name: str, steps: int) -> Path:
+def train_by_two(
+    tmp_path: Path, name: str, steps: int, changes: dict[str, Any] | None = None
+) -> Path:
     lines = (ROOT / "dafny/curriculum/train.jsonl").read_text().splitlines()
     problems = tmp_path / "problems.jsonl"
     problems.write_text("\n".join(lines[:40]) + "\n")
@@ -181,6 +175,7 @@ def train_by_two(tmp_path: Path, name: str, steps: int) -> Path:
         "grpo.group_size": 2,
         "evaluation.before": False,
         "evaluation.after": False,
+        **(changes or {}),
     }
     words = [f"--set={key}={json.dumps(value)}" for key, value in settings.items()]
     done = launch(2, "proverrl", "train", str(ROOT / "configs/grpo.toml"), *words)

@@ -11,6 +11,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -106,7 +107,13 @@ def probe_with(extra: list[float], **changes: Any) -> dict[str, float]:
     policy = tiny_policy()
     score = FixedScores(policy, extra)
     config = VllmConfig(**changes)
-    return PushProbe(policy.model, score, [(3, 4, 5), (6, 7, 8)], config).check()
+    return PushProbe(
+        partial(score_rows, policy.model),
+        score,
+        [(3, 4, 5), (6, 7, 8)],
+        limit=config.limit,
+        dtype=config.dtype,
+    ).check()
 
 
 def test_the_figure_is_the_mean_of_absolute_differences() -> None:
@@ -160,7 +167,8 @@ def test_a_push_that_is_skipped_is_seen(size: float) -> None:
     vllm, engine = open_fake(policy)
     engine.skips = lambda name: True
     change(policy, size)
-    drift = PushProbe(policy.model, engine.score, vllm._probe.rows, VllmConfig(probe_limit=9.0))
+    probe = vllm._probe
+    drift = PushProbe(probe.learner, engine.score, probe.rows, limit=9.0, dtype="float32")
     moved = drift.check()["push_mean_abs_dlogp"]
     # The larger change is above the limit of 1e-4; the smaller is below it, and above a tenth.
     assert moved > 1e-4 if size == 0.05 else 1e-5 < moved < 1e-4

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from proverrl.errors import WeightSyncError
 from proverrl.learner import TorchLearner
 from proverrl.packing import pack_rows, packed_logprobs
 from proverrl.policy.engines import ENGINES
-from proverrl.policy.push_probe import PushProbe
+from proverrl.policy.push_probe import PushProbe, score_rows
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy, build_policy
 from proverrl.policy.vllm import VllmPolicy
@@ -169,7 +170,11 @@ def test_a_tied_head_that_is_not_repacked_is_seen(
 
 def test_the_probe_sees_a_push_that_did_not_happen(sampler: VllmPolicy) -> None:
     probe = PushProbe(
-        small_policy(seed=1).model, sampler._engine.score, sampler._probe.rows, VllmConfig()
+        partial(score_rows, small_policy(seed=1).model),
+        sampler._engine.score,
+        sampler._probe.rows,
+        limit=VllmConfig().limit,
+        dtype="float32",
     )
     with pytest.raises(WeightSyncError, match="nats off on average"):
         probe.check()

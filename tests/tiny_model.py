@@ -22,10 +22,9 @@ def tiny_model(seed: int = 0, **changes: Any) -> Any:
             hidden_size=16,
             num_hidden_layers=2,
             num_attention_heads=2,
-            intermediate_size=32,
             max_position_embeddings=64,
             initializer_range=0.3,
-            **{"num_key_value_heads": 2, **changes},
+            **{"num_key_value_heads": 2, "intermediate_size": 32, **changes},
         )
     )
     return model.eval()

@@ -44,6 +44,7 @@ from proverrl.config.sections import (
     PrecisionName,
     ProblemsConfig,
     SamplingConfig,
+    ShardName,
     WarmStartConfig,
 )
 
@@ -91,6 +92,7 @@ __all__ = [
     "RolloutMode",
     "SamplingConfig",
     "Section",
+    "ShardName",
     "StatesName",
     "VllmConfig",
     "VllmDtype",

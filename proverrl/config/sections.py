@@ -27,6 +27,7 @@ CurriculumName = Literal["uniform", "posterior"]
 LayoutName = Literal["plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 PrecisionName = Literal["fp32", "bf16"]
+ShardName = Literal["none", "fsdp2"]
 
 
 class ProblemsConfig(Section):
@@ -127,6 +128,9 @@ class LearnerConfig(Section):
 
     ``precision = "bf16"``: the model of sampler and learner alike has bfloat16 weights; the learner
     keeps a float32 master of each and float32 optimizer state (``proverrl.trained_weights``).
+
+    ``shard = "fsdp2"``: each of several processes holds a part of the learner's weights, gradients
+    and optimizer state, and the sampler its own whole weights (``proverrl.sharded_weights``).
     """
 
     optimizer: OptimizerName = "adamw"
@@ -140,6 +144,16 @@ class LearnerConfig(Section):
     micro_batch_tokens: Positive = 16_384
     gradient_checkpointing: bool = False
     precision: PrecisionName = "fp32"
+    shard: ShardName = "none"
+
+    @model_validator(mode="after")
+    def _muon_is_whole(self) -> LearnerConfig:
+        if self.shard != "none" and self.optimizer == "muon":
+            raise ValueError(
+                'shard = "fsdp2" cuts matrices and optimizer = "muon" needs them whole; '
+                'set optimizer = "adamw"'
+            )
+        return self
 
 
 class GrpoConfig(Section):
@@ -286,7 +300,21 @@ class Config(Section):
                 'policy.engine = "vllm" takes whole weights, not adapters; '
                 'set policy.lora.rank = 0 or policy.engine = "transformers"'
             )
+        if self.learner.shard != "none" and (reason := self._against_shards()):
+            raise ValueError(f'learner.shard = "fsdp2" {reason}')
         return self
+
+    def _against_shards(self) -> str:
+        """Why what is trained cannot be cut over processes; empty when it can."""
+        if self.loop != "grpo":
+            return f'is for loop = "grpo", not {self.loop!r}; set it to "none"'
+        if self.policy.lora.rank:
+            return "takes no adapters; set policy.lora.rank = 0"
+        if self.policy.engine == "vllm":
+            return 'has not been joined with vLLM; set policy.engine = "transformers"'
+        if self.loss.distill.weight:
+            return "has no teacher for self-distillation; set loss.distill.weight = 0"
+        return ""
 
     def dump(self) -> dict[str, Any]:
         """The configuration as JSON values, every default written out."""

@@ -13,9 +13,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from proverrl.learner import TorchLearner
+from proverrl.config import Config
+from proverrl.learner import TorchLearner, UpdateCheck, require_finite
+from proverrl.loops.session import TrainingProblems
 from proverrl.parallel import World
+from proverrl.policy.probe import MIN_SEQUENCES
+from proverrl.policy.push_probe import choose_rows
 from proverrl.policy.transformers import TransformersPolicy
+
+PROBE_TOKENS = 64
+"""Tokens of a sequence that sampler and learner are compared on, at most."""
 
 OpenLearner = Callable[[], TorchLearner]
 
@@ -32,6 +39,7 @@ class Follower:
             "generate": self._generate,
             "learner": self._start_learner,
             "step": self._step,
+            "state": self._state,
             "push": lambda: self.world.push(self.policy.model.parameters()),
             "check": lambda: self.world.check_same(self.policy.model.parameters()),
         }
@@ -61,6 +69,32 @@ class Follower:
         assert self.learner is not None
         self.learner.step(samples, tuple, pairs)
 
+    def _state(self) -> None:
+        assert self.learner is not None
+        self.learner.state()
+
+
+def open_learner(
+    config: Config,
+    policy: TransformersPolicy,
+    problems: TrainingProblems,
+    check: UpdateCheck = require_finite,
+) -> TorchLearner:
+    """The learner of a run, on any of its processes; ``check`` is asked on rank 0 only."""
+    sharded = config.learner.shard != "none"
+    prompts = [policy.prompt(problem).token_ids for problem in problems.all] if sharded else []
+    rows = choose_rows(prompts, count=MIN_SEQUENCES, max_tokens=PROBE_TOKENS) if sharded else ()
+    return TorchLearner(
+        policy.model,
+        config.learner,
+        temperature=config.sampling.temperature,
+        loss=config.loss,
+        version=policy.version,
+        check=check,
+        world=policy.world,
+        probe_rows=rows,
+    )
+
 
 def push_weights(world: World, policy: TransformersPolicy) -> None:
     """Give all processes rank 0's weights; called there."""
@@ -81,7 +115,7 @@ def check_weights(world: World, policy: TransformersPolicy) -> None:
 
 
 def start_learners(world: World, checkpoint: Path | None) -> None:
-    """Have the others make the learner that rank 0 has made, or loaded from a checkpoint."""
+    """Have the others make the learner that rank 0 makes next, and load it from a checkpoint."""
     if world.size > 1:
         world.share(("learner", (checkpoint,)))
 

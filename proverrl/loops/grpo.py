@@ -27,7 +27,7 @@ from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
 from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.collector import Collector, InOrder
-from proverrl.loops.follow import check_weights, start_learners
+from proverrl.loops.follow import check_weights, open_learner, start_learners
 from proverrl.loops.ledger import Ledger, StepBatch
 from proverrl.loops.overlap import Overlap, PushedSampler, SamplerCopy
 from proverrl.loops.reverify import reverify_proofs
@@ -45,18 +45,16 @@ async def run_grpo(session: Session) -> None:
     guard = Guard(
         config.guard, session.folder / GUARD_FOLDER, lambda text: monitor.phase("guard", text)
     )
-    learner = TorchLearner(
-        session.policy.model,
-        config.learner,
-        temperature=config.sampling.temperature,
-        loss=config.loss,
-        version=session.policy.version,
-        check=guard.check,
-        world=session.policy.world,
+    # The others begin at the same time: where weights are cut, making a learner takes them all.
+    start_learners(session.policy.world, latest_checkpoint(session.checkpoints))
+    learner = await asyncio.to_thread(
+        open_learner, config, session.policy, session.problems, guard.check
     )
     ledger = Ledger(session)
     in_flight = _restore(session, learner, ledger, guard)
-    start_learners(learner.world, latest_checkpoint(session.checkpoints))
+    if config.learner.shard != "none":
+        world = session.policy.world
+        monitor.phase("learner", f"{config.learner.shard} over {world.size} processes")
     ledger.progress.verifier_calls += await reverify_proofs(session, ledger.store)
     if ledger.end():
         return

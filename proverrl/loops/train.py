@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,10 +22,9 @@ from proverrl.checkpoint import latest_checkpoint, read_state
 from proverrl.config import Config, LoopName
 from proverrl.errors import StoppedError, UsageError
 from proverrl.evaluate import evaluate
-from proverrl.learner import TorchLearner
 from proverrl.loops.evaluate_run import build_evaluation, collect_figures, load_benchmark
 from proverrl.loops.expert_iteration import run_expert_iteration
-from proverrl.loops.follow import Follower, dismiss, push_weights
+from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.loops.grpo import run_grpo
 from proverrl.loops.mixture import check_files
 from proverrl.loops.session import (
@@ -77,7 +77,7 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
     folder = config.run
     if config.threads:
         torch.set_num_threads(config.threads)
-    world = open_world()
+    world = open_world(config.learner.shard)
     try:
         if world.leads:
             await _lead(config, world, live)
@@ -95,20 +95,10 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
 def _follow(config: Config, world: World) -> None:
     """A process beside rank 0, from its first weights to the last order."""
     world.share(None)
-    policy = _open_policy(config, config.run, load_training(config))
+    problems = load_training(config)
+    policy = _open_policy(config, config.run, problems)
     policy.world = world
-
-    def open_learner() -> TorchLearner:
-        return TorchLearner(
-            policy.model,
-            config.learner,
-            temperature=config.sampling.temperature,
-            loss=config.loss,
-            version=policy.version,
-            world=world,
-        )
-
-    Follower(world, policy, open_learner).run()
+    Follower(world, policy, partial(open_learner, config, policy, problems)).run()
 
 
 async def _lead(config: Config, world: World, live: bool | None) -> None:

@@ -1,10 +1,11 @@
 """Whether the engine that samples holds the weights that were pushed into it.
 
-Flows in: a model that is trained, the engine that samples, fixed sequences of token ids. Flows
-out: by how much their log-probabilities differ; an error when that is too much, or when the
+Flows in: what the trained model and the engine that samples make of fixed sequences of token ids.
+Flows out: by how much their log-probabilities differ; an error when that is too much, or when the
 sampler did not move although the model did. A push that reports success proves nothing: engines
 repack weights, tie some of them and skip others, and a run whose sampler stands still looks like
-one that learns nothing. Not handled here: the push itself (``proverrl.policy.vllm``).
+one that learns nothing. Not handled here: the push itself (``proverrl.policy.vllm``,
+``proverrl.sharded_weights``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import Any
 
 import torch
 
-from proverrl.config import VllmConfig
 from proverrl.errors import UsageError, WeightSyncError
 
 Rows = Sequence[tuple[int, ...]]
@@ -24,6 +24,8 @@ Scores = list[list[float]]
 STUCK_SHARE = 0.1
 """A sampler whose scores did not change in any bit is refused once the model's moved by more than
 this share of the limit: far more than rounding could hide over so many tokens."""
+
+REMEDY = "use policy.engine = 'transformers'"
 
 
 def choose_rows(prompts: Sequence[tuple[int, ...]], *, count: int, max_tokens: int) -> Rows:
@@ -65,16 +67,26 @@ def score_rows(model: Any, rows: Rows) -> Scores:
 
 
 class PushProbe:
-    """Compares the engines on the same rows after every push."""
+    """Compares what learns and what samples on the same rows after every push. A mean difference
+    above ``limit`` nats is too much for the sampler's ``dtype``; ``remedy`` says what to do then.
+    """
 
     def __init__(
-        self, model: Any, score: Callable[[Rows], Scores], rows: Rows, config: VllmConfig
+        self,
+        learner: Callable[[Rows], Scores],
+        sampler: Callable[[Rows], Scores],
+        rows: Rows,
+        *,
+        limit: float,
+        dtype: str,
+        remedy: str = REMEDY,
     ) -> None:
-        self.model = model
-        self.score = score
+        self.learner = learner
+        self.sampler = sampler
         self.rows = rows
-        self.limit = config.limit
-        self.dtype = config.dtype
+        self.limit = limit
+        self.dtype = dtype
+        self.remedy = remedy
         self._moved_from: tuple[list[float], list[float]] | None = None
 
     def check(self) -> dict[str, float]:
@@ -83,8 +95,8 @@ class PushProbe:
         Raises:
             WeightSyncError: it is above the limit, or the sampler stood still.
         """
-        model = _flatten(score_rows(self.model, self.rows))
-        sampler = _flatten(self.score(self.rows))
+        model = _flatten(self.learner(self.rows))
+        sampler = _flatten(self.sampler(self.rows))
         if len(model) != len(sampler):
             raise WeightSyncError(
                 f"the sampler scored {len(sampler)} tokens of the probe, the model {len(model)}"
@@ -97,8 +109,7 @@ class PushProbe:
                 f"after the push the sampler's log-probabilities are {mean:.3g} nats off on "
                 f"average, over {len(gaps)} tokens of {len(self.rows)} sequences; in {self.dtype} "
                 f"at most {self.limit:g} is right. The sampler does not hold the weights that were "
-                "trained; use policy.engine = 'transformers', or a larger limit if the model is "
-                "known to differ so much"
+                f"trained; {self.remedy}, or a larger limit if the model is known to differ so much"
             )
         self._require_movement(model, sampler)
         return {"push_mean_abs_dlogp": mean, "push_max_abs_dlogp": max(gaps)}
@@ -114,7 +125,7 @@ class PushProbe:
             raise WeightSyncError(
                 f"the push was skipped: the model's log-probabilities moved by {moved:.3g} nats on "
                 "average since the sampler's last changed, and the sampler's are the same in every "
-                "bit; use policy.engine = 'transformers'"
+                f"bit; {self.remedy}"
             )
 
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -25,7 +26,7 @@ import torch
 from proverrl.config import LayoutName, VllmConfig
 from proverrl.errors import UsageError, WeightSyncError
 from proverrl.policy.base import Exchange
-from proverrl.policy.push_probe import PushProbe, Rows, Scores, choose_rows
+from proverrl.policy.push_probe import PushProbe, Rows, Scores, choose_rows, score_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling
@@ -114,7 +115,13 @@ class VllmPolicy:
                 count=config.probe_sequences,
                 max_tokens=min(config.probe_tokens, self._engine.max_tokens - 1),
             )
-            self._probe = PushProbe(trained.model, self._engine.score, rows, config)
+            self._probe = PushProbe(
+                partial(score_rows, trained.model),
+                self._engine.score,
+                rows,
+                limit=config.limit,
+                dtype=config.dtype,
+            )
             self.push(trained.version)
         except BaseException:
             self.close()
