@@ -67,3 +67,9 @@ def test_vllm_refuses_an_adapter(tmp_path: Path) -> None:
     tables = '[policy]\nengine = "vllm"\n[policy.lora]\nrank = 4\nalpha = 8\n'
     with pytest.raises(ConfigError, match=r"policy\.lora\.rank = 0"):
         load_config(write(tmp_path, tables))
+
+
+@pytest.mark.parametrize("path", ["", "."])
+def test_a_cache_is_a_file(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ConfigError, match=r"pool\.cache.*names no file"):
+        load_config(write(tmp_path, ""), [f"pool.cache={path}"])

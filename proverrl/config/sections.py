@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from proverrl.config.advantages import AdvantageConfig
 from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
@@ -102,6 +102,13 @@ class PoolConfig(Section):
     memory_mb: PositiveFloat = 4096.0
     canary_rate: Fraction = 0.01
     cache: Path = Path("runs/verdicts.sqlite")
+
+    @field_validator("cache")
+    @classmethod
+    def _names_a_file(cls, value: Path) -> Path:
+        if not value.name:
+            raise ValueError(f"{str(value)!r} names no file; write a path such as runs/v.sqlite")
+        return value
 
 
 class SamplingConfig(Section):
