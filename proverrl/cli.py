@@ -160,6 +160,9 @@ def evaluate_command(
         mixed = str(mode == "mixed").lower()
         turns = "self_correct" if mode == "mixed" else mode
         overrides = (*overrides, f"rollout.mode={turns}", f"evaluation.mixed={mixed}")
+    if benchmarks and not any(text.startswith("evaluation.max_problems") for text in overrides):
+        # A run's own limit was for its split; a benchmark that is named is meant whole.
+        overrides = (*overrides, "evaluation.max_problems=0")
     config = _read_config(config_file, overrides, None, run)
     from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
     from proverrl.report.benchmark_table import make_benchmark_table

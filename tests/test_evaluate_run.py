@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 from rich.console import Console
 
 from proverrl import __version__
+from proverrl.cli import cli
 from proverrl.config import Config, EndpointConfig, load_config
 from proverrl.errors import UsageError
 from proverrl.loops import evaluate_run as evaluate_module
@@ -117,3 +119,30 @@ def test_weights_have_a_name_of_their_own() -> None:
     expected = "http://127.0.0.1:8000/v1/chat/completions, model m"
     assert name_weights(EndpointPolicy(config)) == expected
     assert name_weights(CountingPolicy()) == "counting"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "most"),
+    [
+        ([], 5),
+        (["--benchmark", "b.jsonl"], 0),
+        (["--benchmark", "b.jsonl", "--set", "evaluation.max_problems=3"], 3),
+    ],
+)
+def test_a_benchmark_that_is_named_is_evaluated_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], most: int
+) -> None:
+    path = tmp_path / "eval.toml"
+    path.write_text("[evaluation]\nmax_problems = 5\n")
+    asked: list[int] = []
+
+    async def evaluate(config: Config, **_: object) -> list[Path]:
+        asked.append(config.evaluation.max_problems)
+        raise UsageError("that is all")
+
+    monkeypatch.setattr(evaluate_module, "evaluate_benchmarks", evaluate)
+    with pytest.raises(UsageError, match="that is all"):
+        CliRunner().invoke(
+            cli, ["eval", str(path), *arguments], standalone_mode=False, catch_exceptions=False
+        )
+    assert asked == [most]

@@ -25,7 +25,7 @@ def make_benchmark_table(results: Sequence[Path]) -> Table:
     summaries = [read_object(path) for path in results]
     ks = sorted({int(k) for summary in summaries for k in _whole(summary).get("pass", {})})
     table = Table(title=Text("Solved, %, ± standard error (95 % interval)"), title_justify="left")
-    table.add_column("benchmark")
+    table.add_column("benchmark", overflow="fold")
     for name in ("problems", "attempts", "unjudged", *(f"pass@{k}" for k in ks)):
         table.add_column(name, justify="right")
     for summary in summaries:
