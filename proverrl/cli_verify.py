@@ -221,6 +221,23 @@ def bench_report(folder: Path | None, out: Path | None, **size: int) -> None:
     _write_json(results, out)
 
 
+@bench.command("search")
+@click.option("--nodes", default=10_000, show_default=True, type=click.IntRange(4))
+@click.option("--expansions", default=10_000, show_default=True, type=click.IntRange(1))
+@click.option("--out", type=_FILE, help="Write JSON here.")
+def bench_search(nodes: int, expansions: int, out: Path | None) -> None:
+    """Measure search trees: selections and backups per CPU second, memory per node."""
+    from rich.console import Console
+
+    from proverrl.bench.search import make_table, measure_search
+
+    results = measure_search(
+        nodes=nodes, expansions=expansions, say=lambda text: click.echo(text, err=True)
+    )
+    Console().print(make_table(results))
+    _write_json(results, out)
+
+
 def _write_json(results: dict[str, Any], out: Path | None) -> None:
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
