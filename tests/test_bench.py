@@ -79,8 +79,8 @@ def test_the_command_writes_its_figures(tmp_path: Path) -> None:
 
 
 def test_search_trees_are_measured_at_their_size() -> None:
-    results = measure_search(nodes=200, expansions=50)
-    found = {(row["method"], row["nodes"] >= 200) for row in results["rows"]}
-    assert found == {(name, large) for name in METHODS for large in (False, True)}
+    results = measure_search(methods=METHODS[:2], nodes=100, expansions=50)
+    found = {(row["method"], row["nodes"] >= 100) for row in results["rows"]}
+    assert found == {(name, large) for name in METHODS[:2] for large in (False, True)}
     assert all(row["bytes_per_node"] > 200 and row["deepest"] >= 2 for row in results["rows"])
-    assert make_search_table(results).row_count == 2 * len(METHODS)
+    assert make_search_table(results).row_count == 4
