@@ -8,6 +8,7 @@ Not handled here: text that is no Dafny tokens (it has no cuts), verdicts (``sta
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -90,7 +91,7 @@ def find_cuts(body: str) -> list[Cut]:
         reader.cut()
     starts = [place for _, _, place in tokens] + [len(body)]
     return [
-        Cut(end, next(start for start in starts if start >= end), blocks, last)
+        Cut(end, starts[bisect_left(starts, end)], blocks, last)
         for end, blocks, last in reader.cuts
     ]
 

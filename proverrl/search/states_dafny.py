@@ -43,7 +43,7 @@ KINDS = frozenset({"invariants", "statements", "calc", "assertions"})
 _POSTCONDITION = "A postcondition might not hold"
 _DECREASES = ("decreases expression", "cannot prove termination")
 _RELATED = "Related location"
-_NAME = re.compile(r"[A-Za-z_][\w']*")
+_NAME = re.compile(r"[A-Za-z_](?:[\w']*\w)?")
 _NUMBER = re.compile(r"\d+")
 _RELATIONS = frozenset({"==", "<", "<=", ">", ">=", "!=", "==>", "<==", "<==>"})
 
@@ -83,8 +83,8 @@ def _check_kind(candidate: Candidate) -> None:
     problem = candidate.problem
     if problem.language != "dafny" or problem.kind not in KINDS:
         raise UsageError(
-            f"problem {problem.id!r} ({problem.language}, {problem.kind}) has no states for search; "
-            f"search Dafny problems of the kinds {', '.join(sorted(KINDS))}, or draw whole answers"
+            f"problem {problem.id!r} ({problem.language}, {problem.kind}) has no states for "
+            f"search; give problems of the kinds {', '.join(sorted(KINDS))}, or draw whole answers"
         )
 
 
@@ -145,10 +145,16 @@ def _make_key(candidate: Candidate, verdict: Verdict, cut: Cut) -> str:
     parts = sorted(places)
     if cut.blocks:
         words = [word for _, word in scan_tokens(" | ".join(cut.blocks))]
-        parts.append(f"in: {rename_new(words, known)}")
+        parts.append(f"in: {rename_new(words, known - _find_bound(cut.blocks))}")
     if candidate.problem.kind == "calc":
         parts.append(f"at: {rename_new(_read_term(cut.last), known)}")
     return "\n".join(parts)
+
+
+def _find_bound(blocks: tuple[str, ...]) -> set[str]:
+    """The names that ``case`` patterns bind, which the problem may use elsewhere."""
+    patterns = [head.partition("(")[2] for head in blocks if head.startswith("case ")]
+    return {name for pattern in patterns for name in _NAME.findall(pattern)}
 
 
 def _clean(message: str, written: set[str]) -> str:
@@ -160,10 +166,10 @@ def _clean(message: str, written: set[str]) -> str:
 def _name_place(candidate: Candidate, diagnostic: Diagnostic) -> str:
     """``body``, or the place in the problem's own text; a return path has none, since it is where
     the body's branches end and not what is open."""
+    if diagnostic.message.startswith(_POSTCONDITION):
+        return "return"
     if diagnostic.body_line is not None:
         return "body"
-    if diagnostic.message.startswith(_POSTCONDITION):
-        return "post"
     hole_line = candidate.head.count("\n") + 1
     last_line = hole_line + candidate.body.count("\n")
     if (diagnostic.line, diagnostic.column) < (hole_line, _end_column(candidate.head)):
