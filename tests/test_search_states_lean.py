@@ -158,7 +158,7 @@ def test_recorded_answers_of_a_repl_are_cut() -> None:
         else:
             head += "by "
         candidate = Candidate(Problem("r", "lean", "tactics", "", head + HOLE), body)
-        done = Elaboration(answer, True)
+        done = Elaboration(answer.env, answer.messages, answer.sorries, answer.tactics)
         judgement = judge_messages(done, candidate, 0)
         status = Status.PROVED if judgement is None else judgement.status
         verdict = Verdict(

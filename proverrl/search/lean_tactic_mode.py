@@ -39,7 +39,7 @@ class PlacedTactic:
 
 def split_tactics(problem: Problem, body: str) -> list[PlacedTactic]:
     """The tactics of a body: lines at the hole's column begin one, deeper lines and alternatives
-    go on with it, at their indentation beside it. The inverse of ``assemble_body`` for tactics without blank lines.
+    go on with it, at their indentation beside it. Undoes ``assemble_body``, but for blank lines.
     """
     before = problem.statement.partition(HOLE)[0]
     base = len(before) - (before.rfind("\n") + 1)
