@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.search.base import Segment
 from proverrl.search.dafny_places import find_branch_end, find_cuts, rename_new
-from proverrl.search.states_dafny import KINDS, segment_dafny, step_segments
+from proverrl.search.states_dafny import KINDS, NOTHING_KNOWN, segment_dafny, step_segments
 from proverrl.types import (
     HOLE,
     Candidate,
@@ -173,7 +173,7 @@ def test_a_state_is_what_is_left_open() -> None:
     )
     assert state_of("post") == post
     assert state_of("post again") == post
-    assert state_of("second fails") == "assertion violation [body]\nin: if m >= 1 {"
+    assert state_of("second fails") == f"{NOTHING_KNOWN}\nin: if m >= 1 {"
     assert state_of("calc last") == (
         "the calculation step between the previous line and this line might not hold [+1:27]\n"
         "at: 2 * Fn ( lim - 1 ) + 46 * lim"
@@ -233,11 +233,14 @@ def test_nothing_is_kept_where_nothing_was_verified() -> None:
 
 
 def test_messages_lose_numbers_and_names_of_the_body() -> None:
-    candidate = Candidate(CLOSED, "assert m >= 0; var mine := 1; assert mine > 1;")
-    first = Diagnostic("error", "'mine' is above 31 but not m", body_line=1, body_column=30)
-    (segment,) = segment_dafny(candidate, rejected(first))
-    assert segment.state == "'?' is above # but not m [body]"
-    assert segment.text == "assert m >= 0; var fresh := 1;"
+    candidate = Candidate(CLOSED, "assert m >= 0; var mine := 1;")
+    outside = Diagnostic("error", "'mine' is above 31 but not m", candidate.head.count("\n"), 3)
+    inside = Diagnostic("error", "no", body_line=1, body_column=15)
+    (segment,) = segment_dafny(candidate, rejected(outside, inside))
+    assert segment == Segment("assert m >= 0;", "'?' is above # but not m [-1:3]")
+    # What fails in the text that is dropped does not tell states apart.
+    (other,) = segment_dafny(candidate, rejected(outside, replace(inside, message="else")))
+    assert other == segment
 
 
 def test_a_place_after_the_hole_counts_from_the_end_of_the_body() -> None:
@@ -257,7 +260,7 @@ def test_earlier_steps_have_their_text_as_key() -> None:
     steps = step_segments(candidate, rejected(error))
     assert steps == (
         Segment("assert m >= 0;", "text: assert m >= 0 ;"),
-        Segment("assert m >= 0; var a := 1;", "assertion violation [body]"),
+        Segment("assert m >= 0; var a := 1;", NOTHING_KNOWN),
     )
     # A name of the body's own is numbered: the same steps with another name are the same states.
     for name in ("a", "other"):
@@ -267,7 +270,7 @@ def test_earlier_steps_have_their_text_as_key() -> None:
         assert texts == [
             "text: assert m >= 0 ;",
             "text: assert m >= 0 ; var ?1 := 1 ;",
-            "no [body]",
+            NOTHING_KNOWN,
         ]
 
 

@@ -16,10 +16,13 @@ key, for searches that want depth.) Where the text is cut, by what failed:
 - a parse or resolution error, what the audit refuses, exhausted limits, a time-out: no segment.
   Then Dafny verified nothing, so that no part of the text is known to be good.
 
-The key has each message with its place in the problem's own text (lines counted from the hole), or
-``body``; Dafny's notes count as well, since they name the clause that is open. The blocks that are
-open at the cut and, in a calculation, the term that was reached belong to the key, because the text
-goes on in them. Texts that leave the same obligations open so are one state.
+The key has each message about the problem's own text with its place there (lines counted from the
+hole); Dafny's notes count as well, since they name the clause that is open. What failed in the body
+does not: it goes with the text that is dropped, and would make states of one text many. The blocks
+that are open at the cut and, in a calculation, the term that was reached belong to the key, because
+the text goes on in them. Texts that leave the same obligations open so are one state. The dropped
+text may have hidden more of them (Dafny goes on as if what failed had held): a key says what is
+known to be open, at least.
 
 Nothing is believed of a kept prefix: a clause may hold only beside one that was dropped, and every
 proof is a whole body that was verified as such. Not handled here: whole programs (``annotate``,
@@ -39,6 +42,9 @@ from proverrl.verify.lean_goals import NO_GOALS
 
 KINDS = frozenset({"invariants", "statements", "calc", "assertions"})
 """The kinds of Dafny problems whose bodies have states."""
+
+NOTHING_KNOWN = "nothing else is known to be open"
+"""Stands for the obligations where only what was dropped failed."""
 
 _POSTCONDITION = "A postcondition might not hold"
 _DECREASES = ("decreases expression", "cannot prove termination")
@@ -140,9 +146,9 @@ def _make_key(candidate: Candidate, verdict: Verdict, cut: Cut) -> str:
     places = {
         f"{_clean(d.message, written)} [{_name_place(candidate, d)}]"
         for d in verdict.diagnostics
-        if d.severity != "warning"
+        if d.severity != "warning" and not _goes_with_the_rest(d)
     }
-    parts = sorted(places)
+    parts = sorted(places) or [NOTHING_KNOWN]
     if cut.blocks:
         words = [word for _, word in scan_tokens(" | ".join(cut.blocks))]
         parts.append(f"in: {rename_new(words, known - _find_bound(cut.blocks))}")
@@ -157,6 +163,12 @@ def _find_bound(blocks: tuple[str, ...]) -> set[str]:
     return {name for pattern in patterns for name in _NAME.findall(pattern)}
 
 
+def _goes_with_the_rest(diagnostic: Diagnostic) -> bool:
+    """Whether what it tells of is dropped: what fails in the body fails after the cut."""
+    is_return = diagnostic.message.startswith(_POSTCONDITION)
+    return diagnostic.body_line is not None and not is_return
+
+
 def _clean(message: str, written: set[str]) -> str:
     """A message without numbers and without names that only the body has."""
     text = _NAME.sub(lambda match: "?" if match.group() in written else match.group(), message)
@@ -164,12 +176,10 @@ def _clean(message: str, written: set[str]) -> str:
 
 
 def _name_place(candidate: Candidate, diagnostic: Diagnostic) -> str:
-    """``body``, or the place in the problem's own text; a return path has none, since it is where
-    the body's branches end and not what is open."""
+    """The place in the problem's own text; a return path has none, since it is where the body's
+    branches end and not what is open."""
     if diagnostic.message.startswith(_POSTCONDITION):
         return "return"
-    if diagnostic.body_line is not None:
-        return "body"
     hole_line = candidate.head.count("\n") + 1
     last_line = hole_line + candidate.body.count("\n")
     if (diagnostic.line, diagnostic.column) < (hole_line, _end_column(candidate.head)):
