@@ -173,7 +173,7 @@ def test_a_state_is_what_is_left_open() -> None:
     )
     assert state_of("post") == post
     assert state_of("post again") == post
-    assert state_of("second fails") == f"{NOTHING_KNOWN}\nin: if m >= 1 {"
+    assert state_of("second fails") == f"{NOTHING_KNOWN}\nin: if m >= 1 {{"
     assert state_of("calc last") == (
         "the calculation step between the previous line and this line might not hold [+1:27]\n"
         "at: 2 * Fn ( lim - 1 ) + 46 * lim"

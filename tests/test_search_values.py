@@ -164,7 +164,7 @@ def test_training_stops_where_the_held_back_loss_was_lowest() -> None:
     opposite = fit_head(rows, labels, rows, 1 - labels, change)
     same = fit_head(rows, labels, rows, labels, change)
     confidence = [
-        float((torch.sigmoid(head(rows)) - 0.5).abs().mean()) for head in (opposite, same)
+        float((torch.sigmoid(head(rows).detach()) - 0.5).abs().mean()) for head in (opposite, same)
     ]
     assert confidence[0] < confidence[1] / 2
 
