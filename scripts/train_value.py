@@ -1,9 +1,10 @@
 """Fits a value head to the rollouts of a run and says what it is worth on held-back problems.
 
-Usage: python scripts/train_value.py RUN OUT [SEED]
+Usage: python scripts/train_value.py RUN OUT [SEED] [STEPS]
 
 RUN is the folder of a run with the policy in ``policy/`` and its rollouts in ``rollouts/``; the
-head goes to OUT. Figures are of problems that were in no training pair.
+head goes to OUT. With STEPS only the rollouts of so many last steps are read. Figures are of
+problems that were in no training pair.
 """
 
 from __future__ import annotations
@@ -29,15 +30,18 @@ from proverrl.search.values import (
 )
 
 
-def main(run: Path, out: Path, seed: int) -> None:
+def main(run: Path, out: Path, seed: int, steps: int) -> None:
     """Read, fit, save, measure."""
     config = PolicyConfig(
         layout=json.loads((run / "resolved.json").read_text())["config"]["policy"]["layout"]
     )
     policy = load_policy(run / "policy", config, device="cpu")
     settings = ValueSettings(seed=seed)
-    pairs = read_pairs(sorted((run / "rollouts").glob("*.jsonl")))
-    print(f"{policy.engine}; {len(pairs)} pairs of {len({p.problem.id for p in pairs})} problems")
+    files = sorted((run / "rollouts").glob("*.jsonl"), key=lambda f: int(f.stem.split("_")[-1]))
+    pairs = read_pairs(files[-steps:])
+    distinct = len({(pair.problem.id, pair.prefix) for pair in pairs})
+    num_problems = len({pair.problem.id for pair in pairs})
+    print(f"{policy.engine}; {len(pairs)} pairs, {distinct} prefixes, {num_problems} problems")
     model, metrics = train_value(policy, pairs, settings)
     save_value(model, out, settings, metrics)
     print("all prefixes:", {k: round(v, 4) for k, v in asdict(metrics).items()})
@@ -50,5 +54,6 @@ def main(run: Path, out: Path, seed: int) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    words = sys.argv[3:]
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(words[0]) if words else 0)
+    words = [int(word) for word in sys.argv[3:]]
+    seed, steps = (*words, *(0, 0)[len(words) :])
+    main(Path(sys.argv[1]), Path(sys.argv[2]), seed, steps)

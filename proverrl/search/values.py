@@ -156,7 +156,11 @@ def train_value(
             or measured.
     """
     is_valid = [is_held_back(pair.problem.id, settings) for pair in pairs]
-    features = compute_features(policy, [(pair.problem, pair.prefix) for pair in pairs])
+    # Rollouts of a problem share prefixes, the empty one above all: each is computed once.
+    rows = {(pair.problem.id, pair.prefix): (pair.problem, pair.prefix) for pair in pairs}
+    numbers = {key: number for number, key in enumerate(rows)}
+    chosen = [numbers[pair.problem.id, pair.prefix] for pair in pairs]
+    features = compute_features(policy, list(rows.values()))[chosen]
     labels = torch.tensor([float(pair.solved) for pair in pairs])
     mask = torch.tensor(is_valid)
     for name, side in (("training", labels[~mask]), ("validation", labels[mask])):
