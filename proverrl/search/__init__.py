@@ -1,1 +1,1 @@
-"""Search at inference: whole proofs, cut at their first error and gone on with."""
+"""Search at inference: functions that take functions, on a budget of verifier calls."""
