@@ -179,7 +179,8 @@ def test_a_state_is_what_is_left_open() -> None:
         "at: 2 * Fn ( lim - 1 ) + 46 * lim"
     )
     assert state_of("calc last, with a hint") == state_of("calc last")
-    assert state_of("calc second") != state_of("calc last")
+    # The same term was reached, whatever failed after it.
+    assert state_of("calc second") == state_of("calc last")
     assert "[-2:16]" in state_of("outside")
     assert state_of("clause missing") == state_of("clause missing, other words")
 
