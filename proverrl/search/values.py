@@ -164,7 +164,7 @@ def train_value(
     labels = torch.tensor([float(pair.solved) for pair in pairs])
     mask = torch.tensor(is_valid)
     for name, side in (("training", labels[~mask]), ("validation", labels[mask])):
-        if len(side.unique()) < 2:
+        if len(side.unique()) < 2:  # type: ignore[no-untyped-call]
             raise UsageError(
                 f"the {len(side)} {name} pairs are not both solved and unsolved; give rollouts of "
                 "more problems, or another value seed"
@@ -205,7 +205,7 @@ def fit_head(
     best, best_loss, waited = copy.deepcopy(head), float("inf"), 0
     for _ in range(settings.epochs):
         order = torch.randperm(len(features), generator=generator)
-        for chosen in order.split(settings.batch_size):
+        for chosen in order.split(settings.batch_size):  # type: ignore[no-untyped-call]
             optimizer.zero_grad()
             measure(head(features[chosen]), labels[chosen]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
