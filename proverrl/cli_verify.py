@@ -16,6 +16,7 @@ import click
 
 if TYPE_CHECKING:
     from proverrl.bench.grpo import Side
+    from proverrl.config import SearchName
     from proverrl.verdict_printer import BackendChoice
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -217,6 +218,35 @@ def bench_report(folder: Path | None, out: Path | None, **size: int) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         place = folder or Path(temporary)
         results = measure_report(Size(**size), place, say=lambda text: click.echo(text, err=True))
+    Console().print(make_table(results))
+    _write_json(results, out)
+
+
+@bench.command("search")
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    type=click.Choice(["rmax_ts", "puct", "best_first", "deepsearch"]),
+    help="Only this search; may be given more than once.",
+)
+@click.option("--nodes", default=10_000, show_default=True, type=click.IntRange(4))
+@click.option("--expansions", default=10_000, show_default=True, type=click.IntRange(1))
+@click.option("--out", type=_FILE, help="Write JSON here.")
+def bench_search(
+    methods: tuple[SearchName, ...], nodes: int, expansions: int, out: Path | None
+) -> None:
+    """Measure search trees: selections and backups per CPU second, memory per node."""
+    from rich.console import Console
+
+    from proverrl.bench.search import METHODS, make_table, measure_search
+
+    results = measure_search(
+        methods=methods or METHODS,
+        nodes=nodes,
+        expansions=expansions,
+        say=lambda text: click.echo(text, err=True),
+    )
     Console().print(make_table(results))
     _write_json(results, out)
 

@@ -11,6 +11,8 @@ from proverrl.bench.dafny_speed import load_dafnybench, load_generated, measure_
 from proverrl.bench.faults import Fault, measure_faults
 from proverrl.bench.overhead import measure_overhead, measure_utilisation
 from proverrl.bench.pool import make_table
+from proverrl.bench.search import METHODS, measure_search
+from proverrl.bench.search import make_table as make_search_table
 from proverrl.cli import cli
 from proverrl.errors import ProblemError
 from proverrl.types import ANNOTATE
@@ -74,3 +76,11 @@ def test_the_command_writes_its_figures(tmp_path: Path) -> None:
     assert [row["service_ms"] for row in results["utilisation"]] == [5.0, 50.0]
     names = list(make_table(results).columns[0].cells)
     assert names[:3] == ["CPU per call", "calls per second", "utilisation at 5 ms"]
+
+
+def test_search_trees_are_measured_at_their_size() -> None:
+    results = measure_search(methods=METHODS[:2], nodes=100, expansions=50)
+    found = {(row["method"], row["nodes"] >= 100) for row in results["rows"]}
+    assert found == {(name, large) for name in METHODS[:2] for large in (False, True)}
+    assert all(row["bytes_per_node"] > 200 and row["deepest"] >= 2 for row in results["rows"])
+    assert make_search_table(results).row_count == 4

@@ -26,6 +26,7 @@ from proverrl.config.losses import (
 from proverrl.config.restart import RestartConfig, RestartName, RestartSource, RestartUnit
 from proverrl.config.rewards import AuditConfig, CorrectionName, RewardConfig, RewardName
 from proverrl.config.rollout import FeedbackName, RolloutConfig, RolloutMode
+from proverrl.config.search import SearchConfig, SearchName, TierName
 from proverrl.config.sections import (
     Config,
     CurriculumConfig,
@@ -91,9 +92,12 @@ __all__ = [
     "RolloutConfig",
     "RolloutMode",
     "SamplingConfig",
+    "SearchConfig",
+    "SearchName",
     "Section",
     "ShardName",
     "StatesName",
+    "TierName",
     "VllmConfig",
     "VllmDtype",
     "WarmStartConfig",

@@ -20,6 +20,7 @@ from proverrl.config.losses import GuardConfig, LossConfig
 from proverrl.config.restart import RestartConfig
 from proverrl.config.rewards import AuditConfig, RewardConfig
 from proverrl.config.rollout import RolloutConfig
+from proverrl.config.search import SearchConfig
 
 LoopName = Literal["warm_start", "grpo", "expert_iteration"]
 OptimizerName = Literal["adamw", "muon"]
@@ -284,6 +285,7 @@ class Config(Section):
     grpo: GrpoConfig = GrpoConfig()
     expert_iteration: ExpertIterationConfig = ExpertIterationConfig()
     evaluation: EvalConfig = EvalConfig()
+    search: SearchConfig = SearchConfig()
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Config:

@@ -1,0 +1,163 @@
+"""The seam of every search: what it is given, what it hands on, what it gives back.
+
+Flows in: nothing. Flows out: the records below and the types of the functions that a search takes.
+Not handled here: how states are read from a verdict, how a policy is asked (both are functions
+that the caller brings).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from proverrl.types import Candidate, Problem, Verdict
+
+StopReason = Literal["proved", "calls", "tokens", "idle", "exhausted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Where a proof attempt starts from.
+
+    ``text`` is kept proof text, "" at the root. ``state`` is the key of the state that it reaches;
+    "" when unknown (the root before its first verdict).
+    """
+
+    text: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One continuation written after a prefix.
+
+    ``body`` is the whole body: the prefix's text and what was written. ``logprob`` is the sum over
+    the ``num_tokens`` tokens that were written.
+    """
+
+    body: str
+    num_tokens: int
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a body after which a state was seen.
+
+    ``text`` is the body's text up to the end of this segment, from the body's beginning; ``state``
+    the canonical key of the state after it.
+    """
+
+    text: str
+    state: str
+
+
+Propose = Callable[[Problem, Prefix, int, int], Awaitable[list[Proposal]]]
+"""Problem, prefix, how many, seed."""
+
+Verify = Callable[[Candidate], Awaitable[Verdict]]
+
+SegmentFn = Callable[[Candidate, Verdict], tuple[Segment, ...]]
+"""The segments of a judged body up to its first error."""
+
+ValueFn = Callable[[Problem, Sequence[Prefix]], Awaitable[list[float]]]
+
+CorrectFn = Callable[[Problem, str, Verdict, int], Awaitable[Proposal]]
+"""Problem, refused body, its verdict, seed: a corrected body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """What a search calls. Only ``propose`` and ``verify`` are always needed.
+
+    ``confirm`` is a verifier with fresh workers: what ``verify`` called proved counts as found
+    when it says so too. Its calls are counted apart. ``count_tokens`` is needed where
+    ``max_prefix_tokens`` is set.
+    """
+
+    propose: Propose
+    verify: Verify
+    segment: SegmentFn | None = None
+    value: ValueFn | None = None
+    correct: CorrectFn | None = None
+    confirm: Verify | None = None
+    count_tokens: Callable[[str], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One expansion: up to ``num`` proposals after ``prefix``, from the node ``node``.
+
+    ``number`` counts expansions from 0; with the search's seed it gives ``seed``.
+    """
+
+    number: int
+    node: int
+    prefix: Prefix
+    num: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A proposal, what the verifier said, and the states on its way. Always a judged verdict."""
+
+    proposal: Proposal
+    verdict: Verdict
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProof:
+    """A proof, and what had been spent when it was written and judged.
+
+    ``calls`` counts verifier calls, this one included; ``tokens`` the tokens generated up to the
+    last one of this body (of proposals written together: in their order). ``confirmed`` says that
+    a second verifier proved it too.
+    """
+
+    body: str
+    verdict: Verdict
+    calls: int
+    tokens: int
+    confirmed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """What had been spent and reached after an expansion."""
+
+    calls: int
+    tokens: int
+    proofs: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What a search found and what it spent.
+
+    ``refuted`` holds bodies that ``verify`` called proved and ``confirm`` did not, with the second
+    verdict. ``tree`` is the strategy's state as JSON values (``Tree.state_dict`` under "tree").
+    """
+
+    name: str
+    problem_id: str
+    stopped: StopReason
+    proofs: tuple[FoundProof, ...]
+    refuted: tuple[tuple[str, Verdict], ...]
+    calls: int
+    tokens: int
+    confirmations: int
+    expansions: int
+    curve: tuple[CurvePoint, ...]
+    tree: dict[str, Any]
+
+    @property
+    def proved(self) -> bool:
+        return bool(self.proofs)
+
+    def proved_within(self, calls: int, tokens: int = 0) -> bool:
+        """Whether a proof was found with so many verifier calls and tokens (0: any number)."""
+        return any(p.calls <= calls and (not tokens or p.tokens <= tokens) for p in self.proofs)

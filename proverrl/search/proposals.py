@@ -1,0 +1,258 @@
+"""What a policy proposes after a prefix of a proof, many prefixes in one batch.
+
+Flows in: a policy; requests for continuations. Flows out: whole bodies. The prefix is given as
+tokens after the problem's prompt, in the words of the policy's layout, so that the policy only
+writes what follows; the answer is then read like any other and nothing is believed of it. For Lean
+the state is written after the prefix as a comment (``states_lean.resume_comment``) and taken out of
+the body again.
+
+Requests that arrive while the policy is writing are one batch when it is done. A request on its own
+is drawn with its own seed, and so repeats exactly; a batch is drawn with a seed that is made of the
+seeds in it, in the order in which they came, so that it repeats when the same requests meet.
+Not handled here: answers in which no body is found (they are left out and counted), servers that
+do not go on with a text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from transformers import PreTrainedTokenizerBase
+
+from proverrl.config import RolloutConfig
+from proverrl.errors import UsageError
+from proverrl.policy.base import Policy
+from proverrl.policy.endpoint import EndpointPolicy
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.policy.vllm import VllmPolicy
+from proverrl.problems.prompt import render_body, render_opening
+from proverrl.rollout.extract import extract
+from proverrl.rollout.self_correct import resume_within, tell
+from proverrl.search.base import Prefix, Proposal
+from proverrl.search.states_lean import resume_comment
+from proverrl.seeds import derive_seed
+from proverrl.types import (
+    Candidate,
+    Completion,
+    Problem,
+    Prompt,
+    Rollout,
+    Sampling,
+    Turn,
+    Verdict,
+)
+
+Extend = Callable[[Prompt, str], Prompt]
+"""A prompt with the beginning of an answer after it."""
+
+
+def make_extend(policy: Policy) -> Extend:
+    """How the beginning of an answer is given to a policy.
+
+    Raises:
+        UsageError: the policy's server is given messages, so that it cannot go on with an answer.
+    """
+    if isinstance(policy, EndpointPolicy):
+        if policy.config.api != "completions":
+            raise UsageError(
+                f"search goes on with the beginning of an answer, which {policy.address} does not "
+                'take; set endpoint.api = "completions", or search with best-of-n'
+            )
+        return lambda prompt, text: replace(prompt, text=prompt.text + text)
+    tokenizer = find_tokenizer(policy)
+    return lambda prompt, text: replace(
+        prompt, text=prompt.text + text, token_ids=prompt.token_ids + _encode(tokenizer, text)
+    )
+
+
+def find_tokenizer(policy: Policy) -> PreTrainedTokenizerBase:
+    """The tokenizer of a policy whose model is here.
+
+    Raises:
+        UsageError: the policy has none.
+    """
+    if isinstance(policy, VllmPolicy):
+        return policy.trained.tokenizer
+    if isinstance(policy, TransformersPolicy):
+        return policy.tokenizer
+    raise UsageError(
+        f"the policy ({policy.engine}) has no tokenizer here, so that it cannot be given the "
+        "beginning of an answer; search with a model of this process or with best-of-n"
+    )
+
+
+def render_prefix(policy: Policy, problem: Problem, prefix: Prefix) -> tuple[str, str]:
+    """What the policy is given of an answer, and the comment in it that is not the body's."""
+    if not prefix.text:
+        return "", ""
+    comment = resume_comment(problem, prefix) if problem.language == "lean" else ""
+    return render_opening(problem, prefix.text + comment, policy.layout), comment
+
+
+@dataclass
+class _Request:
+    problem: Problem
+    prefix: Prefix
+    n: int
+    seed: int
+    done: asyncio.Future[list[Completion]]
+
+
+@dataclass
+class Proposer:
+    """A ``Propose`` over a policy. ``sampling.seed`` is not used: each request has its own.
+
+    ``num_unread`` and ``unread_tokens`` count the answers in which no body was found, and their
+    tokens; ``num_batches`` counts the calls of the policy.
+    """
+
+    policy: Policy
+    sampling: Sampling
+    num_unread: int = 0
+    unread_tokens: int = 0
+    num_batches: int = 0
+    _waiting: list[_Request] = field(default_factory=list)
+    _writer: asyncio.Task[None] | None = None
+    _extend: Extend | None = None
+
+    async def __call__(self, problem: Problem, prefix: Prefix, n: int, seed: int) -> list[Proposal]:
+        """At most ``n`` continuations; fewer where answers had no body in them.
+
+        A name that a body made up may come back as another in the canonical layout, which numbers
+        names as they appear: then the body begins with the prefix in other names.
+
+        Raises:
+            UsageError: the policy cannot go on with an answer, or tells no log-probabilities.
+        """
+        if prefix.text and self._extend is None:
+            self._extend = make_extend(self.policy)
+        loop = asyncio.get_running_loop()
+        request = _Request(problem, prefix, n, seed, loop.create_future())
+        self._waiting.append(request)
+        # The writer is a task of its own, so that a search that is cancelled takes no other along.
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.create_task(self._write_all())
+        completions = await request.done
+        read = [self._read(problem, prefix, completion) for completion in completions]
+        return [proposal for proposal in read if proposal is not None]
+
+    async def _write_all(self) -> None:
+        """Write for all who wait, in batches of those who came while the last was written."""
+        while self._waiting:
+            arrived, self._waiting = self._waiting, []
+            batch = [request for request in arrived if not request.done.cancelled()]
+            if not batch:
+                continue
+            self.num_batches += 1
+            work = asyncio.create_task(self._write(batch))
+            await asyncio.wait([work])
+            for index, request in enumerate(batch):
+                if request.done.done():
+                    continue
+                error = work.exception()
+                if error is not None:
+                    request.done.set_exception(error)
+                else:
+                    request.done.set_result(work.result()[index])
+
+    async def _write(self, batch: Sequence[_Request]) -> list[list[Completion]]:
+        sampling = replace(self.sampling, seed=_batch_seed(batch))
+        prompts = [self._prompt(request) for request in batch]
+        counts = {request.n for request in batch}
+        if len(counts) == 1:
+            return await self.policy.generate(prompts, n=counts.pop(), sampling=sampling)
+        return await self._write_unequal(batch, prompts, sampling)
+
+    async def _write_unequal(
+        self, batch: Sequence[_Request], prompts: Sequence[Prompt], sampling: Sampling
+    ) -> list[list[Completion]]:
+        """Requests for different numbers: each prompt as often as it is wanted."""
+        repeated = [p for p, request in zip(prompts, batch, strict=True) for _ in range(request.n)]
+        written = [row[0] for row in await self.policy.generate(repeated, n=1, sampling=sampling)]
+        rows = []
+        for request in batch:
+            rows.append(written[: request.n])
+            written = written[request.n :]
+        return rows
+
+    def _prompt(self, request: _Request) -> Prompt:
+        prompt = self.policy.prompt(request.problem)
+        opening, _ = render_prefix(self.policy, request.problem, request.prefix)
+        return self._extend(prompt, opening) if opening and self._extend else prompt
+
+    def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal | None:
+        opening, comment = render_prefix(self.policy, problem, prefix)
+        found = extract(problem, opening + completion.text, self.policy.layout)
+        if found.body is None or found.prelude:
+            self.num_unread += 1
+            self.unread_tokens += count_tokens(completion)
+            return None
+        body = found.body.replace(comment, "\n", 1) if comment else found.body
+        return make_proposal(body, completion)
+
+
+def count_tokens(completion: Completion) -> int:
+    """How many tokens were written.
+
+    Raises:
+        UsageError: the server did not tell.
+    """
+    count = len(completion.token_ids) or len(completion.logprobs)
+    if not count and completion.text:
+        raise UsageError(
+            "search needs the log-probability of what was written, which the policy's server does "
+            "not tell; use one that gives logprobs"
+        )
+    return count
+
+
+def make_proposal(body: str, completion: Completion) -> Proposal:
+    """A body with the cost and the likelihood of the completion that wrote it."""
+    return Proposal(body, count_tokens(completion), sum(completion.logprobs))
+
+
+@dataclass
+class Corrector:
+    """Writes the next attempt after a failed body and what the verifier said of it: sequential
+    self-correction (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613).
+
+    The failed answer is the body in the words of the layout, as the policy would have written it.
+    Where no body is found in the new answer the failed one stands; ``num_unread`` counts these.
+    """
+
+    policy: Policy
+    sampling: Sampling
+    settings: RolloutConfig
+    num_unread: int = 0
+
+    async def __call__(self, problem: Problem, body: str, verdict: Verdict, seed: int) -> Proposal:
+        """A new whole body."""
+        text = render_body(problem, body, self.policy.layout)
+        is_remote = isinstance(self.policy, EndpointPolicy)
+        ids = () if is_remote else _encode(find_tokenizer(self.policy), text)
+        # As if it had been cut off: the policy's own end token is set where it belongs.
+        failed = Completion(text, (), ids, (0.0,) * len(ids), "length", self.policy.version)
+        turn = Turn(failed, Candidate(problem, body), verdict)
+        turn = replace(turn, feedback=tell(turn, self.policy, self.settings))
+        rollout = Rollout(f"{problem.id}-correct", problem, "solver", (turn,))
+        prompt = resume_within(self.policy, self.policy.prompt(problem), rollout, self.settings)
+        sampling = replace(self.sampling, seed=seed)
+        ((completion,),) = await self.policy.generate([prompt], n=1, sampling=sampling)
+        found = extract(problem, completion.text, self.policy.layout)
+        if found.body is None or found.prelude:
+            self.num_unread += 1
+            return make_proposal(body, completion)
+        return make_proposal(found.body, completion)
+
+
+def _batch_seed(batch: Sequence[_Request]) -> int:
+    first, *rest = [request.seed for request in batch]
+    for seed in rest:
+        first = derive_seed(first, "batch", seed)
+    return first
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
+    return tuple(int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -1,0 +1,125 @@
+"""What all strategies share: a tree, an expansion of whole bodies, and how states are inserted.
+
+Flows in: the constants of ``[search]`` and the functions of a search. Flows out: jobs for
+``proverrl.search.run`` and a tree that has learned from what came of them. Not handled here: what
+is spent, and which node comes next (each strategy's ``pick``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from proverrl.config.search import SearchConfig
+from proverrl.errors import ConfigError
+from proverrl.search.base import Functions, Job, Judged, Prefix
+from proverrl.search.tree import Node, Tree, steps_of
+
+if TYPE_CHECKING:
+    from proverrl.search.run import Desk
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """What came of a job: judged bodies in the order of writing.
+
+    ``values`` has, for each, the values of its states after the prefix, where a value model is
+    asked; else it is empty.
+    """
+
+    judged: tuple[Judged, ...]
+    values: tuple[tuple[float, ...], ...] = ()
+
+
+class Strategy(ABC):
+    """Which node is expanded next, and what its expansion teaches.
+
+    ``WIDTH`` is how many bodies an expansion writes when ``config.width`` is 0, ``NEEDS`` names
+    the functions that the strategy cannot do without.
+    """
+
+    WIDTH: ClassVar[int] = 1
+    NEEDS: ClassVar[tuple[str, ...]] = ("segment",)
+
+    def __init__(
+        self, config: SearchConfig, functions: Functions, *, root_state: str = "", gamma: float = 1
+    ) -> None:
+        for name in self.NEEDS:
+            if getattr(functions, name) is None:
+                raise ConfigError(f'search.name = "{config.name}" needs a function {name}')
+        if config.max_prefix_tokens and functions.count_tokens is None:
+            raise ConfigError("search.max_prefix_tokens needs a function count_tokens")
+        self.config = config
+        self.functions = functions
+        self.width = config.width or self.WIDTH
+        self.tree = Tree(gamma=gamma, max_prefixes=config.max_prefixes, root_state=root_state)
+
+    @abstractmethod
+    def pick(self) -> Node | None:
+        """The node to expand next; None when there is none before a job under way ends."""
+
+    @abstractmethod
+    def absorb(self, job: Job, expansion: Expansion) -> None:
+        """Learn from an expansion that ended."""
+
+    def choose(self, number: int, seed: int, num: int) -> Job | None:
+        """The next job, marked as under way. ``num`` bodies at most."""
+        node = self.pick()
+        if node is None:
+            return None
+        self.tree.start(node)
+        return Job(number, node.id, self.tree.prefix(node, seed), num, seed)
+
+    async def expand(self, job: Job, desk: Desk) -> Expansion:
+        """Write ``job.num`` bodies after the prefix and have them judged."""
+        written = await desk.propose(job.prefix, job.num, job.seed)
+        return Expansion(await desk.judge(written))
+
+    def withdraw(self, job: Job) -> None:
+        """Forget a job that says nothing, as when no verdict could be had."""
+        self.tree.withdraw(self.tree.nodes[job.node])
+
+    def insert(self, job: Job, judged: Judged) -> tuple[list[Node], list[Node]]:
+        """The way of a body's states below the job's node, and the nodes new on it."""
+        body = judged.proposal.body
+        return self.tree.insert(
+            self.tree.nodes[job.node], len(job.prefix.text), body, self.usable_steps(judged)
+        )
+
+    def usable_steps(self, judged: Judged) -> Sequence[tuple[int, str]]:
+        """The steps that may become nodes.
+
+        A finished proof is no place to go on from, and neither is a text of more than
+        ``max_prefix_tokens`` tokens.
+        """
+        body = judged.proposal.body
+        steps = steps_of(body, judged.segments)
+        if judged.verdict.proved:
+            whole = len(body.rstrip())
+            steps = tuple(step for step in steps if step[0] < whole)
+        limit, count = self.config.max_prefix_tokens, self.functions.count_tokens
+        if limit and count is not None:
+            return steps[: bisect_right(steps, limit, key=lambda step: count(body[: step[0]]))]
+        return steps
+
+    def fresh_prefixes(self, job: Job, judged: Judged) -> list[Prefix]:
+        """The places after the job's prefix that a body leads to, in order."""
+        body, start = judged.proposal.body, len(job.prefix.text)
+        return [
+            Prefix(body[:end], state) for end, state in self.usable_steps(judged) if end > start
+        ]
+
+    def check_invariants(self) -> None:
+        """Raise ``RecordError`` where the tree contradicts itself."""
+        self.tree.check_invariants()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a resumed search needs, as JSON values."""
+        return {"tree": self.tree.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replace everything by what ``state_dict`` gave."""
+        self.tree.load_state_dict(state["tree"])

@@ -1,0 +1,258 @@
+"""The tree of proof states that searches grow.
+
+Flows in: bodies with the states on their way. Flows out: nodes with discounted counts. A node is a
+state reached from its parent; an edge is named by that state, so that the same state under two
+parents is two nodes (DeepSeek-Prover-V1.5, Xin et al. 2024, arXiv 2408.08152). A node keeps several
+texts that reach it, each as a body and a length, so that a body is stored once however many nodes
+lie on it. Not handled here: which node comes next (the strategies).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from proverrl.errors import RecordError
+from proverrl.search.base import Prefix, Segment
+
+MIN_COUNT = 0.01
+"""A node that was never visited counts as visited this often."""
+
+
+class Node:
+    """A state, the texts that reach it, and two pairs of sums: its own and its subtree's.
+
+    ``own_*`` tell of expansions made here, ``sub_*`` of those made here or below. ``*_jobs`` are
+    expansions under way. ``value`` is what the strategy knows of the state by itself. ``mean`` and
+    ``count`` are those of the subtree with the jobs under way, and ``scale`` is 1/sqrt(count):
+    kept ready, because a selection reads them of every child.
+    """
+
+    __slots__ = (
+        "children",
+        "count",
+        "depth",
+        "id",
+        "mean",
+        "own_count",
+        "own_jobs",
+        "own_reward",
+        "parent",
+        "prefixes",
+        "scale",
+        "state",
+        "sub_count",
+        "sub_jobs",
+        "sub_reward",
+        "value",
+    )
+
+    def __init__(self, number: int, parent: Node | None, state: str) -> None:
+        self.id = number
+        self.parent = parent
+        self.state = state
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.children: dict[str, Node] | None = None
+        self.prefixes: list[tuple[str, int]] = []
+        self.own_reward = self.own_count = 0.0
+        self.sub_reward = self.sub_count = 0.0
+        self.own_jobs = self.sub_jobs = 0
+        self.value = 0.0
+        self.mean = self.count = 0.0
+        self.scale = 1 / math.sqrt(MIN_COUNT)
+
+
+def discount_jobs(reward: float, count: float, jobs: int, gamma: float) -> tuple[float, float]:
+    """The sums as if the ``jobs`` under way had come back with reward 0 (virtual loss)."""
+    if not jobs:
+        return reward, count
+    kept = gamma**jobs
+    zeros = float(jobs) if gamma == 1 else (1 - kept) / (1 - gamma)
+    return reward * kept, count * kept + zeros
+
+
+class Tree:
+    """Nodes by number, the root first. ``gamma`` 1 makes all sums plain.
+
+    ``max_prefixes`` bounds the texts that a node keeps.
+    """
+
+    def __init__(self, *, gamma: float = 1.0, max_prefixes: int = 16, root_state: str = "") -> None:
+        self.gamma = gamma
+        self.max_prefixes = max_prefixes
+        self.root = Node(0, None, root_state)
+        self.root.prefixes.append(("", 0))
+        self.nodes = [self.root]
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def prefix(self, node: Node, draw: int = 0) -> Prefix:
+        """One of the node's texts, chosen by any number."""
+        body, end = node.prefixes[draw % len(node.prefixes)]
+        return Prefix(body[:end], node.state)
+
+    def path(self, node: Node) -> list[Node]:
+        """From the root to the node, both included."""
+        found = list(self.ancestors(node))
+        found.reverse()
+        return found
+
+    def ancestors(self, node: Node) -> Iterator[Node]:
+        """The node itself, its parent, and so on to the root."""
+        here: Node | None = node
+        while here is not None:
+            yield here
+            here = here.parent
+
+    def insert(
+        self, node: Node, start: int, body: str, steps: Sequence[tuple[int, str]]
+    ) -> tuple[list[Node], list[Node]]:
+        """Add the states of a body below ``node``: the way (without ``node``) and its new nodes.
+
+        ``steps`` are ends in the body and the states there; those up to ``start``, the length of
+        the prefix, are passed over. Steps that leave the state as it is collapse: the shorter text
+        reaches it already.
+        """
+        way: list[Node] = []
+        new: list[Node] = []
+        for end, state in steps:
+            if end <= start or state == node.state:
+                continue
+            children = node.children
+            child = None if children is None else children.get(state)
+            if child is None:
+                child = Node(len(self.nodes), node, state)
+                self.nodes.append(child)
+                if children is None:
+                    node.children = {state: child}
+                else:
+                    children[state] = child
+                new.append(child)
+            self._keep(child, body, end)
+            way.append(child)
+            node = child
+        return way, new
+
+    def _keep(self, node: Node, body: str, end: int) -> None:
+        if len(node.prefixes) >= self.max_prefixes:
+            return
+        if any(e == end and (b is body or b[:e] == body[:end]) for b, e in node.prefixes):
+            return
+        node.prefixes.append((body, end))
+
+    def start(self, node: Node) -> None:
+        """An expansion of the node is under way."""
+        node.own_jobs += 1
+        for here in self.ancestors(node):
+            here.sub_jobs += 1
+            self._refresh(here)
+
+    def withdraw(self, node: Node) -> None:
+        """An expansion ended that says nothing, as when no verdict could be had."""
+        node.own_jobs -= 1
+        for here in self.ancestors(node):
+            here.sub_jobs -= 1
+            self._refresh(here)
+
+    def finish(self, node: Node, reward: float) -> None:
+        """An expansion ended: its reward first, and then it is no longer under way."""
+        self.record(node, reward)
+        self.withdraw(node)
+
+    def record(self, node: Node, reward: float) -> None:
+        """A reward for the node; its ancestors get it in their subtree's sums."""
+        gamma = self.gamma
+        node.own_reward = gamma * node.own_reward + reward
+        node.own_count = gamma * node.own_count + 1
+        for here in self.ancestors(node):
+            here.sub_reward = gamma * here.sub_reward + reward
+            here.sub_count = gamma * here.sub_count + 1
+            self._refresh(here)
+
+    def _refresh(self, node: Node) -> None:
+        reward, count = discount_jobs(node.sub_reward, node.sub_count, node.sub_jobs, self.gamma)
+        floor = count if count > MIN_COUNT else MIN_COUNT
+        node.count = count
+        node.mean = reward / floor
+        node.scale = 1 / math.sqrt(floor)
+
+    def check_invariants(self) -> None:
+        """Raise ``RecordError`` where the tree contradicts itself. O(nodes)."""
+        limit = math.inf if self.gamma == 1 else 1 / (1 - self.gamma)
+        for number, node in enumerate(self.nodes):
+            children = list((node.children or {}).items())
+            kin = [child for _, child in children]
+            facts = {
+                "its number": node.id == number,
+                "its parent": node.parent is None
+                if number == 0
+                else (node.parent is not None and node.parent.id < number),
+                "its depth": node.depth == (node.parent.depth + 1 if node.parent else 0),
+                "its place among its parent's children": node.parent is None
+                or (node.parent.children or {}).get(node.state) is node,
+                "its children's edges": all(k == c.state and c.parent is node for k, c in children),
+                "a state unlike its parent's": node.parent is None
+                or node.state != node.parent.state,
+                "its texts": 0 < len(node.prefixes) <= self.max_prefixes
+                and all(0 <= end <= len(body) for body, end in node.prefixes),
+                "different texts": len({b[:e] for b, e in node.prefixes}) == len(node.prefixes),
+                "jobs under way": node.own_jobs >= 0
+                and node.sub_jobs == node.own_jobs + sum(c.sub_jobs for c in kin),
+                "its counts": -1e-9 <= node.own_count <= node.sub_count + 1e-9
+                and node.sub_count <= limit + 1e-9,
+                "its rewards": abs(node.own_reward) <= node.own_count + 1e-9
+                and abs(node.sub_reward) <= node.sub_count + 1e-9,
+            }
+            if self.gamma == 1:
+                total = node.own_count + sum(c.sub_count for c in kin)
+                facts["counts that add up"] = abs(node.sub_count - total) < 1e-6
+            wrong = [name for name, holds in facts.items() if not holds]
+            if wrong:
+                raise RecordError(f"node {number} of the search tree: wrong {', '.join(wrong)}")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, as JSON values; each body once."""
+        bodies: dict[str, int] = {}
+        nodes = [
+            {
+                "parent": None if node.parent is None else node.parent.id,
+                "state": node.state,
+                "texts": [[bodies.setdefault(b, len(bodies)), end] for b, end in node.prefixes],
+                "own": [node.own_reward, node.own_count, node.own_jobs],
+                "subtree": [node.sub_reward, node.sub_count, node.sub_jobs],
+                "value": node.value,
+            }
+            for node in self.nodes
+        ]
+        return {"bodies": list(bodies), "nodes": nodes}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replace everything by what ``state_dict`` gave."""
+        bodies = state["bodies"]
+        nodes: list[Node] = []
+        for number, raw in enumerate(state["nodes"]):
+            parent = None if raw["parent"] is None else nodes[raw["parent"]]
+            node = Node(number, parent, raw["state"])
+            node.prefixes = [(bodies[index], end) for index, end in raw["texts"]]
+            node.own_reward, node.own_count, node.own_jobs = raw["own"]
+            node.sub_reward, node.sub_count, node.sub_jobs = raw["subtree"]
+            node.value = raw["value"]
+            self._refresh(node)
+            nodes.append(node)
+            if parent is not None:
+                if parent.children is None:
+                    parent.children = {}
+                parent.children[node.state] = node
+        self.root, self.nodes = nodes[0], nodes
+
+
+def steps_of(body: str, segments: Sequence[Segment]) -> tuple[tuple[int, str], ...]:
+    """Ends and states of a body's segments; ``RecordError`` for one that is no part of the body."""
+    for segment in segments:
+        if not body.startswith(segment.text):
+            raise RecordError(
+                f"a segment's text is not the beginning of its body: {segment.text[:60]!r}"
+            )
+    return tuple((len(segment.text), segment.state) for segment in segments)

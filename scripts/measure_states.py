@@ -1,0 +1,99 @@
+"""What search can keep of a policy's failed proofs: prefixes and states, on real Dafny.
+
+Usage: python scripts/measure_states.py POLICY PROBLEMS.jsonl [NUM_PROBLEMS] [ATTEMPTS] [SEED]
+
+The problems are the first of levels 4 and 5 in the file, by turns of their families. Each gets so
+many whole answers from the root. Printed: how many attempts failed, what was kept of them, and how
+many states they reached in a problem, with one state an attempt and with one for every step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+from collections import Counter
+from itertools import chain, zip_longest
+from pathlib import Path
+
+import torch
+
+from proverrl.config import PolicyConfig
+from proverrl.policy.transformers import load_policy
+from proverrl.problems.load import load_problems
+from proverrl.search.base import Prefix
+from proverrl.search.proposals import Proposer
+from proverrl.search.states_dafny import segment_dafny, step_segments
+from proverrl.types import Candidate, Problem, Sampling, Verdict
+from proverrl.verify.make import open_verifier
+
+LEVELS = (4, 5)
+
+
+def choose_problems(path: Path, count: int) -> list[Problem]:
+    """Problems of the levels, one of each family in turn."""
+    families: dict[str, list[Problem]] = {}
+    for problem in load_problems(path):
+        if problem.level in LEVELS:
+            families.setdefault(problem.family, []).append(problem)
+    turns = chain.from_iterable(zip_longest(*families.values()))
+    return [problem for problem in turns if problem is not None][:count]
+
+
+def name_kept(candidate: Candidate, verdict: Verdict) -> str:
+    """What became of a failed attempt."""
+    if not verdict.status.judged:
+        return "not judged"
+    segments = segment_dafny(candidate, verdict)
+    if segments:
+        whole = segments[-1].text.rstrip() == candidate.body.rstrip()
+        return "kept whole" if whole else "kept in part"
+    return "first step fails" if verdict.obligations else "does not parse or resolve"
+
+
+async def measure(policy_folder: Path, problems: list[Problem], attempts: int, seed: int) -> None:
+    """Draw, verify, cut, print."""
+    policy = load_policy(policy_folder, PolicyConfig(layout="canonical"), device="cpu")
+    print(f"policy: {policy.engine}")
+    propose = Proposer(policy, Sampling(max_new_tokens=96))
+    verifier = open_verifier(workers=2)
+    kept: Counter[str] = Counter()
+    num_states, num_steps, num_prefixes = [], [], []
+    try:
+        for problem in problems:
+            proposals = await propose(problem, Prefix("", ""), attempts, seed)
+            candidates = [Candidate(problem, proposal.body) for proposal in proposals]
+            verdicts = await asyncio.gather(
+                *(verifier.verify(c, deadline_seconds=60.0) for c in candidates)
+            )
+            failed = [(c, v) for c, v in zip(candidates, verdicts, strict=True) if not v.proved]
+            kept.update(name_kept(c, v) for c, v in failed)
+            kept["proved"] += len(candidates) - len(failed)
+            one = [segment for c, v in failed for segment in segment_dafny(c, v)]
+            every = [segment for c, v in failed for segment in step_segments(c, v)]
+            print(f"{problem.id}: {len(failed)} failed, {len(one)} kept, states:")
+            for state, number in Counter(segment.state for segment in one).most_common():
+                print(f"  {number} x {state!r}")
+            if failed:
+                num_states.append(len({segment.state for segment in one}))
+                num_steps.append(len({segment.state for segment in every}))
+                num_prefixes.append(len({segment.text.strip() for segment in one}))
+    finally:
+        await verifier.aclose()
+    print(dict(kept), f"{propose.num_unread} without a body")
+    print(f"problems with a failure: {len(num_states)}")
+    for name, values in (
+        ("states", num_states),
+        ("different prefixes", num_prefixes),
+        ("states with every step", num_steps),
+    ):
+        print(f"{name} a problem: mean {statistics.mean(values):.2f}, {sorted(values)}")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    numbers = [int(word) for word in sys.argv[3:]]
+    count, attempts, seed = (*numbers, *(20, 16, 0)[len(numbers) :])
+    asyncio.run(
+        measure(Path(sys.argv[1]), choose_problems(Path(sys.argv[2]), count), attempts, seed)
+    )

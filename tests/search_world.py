@@ -1,0 +1,115 @@
+"""A small world to search in: bodies are letters, and everything about them is known.
+
+``a`` and ``b`` are steps, ``n`` is a step that changes nothing, ``x`` is an error. A body that
+comes to ``target`` (without its ``n``) is a proof; one that ends elsewhere is refused as a whole.
+The state after some letters is those letters without ``n``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proverrl.config.search import SearchConfig
+from proverrl.search.base import Functions, Prefix, Proposal, SearchResult, Segment
+from proverrl.search.methods import make_search
+from proverrl.search.run import Search
+from proverrl.types import Candidate, Problem, Status, Verdict
+from tests.builders import build_problem, build_verdict
+
+
+@dataclass
+class World:
+    """``script`` gives bodies in order in place of the random policy; ``statuses`` overrides the
+    verdict of a body. ``verified`` and ``asked`` record the calls; ``running`` counts those that
+    have not returned."""
+
+    target: str = "abba"
+    letters: str = "aabbnx"
+    length: int = 6
+    script: list[str] | None = None
+    statuses: dict[str, Status] = field(default_factory=dict)
+    verified: list[str] = field(default_factory=list)
+    asked: list[tuple[str, str, int, int]] = field(default_factory=list)
+    running: int = 0
+
+    async def propose(
+        self, problem: Problem, prefix: Prefix, num: int, seed: int
+    ) -> list[Proposal]:
+        self.asked.append((prefix.text, prefix.state, num, seed))
+        if self.script is not None:
+            bodies = [self.script.pop(0) for _ in range(min(num, len(self.script)))]
+        else:
+            rng = random.Random(seed)
+            lengths = [rng.randint(1, self.length) for _ in range(num)]
+            bodies = [prefix.text + "".join(rng.choices(self.letters, k=n)) for n in lengths]
+        return [self.proposal(body, prefix.text) for body in bodies]
+
+    def proposal(self, body: str, before: str = "") -> Proposal:
+        """A token a letter; ``a`` costs 0.1, ``b`` 0.2, all others 0.4 of log-probability."""
+        written = body[len(before) :]
+        costs = {"a": 0.1, "b": 0.2}
+        return Proposal(body, len(written), -sum(costs.get(letter, 0.4) for letter in written))
+
+    async def verify(self, candidate: Candidate) -> Verdict:
+        self.verified.append(candidate.body)
+        self.running += 1
+        try:
+            await self.work(candidate)
+        finally:
+            self.running -= 1
+        return build_verdict(self.judge(candidate.body))
+
+    async def work(self, candidate: Candidate) -> None:
+        await asyncio.sleep(0)
+
+    def judge(self, body: str) -> Status:
+        done = body.replace("n", "") == self.target
+        return self.statuses.get(body, Status.PROVED if done else Status.REJECTED)
+
+    def segment(self, candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
+        good = candidate.body.split("x")[0]
+        texts = [good[:end] for end in range(1, len(good) + 1)]
+        return tuple(Segment(text, text.replace("n", "")) for text in texts)
+
+    async def value(self, problem: Problem, prefixes: Sequence[Prefix]) -> list[float]:
+        """The share of the target that the state agrees with, from the beginning."""
+        values = []
+        for prefix in prefixes:
+            same = 0
+            while prefix.state[: same + 1] == self.target[: same + 1] and same < len(self.target):
+                same += 1
+            values.append(same / len(self.target))
+        return values
+
+    async def correct(self, problem: Problem, body: str, verdict: Verdict, seed: int) -> Proposal:
+        """One letter is drawn anew."""
+        rng = random.Random(seed)
+        place = rng.randrange(len(body))
+        return self.proposal(body[:place] + rng.choice(self.letters) + body[place + 1 :])
+
+    def functions(self, **changed: Any) -> Functions:
+        given: dict[str, Any] = {
+            "propose": self.propose,
+            "verify": self.verify,
+            "segment": self.segment,
+            "value": self.value,
+            "correct": self.correct,
+            **changed,
+        }
+        return Functions(**given)
+
+
+PROBLEM = build_problem("letters")
+
+
+def build_search(world: World, *, seed: int = 0, **config: Any) -> Search:
+    settings = SearchConfig(**{"check": True, **config})
+    return make_search(PROBLEM, world.functions(), settings, seed=seed)
+
+
+def run_search(world: World, *, seed: int = 0, **config: Any) -> SearchResult:
+    return asyncio.run(build_search(world, seed=seed, **config).run())

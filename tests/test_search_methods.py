@@ -1,0 +1,374 @@
+"""The searches one by one: where they expand, by hand; and the tree's size and cost."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proverrl.config.search import SearchConfig
+from proverrl.search.best_first import BestFirst
+from proverrl.search.deepsearch import DeepSearch, back_up, mean_surprise
+from proverrl.search.minimise import minimise
+from proverrl.search.puct import Puct, exploration_bonus
+from proverrl.search.rmax_ts import RMaxTS
+from proverrl.search.tree import Node, Tree
+from proverrl.types import Candidate, Status, Verdict
+from tests.builders import build_verdict
+from tests.search_world import PROBLEM, World, build_search, run_search
+
+
+def expanded(world: World, **config: Any) -> list[str]:
+    """The prefixes that a search expanded, in order."""
+    run_search(world, **config)
+    return [text for text, *_ in world.asked]
+
+
+# --- RMaxTS against its definition ---
+
+
+def naive_score(rewards: list[float], jobs: int, total: float, gamma: float) -> float:
+    weight = count = 0.0
+    for reward in [*rewards, *[0.0] * jobs]:
+        weight, count = gamma * weight + reward, gamma * count + 1
+    count = max(count, 0.01)
+    return weight / count + math.sqrt(2 * math.log(max(total, 2)) / count)
+
+
+def naive_count(updates: int, gamma: float) -> float:
+    return float(sum(gamma**k for k in range(updates)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(moves=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=60))
+def test_every_selection_is_that_of_the_definition(moves: list[tuple[int, int]]) -> None:
+    """Jobs begin, end with new states or none, in any order; scores come from plain lists."""
+    strategy = RMaxTS(SearchConfig(gamma=0.9), World().functions())
+    tree = strategy.tree
+    own: dict[int, list[float]] = {0: []}
+    below: dict[int, list[float]] = {0: []}
+    jobs: list[Node] = []
+    for kind, number in moves:
+        if kind == 0 and jobs:
+            node = jobs.pop(number % len(jobs))
+            steps = [(k + 1, f"{number}.{k}") for k in range(number % 3)]
+            new = tree.insert(node, 0, "..", steps)[1]
+            for fresh in new:
+                own[fresh.id], below[fresh.id] = [], []
+            reward = float(bool(new))
+            own[node.id].append(reward)
+            for here in tree.ancestors(node):
+                below[here.id].append(reward)
+            tree.finish(node, reward)
+            continue
+        picked = here = tree.root
+        while here.children:
+            counts = {
+                c.id: naive_count(len(below[c.id]) + c.sub_jobs, 0.9)
+                for c in here.children.values()
+            }
+            mine = naive_count(len(own[here.id]) + here.own_jobs, 0.9)
+            total = mine + sum(counts.values())
+            scores = [naive_score(own[here.id], here.own_jobs, total, 0.9)] + [
+                naive_score(below[c.id], c.sub_jobs, total, 0.9) for c in here.children.values()
+            ]
+            # Sums in another order differ in the last bits: a near tie is a tie.
+            first = next(k for k, s in enumerate(scores) if s > max(scores) - 1e-9)
+            if first == 0:
+                break
+            here = list(here.children.values())[first - 1]
+        picked = here
+        chosen = strategy.pick()
+        assert chosen is picked
+        tree.start(chosen)
+        jobs.append(chosen)
+    tree.check_invariants()
+
+
+# --- best of n, self-correction ---
+
+
+def test_best_of_n_begins_at_nothing_every_time() -> None:
+    world = World(target="abababab")
+    assert set(expanded(world, name="best_of_n", calls=20)) == {""}
+    # Four bodies a time; the last expansion asks for what may still be judged.
+    world = World(target="none", script=["a", "b", "ab", "ba", "aa"])
+    expanded(world, name="best_of_n", calls=5)
+    assert [num for _, _, num, _ in world.asked] == [4, 1]
+
+
+def test_self_correction_is_chains_of_three() -> None:
+    world = World(target="none", script=["a", "b", "ab"])
+    corrected: list[tuple[str, Status, int]] = []
+
+    async def correct(problem: Any, body: str, verdict: Verdict, seed: int) -> Any:
+        corrected.append((body, verdict.status, seed))
+        return world.proposal(body + "a")
+
+    functions = world.functions(correct=correct)
+    search = build_search(world, name="self_correct", calls=7)
+    object.__setattr__(search, "functions", functions)
+    found = asyncio.run(search.run())
+    # 3 + 3 calls, and one is left for the third chain.
+    assert world.verified == ["a", "aa", "aaa", "b", "ba", "baa", "ab"]
+    assert [body for body, *_ in corrected] == ["a", "aa", "b", "ba"]
+    assert {status for _, status, _ in corrected} == {Status.REJECTED}
+    assert len({seed for *_, seed in corrected}) == 4
+    assert (found.calls, found.expansions) == (7, 3)
+
+
+# --- best-first ---
+
+
+def test_best_first_expands_the_likeliest_state_for_its_depth() -> None:
+    world = World()
+    config = SearchConfig(name="best_first")
+    strategy = BestFirst(config, world.functions())
+    tree = strategy.tree
+    for body, logprob in (("ab", -0.3), ("b", -0.2)):
+        way, _ = tree.insert(tree.root, 0, body, [(k + 1, body[: k + 1]) for k in range(len(body))])
+        for node in way:
+            node.value = logprob * node.prefixes[0][1] / len(body)
+    scores = {node.state: strategy.score(node) for node in tree.nodes[1:]}
+    # By length of text, "a" has half of -0.3.
+    assert scores == pytest.approx({"a": -0.15, "ab": -0.3 / math.sqrt(2), "b": -0.2})
+
+
+def test_best_first_takes_states_in_order_and_each_once() -> None:
+    world = World(target="none", script=["ab", "aab", "aba", "aabb"])
+    # "ab" -0.3: a -0.15, ab -0.3 / 1.41 = -0.212. a first: "aab" adds -0.3 over two letters to
+    # -0.15: aa -0.30 / 1.41 = -0.212, aab -0.45 / 1.73 = -0.26. ab and aa tie; ab is the
+    # older, and "aba" adds aba: (-0.3 - 0.1) / 1.73 = -0.231. Then aa.
+    found = expanded(world, name="best_first", width=1, calls=4)
+    assert found == ["", "a", "ab", "aa"]
+
+
+# --- PUCT ---
+
+
+def test_the_bonus_of_puct() -> None:
+    # 0.2 * sqrt((1 + ln 4) / (0.1 + 1)) = 0.2 * sqrt(2.386294 / 1.1)
+    assert exploration_bonus(0.2, 4, 1) == pytest.approx(0.294575, abs=1e-6)
+    assert exploration_bonus(0.2, 0, 0) == pytest.approx(0.2 * math.sqrt(10))
+
+
+def test_puct_keeps_the_three_best_by_value() -> None:
+    # Values of the last states: aab 1/4, ab 2/4, b 0, abb 3/4, a 1/4.
+    world = World(target="abba", script=["aab", "ab", "b", "abb", "a"])
+    found = run_search(world, name="puct", calls=5)
+    nodes = found.tree["tree"]["nodes"]
+    # abb and ab lie on one way; of aab and a, both 1/4, the first is kept.
+    assert [(n["state"], n["value"]) for n in nodes] == [
+        ("", 0.0),
+        ("a", 0.25),
+        ("ab", 0.5),
+        ("abb", 0.75),
+        ("aa", 0.25),
+        ("aab", 0.25),
+    ]
+    # The expansion is worth its best last state.
+    assert nodes[0]["own"] == [0.75, 1.0, 0]
+
+
+def test_puct_weighs_value_and_visits() -> None:
+    strategy = Puct(SearchConfig(name="puct"), World().functions())
+    tree = strategy.tree
+    ends = [tree.insert(tree.root, 0, letter, [(1, letter)])[0][0] for letter in "ab"]
+    ends[0].value, ends[1].value = 0.2, 0.5
+    # Nothing visited: 0.2 * sqrt(10) = 0.632 for all three; b has the best value.
+    assert strategy.pick() is ends[1]
+    for _ in range(3):
+        tree.start(ends[1])
+        tree.finish(ends[1], 0.0)
+    # N_root = 3: b (0.5 + 0) / 4 + 0.2 sqrt(2.0986 / 3.1) = 0.29; a 0.2 + 0.2 sqrt(20.986) = 1.12.
+    assert strategy.pick() is ends[0]
+    tree.start(ends[0])
+    # A job counts as a visit worth 0: a 0.1 + 0.2 sqrt(2.386 / 1.1) = 0.39; the root itself 0.98.
+    assert strategy.pick() is tree.root
+
+
+# --- DeepSearch ---
+
+
+def test_the_backup_of_deepsearch_is_weighted_and_protects_its_sign() -> None:
+    # Ways of 4 states: weights 1/4, 2/4, 3/4, 1; of 20: never below 0.1.
+    assert [back_up(0.0, 1.0, place, 4) for place in range(4)] == [0.25, 0.5, 0.75, 1.0]
+    assert back_up(0.0, -1.0, 0, 20) == -0.1
+    assert back_up(0.5, 1.0, 1, 4) == 1.0
+    assert back_up(-0.5, -1.0, 1, 4) == -1.0
+    assert back_up(0.5, -1.0, 3, 4) == 0.5
+    assert back_up(-0.5, 1.0, 3, 4) == 1.0
+
+
+def build_deepsearch(**config: Any) -> DeepSearch:
+    return DeepSearch(SearchConfig(name="deepsearch", **config), World().functions())
+
+
+def test_the_frontier_score_of_deepsearch() -> None:
+    world = World(target="none", script=["ab", "b"])
+    search = build_search(world, name="deepsearch", width=2, calls=2, max_depth=4)
+    asyncio.run(search.run())
+    strategy = search.strategy
+    assert isinstance(strategy, DeepSearch)
+    # Surprise a token: ab 0.15, b 0.2; the most confident failure is ab. Its way has 3 states:
+    # root -1/3, a -2/3, ab -1; b gets nothing, and -1 is recorded at ab.
+    values = {node.state: node.value for node in strategy.tree.nodes}
+    assert values == pytest.approx({"": -1 / 3, "a": -2 / 3, "ab": -1.0, "b": 0.0})
+    scores = {node.state: strategy.score(node) for node in strategy.tree.nodes[1:]}
+    assert scores == pytest.approx(
+        {
+            "a": 0.4 * math.tanh(-1 / 3) + 0.4 * 0.15 + 0.01 * math.sqrt(1 / 4),
+            "ab": 0.4 * math.tanh(-2 / 3) + 0.4 * 0.15 + 0.01 * math.sqrt(2 / 4),
+            "b": 0.4 * math.tanh(-1 / 3) + 0.4 * 0.2 + 0.01 * math.sqrt(1 / 4),
+        }
+    )
+    assert [strategy.pick().state for _ in range(4)] == ["b", "a", "ab", ""]
+
+
+def test_deepsearch_always_takes_the_best_open_state() -> None:
+    search = build_search(
+        World(target="abababab", letters="aabbn"),
+        name="deepsearch",
+        calls=200,
+        stop_after=9,
+        width=3,
+    )
+    strategy = search.strategy
+    assert isinstance(strategy, DeepSearch)
+    picked: list[tuple[float, float]] = []
+    pick = strategy.pick
+
+    def watched() -> Node:
+        numbers = [number for heap in strategy._open.values() for _, number in heap]
+        best = max((strategy.score(strategy.tree.nodes[n]) for n in numbers), default=math.inf)
+        node = pick()
+        picked.append((best, strategy.score(node) if node.parent else math.inf))
+        return node
+
+    object.__setattr__(strategy, "pick", watched)
+    asyncio.run(search.run())
+    assert len(picked) > 40
+    assert [score for _, score in picked] == [best for best, _ in picked]
+
+
+def test_deepsearch_gives_paths_to_learn_from() -> None:
+    world = World(target="abb", script=["abb", "aba"])
+    search = build_search(world, name="deepsearch", width=1, calls=2, stop_after=2)
+    asyncio.run(search.run())
+    strategy = search.strategy
+    assert isinstance(strategy, DeepSearch)
+    proof, failure = strategy.training_paths()
+    # The proof's way is root, a, ab (a finished proof is no state): Q 1/3, 2/3, 1. The best open
+    # state is ab, whose parent has 2/3. The failure's way is root, a, ab, aba: the first three
+    # are on the way to a proof and stay; aba gets -1.
+    assert {n.state: n.value for n in strategy.tree.nodes} == pytest.approx(
+        {"": 1 / 3, "a": 2 / 3, "ab": 1.0, "aba": -1.0}
+    )
+    assert (proof.body, proof.proved, proof.ends) == ("abb", True, (1, 2, 3))
+    assert (failure.body, failure.proved, failure.ends) == ("aba", False, (1, 2, 3))
+    # One proof and one failure end below the root, a and ab: all means are 0.
+    assert proof.values == pytest.approx((2 / 3, 1.0, 1.0))
+    assert proof.advantages == pytest.approx((2 / 3, 1.0, 1.0))
+    assert failure.advantages == pytest.approx((2 / 3, 1.0, -1.0))
+
+
+def test_mean_surprise() -> None:
+    assert mean_surprise(World().proposal("ab")) == pytest.approx(0.15)
+
+
+# --- minimisation ---
+
+
+def minimise_letters(body: str, needed: str, calls: int = 99, **kwargs: Any) -> Any:
+    """A body proves what needs these letters, in this order."""
+    asked: list[str] = []
+
+    async def verify(candidate: Candidate) -> Verdict:
+        asked.append(candidate.body)
+        rest = iter(candidate.body)
+        done = all(letter in rest for letter in needed)
+        return build_verdict(Status.PROVED if done else Status.REJECTED)
+
+    found = asyncio.run(minimise(PROBLEM, body, verify, calls=calls, split=list, **kwargs))
+    assert found.calls == len(asked) == len(set(asked)) <= calls
+    return found
+
+
+def test_a_proof_loses_what_it_does_not_need() -> None:
+    found = minimise_letters("abcdefgh", "be")
+    assert (found.body, found.num_dropped, found.complete) == ("be", 6, True)
+    assert found.verdict.proved
+    # Halves of 4 from the end: fails twice. Quarters: gh goes, ef stays, cd goes, ab stays: abef.
+    # Singles: f goes, e stays, b stays, a goes. A last pass over b and e. To drop ef is to keep
+    # abcd, which was tried as a half: 2 + 3 + 4 + 2.
+    assert found.calls == 11
+
+
+def test_a_proof_that_needs_everything_stays() -> None:
+    found = minimise_letters("abc", "abc")
+    # Halves of 1 are single parts: three calls.
+    assert (found.body, found.verdict, found.calls, found.complete) == ("abc", None, 3, True)
+
+
+def test_a_proof_that_needs_nothing_loses_all() -> None:
+    found = minimise_letters("abcd", "")
+    assert (found.body, found.calls, found.complete) == ("", 2, True)
+
+
+def test_minimisation_ends_with_its_calls_and_keeps_what_is_proved() -> None:
+    found = minimise_letters("abcdefgh", "be", calls=3)
+    assert (found.body, found.num_dropped, found.complete) == ("abcdef", 2, False)
+
+
+@given(body=st.text("abc", max_size=12), picks=st.lists(st.integers(0, 11), max_size=4))
+def test_no_single_part_can_be_dropped_in_the_end(body: str, picks: list[int]) -> None:
+    needed = "".join(body[i] for i in sorted({p for p in picks if p < len(body)}))
+    found = minimise_letters(body, needed, calls=999)
+    assert found.complete
+    assert found.body == needed
+
+
+def test_the_fresh_verifier_has_the_last_word() -> None:
+    async def refuse(candidate: Candidate) -> Verdict:
+        return build_verdict(Status.REJECTED)
+
+    found = minimise_letters("abc", "b", confirm=refuse)
+    assert (found.body, found.refuted, found.num_dropped) == ("abc", "b", 0)
+
+
+def test_only_proved_counts_when_parts_are_dropped() -> None:
+    async def verify(candidate: Candidate) -> Verdict:
+        return build_verdict(Status.TIMEOUT)
+
+    found = asyncio.run(minimise(PROBLEM, "a\nb\n", verify, calls=9))
+    assert (found.body, found.calls) == ("a\nb\n", 2)
+
+
+# --- size ---
+
+
+def test_a_node_takes_less_than_two_kilobytes() -> None:
+    """10,000 nodes in bodies of ten states; goals of 200 characters and bodies of 600."""
+    gc.collect()
+    tracemalloc.start()
+    tree = Tree(gamma=0.99)
+    node = tree.root
+    for number in range(1000):
+        body = f"{number:06}" * 100
+        steps = [(60 * (k + 1), f"{number:05}{k:05}" * 20) for k in range(10)]
+        way, _ = tree.insert(node, 0, body, steps)
+        tree.start(way[-1])
+        tree.finish(way[-1], 1.0)
+        node = tree.nodes[number % 100]
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(tree) == 10_001
+    per_node = size / len(tree)
+    # Below 200 it would not hold the goals themselves: then this would measure nothing.
+    assert 200 < per_node < 2000
