@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import RunError, UsageError
+from proverrl.monitor.metrics import read_json_lines, write_atomically
 from proverrl.types import Problem
 
 ROWS_PER_BLOCK = 128
@@ -97,7 +98,7 @@ class AttemptStore:
     def missing_blocks(self, problems: Sequence[Problem], samples: int) -> list[Block]:
         """Read what is stored and plan the rest. Attempts of which a block was written in part
         only, when a process was killed, are dropped and made again."""
-        found = self._read()
+        found = read_json_lines(self.path) if self.path.exists() else []
         stored = {(row["problem_id"], row["attempt"]) for row in found}
         blocks = plan_blocks(problems, samples, stored)
         cut = {(p.id, n) for block in blocks for p in block.problems for n in block.missing}
@@ -129,19 +130,6 @@ class AttemptStore:
             number += 1
         return number, [by_place[p.id, n] for n in range(number) for p in problems]
 
-    def _read(self) -> list[Row]:
-        rows: list[Row] = []
-        if not self.path.exists():
-            return rows
-        for line in self.path.read_text("utf-8", errors="replace").splitlines():
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                # The last line of a killed process may be cut; its block is made again.
-                break
-            rows.append(row)
-        return rows
-
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
         text = json.dumps(dict(settings), indent=1, sort_keys=True) + "\n"
         again = "give another --name, or delete the evaluation's files to make it anew"
@@ -163,10 +151,3 @@ class AttemptStore:
                     f"{self.path} holds attempts made with {key} = {stored.get(key)!r}; now it is "
                     f"{settings.get(key)!r}, and one figure cannot rest on both: {again}"
                 )
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """The file appears whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, "utf-8")
-    os.replace(temporary, path)

@@ -164,16 +164,11 @@ def _show(file: Path, outcome: Outcome, sink: IO[str] | None) -> None:
 def _read_written(path: Path) -> dict[tuple[int, int], tuple[str, str]]:
     """Digest and status that an interrupted run wrote, by line and sample; a last line that was
     cut is dropped, and so is what was not judged."""
+    from proverrl.monitor.metrics import read_json_lines, write_atomically
+
     if not path.exists():
         return {}
-    kept, written = [], {}
-    for line in path.read_text("utf-8", errors="replace").splitlines():
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            break
-        if row["status"] not in ("timeout", "crashed"):
-            written[row["line"], row["sample"]] = (row["claim"], row["status"])
-            kept.append(line + "\n")
-    path.write_text("".join(kept), "utf-8")
-    return written
+    not_judged = ("timeout", "crashed")
+    rows = [row for row in read_json_lines(path) if row["status"] not in not_judged]
+    write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+    return {(row["line"], row["sample"]): (row["claim"], row["status"]) for row in rows}

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from proverrl.attempt_store import AttemptStore, Block, Row, write_atomically
+from proverrl.attempt_store import AttemptStore, Block, Row
 from proverrl.config import RolloutConfig
 from proverrl.errors import UsageError
+from proverrl.monitor.metrics import write_atomically
 from proverrl.policy.base import Policy
 from proverrl.rollout.self_correct import continue_rollouts, first_stop
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from proverrl.errors import UsageError
 
 NUM_RESAMPLES = 10_000
+Z_95 = 1.96
+"""Standard deviations on either side of an interval of 95 %."""
 _RESAMPLED_AT_ONCE = 4_000_000
 
 
@@ -131,6 +133,18 @@ def _resample_means(values: Sequence[float], seed: int) -> NDArray[np.float64]:
         picks = rng.integers(0, len(data), size=(size, len(data)))
         means[start : start + size] = data[picks].mean(axis=1)
     return means
+
+
+def wilson(share: float, count: float) -> tuple[float, float]:
+    """The interval of 95 % for a probability of which ``share`` was seen in ``count`` draws
+    (Wilson 1927); ``count`` need not be whole. (0, 1) of no draws."""
+    if count <= 0:
+        return (0.0, 1.0)
+    square = Z_95 * Z_95
+    centre = (share + square / (2.0 * count)) / (1.0 + square / count)
+    spread = share * (1.0 - share) / count + square / (4.0 * count * count)
+    half = Z_95 * math.sqrt(max(0.0, spread)) / (1.0 + square / count)
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def estimate(counts: Sequence[tuple[int, int]], k: int) -> dict[str, float | int]:

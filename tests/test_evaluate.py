@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from proverrl.attempt_store import ROWS_PER_BLOCK, plan_blocks
 from proverrl.config import LayoutName, RolloutConfig
-from proverrl.errors import UsageError
+from proverrl.errors import RunError, UsageError
 from proverrl.evaluate import Evaluation, evaluate
 from proverrl.policy.base import Exchange
 from proverrl.types import Candidate, Completion, Problem, Prompt, Sampling, Status
@@ -151,6 +151,18 @@ def test_a_block_that_was_written_in_part_is_made_again(tmp_path: Path) -> None:
     asyncio.run(evaluate(build_evaluation(tmp_path), CountingPolicy(), verifier))
     assert verifier.num_calls == 80
     assert len(path.read_text().splitlines()) == 160
+
+
+def test_a_damaged_line_in_the_middle_stops_and_deletes_nothing(tmp_path: Path) -> None:
+    asyncio.run(evaluate(build_evaluation(tmp_path), CountingPolicy(), FakeVerifier(judge)))
+    path = tmp_path / "e.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    damaged = "".join([*lines[:4], lines[4][:20] + "\n", *lines[5:]])
+    path.write_text(damaged)
+    verifier = FakeVerifier(judge)
+    with pytest.raises(RunError, match="line 5: not a JSON object"):
+        asyncio.run(evaluate(build_evaluation(tmp_path), CountingPolicy(), verifier))
+    assert (verifier.num_calls, path.read_text()) == (0, damaged)
 
 
 def test_attempts_are_added_and_other_settings_refused(tmp_path: Path) -> None:

@@ -195,6 +195,12 @@ def test_real_dafny_finds_the_claims_that_do_not_hold(tmp_path: Path) -> None:
         (row["line"], row["status"]) for row in written
     ]
     assert out.read_text().startswith(lines[0] + lines[1])
+    damaged = lines[0] + lines[1][:40] + "\n" + lines[2]
+    out.write_text(damaged)
+    stopped = recheck(*arguments)
+    assert (stopped.returncode, out.read_text()) == (2, damaged)
+    assert f"{out}, line 2: not a JSON object" in stopped.stderr
+    out.write_text("".join(lines))
     rows[1] = rows[0]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     refused = recheck(*arguments)

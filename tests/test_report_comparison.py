@@ -31,10 +31,10 @@ from proverrl.report.comparison import (
 )
 from proverrl.report.formats import DIFFERENCE_COLUMNS, HEADLINE_COLUMNS, PROBLEM_COLUMNS
 from proverrl.report.headline import list_columns
-from proverrl.report.intervals import mean_interval, wilson_interval
+from proverrl.report.intervals import mean_interval
 from proverrl.report.run import load_runs
 from proverrl.report.spending import SpendingMeter
-from proverrl.statistics import bootstrap_interval
+from proverrl.statistics import bootstrap_interval, wilson
 from tests import report_runs as made
 from tests.report_page import Page
 
@@ -252,8 +252,8 @@ def test_many_distinct_values_are_resampled_one_by_one() -> None:
 
 def test_wilson_by_hand() -> None:
     # 5 of 10, z = 1.96, z z = 3.8415: spread 1.96 sqrt(0.025 + 0.0096) / 1.38415 = 0.2634.
-    assert wilson_interval(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
-    assert wilson_interval(0, 0) == (0.0, 1.0)
+    assert wilson(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert wilson(0, 0) == (0.0, 1.0)
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:

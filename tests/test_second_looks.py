@@ -16,8 +16,9 @@ from proverrl.config import AuditConfig, Config, RewardConfig, parse_config
 from proverrl.errors import ConfigError, RecordError, UsageError
 from proverrl.loops import train as train_module
 from proverrl.loops.audit import Auditor
-from proverrl.rewards import ALL, MAX_ONLINE, FalseNegativeRate, build_reward, wilson
+from proverrl.rewards import ALL, MAX_ONLINE, FalseNegativeRate, build_reward
 from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.statistics import wilson
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.cache import Appeals, CachedVerifier, was_overturned

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -242,3 +242,12 @@ def _make_row(where: str, data: object) -> Row:
     if isinstance(data, dict):
         return Row(where, data)
     return Row(where, {}, f"a {type(data).__name__}, not a JSON object")
+
+
+def explain_no_dafny(source: Source, fits: Callable[[Sequence[Path]], bool], otherwise: str) -> str:
+    """Why a source is not a folder of Dafny programs of some layout: it has none, or, in the words
+    of ``otherwise``, none that ``fits``. Empty when it is one."""
+    files = source.list_files(".dfy")
+    if not files:
+        return "it holds no .dfy file"
+    return "" if fits(files) else otherwise

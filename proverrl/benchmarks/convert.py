@@ -16,7 +16,7 @@ from typing import Any
 
 from proverrl.benchmarks.open import Benchmark
 from proverrl.errors import UsageError
-from proverrl.problems.load import benchmark_sha256, write_problems
+from proverrl.problems.load import benchmark_sha256, make_row, write_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +51,8 @@ def write_benchmark(benchmark: Benchmark, out: Path) -> Written:
 
 def _iter_rows(benchmark: Benchmark) -> Iterator[dict[str, Any]]:
     for entry in benchmark.entries:
-        problem = entry.problem
-        row: dict[str, Any] = {
-            "id": problem.id,
-            "language": problem.language,
-            "kind": problem.kind,
-            "preamble": problem.preamble,
-            "statement": problem.statement,
-            "split": problem.split,
-            "origin": problem.origin,
-            "informal": problem.informal,
-            "metadata": {**problem.metadata, "licence": benchmark.licence},
-        }
+        row = make_row(entry.problem)
+        row["metadata"]["licence"] = benchmark.licence
         if entry.reference is not None:
             row["reference"] = entry.reference
         yield row

@@ -17,7 +17,7 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
-from proverrl.benchmarks.base import Collection, Collector, Source, read_text
+from proverrl.benchmarks.base import Collection, Collector, Source, explain_no_dafny, read_text
 from proverrl.benchmarks.dafny_programs import make_annotate
 from proverrl.benchmarks.dafny_strip import DAFNY_4, cut_lines, explain_dafny_4
 from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
@@ -39,11 +39,11 @@ _DECLARING = frozenset(
 
 def explain_no_humaneval(source: Source) -> str:
     """Why a source is not a folder of programs with marks."""
-    files = source.list_files(".dfy")
-    if not files:
-        return "it holds no .dfy file"
-    marked = any("// impl-start" in read_text(path) for path in files[:20])
-    return "" if marked else "no file has a '// impl-start' mark"
+    return explain_no_dafny(
+        source,
+        lambda files: any("// impl-start" in read_text(path) for path in files[:20]),
+        "no file has a '// impl-start' mark",
+    )
 
 
 def read_humaneval(
@@ -92,11 +92,11 @@ def cut_marked(problem_id: str, truth: str, origin: str) -> tuple[Problem, str]:
 
 def explain_no_minif2f_dafny(source: Source) -> str:
     """Why a source is not a folder of lemmas that include ``definitions.dfy``."""
-    files = source.list_files(".dfy")
-    if not files:
-        return "it holds no .dfy file"
-    has_include = any("definitions.dfy" in read_text(path)[:400] for path in files)
-    return "" if has_include else "no file includes definitions.dfy"
+    return explain_no_dafny(
+        source,
+        lambda files: any("definitions.dfy" in read_text(path)[:400] for path in files),
+        "no file includes definitions.dfy",
+    )
 
 
 def read_minif2f_dafny(

@@ -24,6 +24,7 @@ from proverrl.benchmarks.base import (
     Collection,
     Collector,
     Source,
+    explain_no_dafny,
     read_field,
     read_text,
 )
@@ -167,10 +168,11 @@ def _number_in_order(text: str) -> str:
 
 def explain_no_clover(source: Source) -> str:
     """Why a source is not Clover's folder: its programs are called ``NAME_strong.dfy``."""
-    files = source.list_files(".dfy")
-    if not files:
-        return "it holds no .dfy file"
-    return "" if any(p.stem.endswith("_strong") for p in files) else "no file ends in _strong.dfy"
+    return explain_no_dafny(
+        source,
+        lambda files: any(p.stem.endswith("_strong") for p in files),
+        "no file ends in _strong.dfy",
+    )
 
 
 def read_clover(
@@ -189,10 +191,11 @@ def read_clover(
 
 def explain_no_mbpp(source: Source) -> str:
     """Why a source is not a folder of ``task_id_N.dfy``."""
-    files = source.list_files(".dfy")
-    if not files:
-        return "it holds no .dfy file"
-    return "" if any(p.stem.startswith("task_id_") for p in files) else "no task_id_N.dfy"
+    return explain_no_dafny(
+        source,
+        lambda files: any(p.stem.startswith("task_id_") for p in files),
+        "no task_id_N.dfy",
+    )
 
 
 def read_mbpp(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, get_args
+from typing import Protocol
 
 from proverrl.benchmarks import dafny_marked, dafny_programs, lean_code, lean_files
 from proverrl.benchmarks.base import Collection, Entry, Source
@@ -116,11 +116,6 @@ def read_source(
             return known.read(source, name, origin=origin, answers=answers)
         tried[name] = reason
     raise ProblemError(f"{source.name} is of no known layout.{_describe(source, tried)}")
-
-
-def list_layouts() -> tuple[BenchmarkLayout, ...]:
-    """The names of all layouts."""
-    return get_args(BenchmarkLayout)
 
 
 def _describe(source: Source, tried: Mapping[BenchmarkLayout, str]) -> str:

@@ -44,9 +44,8 @@ def probe_adapter(policy: TransformersPolicy, problems: Sequence[Problem]) -> di
         base = score_by_sampling(policy, sequences, tokens=SCORED_TOKENS)
     precision = next(name for name, dtype in DTYPES.items() if dtype == policy.model.dtype)
     # In bfloat16 a small adapter may be rounded away; then the learner does not see it either.
-    moved = has_moved(policy.model) and mean_abs_difference(learner, base) > TOLERANCES[precision]
-    if precision == "fp32":
-        moved = has_moved(policy.model)
+    seen = precision == "fp32" or mean_abs_difference(learner, base) > TOLERANCES[precision]
+    moved = has_moved(policy.model) and seen
     wrong = explain_disagreement(sampler, learner, TOLERANCES[precision])
     wrong = wrong or explain_no_effect(sampler, base, moved=moved)
     if wrong:

@@ -30,6 +30,7 @@ from proverrl.errors import ProblemError, RunError, UsageError
 from proverrl.hint import Hint
 from proverrl.loops.warm_start import PairSource, make_source
 from proverrl.monitor import Monitor
+from proverrl.monitor.metrics import write_atomically
 from proverrl.policy.base import Sampler
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import (
@@ -302,9 +303,7 @@ def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str)
         "cpu_count": os.cpu_count(),
         "threads": torch.get_num_threads(),
     }
-    temporary = folder / (RESOLVED_FILE + ".tmp")
-    temporary.write_text(json.dumps(value, indent=1) + "\n", "utf-8")
-    os.replace(temporary, folder / RESOLVED_FILE)
+    write_atomically(folder / RESOLVED_FILE, json.dumps(value, indent=1) + "\n")
 
 
 def budget_spent(config: Config, verifier_calls: int, seconds: float) -> str:

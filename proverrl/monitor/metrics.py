@@ -59,6 +59,17 @@ def append_line(stream: TextIO, row: Mapping[str, Any], path: Path) -> None:
         raise write_error(path, error) from error
 
 
+def write_atomically(path: Path, text: str, *, errors: str = "strict") -> None:
+    """The file appears whole or not at all; ``errors`` says what becomes of half a surrogate pair.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8", errors=errors, newline="\n")
+    os.replace(partial, path)
+
+
 def write_lines_atomically(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write all rows beside ``path`` and move them there; a reader never sees half a file."""
     partial = path.with_name(path.name + ".partial")

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from proverrl.errors import UsageError, WeightSyncError
+from proverrl.policy.probe import mean_abs_difference
 
 Rows = Sequence[tuple[int, ...]]
 Scores = list[list[float]]
@@ -101,18 +102,18 @@ class PushProbe:
             raise WeightSyncError(
                 f"the sampler scored {len(sampler)} tokens of the probe, the model {len(model)}"
             )
-        gaps = [abs(a - b) for a, b in zip(model, sampler, strict=True)]
-        mean = sum(gaps) / len(gaps)
+        mean = mean_abs_difference([model], [sampler])
         # A figure that is not a number must not pass for a small one.
         if not mean <= self.limit:
             raise WeightSyncError(
                 f"after the push the sampler's log-probabilities are {mean:.3g} nats off on "
-                f"average, over {len(gaps)} tokens of {len(self.rows)} sequences; in {self.dtype} "
+                f"average, over {len(model)} tokens of {len(self.rows)} sequences; in {self.dtype} "
                 f"at most {self.limit:g} is right. The sampler does not hold the weights that were "
                 f"trained; {self.remedy}, or a larger limit if the model is known to differ so much"
             )
         self._require_movement(model, sampler)
-        return {"push_mean_abs_dlogp": mean, "push_max_abs_dlogp": max(gaps)}
+        largest = max(abs(a - b) for a, b in zip(model, sampler, strict=True))
+        return {"push_mean_abs_dlogp": mean, "push_max_abs_dlogp": largest}
 
     def _require_movement(self, model: list[float], sampler: list[float]) -> None:
         """One small step lies below the limit, and so would a push that was skipped."""
@@ -120,7 +121,7 @@ class PushProbe:
             self._moved_from = (model, sampler)
             return
         before = self._moved_from[0]
-        moved = sum(abs(a - b) for a, b in zip(model, before, strict=True)) / len(model)
+        moved = mean_abs_difference([model], [before])
         if moved > STUCK_SHARE * self.limit:
             raise WeightSyncError(
                 f"the push was skipped: the model's log-probabilities moved by {moved:.3g} nats on "

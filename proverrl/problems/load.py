@@ -56,6 +56,21 @@ def load_references(path: str | Path) -> dict[str, str]:
     }
 
 
+def make_row(problem: Problem) -> dict[str, Any]:
+    """A problem as a row for ``write_problems``; its reference is not part of it."""
+    return {
+        "id": problem.id,
+        "language": problem.language,
+        "kind": problem.kind,
+        "preamble": problem.preamble,
+        "statement": problem.statement,
+        "split": problem.split,
+        "origin": problem.origin,
+        "informal": problem.informal,
+        "metadata": dict(problem.metadata),
+    }
+
+
 def write_problems(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     """Write rows in the given order and return their number; the file appears whole or not at all.
 

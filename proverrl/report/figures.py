@@ -12,8 +12,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from proverrl.report.intervals import wilson_interval
 from proverrl.report.run import Row, RunRecord, unjudged_counts
+from proverrl.statistics import wilson
 
 POINTS_UNTIL_SMOOTHED = 40
 MAX_POINTS = 1500
@@ -91,7 +91,7 @@ def _solve_rate_bands(rows: Sequence[Row], values: Sequence[float | None]) -> Ba
         ]
     groups = [_number(row.get("groups")) for row in rows]
     return [
-        None if value is None or not count else wilson_interval(value * count, count)
+        None if value is None or not count else wilson(value, count)
         for value, count in zip(values, groups, strict=True)
     ]
 

@@ -10,18 +10,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from proverrl.errors import RunError
 from proverrl.report.comparison import (
     Shelf,
     list_differences,
     list_shelves,
     list_warnings,
 )
+from proverrl.report.files import write_whole
 from proverrl.report.headline import Column, list_columns, list_ks, list_levels
 from proverrl.report.run import Row, RunRecord, load_runs, unjudged_counts
 
@@ -138,15 +137,15 @@ def write_tables(
     warnings = list_warnings(runs)
     if kind == "json":
         text = json.dumps({"warnings": warnings, **tables}, indent=1, ensure_ascii=False)
-        return [_write(path, text + "\n")]
+        return [write_whole(path, text + "\n")]
     if kind == "md":
-        return [_write(path, _markdown(tables, warnings))]
+        return [write_whole(path, _markdown(tables, warnings))]
     written = []
     columns = (HEADLINE_COLUMNS, DIFFERENCE_COLUMNS, PROBLEM_COLUMNS)
     for (name, rows), names in zip(tables.items(), columns, strict=True):
         suffix = "" if name == "headline" else f"_{name}"
         file = path.with_name(f"{path.stem}{suffix}{path.suffix}")
-        written.append(_write(file, _csv(rows, names)))
+        written.append(write_whole(file, _csv(rows, names)))
     return written
 
 
@@ -186,14 +185,3 @@ def _cell(value: Any) -> str:
     for mark in "\\|`*_<>[]":
         text = text.replace(mark, "\\" + mark)
     return " ".join(text.split())
-
-
-def _write(path: Path, text: str) -> Path:
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8", errors="replace", newline="\n")
-        os.replace(partial, path)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror or error}") from error
-    return path

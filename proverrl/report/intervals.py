@@ -8,7 +8,6 @@ Not handled here: estimates and their pairing (``comparison``), tests of signifi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -38,15 +37,3 @@ def mean_interval(values: Sequence[float], *, seed: int = 0) -> tuple[float, flo
             means[start : start + _SLICE] = data[picks].mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)
-
-
-def wilson_interval(solved: float, total: float) -> tuple[float, float]:
-    """95 % interval of a share by Wilson's score (1927); ``total`` independent draws."""
-    if total <= 0:
-        return (0.0, 1.0)
-    z = 1.959964
-    share = solved / total
-    middle = (share + z * z / (2 * total)) / (1 + z * z / total)
-    spread = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    spread /= 1 + z * z / total
-    return (max(0.0, middle - spread), min(1.0, middle + spread))

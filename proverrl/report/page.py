@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
 from collections.abc import Sequence
 from html import escape
@@ -18,7 +17,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from proverrl.errors import RunError
 from proverrl.report.budgets import build_budget_charts, build_tables, render_table
 from proverrl.report.calibration import (
     build_calibration_charts,
@@ -30,6 +28,7 @@ from proverrl.report.comparison import Shelf, list_shelves, list_warnings
 from proverrl.report.embedded import embed_json
 from proverrl.report.examples import render_examples
 from proverrl.report.figures import build_charts
+from proverrl.report.files import write_whole
 from proverrl.report.problem_data import build_problems
 from proverrl.report.rollout_data import build_rollouts
 from proverrl.report.run import Row, load_runs
@@ -58,15 +57,7 @@ def write_report(run_dirs: Sequence[Path], *, out: Path | None = None) -> Path:
     """
     page = build_page(run_dirs)
     path = out or Path(run_dirs[0]) / REPORT_FILE
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        # A policy may write half a surrogate pair, which UTF-8 cannot hold.
-        partial.write_text(page, encoding="utf-8", errors="replace", newline="\n")
-        os.replace(partial, path)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror or error}") from error
-    return path
+    return write_whole(path, page)
 
 
 def build_page(run_dirs: Sequence[Path]) -> str:

@@ -13,7 +13,6 @@ from proverrl.rewards.noise import (
     backward,
     forward,
     is_audited,
-    wilson,
 )
 from proverrl.rewards.verdicts import (
     REWARDS,
@@ -44,5 +43,4 @@ __all__ = [
     "proved_reward",
     "turn_discounted_reward",
     "turn_returns",
-    "wilson",
 ]

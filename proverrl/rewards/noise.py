@@ -13,13 +13,13 @@ where nothing is centred.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from proverrl.config import CorrectionName
 from proverrl.errors import RecordError
 from proverrl.seeds import derive_seed
+from proverrl.statistics import wilson
 
 EMA = 0.95
 """How much of an average stays when one value more is added."""
@@ -30,9 +30,6 @@ ALL = ""
 MAX_ONLINE = 0.5
 """An estimate above this is not believed when it corrects a reward: by then few candidates were
 proved, and the correction's variance would have no bound."""
-
-_Z = 1.96
-"""Standard deviations on either side of an interval of 95 %."""
 
 
 def uncorrected(proved: bool, f0: float, f1: float) -> float:
@@ -127,16 +124,6 @@ def is_audited(candidate_key: str, *, share: float, seed: int = 0) -> bool:
     """Whether a failed candidate is to be judged again: a draw that depends on nothing but the
     candidate and the seed, so that a resumed run audits the same ones."""
     return derive_seed(seed, "audit", candidate_key) < share * 2**63
-
-
-def wilson(share: float, count: float) -> tuple[float, float]:
-    """The interval of 95 % for a probability of which ``share`` was seen in ``count`` draws
-    (Wilson 1927); ``count`` need not be whole."""
-    square = _Z * _Z
-    centre = (share + square / (2.0 * count)) / (1.0 + square / count)
-    spread = share * (1.0 - share) / count + square / (4.0 * count * count)
-    half = _Z * math.sqrt(max(0.0, spread)) / (1.0 + square / count)
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 _Average = tuple[float, float, float]

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from proverrl.errors import ProblemError
 from proverrl.problems.generate import Draft, build_id, stream_level
-from proverrl.problems.load import write_problems
+from proverrl.problems.load import make_row, write_problems
 from proverrl.types import Candidate, Problem, Split, Status
 from proverrl.verify.base import Limits, Verifier, Worker
 from proverrl.verify.dafny_audit import audit_candidate
@@ -105,18 +105,10 @@ def build_problem(draft: Draft, split: Split, entries: Iterable[str] = ()) -> Pr
 
 def build_row(draft: Draft, split: Split, entries: Iterable[str]) -> Row:
     """The line of a draft in a file of problems, with its reference beside the problem."""
-    problem = build_problem(draft, split, entries)
-    return {
-        "id": problem.id,
-        "language": problem.language,
-        "kind": problem.kind,
-        "preamble": problem.preamble,
-        "statement": problem.statement,
-        "split": problem.split,
-        "origin": problem.origin,
-        "metadata": dict(problem.metadata),
-        "reference": draft.reference,
-    }
+    row = make_row(build_problem(draft, split, entries))
+    # A draft has none, and the published files no such field.
+    del row["informal"]
+    return row | {"reference": draft.reference}
 
 
 async def check_draft(
