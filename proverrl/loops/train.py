@@ -12,7 +12,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.loops.grpo import run_grpo
 from proverrl.loops.mixture import check_files
+from proverrl.loops.search_samples import check_sample_files, list_proofs
 from proverrl.loops.session import (
     RESOLVED_FILE,
     Session,
@@ -38,7 +39,7 @@ from proverrl.loops.session import (
     reference_sources,
     write_resolved,
 )
-from proverrl.loops.warm_start import SftSettings, train_supervised
+from proverrl.loops.warm_start import SftSettings, make_source, train_supervised
 from proverrl.monitor import Monitor
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
@@ -46,6 +47,7 @@ from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter, m
 from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
 from proverrl.problems.contamination import describe_overlap
 from proverrl.seeds import derive_seed
+from proverrl.types import Problem
 from proverrl.verify.make import open_configured
 
 
@@ -107,6 +109,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         check_resumable(folder, config)
         if config.loop == "expert_iteration":
             check_files(config)
+        check_sample_files(config, world)
         problems = load_training(config)
         world.share("open")
         policy = _open_policy(config, folder, problems)
@@ -133,7 +136,8 @@ async def _run_stages(session: Session) -> None:
     config = session.config
     _say_what_runs(session)
     if not session.warm_weights.exists():
-        await asyncio.to_thread(_warm_start, session)
+        proofs = await list_proofs(session)
+        await asyncio.to_thread(_warm_start, session, proofs)
     await asyncio.to_thread(push_weights, session.policy.world, session.policy)
     if config.evaluation.before:
         await _evaluate(session, "before")
@@ -212,11 +216,13 @@ def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
     return Monitor(folder, live=live, total_steps=total, resume_step=resume_step)
 
 
-def _warm_start(session: Session) -> None:
-    """Train on the references, then save the weights; the last file written marks the end."""
+def _warm_start(session: Session, proofs: Sequence[tuple[Problem, str]]) -> None:
+    """Train on the references and ``proofs`` of searches, then save the weights; the last file
+    written marks the end."""
     config, monitor, policy = session.config, session.monitor, session.policy
     settings = config.warm_start
     sources = reference_sources(session)
+    sources += [make_source(policy, problem, body) for problem, body in proofs]
 
     def show(step: int, loss: float) -> None:
         monitor.phase("warm start", f"{step}/{settings.steps}, loss {loss:.3f}")
