@@ -32,7 +32,10 @@ from proverrl.matched_budget import (
     read_attempts,
     solved_within,
 )
+from proverrl.monitor.metrics import write_lines_atomically
+from proverrl.problems.load import load_problems, make_row
 from proverrl.statistics import bootstrap_difference, bootstrap_interval
+from proverrl.types import Problem
 
 LEVELS = (4, 5)
 BUDGETS: dict[BudgetUnit, tuple[int, ...]] = {
@@ -44,18 +47,13 @@ COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#1
 Curve = list[tuple[int, float, float, float]]
 
 
-def choose_problems(run: Path, name: str, problems: Path) -> list[str]:
-    """The lines of the problems that the run's policy did not always solve in the evaluation."""
+def choose_problems(run: Path, name: str, problems: Path) -> list[Problem]:
+    """The problems that the run's policy did not always solve in the evaluation."""
     failed = set()
     for row in read_attempts(run / "evals" / f"{name}.json"):
         if row["status"] != "proved":
             failed.add(row["problem_id"])
-    chosen = []
-    for line in problems.read_text("utf-8").splitlines():
-        row = json.loads(line)
-        if row["id"] in failed and row["level"] in LEVELS:
-            chosen.append(line)
-    return chosen
+    return [p for p in load_problems(problems) if p.level in LEVELS and p.id in failed]
 
 
 def configure(run: Path, out: Path, method: str, seed: int, calls: int, keys: list[str]) -> Config:
@@ -176,7 +174,7 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
     keys = [f"{key}={value}" for key, value in given.items()]
     out.mkdir(parents=True, exist_ok=True)
     source = out / "problems.jsonl"
-    source.write_text("".join(line + "\n" for line in chosen), "utf-8")
+    write_lines_atomically(source, [make_row(problem) for problem in chosen])
     print(f"{len(chosen)} problems of levels {LEVELS} that the policy does not always solve")
     found: dict[str, list[dict[str, Spending]]] = {}
     tables: dict[BudgetUnit, dict[str, list[dict[str, Spending]]]] = {"calls": {}, "tokens": {}}
