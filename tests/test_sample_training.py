@@ -253,7 +253,7 @@ def test_wrong_settings_and_files_are_refused_first(
     passes = {"files": ["x"], "passes": 1}
     with pytest.raises(ConfigError, match=r'samples.passes is for loop = "grpo"'):
         make_config("a", loop="expert_iteration", samples=passes)
-    with pytest.raises(UsageError, match="cannot read none.jsonl"):
+    with pytest.raises(UsageError, match=r"cannot read none\.jsonl"):
         run(make_config("a", samples={"files": ["none.jsonl"]}))
     assert not (tmp_path / "a" / "warm_start").exists()
     file = tmp_path / "samples.jsonl"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from proverrl.config.search import SearchName
 from proverrl.errors import ProblemError, RecordError, UsageError
+from proverrl.search.base import Segment
 from proverrl.search.deepsearch import DeepSearch
 from proverrl.search.run import Search
 from proverrl.search.samples import SearchSample, collect_samples, read_samples, write_samples
@@ -74,6 +75,16 @@ def test_a_search_without_states_gives_whole_bodies() -> None:
     ]
     # One of three is a proof: 1 - 1/3 for it, 0 - 1/3 for the others.
     assert [s.advantages[0] for s in samples] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+
+
+def test_a_state_after_the_body_ends_with_the_body() -> None:
+    world = World(target="abb", script=["ab"])
+    search = build_search(world, name="best_of_n", calls=1)
+    segments = (Segment("a", "1"), Segment("ab\n", "2"))
+    object.__setattr__(search.functions, "segment", lambda candidate, verdict: segments)
+    asyncio.run(search.run())
+    (sample,) = collect_samples(search)
+    assert (sample.ends, sample.values) == ((1, 2), (0.0, 0.0))
 
 
 def test_deepsearch_gives_its_own_paths() -> None:

@@ -18,7 +18,8 @@ class ValueConfig(Section):
     ``run`` is a run whose policy and rollouts are taken, of the last ``last_steps`` steps (0: all).
     ``policy.path`` names another policy. ``rollouts`` are more files of rollouts, or folders of
     them, and ``samples`` files of ``--emit-samples``. ``valid_share`` of the problems is held back;
-    training ends after ``patience`` epochs in which the loss on them was not lower.
+    training ends after ``patience`` epochs in which the loss on them was not lower. Another
+    ``test_share`` has no part in training at all: the figures are of these.
 
     ``layers`` says after how many layers the states are read, counted from the last one. With
     ``rank_weight`` that share of the loss compares the prefixes of one problem with each other.
@@ -29,14 +30,15 @@ class ValueConfig(Section):
     rollouts: tuple[str, ...] = ()
     samples: tuple[str, ...] = ()
     layers: Positive = 1
-    rank_weight: Fraction = 0.0
+    rank_weight: Fraction = 0.5
     hidden: Positive = 64
     learning_rate: PositiveFloat = 1e-3
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
-    batch_size: Positive = 256
+    batch_size: Positive = 512
     epochs: Positive = 60
-    patience: Positive = 5
-    valid_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2
+    patience: Positive = 6
+    valid_share: Annotated[float, Field(gt=0.0, lt=0.5)] = 0.2
+    test_share: Annotated[float, Field(gt=0.0, lt=0.5)] = 0.2
 
 
 class SamplesConfig(Section):

@@ -22,6 +22,7 @@ from proverrl.checkpoint import latest_checkpoint, read_state
 from proverrl.config import Config, LoopName
 from proverrl.errors import StoppedError, UsageError
 from proverrl.evaluate import evaluate
+from proverrl.loops import value
 from proverrl.loops.evaluate_run import build_evaluation, collect_figures, load_benchmark
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
@@ -55,6 +56,7 @@ async def _no_loop(session: Session) -> None:
     """A run that is only a warm start."""
 
 
+# "value" trains no policy and needs no verifier: it is ``proverrl.loops.value``.
 LOOPS: dict[LoopName, Callable[[Session], Awaitable[None]]] = {
     "warm_start": _no_loop,
     "grpo": run_grpo,
@@ -82,6 +84,8 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
             "and give --mode search to proverrl eval --run afterwards"
         )
     folder = config.run
+    if config.loop == "value":
+        return await value.train_value(config, live=live)
     if config.threads:
         torch.set_num_threads(config.threads)
     world = open_world(config.learner.shard)
@@ -292,4 +296,6 @@ async def _evaluate(session: Session, name: str) -> None:
 def is_finished(config: Config) -> bool:
     """Whether the run folder holds a finished run of this configuration."""
     folder = config.run
+    if config.loop == "value":
+        return value.is_finished(config)
     return (folder / RESOLVED_FILE).exists() and (folder / "policy" / "config.json").exists()

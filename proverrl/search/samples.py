@@ -21,8 +21,10 @@ from typing import Any, get_args
 from proverrl.errors import RecordError, UsageError
 from proverrl.monitor.metrics import write_lines_atomically
 from proverrl.problems.load import make_row, read_problem
+from proverrl.search.base import Judged, Proposal
 from proverrl.search.deepsearch import DeepSearch
 from proverrl.search.run import Search
+from proverrl.search.strategy import text_of
 from proverrl.search.tree import steps_of
 from proverrl.types import Candidate, Problem, Verdict
 
@@ -133,13 +135,16 @@ def _find_states(search: Search, body: str, verdict: Verdict) -> tuple[tuple[int
     segment = search.functions.segment
     if segment is None:
         return ()
+    segments = segment(Candidate(search.problem, body), verdict)
+    # The text of the last one may go on after the body.
+    text = text_of(Judged(Proposal(body, 0, 0.0), verdict, segments))
     steps: list[tuple[int, str]] = []
     end, state = 0, search.strategy.tree.root.state
-    whole = len(body.rstrip()) if verdict.proved else len(body) + 1
-    for place, key in steps_of(body, segment(Candidate(search.problem, body), verdict)):
-        if end < place < whole and key != state:
-            steps.append((place, key))
-            end, state = place, key
+    whole = len(body.rstrip()) if verdict.proved else len(text) + 1
+    for place, key in steps_of(text, segments):
+        if end < place < whole and key != state and end < len(body):
+            end, state = min(place, len(body)), key
+            steps.append((end, key))
     return tuple(steps)
 
 
