@@ -18,7 +18,7 @@ from proverrl.loops.session import load_training
 from proverrl.parallel import World
 from proverrl.search.path_tokens import build_path_sample, rescore
 from proverrl.search.samples import SearchSample, write_samples
-from proverrl.types import Problem
+from proverrl.types import Completion, Problem
 from tests.builders import build_problem
 from tests.test_grpo import (  # noqa: F401  (fixtures)
     StubVerifier,
@@ -84,7 +84,7 @@ def test_stretches_are_found_in_the_words_of_the_layout() -> None:
     text = policy.tokenizer.decode(list(sample.token_ids[sample.prompt_length : -1]))
     assert text == "invariant _1 <= a;\ninvariant a == _1;"
     first = [
-        policy.tokenizer.decode([token])
+        str(policy.tokenizer.decode([token]))
         for token, advantage in zip(sample.token_ids, sample.advantages, strict=True)
         if advantage == 0.5
     ]
@@ -95,7 +95,7 @@ def test_stretches_are_found_in_the_words_of_the_layout() -> None:
     assert sample is not None
     parts = {0.5: "", 1.0: "", 0.0: ""}
     for token, advantage in zip(sample.token_ids[:-1], sample.advantages[:-1], strict=True):
-        parts[advantage] += policy.tokenizer.decode([token])
+        parts[advantage] += str(policy.tokenizer.decode([token]))
     assert parts[0.5] == "```dafny\ninvariant 7 <= k;"
     assert parts[1.0] == "\ninvariant k == 7;\n```"
 
@@ -122,12 +122,11 @@ def test_the_learner_scores_paths_and_moves_with_their_advantages() -> None:
     config = LearnerConfig(learning_rate=1e-3)
     learner = TorchLearner(policy.model, config, temperature=1.0, loss=LossConfig(), version=3)
     before = rescore(learner, samples)
+    split = before[0].prompt_length
     for sample in before:
-        new = sample.token_ids[sample.prompt_length :]
-        completion = type("C", (), {"prompt_ids": sample.token_ids[: sample.prompt_length]})()
-        completion.token_ids = new
-        scored = sample.logprobs[sample.prompt_length :]
-        assert scored == pytest.approx(plain_logprobs(policy, completion), abs=1e-4)
+        prompt, new = sample.token_ids[:split], sample.token_ids[split:]
+        completion = Completion("", prompt, new, sample.logprobs[split:], "stop", 3)
+        assert completion.logprobs == pytest.approx(plain_logprobs(policy, completion), abs=1e-4)
         assert sample.policy_version == 3
     metrics = learner.step(before)
     # The old policy is the learner itself: every ratio of the first update is 1.
