@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import math
 from pathlib import Path
@@ -205,8 +206,14 @@ def test_training_keeps_the_head_whose_held_back_loss_was_lowest() -> None:
             features, torch.arange(80), torch.cat([labels, held]), torch.arange(80) // 2
         )
         fit = HeadFit(data, first, ~first, change, seed=0)
+        fit.run_epoch()
+        after_one = copy.deepcopy(fit.best.state_dict())
         while not fit.done:
             fit.run_epoch()
+        if held is not labels:
+            # One epoch, then two in vain.
+            assert fit.epoch == 3
+            assert all(torch.equal(w, after_one[n]) for n, w in fit.best.state_dict().items())
         scores = torch.sigmoid(fit.best(features[:2]).detach())
         confidence.append(float((scores - 0.5).abs().mean()))
     assert confidence[0] < confidence[1] / 2

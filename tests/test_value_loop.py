@@ -97,9 +97,7 @@ def test_a_value_run_leaves_a_model_that_a_search_loads(make_config: Callable[..
     ]
     assert [row["step"] for row in lines(folder, "epoch")] == list(range(1, 13))
     (figures,) = lines(folder, "value")
-    # Prefixes with text tell the two bodies of a problem apart; half of all pairs are empty ones,
-    # which tie: of four (solved, unsolved) pairs of a problem "k" wins over "0", the two empty ones
-    # tie, "k" over empty and empty over "0" are for the head to say.
+    # What a prefix with text says decides; half of all pairs are empty prefixes.
     assert figures["inside"]["within"] == figures["inside"]["auc"] == 1.0
     assert figures["all"]["num_pairs"] == 2 * figures["inside"]["num_pairs"]
     policy = tiny_policy()
