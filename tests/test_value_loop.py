@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +240,15 @@ def test_what_cannot_be_learned_from_is_named(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         run(make_config(**change))
+
+
+def test_held_out_problems_teach_no_values(
+    make_config: Callable[..., Config], tmp_path: Path
+) -> None:
+    file = tmp_path / "samples.jsonl"
+    write_samples(file, [make_sample(problem=replace(build_problem("h"), split="heldout"))])
+    with pytest.raises(UsageError, match="'h', a held-out problem"):
+        run(make_config(samples=[str(file)]))
 
 
 def test_a_policy_is_needed(tmp_path: Path, make_config: Callable[..., Config]) -> None:

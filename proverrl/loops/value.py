@@ -153,6 +153,11 @@ def _read_pairs(config: Config) -> list[ValuePair]:
             raise UsageError(f"value.rollouts names {name}, which is not there")
         files += sorted(path.glob("*.jsonl"), key=_step_of) if path.is_dir() else [path]
     samples = [sample for name in settings.samples for sample in read_samples(Path(name))]
+    if held := next((s.problem.id for s in samples if s.problem.split == "heldout"), None):
+        raise UsageError(
+            f"value.samples has a sample of {held!r}, a held-out problem: an evaluation with this "
+            "value model would be worth nothing; search training problems"
+        )
     pairs = read_pairs(files) + list_pairs(samples)
     if not pairs:
         raise UsageError(
