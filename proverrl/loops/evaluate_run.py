@@ -186,7 +186,7 @@ async def evaluate_benchmarks(
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
     found = {name: load_benchmark(config, source) for name, source in benchmarks.items()}
     everything = list(itertools.chain.from_iterable(each.problems for each in found.values()))
-    with lock_run(config.run), _open_sampling(trained, config, everything) as policy:
+    with lock_run(config.run), open_sampling(trained, config, everything) as policy:
         verifier = open_configured(config.pool, seed=config.seed, problems=everything)
         try:
             if not (config.run / RESOLVED_FILE).exists():
@@ -238,7 +238,7 @@ async def _evaluate_one(
 
 
 @contextlib.contextmanager
-def _open_sampling(
+def open_sampling(
     policy: TransformersPolicy | EndpointPolicy, config: Config, problems: list[Problem]
 ) -> Iterator[Policy]:
     """What writes the completions: the server, or the engine that ``policy.engine`` names."""
