@@ -13,6 +13,7 @@ from pydantic import Field
 from proverrl.config.base import NonNegative, Positive, PositiveFloat, Section
 
 SearchName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct", "deepsearch"]
+SearchStates = Literal["obligations", "statements"]
 TierName = Literal["light", "medium", "heavy"]
 
 
@@ -20,10 +21,13 @@ class SearchConfig(Section):
     """A search for one proof. A budget of 0 tokens is no limit; ``width`` 0 is the method's own.
 
     ``max_in_flight`` 1 makes a search repeatable. A search ends before its budget when
-    ``max_idle`` expansions in a row proposed nothing that was not judged before.
+    ``max_idle`` expansions in a row proposed nothing that was not judged before. ``states`` is what
+    is kept of a failed Dafny body: the set of obligations that it leaves open, or also each of the
+    statements before, even where nothing was verified (``proverrl.search.states_dafny``).
     """
 
     name: SearchName = "rmax_ts"
+    states: SearchStates = "obligations"
     calls: Positive = 64
     tokens: NonNegative = 0
     stop_after: Positive = 1

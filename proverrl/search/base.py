@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from proverrl.types import Candidate, Problem, Verdict
 
@@ -45,12 +45,30 @@ class Proposal:
 class Segment:
     """A part of a body after which a state was seen.
 
-    ``text`` is the body's text up to the end of this segment, from the body's beginning; ``state``
-    the canonical key of the state after it.
+    ``text`` is the body's text up to the end of this segment, from the body's beginning; that of
+    the last may have a line break more than the body, which asks for another statement. ``state``
+    is the canonical key of the state after it.
     """
 
     text: str
     state: str
+
+
+class Searching(Protocol):
+    """What runs a search of one problem: ``proverrl.search.run.Search``, and what is made of
+    several of them. ``config.calls`` bounds the verifier calls of all its parts together."""
+
+    problem: Problem
+
+    @property
+    def calls(self) -> int: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def num_proofs(self) -> int: ...
+    async def run(self, watch: Callable[[Any], None] | None = None) -> SearchResult: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 Propose = Callable[[Problem, Prefix, int, int], Awaitable[list[Proposal]]]
