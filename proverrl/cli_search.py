@@ -79,7 +79,7 @@ def search(
     except KeyboardInterrupt:
         click.echo(f"\ninterrupted; {place} is saved, --resume goes on", err=True)
         sys.exit(130)
-    Console().print(make_summary(results))
+    Console().print(make_summary(config.search.name, results))
     click.echo(f"written: {place}")
     sys.exit(0 if all(result["proved"] for result in results) else 1)
 

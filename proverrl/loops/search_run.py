@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,32 +20,27 @@ from typing import Any, TextIO
 import torch
 
 from proverrl.config import Config
-from proverrl.errors import UsageError
 from proverrl.loops.evaluate_run import open_policy, open_sampling
 from proverrl.loops.session import lock_run
 from proverrl.policy.base import Policy
-from proverrl.policy.endpoint import EndpointPolicy
-from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.weights import name_weights
-from proverrl.search.base import Functions, SearchResult, ValueFn
+from proverrl.search.base import Functions, Searching, SearchResult
 from proverrl.search.display import SearchDisplay, open_display
-from proverrl.search.folder import (
-    SearchFolder,
-    check_folder,
-    choose_shortest,
-    name_folders,
-)
+from proverrl.search.folder import SearchFolder, check_folder, choose_shortest, name_folders
 from proverrl.search.methods import make_search
 from proverrl.search.minimise import Minimised, minimise
-from proverrl.search.proposals import Corrector, Proposer
-from proverrl.search.run import Search
-from proverrl.search.states_dafny import KINDS, segment_dafny
-from proverrl.search.states_lean import segment_lean
-from proverrl.search.values import WEIGHTS, load_value
-from proverrl.types import Candidate, Problem, Sampling, Verdict
-from proverrl.verify.base import Limits
+from proverrl.search.values import WEIGHTS
+from proverrl.search.wiring import (
+    Tools,
+    make_functions,
+    make_tools,
+    needs_traces,
+    open_confirm,
+    open_value,
+)
+from proverrl.types import Candidate, Problem, Sampling
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.make import open_configured, open_router
+from proverrl.verify.make import open_configured
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,42 +56,16 @@ class SearchOptions:
     minimise_calls: int = 64
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Desk:
     """What all searches of one call share."""
 
     config: Config
     options: SearchOptions
-    policy: Policy
+    tools: Tools
     verifier: CachedVerifier
-    confirm: Any
-    value: ValueFn | None
     display: SearchDisplay
-    settings: dict[str, Any]
-
-    def make_functions(self, problem: Problem) -> Functions:
-        config = self.config
-        sampling = _make_sampling(config)
-
-        async def verify(candidate: Candidate) -> Verdict:
-            seconds = config.pool.deadline_seconds
-            return await self.verifier.verify(candidate, deadline_seconds=seconds)
-
-        async def confirm(candidate: Candidate) -> Verdict:
-            seconds = config.pool.deadline_seconds
-            verdict: Verdict = await self.confirm.verify(candidate, deadline_seconds=seconds)
-            return verdict
-
-        has_states = problem.language == "lean" or problem.kind in KINDS
-        states = segment_lean if problem.language == "lean" else segment_dafny
-        return Functions(
-            propose=Proposer(self.policy, sampling),
-            verify=verify,
-            segment=states if has_states else None,
-            value=self.value,
-            correct=Corrector(self.policy, sampling, config.rollout),
-            confirm=confirm,
-        )
+    settings: Mapping[str, Any]
 
 
 async def search_problems(
@@ -120,23 +89,28 @@ async def search_problems(
     if config.threads:
         torch.set_num_threads(config.threads)
     trained = open_policy(config, from_run)
-    value = _open_value(trained, options.value)
+    value = open_value(trained, options.value) if options.value else None
     with open_sampling(trained, config, list(problems)) as policy:
+        traced = needs_traces(problems, config.search)
         verifier = open_configured(
-            config.pool,
-            seed=config.seed,
-            problems=problems,
-            trace_states=any(problem.language == "lean" for problem in problems),
+            config.pool, seed=config.seed, problems=problems, trace_states=traced
         )
-        confirm = open_router(
-            workers=1, limits=Limits(config.pool.rlimit, config.pool.memory_mb), max_candidates=1
+        confirm = open_confirm(config.pool)
+        display = open_display(stream, config.search.calls)
+        tools = make_tools(
+            policy,
+            verifier,
+            confirm,
+            sampling=_make_sampling(config),
+            rollout=config.rollout,
+            deadline_seconds=config.pool.deadline_seconds,
+            value=value,
         )
-        display = open_display(stream)
+        settings = _describe_settings(config, policy, options.value)
         try:
             display.note(f"policy: {policy.engine}")
             display.note(f"verifier: {verifier.backend}: {verifier.toolchain}")
-            settings = _describe_settings(config, policy, options.value)
-            desk = _Desk(config, options, policy, verifier, confirm, value, display, settings)
+            desk = _Desk(config, options, tools, verifier, display, settings)
             return await _search_all(desk, problems, folders)
         finally:
             display.close()
@@ -164,48 +138,60 @@ async def _search_all(
 
 
 async def _search_one(desk: _Desk, problem: Problem, path: Path) -> dict[str, Any]:
+    config = desk.config
     identity = desk.verifier.identify(Candidate(problem, "")).replace("\x00", " ")
-    folder = SearchFolder(path, {**desk.settings, "verifier": identity})
-    functions = desk.make_functions(problem)
-    search = make_search(problem, functions, desk.config.search, seed=desk.config.seed)
+    settings = {**desk.settings, "verifier": identity}
+    functions = make_functions(problem, desk.tools, config.search)
+    search = make_search(problem, functions, config.search, seed=config.seed)
     with lock_run(path):
+        folder = SearchFolder(path, config.search, config.seed, settings)
         if desk.options.resume and folder.load(search):
             desk.display.note(f"{problem.id}: going on after {search.calls} calls")
-
-        def watch(search: Search) -> None:
-            folder.save_if_due(search)
-            desk.display.watch(search)
-
-        desk.display.watch(search)
-        try:
-            result = await search.run(watch)
-        finally:
-            folder.save(search)
-            folder.write_tree(search)
+        result = await _run_saved(search, folder, desk.display)
         shown = _find_finished(folder, result, desk.options)
         if shown is None:
-            minimised = await _keep_proof(desk, folder, search, result)
+            minimised = await _keep_proof(desk.options, folder, problem, functions, result)
             shown = folder.write_result(search, result, minimised)
         desk.display.end(search)
         return shown
 
 
+async def _run_saved(
+    search: Searching, folder: SearchFolder, display: SearchDisplay
+) -> SearchResult:
+    """Run it; however it ends, what was found out is saved."""
+
+    def watch(_: Searching) -> None:
+        folder.save_if_due(search)
+        display.watch(search)
+
+    display.watch(search)
+    bodies: list[str] = []
+    try:
+        result = await search.run(watch)
+        bodies = [proof.body for proof in result.proofs]
+    finally:
+        folder.save(search)
+        folder.write_tree(search, bodies)
+    return result
+
+
 async def _keep_proof(
-    desk: _Desk, folder: SearchFolder, search: Search, result: SearchResult
+    options: SearchOptions,
+    folder: SearchFolder,
+    problem: Problem,
+    functions: Functions,
+    result: SearchResult,
 ) -> Minimised | None:
     """Write the shortest proof as a whole file, and beside it what is left of it."""
     if not result.proofs:
         return None
-    problem, body = search.problem, choose_shortest(result.proofs).body
+    body = choose_shortest(result.proofs).body
     folder.write_proof(problem, body)
-    if not desk.options.minimise_calls:
+    if not options.minimise_calls:
         return None
     minimised = await minimise(
-        problem,
-        body,
-        search.functions.verify,
-        calls=desk.options.minimise_calls,
-        confirm=search.functions.confirm,
+        problem, body, functions.verify, calls=options.minimise_calls, confirm=functions.confirm
     )
     folder.write_proof(problem, minimised.body, minimised=True)
     return minimised
@@ -226,17 +212,6 @@ def _find_finished(
     )
     is_whole = not result.proofs or not options.minimise_calls or earlier.get("minimised")
     return earlier if same and is_whole else None
-
-
-def _open_value(policy: TransformersPolicy | EndpointPolicy, folder: Path | None) -> ValueFn | None:
-    if folder is None:
-        return None
-    if isinstance(policy, EndpointPolicy):
-        raise UsageError(
-            f"--value {folder}: a value head reads hidden states, which {policy.address} does not "
-            "give; search with a model of this process"
-        )
-    return load_value(policy, folder)
 
 
 def _describe_settings(config: Config, policy: Policy, value: Path | None) -> dict[str, Any]:

@@ -19,9 +19,8 @@ from rich.text import Text
 from rich.tree import Tree as ShownTree
 
 from proverrl.monitor.display import can_draw_live, format_seconds, sparkline
-from proverrl.search.base import StopReason
-from proverrl.search.run import Search
-from proverrl.search.view import TreeFigures, measure_tree
+from proverrl.search.base import Searching, StopReason
+from proverrl.search.view import TreeFigures, find_trees, measure_trees
 
 LIVE_SECONDS, PLAIN_SECONDS = 0.25, 5.0
 MAX_WAY = 8
@@ -40,26 +39,22 @@ class Glance:
     """What is shown of a search at one moment."""
 
     problem_id: str
-    name: str
     calls: int
     max_calls: int
     tokens: int
     proofs: int
-    in_flight: int
     tree: TreeFigures
 
 
-def take_glance(search: Search) -> Glance:
+def take_glance(search: Searching, max_calls: int) -> Glance:
     """The search as it is now. O(nodes)."""
     return Glance(
         problem_id=search.problem.id,
-        name=search.config.name,
         calls=search.calls,
-        max_calls=search.config.calls,
+        max_calls=max_calls,
         tokens=search.tokens,
         proofs=search.num_proofs,
-        in_flight=search.num_in_flight,
-        tree=measure_tree(search.strategy.tree, search.problem.language),
+        tree=measure_trees(find_trees(search), search.problem.language),
     )
 
 
@@ -90,22 +85,25 @@ class SearchDisplay(Protocol):
 
     def note(self, line: str) -> None: ...
 
-    def watch(self, search: Search) -> None: ...
+    def watch(self, search: Searching) -> None: ...
 
-    def end(self, search: Search) -> None: ...
+    def end(self, search: Searching) -> None: ...
 
     def close(self) -> None: ...
 
 
-def open_display(stream: TextIO, clock: Callable[[], float] = time.monotonic) -> SearchDisplay:
+def open_display(stream: TextIO, max_calls: int) -> SearchDisplay:
     """The live display on a terminal, else plain lines."""
-    return LiveSearches(stream, clock) if can_draw_live(stream) else PlainSearches(stream, clock)
+    return (LiveSearches if can_draw_live(stream) else PlainSearches)(stream, max_calls)
 
 
 class PlainSearches:
     """A line every few seconds, the last of each search always."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, stream: TextIO, max_calls: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._max_calls = max_calls
         self._stream = stream
         self._clock = clock
         self._printed: dict[str, float] = {}
@@ -113,15 +111,15 @@ class PlainSearches:
     def note(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
 
-    def watch(self, search: Search) -> None:
+    def watch(self, search: Searching) -> None:
         now, name = self._clock(), search.problem.id
         if now - self._printed.get(name, float("-inf")) >= PLAIN_SECONDS:
             self._printed[name] = now
-            self.note(describe_glance(take_glance(search)))
+            self.note(describe_glance(take_glance(search, self._max_calls)))
 
-    def end(self, search: Search) -> None:
+    def end(self, search: Searching) -> None:
         self._printed.pop(search.problem.id, None)
-        self.note(describe_glance(take_glance(search)))
+        self.note(describe_glance(take_glance(search, self._max_calls)))
 
     def close(self) -> None:
         """Nothing is held back."""
@@ -131,7 +129,10 @@ class LiveSearches:
     """A panel redrawn in place: a row for each search under way, and the way to the best state of
     the one that moved last. Those that ended are lines above it."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, stream: TextIO, max_calls: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._max_calls = max_calls
         self._console = Console(file=stream)
         self._clock = clock
         self._started = clock()
@@ -149,16 +150,16 @@ class LiveSearches:
     def note(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)
 
-    def watch(self, search: Search) -> None:
+    def watch(self, search: Searching) -> None:
         # Looked at here and not where it is drawn: that is another thread, and the tree grows.
         now, name = self._clock(), search.problem.id
         if now - self._looked.get(name, float("-inf")) >= LIVE_SECONDS:
             self._looked[name] = now
-            self._glances[name] = take_glance(search)
+            self._glances[name] = take_glance(search, self._max_calls)
             self._last = name
 
-    def end(self, search: Search) -> None:
-        glance = take_glance(search)
+    def end(self, search: Searching) -> None:
+        glance = take_glance(search, self._max_calls)
         self._looked.pop(glance.problem_id, None)
         self._glances.pop(glance.problem_id, None)
         style = "green" if glance.proofs else ""
@@ -186,7 +187,7 @@ class LiveSearches:
 def make_live_table(glances: list[Glance]) -> Table:
     """A row for each search under way."""
     table = Table.grid(padding=(0, 2))
-    heads = ("problem", "calls", "tokens", "nodes", "depth", "open", "under way", "best so far")
+    heads = ("problem", "calls", "tokens", "nodes", "depth", "open", "best so far")
     for head in heads:
         side = "left" if head in ("problem", "best so far") else "right"
         table.add_column(justify=side)  # type: ignore[arg-type]
@@ -200,7 +201,6 @@ def make_live_table(glances: list[Glance]) -> Table:
             f"{tree.nodes:,}",
             str(tree.depth),
             f"{tree.open_states:,}",
-            str(glance.in_flight),
             Text(describe_best(glance), style="green" if glance.proofs else ""),
         )
     return table
@@ -220,17 +220,16 @@ def draw_way(glance: Glance, *, draw_blocks: bool = True) -> RenderableType:
     return root
 
 
-def make_summary(results: Sequence[Mapping[str, Any]]) -> Table:
+def make_summary(name: str, results: Sequence[Mapping[str, Any]]) -> Table:
     """The table at the end: a row for each ``result.json``."""
     proved = sum(result["proved"] for result in results)
-    table = Table(title=f"{proved} of {len(results)} proved")
-    for head in ("problem", "search", "result", "calls", "tokens", "nodes", "proof", "seconds"):
-        left = head in ("problem", "search", "result")
+    table = Table(title=f"{name}: {proved} of {len(results)} proved")
+    for head in ("problem", "result", "calls", "tokens", "nodes", "proof", "seconds"):
+        left = head in ("problem", "result")
         table.add_column(head, justify="left" if left else "right", overflow="fold")
     for result in results:
         table.add_row(
             Text(result["problem_id"]),
-            result["search"],
             _describe_end(result),
             str(result["calls"]),
             str(result["tokens"]),
@@ -245,7 +244,7 @@ def _describe_end(result: Mapping[str, Any]) -> Text:
     if result["proved"]:
         first = min(proof["calls"] for proof in result["proofs"])
         return Text(f"proved at call {first}", style="green")
-    return Text(f"not proved ({_REASONS[result['stopped']]})")
+    return Text(f"open: {_REASONS[result['stopped']]}")
 
 
 def _describe_lengths(result: Mapping[str, Any]) -> str:
@@ -255,7 +254,7 @@ def _describe_lengths(result: Mapping[str, Any]) -> str:
     bodies = [proof["body"] for proof in result["proofs"]]
     lines = str(_count_lines(min(bodies, key=len)))
     minimised = result["minimised"]
-    return f"{lines} lines" + (f" -> {_count_lines(minimised['body'])}" if minimised else "")
+    return f"{lines} lines" + (f", then {_count_lines(minimised['body'])}" if minimised else "")
 
 
 def _count_lines(text: str) -> int:

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from proverrl import __version__
+from proverrl.config import SearchConfig
 from proverrl.errors import RunError, UsageError
 from proverrl.problems.load import make_row
 from proverrl.report.files import write_whole
-from proverrl.search.base import FoundProof, SearchResult
+from proverrl.search.base import FoundProof, Searching, SearchResult
 from proverrl.search.minimise import Minimised
 from proverrl.search.picture import draw_tree
-from proverrl.search.run import Search
-from proverrl.search.view import describe_tree
+from proverrl.search.view import describe_trees, find_trees
 from proverrl.types import Candidate, Language, Problem
 
 STATE, TREE, PICTURE, RESULT = "search.json", "tree.json", "tree.svg", "result.json"
@@ -78,10 +78,13 @@ def check_folder(path: Path, *, resume: bool) -> None:
 
 @dataclass
 class SearchFolder:
-    """``settings`` are what verdicts and proposals depend on besides the search's own settings: a
-    search is gone on with under the same only. ``seconds`` were spent on it before."""
+    """``settings`` are what verdicts and proposals depend on besides the search's own ``config``
+    and ``seed``: a search is gone on with under the same only. ``seconds`` were spent on it
+    before."""
 
     path: Path
+    config: SearchConfig
+    seed: int
     settings: Mapping[str, Any]
     clock: Callable[[], float] = time.monotonic
     seconds: float = 0.0
@@ -97,7 +100,7 @@ class SearchFolder:
         """All time so far, that of earlier calls included up to their last saving."""
         return self.seconds + self.clock() - self._started
 
-    def load(self, search: Search) -> bool:
+    def load(self, search: Searching) -> bool:
         """Put the search where it was saved; False when nothing was saved yet.
 
         Raises:
@@ -128,7 +131,7 @@ class SearchFolder:
         self.seconds = seconds
         return True
 
-    def save(self, search: Search) -> None:
+    def save(self, search: Searching) -> None:
         """Write the whole state."""
         begun = self.clock()
         saved = {
@@ -141,26 +144,22 @@ class SearchFolder:
         self._saved = self.clock()
         self._cost = self._saved - begun
 
-    def save_if_due(self, search: Search) -> None:
+    def save_if_due(self, search: Searching) -> None:
         """``save`` after every expansion of a small search; of a large one now and then."""
         if self.clock() - self._saved >= self._cost / _SAVING_SHARE:
             self.save(search)
 
-    def write_tree(self, search: Search) -> None:
-        """The tree as JSON and as a picture."""
-        proofs = search.spent.proofs
-        described = describe_tree(
-            search.strategy.tree,
-            problem_id=search.problem.id,
-            name=search.config.name,
-            bodies=[proof.body for proof in proofs],
+    def write_tree(self, search: Searching, bodies: Sequence[str]) -> None:
+        """The tree as JSON and as a picture, with the ways to the proofs in ``bodies``."""
+        described = describe_trees(
+            find_trees(search), problem_id=search.problem.id, name=self.config.name, bodies=bodies
         )
         write_whole(self.path / TREE, json.dumps(described, indent=1) + "\n")
         line = (
-            f"{len(described['nodes'])} nodes, {search.calls} of {search.config.calls} verifier "
-            f"calls, {search.tokens} tokens, {'proved' if proofs else 'not proved'}"
+            f"{len(described['nodes'])} nodes, {search.calls} of {self.config.calls} verifier "
+            f"calls, {search.tokens} tokens, {'proved' if bodies else 'not proved'}"
         )
-        heading = f"{search.problem.id}: {search.config.name}"
+        heading = f"{search.problem.id}: {self.config.name}"
         write_whole(self.path / PICTURE, draw_tree(described, heading=heading, line=line))
 
     def write_proof(self, problem: Problem, body: str, *, minimised: bool = False) -> Path:
@@ -178,14 +177,14 @@ class SearchFolder:
         return found
 
     def write_result(
-        self, search: Search, result: SearchResult, minimised: Minimised | None
+        self, search: Searching, result: SearchResult, minimised: Minimised | None
     ) -> dict[str, Any]:
         """Everything but the tree, as JSON values; returns them."""
         shown = describe_result(result) | {
             "minimised": None if minimised is None else _describe_minimised(minimised),
             "seconds": round(self.spent_seconds, 3),
-            "seed": search.seed,
-            "config": search.config.model_dump(mode="json"),
+            "seed": self.seed,
+            "config": self.config.model_dump(mode="json"),
             "settings": dict(self.settings),
             "problem": make_row(search.problem),
             "proverrl_version": __version__,

@@ -1,6 +1,6 @@
 """A search tree as a picture that stands alone (SVG).
 
-Flows in: what ``view.describe_tree`` says. Flows out: one SVG text: the root on the left, a
+Flows in: what ``view.describe_trees`` says. Flows out: one SVG text: the root on the left, a
 column a depth, a row a leaf; the size of a node follows its visits, the ways to proofs are green
 and end in a square, and whoever points at a node reads its state and text. Of a large tree the
 nodes on the way to a proof and then those that were visited most are drawn, and the picture says
@@ -98,7 +98,10 @@ def place_rows(rows: Sequence[Row]) -> dict[int, tuple[float, float]]:
 
 
 def _make_ends(described: Mapping[str, Any]) -> list[Row]:
-    """A row for each proof, below the last state on its way; their numbers are negative."""
+    """A row for each proof, below the last state on its way; their numbers are negative. Where
+    there are no nodes nothing is drawn."""
+    if not described["nodes"]:
+        return []
     return [
         {
             "id": -1 - index,
@@ -171,8 +174,9 @@ def _add_node(
 def _describe(row: Row) -> str:
     if row["id"] < 0:
         return f"proof:\n{_cut(row['text'])}"
-    figures = f"visits {row['visits']:.3g}, reward {row['reward']:.3g}"
-    head = f"node {row['id']}, depth {row['depth']}, {figures}, expanded {row['expansions']:.3g}"
+    counts = {name: f"{row[name]:.3g}" for name in ("visits", "reward", "expansions", "value")}
+    figures = ", ".join(f"{name} {value}" for name, value in counts.items())
+    head = f"{row['part']}, node {row['id']}, depth {row['depth']}, {figures}"
     state = row["state"] or "(not known)"
     return f"{head}\nstate: {_cut(state)}\ntext:\n{_cut(row['text']) or '(empty)'}"
 
