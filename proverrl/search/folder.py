@@ -238,7 +238,7 @@ def _explain(path: Path) -> Iterator[None]:
         yield
     except RunError as error:
         raise RunError(f"{path}: {error} (--out)") from error
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise RunError(
             f"{path} is damaged ({error!r}); begin in another folder with --out"
         ) from error

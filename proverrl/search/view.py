@@ -20,7 +20,8 @@ from proverrl.types import Language
 from proverrl.verify.lean_goals import NO_GOALS
 
 _NO_OBLIGATION = ("in: ", "at: ")
-_RELATED = "Related location"
+_RETURN, _POST = "A postcondition might not hold", "This is the postcondition"
+_NOTES = ("Related location", "This is the ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,11 @@ def count_open(state: str, language: Language) -> int | None:
     lines = [line for line in state.split("\n") if not line.startswith(_NO_OBLIGATION)]
     if lines == [NOTHING_KNOWN]:
         return 0
-    # Dafny names a return path once, and each postcondition that fails on it as a place.
-    num_places = sum(line.startswith(_RELATED) for line in lines)
-    return max(num_places, len(lines) - num_places)
+    failed = [line for line in lines if not line.startswith(_NOTES)]
+    returns = [line for line in failed if line.startswith(_RETURN)]
+    # A return path has one line, however many postconditions fail on it; each has a note.
+    num_post = sum(line.startswith(_POST) for line in lines)
+    return len(failed) - len(returns) + max(len(returns), num_post)
 
 
 def find_trees(search: Searching) -> list[tuple[str, Tree]]:
