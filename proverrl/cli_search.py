@@ -77,7 +77,9 @@ def search(
     try:
         results = asyncio.run(searching)
     except KeyboardInterrupt:
-        click.echo(f"\ninterrupted; {place} is saved, --resume goes on", err=True)
+        click.echo(
+            f"\ninterrupted; {place} is saved, the same command with --resume goes on", err=True
+        )
         sys.exit(130)
     Console().print(make_summary(config.search.name, results))
     click.echo(f"written: {place}")
