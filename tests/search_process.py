@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 from collections.abc import Sequence
+from unittest.mock import patch
 
 from proverrl.cli import main
 from proverrl.loops import search_run
@@ -55,6 +56,6 @@ def say(prompt: Prompt, seed: int, index: int) -> Completion:
 if __name__ == "__main__":
     _, given_name, given_number, *arguments = sys.argv
     drawn = draw_policy(given_name, int(given_number))
-    search_run.open_policy = lambda config, run: drawn
     sys.argv = ["proverrl", *arguments]
-    main()
+    with patch.object(search_run, "open_policy", lambda config, run: drawn):
+        main()

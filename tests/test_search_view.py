@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -108,9 +108,9 @@ def test_a_search_of_several_shows_its_trees_below_the_first() -> None:
         def trees(self) -> list[tuple[str, Tree]]:
             return [("whole", small_tree()), ("part", small_tree())]
 
-    parts: Any = Parts()
+    parts = Parts()
     assert isinstance(parts, HasTrees)
-    trees = find_trees(parts)
+    trees = find_trees(cast(Searching, parts))
     found = measure_trees(trees, "dafny")
     assert (found.nodes, found.depth, found.widths) == (10, 3, (2, 4, 2, 2))
     described = describe_trees(trees, problem_id="p", name="subgoals", bodies=[])
