@@ -30,7 +30,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--config", "config_file", type=_FILE, help="Search with its policy.path or server.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option("--seed", type=click.IntRange(0), help="The key 'seed'.")
-@click.option("--value", type=_FOLDER, help="A value head (for puct).")
+@click.option("--value", type=_FOLDER, help="A value head (the key 'search.value').")
 @click.option("--out", type=_FOLDER, help="A folder a problem goes here.  [searches/NAME]")
 @click.option("--resume", is_flag=True, help="Go on with the searches in --out.")
 @click.option(
@@ -64,7 +64,9 @@ def search(
 
     Exit status: 0 all proved, 1 not all proved, 2 an input is wrong, 3 the verifier is broken.
     """
-    config = _read_config(config_file, run, overrides, seed)
+    given = {"seed": seed, "search.value": value}
+    extra = tuple(f"{key}={text}" for key, text in given.items() if text is not None)
+    config = _read_config(config_file, run, (*overrides, *extra))
     found = find_problems(problems, benchmark, config)
     from rich.console import Console
 
@@ -72,7 +74,7 @@ def search(
     from proverrl.search.display import make_summary
 
     place = out or Path("searches") / config.search.name
-    options = SearchOptions(place, resume, value, parallel, minimise)
+    options = SearchOptions(place, resume, parallel, minimise)
     searching = search_problems(config, found, from_run=run, options=options, stream=sys.stdout)
     try:
         results = asyncio.run(searching)
@@ -127,13 +129,9 @@ def _find_id(text: str, by_id: dict[str, Problem], source: str) -> Problem:
     )
 
 
-def _read_config(
-    config_file: Path | None, run: Path | None, overrides: tuple[str, ...], seed: int | None
-) -> Config:
+def _read_config(config_file: Path | None, run: Path | None, overrides: tuple[str, ...]) -> Config:
     from proverrl.config import load_config, load_stored_config
 
-    if seed is not None:
-        overrides = (*overrides, f"seed={seed}")
     if run is not None and config_file is None:
         return load_stored_config(run, overrides)
     if config_file is not None and run is None:

@@ -6,6 +6,7 @@ Flows in: a table of TOML. Flows out: checked values. The functions that ``name`
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -23,7 +24,8 @@ class SearchConfig(Section):
     ``max_in_flight`` 1 makes a search repeatable. A search ends before its budget when
     ``max_idle`` expansions in a row proposed nothing that was not judged before. ``states`` is what
     is kept of a failed Dafny body: the set of obligations that it leaves open, or also each of the
-    statements before, even where nothing was verified (``proverrl.search.states_dafny``).
+    statements before, even where nothing was verified (``proverrl.search.states_dafny``). ``value``
+    is the folder of a value model.
     """
 
     name: SearchName = "rmax_ts"
@@ -45,4 +47,5 @@ class SearchConfig(Section):
     value_weight: Annotated[float, Field(ge=0.0)] = 0.4
     entropy_weight: Annotated[float, Field(ge=0.0)] = 0.4
     depth_weight: Annotated[float, Field(ge=0.0)] = 0.01
+    value: Path | None = None
     check: bool = False

@@ -20,9 +20,8 @@ from typing import Any, TextIO
 import torch
 
 from proverrl.config import Config
-from proverrl.loops.evaluate_run import open_policy, open_sampling
+from proverrl.loops.evaluate_run import open_policy, open_sampling, open_tools
 from proverrl.loops.session import lock_run
-from proverrl.policy.base import Policy
 from proverrl.policy.weights import name_weights
 from proverrl.search.base import Functions, Searching, SearchResult
 from proverrl.search.display import SearchDisplay, open_display
@@ -30,28 +29,20 @@ from proverrl.search.folder import SearchFolder, check_folder, choose_shortest, 
 from proverrl.search.methods import make_search
 from proverrl.search.minimise import Minimised, minimise
 from proverrl.search.values import WEIGHTS
-from proverrl.search.wiring import (
-    Tools,
-    make_functions,
-    make_tools,
-    needs_traces,
-    open_confirm,
-    open_value,
-)
-from proverrl.types import Candidate, Problem, Sampling
+from proverrl.search.wiring import Tools, make_functions, needs_traces
+from proverrl.types import Candidate, Problem
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.make import open_configured
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """``out`` holds a folder a problem. ``value`` is the folder of a value head. So many problems
-    as ``parallel`` are searched at once. ``minimise_calls`` verifier calls, beside those of the
-    search, go into a shorter proof; 0 is none."""
+    """``out`` holds a folder a problem. So many problems as ``parallel`` are searched at once.
+    ``minimise_calls`` verifier calls, beside those of the search, go into a shorter proof; 0 is
+    none."""
 
     out: Path
     resume: bool = False
-    value: Path | None = None
     parallel: int = 1
     minimise_calls: int = 64
 
@@ -89,24 +80,14 @@ async def search_problems(
     if config.threads:
         torch.set_num_threads(config.threads)
     trained = open_policy(config, from_run)
-    value = open_value(trained, options.value) if options.value else None
     with open_sampling(trained, config, list(problems)) as policy:
         traced = needs_traces(problems, config.search)
         verifier = open_configured(
             config.pool, seed=config.seed, problems=problems, trace_states=traced
         )
-        confirm = open_confirm(config.pool)
+        tools = open_tools(policy, verifier, config)
         display = open_display(stream, config.search.calls)
-        tools = make_tools(
-            policy,
-            verifier,
-            confirm,
-            sampling=_make_sampling(config),
-            rollout=config.rollout,
-            deadline_seconds=config.pool.deadline_seconds,
-            value=value,
-        )
-        settings = _describe_settings(config, policy, options.value)
+        settings = _describe_settings(config, tools)
         try:
             display.note(f"policy: {policy.engine}")
             display.note(f"verifier: {verifier.backend}: {verifier.toolchain}")
@@ -115,7 +96,7 @@ async def search_problems(
         finally:
             display.close()
             await verifier.aclose()
-            await confirm.aclose()
+            await tools.confirm.aclose()
 
 
 async def _search_all(
@@ -214,24 +195,18 @@ def _find_finished(
     return earlier if same and is_whole else None
 
 
-def _describe_settings(config: Config, policy: Policy, value: Path | None) -> dict[str, Any]:
+def _describe_settings(config: Config, tools: Tools) -> dict[str, Any]:
     """What proposals and values depend on."""
-    sampling = _make_sampling(config)
+    policy, sampling, value = tools.propose.policy, tools.propose.sampling, config.search.value
     found: dict[str, Any] = {
         "policy_sha256": name_weights(policy),
         "layout": policy.layout,
         "temperature": sampling.temperature,
         "max_new_tokens": sampling.max_new_tokens,
-        "deadline_seconds": config.pool.deadline_seconds,
+        "deadline_seconds": tools.deadline_seconds,
     }
     if value is not None:
         found["value_sha256"] = hashlib.sha256((value / WEIGHTS).read_bytes()).hexdigest()
     if config.search.name == "self_correct":
         found["rollout"] = config.rollout.model_dump(mode="json", exclude={"mode"})
     return found
-
-
-def _make_sampling(config: Config) -> Sampling:
-    return Sampling(
-        temperature=config.evaluation.temperature, max_new_tokens=config.sampling.max_new_tokens
-    )
