@@ -21,6 +21,7 @@ from proverrl.cli_integrity import contamination, recheck
 from proverrl.cli_problems import problems
 from proverrl.cli_proofs import proofs
 from proverrl.cli_report import report, watch
+from proverrl.cli_search import search
 from proverrl.cli_verify import bench, verify
 from proverrl.errors import ProverRLError, StoppedError, UsageError, VerifierError
 
@@ -76,6 +77,7 @@ cli.add_command(contamination)
 cli.add_command(recheck)
 cli.add_command(report)
 cli.add_command(watch)
+cli.add_command(search)
 
 
 @cli.command()

@@ -66,6 +66,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "cli_problems",
             "cli_proofs",
             "cli_report",
+            "cli_search",
             "cli_verify",
             "__main__",
         }

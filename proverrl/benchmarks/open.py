@@ -28,6 +28,7 @@ from proverrl.types import Problem
 
 DATA_VARIABLE = "PROVERRL_DATA"
 UNKNOWN_LICENCE = "not known here; see its publisher"
+_SUFFIXES = (".jsonl", ".json", ".parquet", ".dfy", ".lean")
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,13 @@ def open_benchmark(
         return _read(text, read_hub(text), known, layout, answers)
     path, known = locate(text)
     return _read(text, open_source(path), known, layout, answers)
+
+
+def is_source(text: str) -> bool:
+    """Whether ``text`` is a path or a name that ``open_benchmark`` takes, be it there or not."""
+    if text.startswith((HUB_PREFIX, LEANDOJO_PREFIX)) or text in KNOWN or Path(text).exists():
+        return True
+    return Path(text).suffix in _SUFFIXES
 
 
 def locate(text: str) -> tuple[Path, KnownBenchmark | None]:

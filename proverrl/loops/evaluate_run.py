@@ -189,14 +189,14 @@ async def evaluate_benchmarks(
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
     found = {name: load_benchmark(config, source) for name, source in benchmarks.items()}
     everything = list(itertools.chain.from_iterable(each.problems for each in found.values()))
-    with lock_run(config.run), _open_sampling(trained, config, everything) as policy:
+    with lock_run(config.run), open_sampling(trained, config, everything) as policy:
         verifier = open_configured(
             config.pool,
             seed=config.seed,
             problems=everything,
             trace_states=config.evaluation.search and needs_traces(everything, config.search),
         )
-        tools = _open_tools(policy, verifier, config) if config.evaluation.search else None
+        tools = open_tools(policy, verifier, config) if config.evaluation.search else None
         try:
             if not (config.run / RESOLVED_FILE).exists():
                 write_resolved(
@@ -251,7 +251,12 @@ async def _evaluate_one(
     )
 
 
-def _open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tools:
+def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tools:
+    """What searches share, as ``config`` says; whoever opens them closes ``confirm``.
+
+    Raises:
+        UsageError: ``search.value`` holds no value model for the policy.
+    """
     settings = config.evaluation
     return make_tools(
         policy,
@@ -290,7 +295,7 @@ async def _search_one(
 
 
 @contextlib.contextmanager
-def _open_sampling(
+def open_sampling(
     policy: TransformersPolicy | EndpointPolicy, config: Config, problems: list[Problem]
 ) -> Iterator[Policy]:
     """What writes the completions: the server, or the engine that ``policy.engine`` names."""

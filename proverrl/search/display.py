@@ -1,0 +1,261 @@
+"""Searches on a terminal: a live tree while it grows, or plain lines when nobody is watching.
+
+Flows in: searches, after every expansion. Flows out: text on one stream, a few times a second at
+most; a table at the end. Not handled here: files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree as ShownTree
+
+from proverrl.monitor.display import can_draw_live, format_seconds, sparkline
+from proverrl.search.base import Searching, StopReason
+from proverrl.search.view import TreeFigures, find_trees, measure_trees
+
+LIVE_SECONDS, PLAIN_SECONDS = 0.25, 5.0
+MAX_WAY = 8
+
+_REASONS: Mapping[StopReason, str] = {
+    "proved": "stopped",
+    "calls": "out of calls",
+    "tokens": "out of tokens",
+    "idle": "nothing new was written",
+    "exhausted": "no state left to expand",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What is shown of a search at one moment."""
+
+    problem_id: str
+    calls: int
+    max_calls: int
+    tokens: int
+    proofs: int
+    tree: TreeFigures
+
+
+def take_glance(search: Searching, max_calls: int) -> Glance:
+    """The search as it is now. O(nodes)."""
+    return Glance(
+        problem_id=search.problem.id,
+        calls=search.calls,
+        max_calls=max_calls,
+        tokens=search.tokens,
+        proofs=search.num_proofs,
+        tree=measure_trees(find_trees(search), search.problem.language),
+    )
+
+
+def describe_best(glance: Glance) -> str:
+    """The best so far: a proof, or the deepest state and what is open there."""
+    if glance.proofs:
+        return "proved" if glance.proofs == 1 else f"{glance.proofs} proofs"
+    tree = glance.tree
+    if not tree.depth:
+        return "nothing kept yet"
+    known = "" if tree.num_open is None else f", {tree.num_open} known open"
+    return f"depth {tree.depth}{known}"
+
+
+def describe_glance(glance: Glance) -> str:
+    """One line, ASCII only but for the problem's id."""
+    tree = glance.tree
+    return (
+        f"{glance.problem_id}: calls {glance.calls}/{glance.max_calls}  tokens {glance.tokens}  "
+        f"nodes {tree.nodes}  depth {tree.depth}  open {tree.open_states}  "
+        f"best: {describe_best(glance)}"
+    )
+
+
+class SearchDisplay(Protocol):
+    """``note`` prints a line that stays, ``watch`` shows a search that goes on, ``end`` one that
+    ended."""
+
+    def note(self, line: str) -> None: ...
+
+    def watch(self, search: Searching) -> None: ...
+
+    def end(self, search: Searching) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def open_display(stream: TextIO, max_calls: int) -> SearchDisplay:
+    """The live display on a terminal, else plain lines."""
+    return (LiveSearches if can_draw_live(stream) else PlainSearches)(stream, max_calls)
+
+
+class PlainSearches:
+    """A line every few seconds, the last of each search always."""
+
+    def __init__(
+        self, stream: TextIO, max_calls: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._max_calls = max_calls
+        self._stream = stream
+        self._clock = clock
+        self._printed: dict[str, float] = {}
+
+    def note(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
+    def watch(self, search: Searching) -> None:
+        now, name = self._clock(), search.problem.id
+        if now - self._printed.get(name, float("-inf")) >= PLAIN_SECONDS:
+            self._printed[name] = now
+            self.note(describe_glance(take_glance(search, self._max_calls)))
+
+    def end(self, search: Searching) -> None:
+        self._printed.pop(search.problem.id, None)
+        self.note(describe_glance(take_glance(search, self._max_calls)))
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+class LiveSearches:
+    """A panel redrawn in place: a row for each search under way, and the way to the best state of
+    the one that moved last. Those that ended are lines above it."""
+
+    def __init__(
+        self, stream: TextIO, max_calls: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._max_calls = max_calls
+        self._console = Console(file=stream)
+        self._clock = clock
+        self._started = clock()
+        self._looked: dict[str, float] = {}
+        self._glances: dict[str, Glance] = {}
+        self._last = ""
+        self._live = Live(
+            get_renderable=self._render,
+            console=self._console,
+            refresh_per_second=4,
+            transient=True,
+        )
+        self._live.start()
+
+    def note(self, line: str) -> None:
+        self._console.print(Text(line), soft_wrap=True)
+
+    def watch(self, search: Searching) -> None:
+        # Looked at here and not where it is drawn: that is another thread, and the tree grows.
+        now, name = self._clock(), search.problem.id
+        if now - self._looked.get(name, float("-inf")) >= LIVE_SECONDS:
+            self._looked[name] = now
+            self._glances[name] = take_glance(search, self._max_calls)
+            self._last = name
+
+    def end(self, search: Searching) -> None:
+        glance = take_glance(search, self._max_calls)
+        self._looked.pop(glance.problem_id, None)
+        self._glances.pop(glance.problem_id, None)
+        style = "green" if glance.proofs else ""
+        self._console.print(Text(describe_glance(glance), style=style), soft_wrap=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _render(self) -> RenderableType:
+        glances = dict(self._glances)
+        rows: list[RenderableType] = [make_live_table(list(glances.values()))]
+        last = glances.get(self._last)
+        if last is not None:
+            rows.append(draw_way(last, draw_blocks=self._console.encoding.startswith("utf")))
+        return Panel(
+            Group(*rows),
+            title="search",
+            subtitle=format_seconds(self._clock() - self._started),
+            title_align="left",
+            subtitle_align="right",
+            border_style="dim",
+        )
+
+
+def make_live_table(glances: list[Glance]) -> Table:
+    """A row for each search under way."""
+    table = Table.grid(padding=(0, 2))
+    heads = ("problem", "calls", "tokens", "nodes", "depth", "open", "best so far")
+    for head in heads:
+        side = "left" if head in ("problem", "best so far") else "right"
+        table.add_column(justify=side)  # type: ignore[arg-type]
+    table.add_row(*(Text(head, style="dim") for head in heads))
+    for glance in glances:
+        tree = glance.tree
+        table.add_row(
+            Text(glance.problem_id),
+            f"{glance.calls}/{glance.max_calls}",
+            f"{glance.tokens:,}",
+            f"{tree.nodes:,}",
+            str(tree.depth),
+            f"{tree.open_states:,}",
+            Text(describe_best(glance), style="green" if glance.proofs else ""),
+        )
+    return table
+
+
+def draw_way(glance: Glance, *, draw_blocks: bool = True) -> RenderableType:
+    """The nodes of each depth, and the states on the way to the best one."""
+    widths = " ".join(map(str, glance.tree.widths))
+    blocks = sparkline([float(n) for n in glance.tree.widths]) if draw_blocks else ""
+    root = ShownTree(Text(f"nodes by depth {widths} {blocks}", style="dim"), guide_style="dim")
+    branch = root
+    way = glance.tree.way
+    for state in way[:MAX_WAY]:
+        branch = branch.add(Text(" / ".join(state.split("\n")), no_wrap=True, overflow="ellipsis"))
+    if len(way) > MAX_WAY:
+        branch.add(Text(f"{len(way) - MAX_WAY} more", style="dim"))
+    return root
+
+
+def make_summary(name: str, results: Sequence[Mapping[str, Any]]) -> Table:
+    """The table at the end: a row for each ``result.json``."""
+    proved = sum(result["proved"] for result in results)
+    table = Table(title=f"{name}: {proved} of {len(results)} proved")
+    for head in ("problem", "result", "calls", "tokens", "nodes", "proof", "seconds"):
+        left = head in ("problem", "result")
+        table.add_column(head, justify="left" if left else "right", overflow="fold")
+    for result in results:
+        table.add_row(
+            Text(result["problem_id"]),
+            _describe_end(result),
+            str(result["calls"]),
+            str(result["tokens"]),
+            str(result["curve"][-1][3] if result["curve"] else 1),
+            _describe_lengths(result),
+            f"{result['seconds']:.1f}",
+        )
+    return table
+
+
+def _describe_end(result: Mapping[str, Any]) -> Text:
+    if result["proved"]:
+        first = min(proof["calls"] for proof in result["proofs"])
+        return Text(f"proved at call {first}", style="green")
+    return Text(f"open: {_REASONS[result['stopped']]}")
+
+
+def _describe_lengths(result: Mapping[str, Any]) -> str:
+    """The lines of the shortest proof, and of what is left of it."""
+    if not result["proofs"]:
+        return "-"
+    bodies = [proof["body"] for proof in result["proofs"]]
+    lines = str(_count_lines(min(bodies, key=len)))
+    minimised = result["minimised"]
+    return f"{lines} lines" + (f", then {_count_lines(minimised['body'])}" if minimised else "")
+
+
+def _count_lines(text: str) -> int:
+    return sum(bool(line.strip()) for line in text.splitlines())

@@ -1,0 +1,244 @@
+"""The folder of one search: what it can be gone on from, and what it found.
+
+Flows in: a search, while it runs and at its end. Flows out: ``search.json`` (its whole state),
+``tree.json``, ``tree.svg``, the proof as a whole file, the minimised proof beside it, and
+``result.json``, which is written last. Every file appears whole or not at all, so that a kill at
+any moment leaves a folder that can be gone on with. Not handled here: running the search.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, astuple, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proverrl import __version__
+from proverrl.config import SearchConfig
+from proverrl.errors import RunError, UsageError
+from proverrl.problems.load import make_row
+from proverrl.report.files import write_whole
+from proverrl.search.base import FoundProof, Searching, SearchResult
+from proverrl.search.minimise import Minimised
+from proverrl.search.picture import draw_tree
+from proverrl.search.view import describe_trees, find_trees
+from proverrl.types import Candidate, Language, Problem
+
+STATE, TREE, PICTURE, RESULT = "search.json", "tree.json", "tree.svg", "result.json"
+ENDINGS: Mapping[Language, str] = {"dafny": "dfy", "lean": "lean"}
+
+_SAVING_SHARE = 0.05
+"""Saving is put off so that it takes at most this share of the time."""
+
+
+def name_folders(out: Path, problems: Sequence[Problem]) -> dict[str, Path]:
+    """A folder for each problem, by its id.
+
+    Raises:
+        UsageError: a problem is given twice, or two ids would have one folder.
+    """
+    found: dict[str, Path] = {}
+    for problem in problems:
+        if problem.id in found:
+            raise UsageError(f"problem {problem.id!r} is given twice; give it once")
+        path = out / (re.sub(r"[^\w.-]+", "_", problem.id).strip(".") or "_")
+        taken = next((name for name, other in found.items() if other == path), None)
+        if taken is not None:
+            raise UsageError(
+                f"problems {taken!r} and {problem.id!r} would both be searched in {path}; "
+                "search them one at a time, with --out FOLDER for each"
+            )
+        found[problem.id] = path
+    return found
+
+
+def check_folder(path: Path, *, resume: bool) -> None:
+    """Refuse a folder that holds something, unless it is to be gone on with.
+
+    Raises:
+        RunError: it holds a search and ``resume`` is not set, or other things.
+    """
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise RunError(f"{path} is a file; give another folder with --out")
+    if (path / STATE).exists():
+        if not resume:
+            raise RunError(
+                f"{path} holds a search already; go on with it with --resume, or begin in another "
+                "folder with --out"
+            )
+    elif any(child.name != ".lock" for child in path.iterdir()):
+        raise RunError(f"{path} holds other things and no search; give another folder with --out")
+
+
+@dataclass
+class SearchFolder:
+    """``settings`` are what verdicts and proposals depend on besides the search's own ``config``
+    and ``seed``: a search is gone on with under the same only. ``seconds`` were spent on it
+    before."""
+
+    path: Path
+    config: SearchConfig
+    seed: int
+    settings: Mapping[str, Any]
+    clock: Callable[[], float] = time.monotonic
+    seconds: float = 0.0
+    _started: float = field(init=False)
+    _saved: float = float("-inf")
+    _cost: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._started = self.clock()
+
+    @property
+    def spent_seconds(self) -> float:
+        """All time so far, that of earlier calls included up to their last saving."""
+        return self.seconds + self.clock() - self._started
+
+    def load(self, search: Searching) -> bool:
+        """Put the search where it was saved; False when nothing was saved yet.
+
+        Raises:
+            RunError: the file is damaged, or the search is of other settings.
+        """
+        path = self.path / STATE
+        if not path.exists():
+            return False
+        try:
+            saved = json.loads(path.read_text("utf-8"))
+            settings, seconds, state = saved["settings"], float(saved["seconds"]), saved["search"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(
+                f"{path} cannot be read ({error!r}); begin in another folder with --out"
+            ) from error
+        other = sorted(
+            key
+            for key in {*settings, *self.settings}
+            if settings.get(key) != self.settings.get(key)
+        )
+        if other:
+            raise RunError(
+                f"{path} was searched with other settings ({', '.join(other)}): go on with those, "
+                "or begin in another folder with --out"
+            )
+        with _explain(path):
+            search.load_state_dict(state)
+        self.seconds = seconds
+        return True
+
+    def save(self, search: Searching) -> None:
+        """Write the whole state."""
+        begun = self.clock()
+        saved = {
+            "settings": dict(self.settings),
+            "seconds": round(self.spent_seconds, 3),
+            "search": search.state_dict(),
+        }
+        # ASCII, since a policy may write half a surrogate pair, which UTF-8 cannot hold.
+        write_whole(self.path / STATE, json.dumps(saved, separators=(",", ":")) + "\n")
+        self._saved = self.clock()
+        self._cost = self._saved - begun
+
+    def save_if_due(self, search: Searching) -> None:
+        """``save`` after every expansion of a small search; of a large one now and then."""
+        if self.clock() - self._saved >= self._cost / _SAVING_SHARE:
+            self.save(search)
+
+    def write_tree(self, search: Searching, bodies: Sequence[str]) -> None:
+        """The tree as JSON and as a picture, with the ways to the proofs in ``bodies``."""
+        described = describe_trees(
+            find_trees(search), problem_id=search.problem.id, name=self.config.name, bodies=bodies
+        )
+        write_whole(self.path / TREE, json.dumps(described, indent=1) + "\n")
+        line = (
+            f"{len(described['nodes'])} nodes, {search.calls} of {self.config.calls} verifier "
+            f"calls, {search.tokens} tokens, {'proved' if bodies else 'not proved'}"
+        )
+        heading = f"{search.problem.id}: {self.config.name}"
+        write_whole(self.path / PICTURE, draw_tree(described, heading=heading, line=line))
+
+    def write_proof(self, problem: Problem, body: str, *, minimised: bool = False) -> Path:
+        """The whole file with a proof in it."""
+        stem = "proof.min" if minimised else "proof"
+        path = self.path / f"{stem}.{ENDINGS[problem.language]}"
+        return write_whole(path, Candidate(problem, body).source)
+
+    def read_result(self) -> dict[str, Any] | None:
+        """What ``write_result`` wrote; None when it was not or cannot be read."""
+        try:
+            found: dict[str, Any] = json.loads((self.path / RESULT).read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found
+
+    def write_result(
+        self, search: Searching, result: SearchResult, minimised: Minimised | None
+    ) -> dict[str, Any]:
+        """Everything but the tree, as JSON values; returns them."""
+        shown = describe_result(result) | {
+            "minimised": None if minimised is None else _describe_minimised(minimised),
+            "seconds": round(self.spent_seconds, 3),
+            "seed": self.seed,
+            "config": self.config.model_dump(mode="json"),
+            "settings": dict(self.settings),
+            "problem": make_row(search.problem),
+            "proverrl_version": __version__,
+        }
+        write_whole(self.path / RESULT, json.dumps(shown, indent=1) + "\n")
+        return shown
+
+
+def describe_result(result: SearchResult) -> dict[str, Any]:
+    """What was found and spent, as JSON values."""
+    return {
+        "problem_id": result.problem_id,
+        "search": result.name,
+        "proved": result.proved,
+        "stopped": result.stopped,
+        "calls": result.calls,
+        "tokens": result.tokens,
+        "confirmations": result.confirmations,
+        "expansions": result.expansions,
+        "proofs": [
+            {
+                "body": proof.body,
+                "calls": proof.calls,
+                "tokens": proof.tokens,
+                "confirmed": proof.confirmed,
+                "toolchain": proof.verdict.toolchain,
+                "checks": list(proof.verdict.checks),
+            }
+            for proof in result.proofs
+        ],
+        "refuted": [{"body": body, "status": v.status.value} for body, v in result.refuted],
+        "curve": [astuple(point) for point in result.curve],
+    }
+
+
+def choose_shortest(proofs: Sequence[FoundProof]) -> FoundProof:
+    """The proof with the fewest characters, of several the first."""
+    return min(proofs, key=lambda proof: len(proof.body))
+
+
+def _describe_minimised(minimised: Minimised) -> dict[str, Any]:
+    raw = asdict(minimised)
+    verdict = minimised.verdict
+    return raw | {"verdict": None if verdict is None else verdict.status.value}
+
+
+@contextmanager
+def _explain(path: Path) -> Iterator[None]:
+    """Name the file of a saved search that cannot be gone on with."""
+    try:
+        yield
+    except RunError as error:
+        raise RunError(f"{path}: {error} (--out)") from error
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise RunError(
+            f"{path} is damaged ({error!r}); begin in another folder with --out"
+        ) from error

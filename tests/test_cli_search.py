@@ -1,0 +1,207 @@
+"""``proverrl search``: its folder, resuming after a kill, exit statuses; real Dafny throughout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from proverrl.cli_search import find_problems, search
+from proverrl.config import Config
+from proverrl.errors import ProblemError, UsageError
+from proverrl.problems.load import load_problems, write_problems
+from tests.test_policy import tiny_policy
+
+ROOT = Path(__file__).resolve().parents[1]
+HELDOUT = ROOT / "dafny" / "curriculum" / "heldout.jsonl"
+VALID = ROOT / "dafny" / "curriculum" / "valid.jsonl"
+
+LOOP = {
+    "id": "loop/38",
+    "language": "dafny",
+    "kind": "invariants",
+    "statement": """method Val(x: nat) returns (n: int)
+  ensures n == x * 38
+{
+  n := 0;
+  var m := 0;
+  while m < x
+    /*{HOLE}*/
+  {
+    m := m + 1;
+    n := n + 38;
+  }
+}
+""",
+}
+CONFIG = """
+[policy]
+path = "policy"
+[pool]
+workers = 1
+canary_rate = 0.0
+deadline_seconds = 300.0
+"""
+LONG = ("--set", "search.calls=12", "--set", "search.stop_after=99", "--minimise", "0")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file of one problem and a configuration; verdicts are shared in it."""
+    folder = tmp_path_factory.mktemp("search")
+    write_problems(folder / "loop.jsonl", [LOOP])
+    (folder / "search.toml").write_text(CONFIG)
+    return folder
+
+
+def run_drawn(
+    place: Path, out: str, *more: str, event: tuple[str, int] = ("none", 0)
+) -> subprocess.CompletedProcess[str]:
+    """The command with ``tests.search_process``'s policy, sent a signal before it writes for the
+    given time."""
+    given = ("search", "loop.jsonl", "--config", "search.toml", "--out", out)
+    return subprocess.run(
+        [sys.executable, "-m", "tests.search_process", event[0], str(event[1]), *given, *more],
+        capture_output=True,
+        text=True,
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb"},
+        timeout=600,
+        check=False,
+    )
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
+
+
+def call(place: Path, *arguments: str) -> Result:
+    """The command in this process, in the folder; what it raises is kept."""
+    before = Path.cwd()
+    os.chdir(place)
+    try:
+        return CliRunner().invoke(search, list(arguments))
+    finally:
+        os.chdir(before)
+
+
+def test_a_killed_search_goes_on_bit_for_bit(place: Path) -> None:
+    whole = run_drawn(place, "whole", *LONG)
+    assert whole.returncode == 0, whole.stderr
+    killed = run_drawn(place, "killed", *LONG, event=("SIGKILL", 7))
+    assert killed.returncode == -9
+    folder = place / "killed" / "loop_38"
+    half = read(folder / "search.json")["search"]
+    # Six expansions had ended, not each of them saved; the seventh was under way.
+    assert 1 <= half["expansions"] <= 6
+    assert not (folder / "result.json").exists()
+    refused = run_drawn(place, "killed", *LONG)
+    assert refused.returncode == 2
+    assert "--resume" in refused.stderr
+    assert read(folder / "search.json")["search"] == half
+    gone_on = run_drawn(place, "killed", *LONG, "--resume")
+    assert gone_on.returncode == 0, gone_on.stderr
+    assert f"going on after {half['spent']['calls']} calls" in gone_on.stdout
+    other = place / "whole" / "loop_38"
+    assert (folder / "tree.json").read_bytes() == (other / "tree.json").read_bytes()
+    assert len(read(other / "tree.json")["nodes"]) > 2
+    assert (folder / "tree.svg").read_bytes() == (other / "tree.svg").read_bytes()
+    ours, theirs = read(folder / "result.json"), read(other / "result.json")
+    assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
+    assert ours["calls"] == 12
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(place: Path) -> None:
+    done = run_drawn(place, "stopped", *LONG, event=("SIGINT", 4))
+    assert done.returncode == 130
+    assert "interrupted; stopped is saved, the same command with --resume goes on" in done.stderr
+    saved = read(place / "stopped" / "loop_38" / "search.json")["search"]
+    assert (saved["expansions"], len(saved["jobs"])) == (3, 1)
+    nodes = read(place / "stopped" / "loop_38" / "tree.json")["nodes"]
+    assert len(nodes) == len(saved["strategy"]["tree"]["nodes"])
+
+
+def test_a_proof_is_confirmed_minimised_and_both_verify(place: Path) -> None:
+    done = run_drawn(place, "proved", "--set", "search.calls=60")
+    assert done.returncode == 0, done.stderr
+    assert "1 of 1 proved" in done.stdout
+    folder = place / "proved" / "loop_38"
+    result = read(folder / "result.json")
+    (proof,) = result["proofs"]
+    assert proof["confirmed"]
+    assert result["minimised"]["complete"]
+    small = result["minimised"]["body"]
+    # Nothing but these two lines is needed, and neither can be left out.
+    assert sorted(line for line in small.splitlines() if line) == [
+        "invariant 0 <= m <= x",
+        "invariant n == m * 38",
+    ]
+    before, after = str(LOOP["statement"]).split("/*{HOLE}*/")
+    assert (folder / "proof.dfy").read_text() == before + proof["body"] + after
+    assert (folder / "proof.min.dfy").read_text() == before + small + after
+    (way,) = (row["way"] for row in read(folder / "tree.json")["proofs"])
+    assert way[0] == 0
+    # Asked again, it has nothing to do and writes nothing.
+    changed = (folder / "result.json").stat().st_mtime_ns
+    again = run_drawn(place, "proved", "--set", "search.calls=60", "--resume")
+    assert again.returncode == 0, again.stderr
+    assert (folder / "result.json").stat().st_mtime_ns == changed
+
+
+def test_a_policy_that_proves_nothing_exits_with_1(place: Path) -> None:
+    tiny_policy().save(place / "policy")
+    given = ("loop.jsonl", "--config", "search.toml", "--out", "none")
+    few = ("--set", "search.max_idle=1", "--set", "search.calls=1")
+    done = call(place, *given, *few, "--set", "sampling.max_new_tokens=2")
+    assert done.exit_code == 1, done.output
+    assert "0 of 1 proved" in done.output
+    folder = place / "none" / "loop_38"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        ".lock",
+        "result.json",
+        "search.json",
+        "tree.json",
+        "tree.svg",
+    ]
+    # The same search with another policy is another search.
+    tiny_policy(seed=1).save(place / "policy")
+    refused = call(place, *given, *few, "--set", "sampling.max_new_tokens=2", "--resume")
+    assert isinstance(refused.exception, UsageError)
+    assert "policy_sha256" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["loop.jsonl"], "--run RUN, or --config FILE"),
+        (["loop.jsonl", "--run", "none"], "not a run folder"),
+        (["none.jsonl", "--config", "search.toml"], "none.jsonl"),
+        (["loop/3", "--benchmark", "loop.jsonl", "--config", "search.toml"], "'loop/38'"),
+        (["loop.jsonl", "loop.jsonl", "--config", "search.toml"], "given twice"),
+        (["loop.jsonl", "--config", "search.toml", "--set", "search.cals=3"], "search.calls"),
+    ],
+)
+def test_wrong_usage_names_the_place(place: Path, arguments: list[str], message: str) -> None:
+    done = call(place, *arguments)
+    assert isinstance(done.exception, UsageError)
+    assert message in str(done.exception)
+
+
+def test_problems_are_ids_of_a_source_or_whole_sources() -> None:
+    files = {"train": VALID, "valid": VALID, "heldout": HELDOUT}
+    config = Config().model_copy(update={"problems": Config().problems.model_copy(update=files)})
+    heldout, valid = load_problems(HELDOUT), load_problems(VALID)
+    one, other = heldout[3].id, valid[2].id
+    assert [p.id for p in find_problems((one, other), None, config)] == [one, other]
+    assert find_problems((str(VALID),), None, config) == valid
+    assert find_problems((other,), str(VALID), config) == [valid[2]]
+    with pytest.raises(UsageError, match="is no problem of"):
+        find_problems((one,), str(VALID), config)
+    with pytest.raises(ProblemError, match=r"none\.dfy"):
+        find_problems(("none.dfy",), None, config)

@@ -1,0 +1,287 @@
+"""Figures, pictures and folders of searches, in the world of letters."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+from typing import Any, cast
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from proverrl.errors import RunError, UsageError
+from proverrl.search.base import Searching
+from proverrl.search.display import PLAIN_SECONDS, LiveSearches, PlainSearches, make_summary
+from proverrl.search.folder import SearchFolder, check_folder, name_folders
+from proverrl.search.picture import COLUMN, MARGIN, ROW, TOP, choose_rows, draw_tree, place_rows
+from proverrl.search.run import Search
+from proverrl.search.states_dafny import NOTHING_KNOWN
+from proverrl.search.tree import Tree
+from proverrl.search.view import (
+    HasTrees,
+    count_open,
+    describe_trees,
+    find_trees,
+    find_way,
+    measure_trees,
+)
+from tests.builders import build_problem
+from tests.search_world import PROBLEM, World, build_search
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def small_tree() -> Tree:
+    """Root - a - ab - abb, and root - b; ``a`` was expanded once, with reward 1."""
+    tree = Tree()
+    tree.insert(tree.root, 0, "abb", [(1, "a"), (2, "ab"), (3, "abb")])
+    tree.insert(tree.root, 0, "b", [(1, "b")])
+    tree.record(tree.nodes[1], 1.0)
+    return tree
+
+
+def run(search: Search) -> None:
+    asyncio.run(search.run())
+
+
+@pytest.mark.parametrize(
+    ("state", "count"),
+    [
+        ("", None),
+        ("text: x := 1 ;", None),
+        (NOTHING_KNOWN, 0),
+        (f"{NOTHING_KNOWN}\nin: match xs {{", 0),
+        ("no goals", 0),
+        ("assertion might not hold [-1:4]\nat: f ( x )", 1),
+        # Two postconditions fail on one return path; one of them in a part, which is a place more.
+        (
+            "A postcondition might not hold on this return path. [return]\n"
+            "This is the postcondition that might not hold. [-5:2]\n"
+            "This is the postcondition that might not hold. [-4:2]\n"
+            "Related location [-4:9]\nassertion might not hold [-1:4]",
+            3,
+        ),
+        ("A postcondition might not hold on this return path. [return]", 1),
+    ],
+)
+def test_open_obligations_of_a_dafny_state(state: str, count: int | None) -> None:
+    assert count_open(state, "dafny") == count
+
+
+def test_open_goals_of_a_lean_state() -> None:
+    assert count_open("p q : Prop\n⊢ p\n\np q : Prop\n⊢ q", "lean") == 2
+    assert count_open("no goals", "lean") == 0
+
+
+def test_the_figures_of_a_tree() -> None:
+    tree = small_tree()
+    tree.start(tree.nodes[4])
+    found = measure_trees([("p", tree)], "dafny")
+    # Five nodes; the root, ab and abb are open, a was expanded and b is being expanded.
+    assert (found.nodes, found.depth, found.open_states) == (5, 3, 3)
+    assert found.widths == (1, 2, 1, 1)
+    assert found.way == ("a", "ab", "abb")
+
+
+def test_of_the_deepest_states_that_with_the_fewest_open_obligations_is_best() -> None:
+    tree = Tree()
+    tree.insert(tree.root, 0, "a", [(1, "one [1]\ntwo [2]")])
+    tree.insert(tree.root, 0, "b", [(1, "one [1]")])
+    tree.insert(tree.root, 0, "c", [(1, "text: c")])
+    found = measure_trees([("p", tree)], "dafny")
+    assert (found.way, found.num_open) == (("one [1]",), 1)
+
+
+def test_a_proof_passes_the_states_that_it_begins_with() -> None:
+    tree = small_tree()
+    assert find_way(tree, "abba") == [0, 1, 2, 3]
+    assert find_way(tree, "ac") == [0, 1]
+    assert find_way(tree, "c") == [0]
+
+
+def test_a_search_of_several_shows_its_trees_below_the_first() -> None:
+    class Parts:
+        problem = PROBLEM
+
+        def trees(self) -> list[tuple[str, Tree]]:
+            return [("whole", small_tree()), ("part", small_tree())]
+
+    parts = Parts()
+    assert isinstance(parts, HasTrees)
+    trees = find_trees(cast(Searching, parts))
+    found = measure_trees(trees, "dafny")
+    assert (found.nodes, found.depth, found.widths) == (10, 3, (2, 4, 2, 2))
+    described = describe_trees(trees, problem_id="p", name="subgoals", bodies=[])
+    rows = [(row["id"], row["parent"], row["depth"], row["part"]) for row in described["nodes"]]
+    assert rows[4:7] == [(4, 0, 1, "whole"), (5, 0, 1, "part"), (6, 5, 2, "part")]
+
+
+def test_leaves_are_rows_and_parents_stand_in_the_middle() -> None:
+    rows = describe_trees([("p", small_tree())], problem_id="p", name="x", bodies=[])["nodes"]
+    places = place_rows(rows)
+    # Leaves: abb (3) above b (4). The root is halfway between a (with abb's height) and b.
+    assert places[3] == (MARGIN + 3 * COLUMN, TOP)
+    assert places[4] == (MARGIN + COLUMN, TOP + ROW)
+    assert places[0] == (MARGIN, TOP + ROW / 2)
+
+
+def test_the_picture_shows_every_node_and_the_way_to_the_proof() -> None:
+    tree = small_tree()
+    tree.nodes[4].state = "a < b & \x00 \ud800"
+    described = describe_trees([("p", tree)], problem_id="p", name="x", bodies=["abba"])
+    svg = ET.fromstring(draw_tree(described, heading="<p>", line="5 nodes"))
+    circles = svg.findall(f"{SVG}circle")
+    assert len(circles) == 5
+    assert ["proved" in c.get("class", "") for c in circles] == [True, True, True, True, False]
+    (end,) = svg.findall(f"{SVG}rect[@class='node proved']")
+    assert end.findtext(f"{SVG}title") == "proof:\nabba"
+    # Four edges between nodes and one to the proof; all but that to b are on the way.
+    edges = [edge.get("class") for edge in svg.findall(f"{SVG}path")]
+    assert sorted(map(str, edges)) == ["None", "proved", "proved", "proved", "proved"]
+    assert "a < b & \ufffd \ufffd" in str(circles[4].findtext(f"{SVG}title"))
+    assert [text.text for text in svg.findall(f"{SVG}text")] == ["<p>", "5 nodes"]
+
+
+def test_of_a_large_tree_the_proof_and_what_was_visited_most_is_drawn() -> None:
+    tree = Tree()
+    for i in range(9):
+        tree.insert(tree.root, 0, f"{i}x", [(1, f"{i}"), (2, f"{i}x")])
+    tree.record(tree.nodes[8], 0.0)  # 3x, whose parent is node 7
+    rows = describe_trees([("p", tree)], problem_id="p", name="x", bodies=[])["nodes"]
+    assert [row["id"] for row in choose_rows(rows, {0, 1, 2}, limit=5)] == [0, 1, 2, 7, 8]
+
+
+def make_folder(path: Path, search: Search, **settings: Any) -> SearchFolder:
+    return SearchFolder(path, search.config, search.seed, {"policy": "a", **settings})
+
+
+def test_a_saved_search_goes_on_from_its_folder(tmp_path: Path) -> None:
+    given = {"calls": 12, "stop_after": 99}
+    whole = build_search(World(), **given)
+    run(whole)
+    half = build_search(World(), **{**given, "calls": 5})
+    run(half)
+    make_folder(tmp_path, half).save(half)
+    other = build_search(World(), **given)
+    assert make_folder(tmp_path, other).load(other)
+    assert other.calls == 5
+    run(other)
+    assert other.state_dict() == whole.state_dict()
+
+
+def test_a_search_under_other_settings_is_refused_by_name(tmp_path: Path) -> None:
+    search = build_search(World())
+    make_folder(tmp_path, search).save(search)
+    with pytest.raises(RunError, match=r"other settings \(policy\).*--out"):
+        make_folder(tmp_path, search, policy="b").load(search)
+    changed = build_search(World(), gamma=0.5)
+    with pytest.raises(RunError, match=r"search\.json: .*differs in search.gamma.*--out"):
+        make_folder(tmp_path, changed).load(changed)
+    path = tmp_path / "search.json"
+    path.write_text(path.read_text()[:-9])
+    with pytest.raises(RunError, match=r"cannot be read .*--out"):
+        make_folder(tmp_path, search).load(search)
+    path.write_text('{"settings": {"policy": "a"}, "seconds": 1, "search": {"of": 3}}')
+    with pytest.raises(RunError, match=r"is damaged .*--out"):
+        make_folder(tmp_path, search).load(search)
+
+
+def test_saving_takes_its_share_of_the_time_and_no_more(tmp_path: Path) -> None:
+    search = build_search(World())
+    times = iter([0.0, 10.0, 10.0, 11.0, 30.0, 31.0, 32.0, 32.0, 33.0])
+    folder = SearchFolder(tmp_path, search.config, 0, {}, clock=lambda: next(times))
+    saved = tmp_path / "search.json"
+    folder.save(search)  # begun at 10, done at 11: a cost of 1 s
+    saved.unlink()
+    folder.save_if_due(search)  # at 30: 19 s later, less than 1 s / 5 % = 20 s
+    assert not saved.exists()
+    folder.save_if_due(search)  # at 31: 20 s later
+    assert saved.exists()
+
+
+def test_a_folder_with_a_search_is_refused_without_resume(tmp_path: Path) -> None:
+    check_folder(tmp_path / "new", resume=False)
+    check_folder(tmp_path, resume=False)
+    (tmp_path / "search.json").write_text("{}")
+    check_folder(tmp_path, resume=True)
+    with pytest.raises(RunError, match="--resume"):
+        check_folder(tmp_path, resume=False)
+    with pytest.raises(RunError, match="is a file"):
+        check_folder(tmp_path / "search.json", resume=True)
+    (tmp_path / "search.json").rename(tmp_path / "notes")
+    with pytest.raises(RunError, match="other things"):
+        check_folder(tmp_path, resume=True)
+
+
+def test_a_folder_a_problem(tmp_path: Path) -> None:
+    names = name_folders(tmp_path, [build_problem("a/b"), build_problem("..")])
+    assert names == {"a/b": tmp_path / "a_b", "..": tmp_path / "_"}
+    with pytest.raises(UsageError, match="given twice"):
+        name_folders(tmp_path, [build_problem("a"), build_problem("a")])
+    with pytest.raises(UsageError, match="'a/b' and 'a_b'"):
+        name_folders(tmp_path, [build_problem("a/b"), build_problem("a_b")])
+
+
+def test_plain_lines_come_every_few_seconds_and_at_the_end() -> None:
+    now = 0.0
+    stream = io.StringIO()
+    display = PlainSearches(stream, 12, clock=lambda: now)
+    search = build_search(World(target="bbbbbb"), calls=12)
+    display.watch(search)
+    display.watch(search)
+    now = PLAIN_SECONDS
+    run(search)
+    display.watch(search)
+    display.end(search)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == (
+        "letters: calls 0/12  tokens 0  nodes 1  depth 0  open 1  best: nothing kept yet"
+    )
+    assert len(lines) == 3
+    assert lines[1] == lines[2]
+    assert "calls 12/12" in lines[2]
+    assert f"best: depth {measure_trees(find_trees(search), 'dafny').depth}" in lines[2]
+
+
+def test_the_live_panel_has_a_row_a_search_and_the_way_to_the_best() -> None:
+    from rich.console import Console
+
+    display = LiveSearches(io.StringIO(), 12)
+    search = build_search(World(target="ab", script=["a", "ab"]), calls=12)
+    watched: list[Searching] = []
+    asyncio.run(search.run(watched.append))
+    display.watch(search)
+    console = Console(file=io.StringIO(), width=100)
+    console.print(display._render())
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    display.end(search)
+    display.close()
+    assert "letters" in shown
+    assert f"{search.calls}/12" in shown
+    assert "proved" in shown
+    assert "nodes by depth 1" in shown
+
+
+def test_the_table_says_what_became_of_each(tmp_path: Path) -> None:
+    from rich.console import Console
+
+    results = []
+    for name, script in (("won", ["a", "ab"]), ("lost", [*"xxxxxx"])):
+        search = build_search(World(target="ab", script=script), calls=6, max_idle=2)
+        result = asyncio.run(search.run())
+        folder = make_folder(tmp_path / name, search)
+        results.append(folder.write_result(search, result, None))
+        assert json.loads((tmp_path / name / "result.json").read_text()) == json.loads(
+            json.dumps(results[-1])
+        )
+    console = Console(file=io.StringIO(), width=120)
+    console.print(make_summary("rmax_ts", results))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "rmax_ts: 1 of 2 proved" in shown
+    assert "proved at call 2" in shown
+    # "x" is judged once; twice more it is nothing new.
+    assert "open: nothing new was written" in shown
