@@ -26,7 +26,7 @@ from proverrl.config.losses import (
 from proverrl.config.restart import RestartConfig, RestartName, RestartSource, RestartUnit
 from proverrl.config.rewards import AuditConfig, CorrectionName, RewardConfig, RewardName
 from proverrl.config.rollout import FeedbackName, RolloutConfig, RolloutMode
-from proverrl.config.search import SearchConfig, SearchName, TierName
+from proverrl.config.search import SearchConfig, SearchName, SearchStates, TierName
 from proverrl.config.sections import (
     Config,
     CurriculumConfig,
@@ -94,6 +94,7 @@ __all__ = [
     "SamplingConfig",
     "SearchConfig",
     "SearchName",
+    "SearchStates",
     "Section",
     "ShardName",
     "StatesName",

@@ -6,6 +6,7 @@ Flows in: a table of TOML. Flows out: checked values. The functions that ``name`
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -13,6 +14,7 @@ from pydantic import Field
 from proverrl.config.base import NonNegative, Positive, PositiveFloat, Section
 
 SearchName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct", "deepsearch"]
+SearchStates = Literal["obligations", "statements"]
 TierName = Literal["light", "medium", "heavy"]
 
 
@@ -20,10 +22,14 @@ class SearchConfig(Section):
     """A search for one proof. A budget of 0 tokens is no limit; ``width`` 0 is the method's own.
 
     ``max_in_flight`` 1 makes a search repeatable. A search ends before its budget when
-    ``max_idle`` expansions in a row proposed nothing that was not judged before.
+    ``max_idle`` expansions in a row proposed nothing that was not judged before. ``states`` is what
+    is kept of a failed Dafny body: the set of obligations that it leaves open, or also each of the
+    statements before, even where nothing was verified (``proverrl.search.states_dafny``). ``value``
+    is the folder of a value model.
     """
 
     name: SearchName = "rmax_ts"
+    states: SearchStates = "obligations"
     calls: Positive = 64
     tokens: NonNegative = 0
     stop_after: Positive = 1
@@ -41,4 +47,5 @@ class SearchConfig(Section):
     value_weight: Annotated[float, Field(ge=0.0)] = 0.4
     entropy_weight: Annotated[float, Field(ge=0.0)] = 0.4
     depth_weight: Annotated[float, Field(ge=0.0)] = 0.01
+    value: Path | None = None
     check: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from proverrl.types import Candidate, Problem, Verdict
 
@@ -33,24 +33,44 @@ class Proposal:
     """One continuation written after a prefix.
 
     ``body`` is the whole body: the prefix's text and what was written. ``logprob`` is the sum over
-    the ``num_tokens`` tokens that were written.
+    the ``num_tokens`` tokens that were written. ``is_read`` False says that no body was found in
+    the answer: only its tokens count.
     """
 
     body: str
     num_tokens: int
     logprob: float
+    is_read: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A part of a body after which a state was seen.
 
-    ``text`` is the body's text up to the end of this segment, from the body's beginning; ``state``
-    the canonical key of the state after it.
+    ``text`` is the body's text up to the end of this segment, from the body's beginning; that of
+    the last may have a line break more than the body, which asks for another statement. ``state``
+    is the canonical key of the state after it.
     """
 
     text: str
     state: str
+
+
+class Searching(Protocol):
+    """What runs a search of one problem: ``proverrl.search.run.Search``, and what is made of
+    several of them. ``config.calls`` bounds the verifier calls of all its parts together."""
+
+    problem: Problem
+
+    @property
+    def calls(self) -> int: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def num_proofs(self) -> int: ...
+    async def run(self, watch: Callable[[Any], None] | None = None) -> SearchResult: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 Propose = Callable[[Problem, Prefix, int, int], Awaitable[list[Proposal]]]
@@ -125,6 +145,16 @@ class FoundProof:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchTurn:
+    """An answer in the order of writing. ``body`` is "" where none was found; ``is_call`` says that
+    it was given to the verifier."""
+
+    body: str
+    num_tokens: int
+    is_call: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CurvePoint:
     """What had been spent and reached after an expansion."""
 
@@ -152,6 +182,7 @@ class SearchResult:
     confirmations: int
     expansions: int
     curve: tuple[CurvePoint, ...]
+    turns: tuple[SearchTurn, ...]
     tree: dict[str, Any]
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from proverrl.config.search import SearchConfig
 from proverrl.search.base import Functions, Job
-from proverrl.search.strategy import Expansion, Strategy
+from proverrl.search.strategy import Expansion, Strategy, text_of
 from proverrl.search.tree import Node
 
 
@@ -45,7 +45,7 @@ class BestFirst(Strategy):
             _, new = self.insert(job, judged)
             num_new += len(new)
             proposal, start = judged.proposal, len(job.prefix.text)
-            length = max(1, len(proposal.body) - start)
+            length = max(1, len(text_of(judged)) - start)
             for fresh in new:
                 share = (fresh.prefixes[0][1] - start) / length
                 fresh.value = node.value + proposal.logprob * share

@@ -9,8 +9,7 @@ the body again.
 Requests that arrive while the policy is writing are one batch when it is done. A request on its own
 is drawn with its own seed, and so repeats exactly; a batch is drawn with a seed that is made of the
 seeds in it, in the order in which they came, so that it repeats when the same requests meet.
-Not handled here: answers in which no body is found (they are left out and counted), servers that
-do not go on with a text.
+Not handled here: servers that do not go on with a text.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from dataclasses import dataclass, field, replace
 
 from transformers import PreTrainedTokenizerBase
 
-from proverrl.config import RolloutConfig
+from proverrl.config import LayoutName, RolloutConfig
 from proverrl.errors import UsageError
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
-from proverrl.problems.prompt import render_body, render_opening
+from proverrl.problems.prompt import render_body, render_opening, use_problem_words
 from proverrl.rollout.extract import extract
 from proverrl.rollout.self_correct import resume_within, tell
 from proverrl.search.base import Prefix, Proposal
@@ -63,7 +62,7 @@ def make_extend(policy: Policy) -> Extend:
         return lambda prompt, text: replace(prompt, text=prompt.text + text)
     tokenizer = find_tokenizer(policy)
     return lambda prompt, text: replace(
-        prompt, text=prompt.text + text, token_ids=prompt.token_ids + _encode(tokenizer, text)
+        prompt, text=prompt.text + text, token_ids=prompt.token_ids + encode(tokenizer, text)
     )
 
 
@@ -104,24 +103,21 @@ class _Request:
 class Proposer:
     """A ``Propose`` over a policy. ``sampling.seed`` is not used: each request has its own.
 
-    ``num_unread`` and ``unread_tokens`` count the answers in which no body was found, and their
-    tokens; ``num_batches`` counts the calls of the policy.
+    ``num_unread`` counts the answers in which no body was found, ``num_batches`` the calls of the
+    policy.
     """
 
     policy: Policy
     sampling: Sampling
     num_unread: int = 0
-    unread_tokens: int = 0
     num_batches: int = 0
     _waiting: list[_Request] = field(default_factory=list)
     _writer: asyncio.Task[None] | None = None
     _extend: Extend | None = None
 
     async def __call__(self, problem: Problem, prefix: Prefix, n: int, seed: int) -> list[Proposal]:
-        """At most ``n`` continuations; fewer where answers had no body in them.
-
-        A name that a body made up may come back as another in the canonical layout, which numbers
-        names as they appear: then the body begins with the prefix in other names.
+        """``n`` continuations. Not read are those that have no body in them, and those where
+        nothing was written after a prefix that ends with a line break.
 
         Raises:
             UsageError: the policy cannot go on with an answer, or tells no log-probabilities.
@@ -135,8 +131,7 @@ class Proposer:
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write_all())
         completions = await request.done
-        read = [self._read(problem, prefix, completion) for completion in completions]
-        return [proposal for proposal in read if proposal is not None]
+        return [self._read(problem, prefix, completion) for completion in completions]
 
     async def _write_all(self) -> None:
         """Write for all who wait, in batches of those who came while the last was written."""
@@ -182,15 +177,29 @@ class Proposer:
         opening, _ = render_prefix(self.policy, request.problem, request.prefix)
         return self._extend(prompt, opening) if opening and self._extend else prompt
 
-    def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal | None:
+    def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal:
         opening, comment = render_prefix(self.policy, problem, prefix)
-        found = extract(problem, opening + completion.text, self.policy.layout)
-        if found.body is None or found.prelude:
+        body = read_answer(problem, opening + completion.text, self.policy.layout)
+        if body is not None and comment:
+            body = body.replace(comment, "\n", 1)
+        if body is None or not body.startswith(prefix.text):
             self.num_unread += 1
-            self.unread_tokens += count_tokens(completion)
-            return None
-        body = found.body.replace(comment, "\n", 1) if comment else found.body
+            return replace(make_proposal(prefix.text, completion), is_read=False)
         return make_proposal(body, completion)
+
+
+def read_answer(problem: Problem, text: str, layout: LayoutName) -> str | None:
+    """The body in an answer; None where there is none, or a prelude stands before it.
+
+    The canonical layout gives names that a body made up their letters by order of appearance. The
+    body is given them here, so that a prefix of it is shown, and read again, as it is.
+    """
+    found = extract(problem, text, layout)
+    if found.body is None or found.prelude:
+        return None
+    if layout != "canonical":
+        return found.body
+    return use_problem_words(problem, render_body(problem, found.body, layout), layout)
 
 
 def count_tokens(completion: Completion) -> int:
@@ -231,7 +240,7 @@ class Corrector:
         """A new whole body."""
         text = render_body(problem, body, self.policy.layout)
         is_remote = isinstance(self.policy, EndpointPolicy)
-        ids = () if is_remote else _encode(find_tokenizer(self.policy), text)
+        ids = () if is_remote else encode(find_tokenizer(self.policy), text)
         # As if it had been cut off: the policy's own end token is set where it belongs.
         failed = Completion(text, (), ids, (0.0,) * len(ids), "length", self.policy.version)
         turn = Turn(failed, Candidate(problem, body), verdict)
@@ -240,11 +249,11 @@ class Corrector:
         prompt = resume_within(self.policy, self.policy.prompt(problem), rollout, self.settings)
         sampling = replace(self.sampling, seed=seed)
         ((completion,),) = await self.policy.generate([prompt], n=1, sampling=sampling)
-        found = extract(problem, completion.text, self.policy.layout)
-        if found.body is None or found.prelude:
+        found = read_answer(problem, completion.text, self.policy.layout)
+        if found is None:
             self.num_unread += 1
             return make_proposal(body, completion)
-        return make_proposal(found.body, completion)
+        return make_proposal(found, completion)
 
 
 def _batch_seed(batch: Sequence[_Request]) -> int:
@@ -254,5 +263,6 @@ def _batch_seed(batch: Sequence[_Request]) -> int:
     return first
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
+def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
+    """Tokens of a text, without those that a tokenizer adds around it."""
     return tuple(int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"])

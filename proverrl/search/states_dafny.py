@@ -85,6 +85,33 @@ def step_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]
     return (*segments, *last)
 
 
+def statement_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
+    """As ``step_segments``, and for a body that was not verified, because the grammar, resolution
+    or the audit refuses it, the statements before the place that is named. Nothing is known of
+    these but that no error was found in them, so that their keys are their texts."""
+    _check_kind(candidate)
+    if verdict.status not in (Status.REJECTED, Status.UNSOUND) or verdict.obligations:
+        return step_segments(candidate, verdict)
+    places = [_offset(candidate.body, error) for error in _list_errors(verdict)]
+    known = [place for place in places if place is not None]
+    if not known or None in places:
+        return ()
+    return _text_segments(candidate, min(known))
+
+
+def _text_segments(candidate: Candidate, end: int) -> tuple[Segment, ...]:
+    """A segment for each statement that ends before a place of the body."""
+    known = _known_words(candidate)
+    segments = []
+    for cut in find_cuts(candidate.body):
+        if cut.start > end:
+            break
+        text = candidate.body[: cut.end]
+        words = [word for _, word in scan_tokens(text)]
+        segments.append(Segment(text, f"text: {rename_new(words, known)}"))
+    return tuple(segments)
+
+
 def _check_kind(candidate: Candidate) -> None:
     problem = candidate.problem
     if problem.language != "dafny" or problem.kind not in KINDS:

@@ -34,6 +34,12 @@ class Expansion:
     values: tuple[tuple[float, ...], ...] = ()
 
 
+def text_of(judged: Judged) -> str:
+    """The body, or, where all of it is kept for more to follow, the body with its line break."""
+    body, segments = judged.proposal.body, judged.segments
+    return body + "\n" if segments and segments[-1].text == body + "\n" else body
+
+
 class Strategy(ABC):
     """Which node is expanded next, and what its expansion teaches.
 
@@ -84,9 +90,11 @@ class Strategy(ABC):
 
     def insert(self, job: Job, judged: Judged) -> tuple[list[Node], list[Node]]:
         """The way of a body's states below the job's node, and the nodes new on it."""
-        body = judged.proposal.body
         return self.tree.insert(
-            self.tree.nodes[job.node], len(job.prefix.text), body, self.usable_steps(judged)
+            self.tree.nodes[job.node],
+            len(job.prefix.text),
+            text_of(judged),
+            self.usable_steps(judged),
         )
 
     def usable_steps(self, judged: Judged) -> Sequence[tuple[int, str]]:
@@ -95,7 +103,7 @@ class Strategy(ABC):
         A finished proof is no place to go on from, and neither is a text of more than
         ``max_prefix_tokens`` tokens.
         """
-        body = judged.proposal.body
+        body = text_of(judged)
         steps = steps_of(body, judged.segments)
         if judged.verdict.proved:
             whole = len(body.rstrip())
@@ -107,7 +115,7 @@ class Strategy(ABC):
 
     def fresh_prefixes(self, job: Job, judged: Judged) -> list[Prefix]:
         """The places after the job's prefix that a body leads to, in order."""
-        body, start = judged.proposal.body, len(job.prefix.text)
+        body, start = text_of(judged), len(job.prefix.text)
         return [
             Prefix(body[:end], state) for end, state in self.usable_steps(judged) if end > start
         ]
