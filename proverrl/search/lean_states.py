@@ -7,22 +7,28 @@ worker that holds the most of it, and what that worker lacks is replayed there. 
 owes an answer or answers in doubt is killed, a fresh one takes its place and the path is replayed
 from the root: once, with twice the deadline; a path that fails twice raises. A replay that leads to
 other goals than before is such a doubt.
+Whole texts may be elaborated by the same workers (``elaborate``).
 Not handled here: bodies and verdicts (``lean_tactic_mode``); several holes in one statement.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from proverrl.errors import ProblemError, ToolchainError, UsageError, WorkerError
 from proverrl.types import Candidate, Problem
-from proverrl.verify.lean import LeanReplWorker
+from proverrl.verify.lean import LeanReplWorker, split_candidate
 from proverrl.verify.lean_goals import canonical_goals
+from proverrl.verify.lean_repl import Elaboration
 from proverrl.verify.lean_tactics import ProofState, apply_tactic, open_problem
 
 Path = tuple[str, ...]
 SpawnLean = Callable[[], Awaitable[LeanReplWorker]]
+Found = TypeVar("Found")
+Work = Callable[[LeanReplWorker], Awaitable[Found]]
 
 _NUM_ATTEMPTS = 2
 _BUDGET_GROWTH = 2.0
@@ -91,11 +97,33 @@ class LeanStates:
         known = self._recall(statement, tactics)
         if known is not None:
             return known
+        async with self._borrow(statement, tactics) as place:
+            return await self._use(
+                place, lambda worker: self._walk(place, worker, problem, statement, tactics)
+            )
+
+    async def elaborate(self, candidate: Candidate) -> Elaboration:
+        """What Lean says of a whole file, with places that count from the end of its imports.
+
+        The text must have passed the audit. Raises: as ``walk``.
+        """
+
+        async def work(worker: LeanReplWorker) -> Elaboration:
+            env = await worker.open_header(candidate.problem)
+            text = worker.cap_heartbeats(candidate.problem, split_candidate(candidate))
+            return await worker.repl.run(text, env)
+
+        async with self._borrow("", ()) as place:
+            return await self._use(place, work)
+
+    @asynccontextmanager
+    async def _borrow(self, statement: str, path: Path) -> AsyncIterator[_Place]:
+        """A free place, of several the one that holds most of the path."""
         async with self._turns:
-            place = max(self._free, key=lambda one: one.count_held(statement, tactics))
+            place = max(self._free, key=lambda one: one.count_held(statement, path))
             self._free.remove(place)
             try:
-                return await self._walk_safely(place, problem, statement, tactics)
+                yield place
             finally:
                 self._free.append(place)
 
@@ -121,32 +149,28 @@ class LeanStates:
                 break
         return tuple(found)
 
-    async def _walk_safely(
-        self, place: _Place, problem: Problem, statement: str, path: Path
-    ) -> tuple[ProofState, ...]:
-        """``_walk`` with a fresh worker in place of one that failed."""
+    async def _use(self, place: _Place, work: Work[Found]) -> Found:
+        """What the worker answers; a fresh one is asked where the first failed."""
         budget = self._deadline
         for _ in range(_NUM_ATTEMPTS):
             try:
-                return await self._walk_once(place, problem, statement, path, budget)
+                return await self._use_once(place, work, budget)
             except WorkerError as error:
                 failure = error
             self.num_restarts += 1
             budget *= _BUDGET_GROWTH
         raise failure
 
-    async def _walk_once(
-        self, place: _Place, problem: Problem, statement: str, path: Path, budget: float
-    ) -> tuple[ProofState, ...]:
+    async def _use_once(self, place: _Place, work: Work[Found], budget: float) -> Found:
         worker = await self._ready_worker(place)
         try:
             async with asyncio.timeout(budget):
-                return await self._walk(place, worker, problem, statement, path)
+                return await work(worker)
         except ProblemError:
             raise
         except TimeoutError as error:
             self._discard(place)
-            raise WorkerError(f"no proof state within {budget:g} seconds", "deadline") from error
+            raise WorkerError(f"no answer within {budget:g} seconds", "deadline") from error
         except BaseException:
             # Cancelled too: whoever asks next would read the answer that is still owed.
             self._discard(place)
