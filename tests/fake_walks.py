@@ -5,7 +5,8 @@
 - ``step a`` takes the first letter off; the last letter proves the goal;
 - ``idle`` changes nothing, ``stray`` loses the way for good (``lost 1``, ``lost 2``, ...);
 - ``have h : walk ab := by``, with its own tactics deeper or one on the line, and ``join h g``,
-  which proves a walk that is two known walks in a row; ``recall h`` proves one that is known;
+  which proves a walk that is two known walks in a row; ``recall h`` proves one that is known,
+  also a theorem before;
 - ``sorry`` proves anything, and what it hid is told. A comment says nothing to Lean, but the
   faults of the plain fake (``CRASH``, ``HANG_ONCE`` ...) may stand in one.
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +52,7 @@ class Walk:
 
     steps: list[tuple[Line, str]] = field(default_factory=list)
     holes: list[tuple[Line, str]] = field(default_factory=list)
+    theorems: dict[str, str] = field(default_factory=dict)
     error: tuple[Line, str] | None = None
 
     def run(self, block: Sequence[Line], goal: str) -> str:
@@ -82,7 +84,7 @@ class Walk:
             goal = ""
         else:
             try:
-                goal = move(goal, text)
+                goal = move(goal, text, self.theorems)
             except ValueError as error:
                 self.error = (line, str(error))
         return goal
@@ -92,11 +94,11 @@ def aim(goal: str, target: str) -> str:
     return goal[: goal.index("⊢")] + f"⊢ {target}"
 
 
-def move(goal: str, tactic: str) -> str:
+def move(goal: str, tactic: str, theorems: Mapping[str, str]) -> str:
     """The goal after a tactic; ``ValueError`` says what is wrong with it."""
     target = goal.partition("⊢ ")[2]
     word = target.removeprefix("walk ")
-    known = dict(re.findall(r"^(\w+) : walk (\w+)$", goal, re.MULTILINE))
+    known = {**theorems, **dict(re.findall(r"^(\w+) : walk (\w+)$", goal, re.MULTILINE))}
     if tactic == "idle":
         return goal
     if tactic == "stray":
@@ -167,7 +169,8 @@ class Walks(Repl):
         facts = [*BINDER.findall(binders), f"⊢ walk {word}"]
         first = line + command.count("\n", 0, head.end())
         column = head.end() - (command.rfind("\n", 0, head.end()) + 1)
-        walk, lines = Walk(), read_lines(command[head.end() :], column)
+        walks = {k: d.type.split()[-1] for k, d in env.declarations.items() if "⊢ walk" in d.type}
+        walk, lines = Walk(theorems=walks), read_lines(command[head.end() :], column)
         left = walk.run(lines, "\n".join(facts))
         for (row, indent, _), goal in walk.holes:
             self.goals.append(goal)
