@@ -7,7 +7,7 @@ those of levels 4 and 5 that an attempt of that evaluation did not prove: the po
 solve them. Each search of ``methods`` is made once a problem and seed; searches
 that are stored in OUT/evals are not made again. Words of the form KEY=VALUE:
 ``methods=best_of_n,rmax_ts``, ``seeds=2``, ``calls=64``, and keys of the configuration. A method
-may be written ``rmax_ts:statements`` to name what states it keeps.
+may carry keys of ``[search]``, as ``rmax_ts:states=statements:max_prefixes=4``.
 
 Printed: the share of problems solved within each budget, mean of the seeds, with 95 % intervals
 over problems (bootstrap of each problem's mean over seeds), and the difference from the first
@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -58,7 +59,7 @@ def choose_problems(run: Path, name: str, problems: Path) -> list[Problem]:
 
 def configure(run: Path, out: Path, method: str, seed: int, calls: int, keys: list[str]) -> Config:
     """The run's configuration with one search in it."""
-    name, _, states = method.partition(":")
+    name, *own = method.split(":")
     overrides = [
         f"run={json.dumps(str(out))}",
         f"seed={seed}",
@@ -68,7 +69,7 @@ def configure(run: Path, out: Path, method: str, seed: int, calls: int, keys: li
         "evaluation.max_problems=0",
         f"search.name={name}",
         f"search.calls={calls}",
-        *([f"search.states={states}"] if states else []),
+        *(f"search.{key}" for key in own),
     ]
     return load_stored_config(run, [*overrides, *keys])
 
@@ -180,7 +181,7 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
     tables: dict[BudgetUnit, dict[str, list[dict[str, Spending]]]] = {"calls": {}, "tokens": {}}
     for seed in range(seeds):
         for method in methods:
-            name = f"{method.replace(':', '-')}-{seed}"
+            name = f"{re.sub('[:=]', '-', method)}-{seed}"
             config = configure(run, out, method, seed, calls, keys)
             asyncio.run(evaluate_benchmarks(config, from_run=run, benchmarks={name: str(source)}))
             rows = read_attempts(out / "evals" / f"{name}.json")
