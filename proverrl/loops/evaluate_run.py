@@ -263,6 +263,7 @@ def _open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Too
         rollout=config.rollout,
         deadline_seconds=config.pool.deadline_seconds,
         value=open_value(policy, config.search.value) if config.search.value else None,
+        step=config.search.step,
     )
 
 
