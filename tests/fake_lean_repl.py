@@ -318,8 +318,7 @@ def read_request() -> str:
     return block
 
 
-def main() -> None:
-    repl = Repl()
+def main(repl: Repl) -> None:
     while (block := read_request()) != "":
         request = json.loads(block)
         answer = repl.answer(request)
@@ -337,4 +336,4 @@ def main() -> None:
 if __name__ == "__main__":
     sys.stdin.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    main()
+    main(Repl())

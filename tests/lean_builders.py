@@ -10,6 +10,12 @@ from proverrl.verify.lean_toolchain import LeanToolchain
 
 FAKE_REPL = Path(__file__).with_name("fake_lean_repl.py")
 FAKE_LEAN = LeanToolchain("4.0.0", FAKE_REPL.parent, (sys.executable, str(FAKE_REPL)))
+WALKS_LEAN = LeanToolchain(
+    "4.0.0",
+    FAKE_REPL.parent,
+    (sys.executable, "-m", "tests.fake_walks"),
+    (("PYTHONPATH", str(FAKE_REPL.parents[1])),),
+)
 
 
 def build_lean_problem(
@@ -24,3 +30,8 @@ def build_lean_problem(
 
 def build_lean_candidate(body: str, name: str = "t", *, prelude: str = "") -> Candidate:
     return Candidate(build_lean_problem(name), body, prelude)
+
+
+def build_walk_problem(word: str = "abba", name: str = "t") -> Problem:
+    """A theorem of ``tests.fake_walks``."""
+    return build_lean_problem(name, f"walk {word}")

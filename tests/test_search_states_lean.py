@@ -11,6 +11,7 @@ import pytest
 
 from proverrl.errors import ProblemError, UsageError
 from proverrl.search.base import Prefix, Segment
+from proverrl.search.lean_states import LeanStates
 from proverrl.search.lean_tactic_mode import PlacedTactic, TacticMode, split_tactics
 from proverrl.search.states_lean import find_cut, resume_comment, segment_lean
 from proverrl.types import HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
@@ -181,13 +182,17 @@ def test_recorded_answers_of_a_repl_are_cut() -> None:
 
 
 def run(work: Callable[[TacticMode, LeanReplWorker], Awaitable[None]]) -> None:
+    async def spawn() -> LeanReplWorker:
+        return await LeanReplWorker.start(FAKE_LEAN, LeanLimits(), KnownStatements())
+
     async def main() -> None:
-        worker = await LeanReplWorker.start(FAKE_LEAN, LeanLimits(), KnownStatements())
+        worker, states = await spawn(), LeanStates(spawn)
         try:
-            await work(TacticMode(worker, worker.judge), worker)
+            await work(TacticMode(states, worker.judge), worker)
         finally:
             worker.kill()
             await worker.join()
+            await states.aclose()
 
     asyncio.run(main())
 
@@ -213,11 +218,11 @@ def test_steps_in_tactic_mode() -> None:
         assert done.status == "completed"
         (twice,) = await mode.step(problem, ("split",), ["split"])
         assert twice.goals == ("⊢ p (half) (half)",)
-        assert mode.num_steps == 4
+        assert mode.states.num_steps == 4
         # A failed path stays failed, and nothing is computed twice.
         (after,) = await mode.step(problem, ("bad",), ["split"])
         assert after.is_failure
-        assert mode.num_steps == 4
+        assert mode.states.num_steps == 4
         broken = Problem("b", "lean", "tactics", "", f"theorem b : wrong := wrong\n  {HOLE}\n")
         with pytest.raises(ProblemError, match="its own statement fails"):
             await mode.step(broken, (), ["split"])

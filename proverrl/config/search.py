@@ -15,6 +15,7 @@ from proverrl.config.base import NonNegative, Positive, PositiveFloat, Section
 
 SearchName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct", "deepsearch"]
 SearchStates = Literal["obligations", "statements"]
+StepName = Literal["proof", "tactic"]
 TierName = Literal["light", "medium", "heavy"]
 
 
@@ -25,11 +26,13 @@ class SearchConfig(Section):
     ``max_idle`` expansions in a row proposed nothing that was not judged before. ``states`` is what
     is kept of a failed Dafny body: the set of obligations that it leaves open, or also each of the
     statements before, even where nothing was verified (``proverrl.search.states_dafny``). ``value``
-    is the folder of a value model.
+    is the folder of a value model. ``step`` is what an expansion writes: all that is missing of a
+    proof, or (Lean) one tactic (``proverrl.search.step_proposals``).
     """
 
     name: SearchName = "rmax_ts"
     states: SearchStates = "obligations"
+    step: StepName = "proof"
     calls: Positive = 64
     tokens: NonNegative = 0
     stop_after: Positive = 1

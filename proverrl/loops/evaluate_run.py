@@ -268,6 +268,7 @@ def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tool
         rollout=config.rollout,
         deadline_seconds=config.pool.deadline_seconds,
         value=open_value(policy, config.search.value) if config.search.value else None,
+        step=config.search.step,
     )
 
 

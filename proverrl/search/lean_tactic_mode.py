@@ -1,28 +1,26 @@
 """Lean searched one tactic at a time, behind the same functions as whole proofs.
 
-Flows in: a worker of Lean's REPL, and what judges whole files. Flows out: ``step`` (a path of
-tactics and one more, to the state after it) and ``verify``, which walks a body's tactics and gives
-a verdict with the states on the way, so that ``segment_lean`` and every search can read it. A state
-that was reached before is not computed again.
+Flows in: states in a pool of REPLs (``lean_states``), and what judges whole files. Flows out:
+``step`` (a path of tactics and one more, to the state after it) and ``verify``, which walks a
+body's tactics and gives a verdict with the states on the way, so that ``segment_lean`` and every
+search can read it. A state that was reached before is not computed again, but for a worker that
+died with it. Nothing of it is saved: a search that is resumed replays what it goes on from.
 A path that says it is complete is nothing but a reason to have the whole file judged: no verdict of
 this module is PROVED unless ``judge`` said so. Not handled here: several holes in one statement,
-pools (a state belongs to its worker), tactics that share a line.
+tactics that share a line.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from proverrl.errors import ProblemError
+from proverrl.errors import WorkerError
 from proverrl.search.base import Verify
+from proverrl.search.lean_states import LeanStates
 from proverrl.types import HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.lean import LeanReplWorker
 from proverrl.verify.lean_goals import canonical_goals
-from proverrl.verify.lean_tactics import ProofState, apply_tactic, open_problem
-
-Path = tuple[str, ...]
+from proverrl.verify.lean_tactics import ProofState
 
 _CONTINUES = ("|", "<;>", ")", "⟩")
 """Begin a line of the tactic before, also at its own column."""
@@ -61,81 +59,78 @@ def split_tactics(problem: Problem, body: str) -> list[PlacedTactic]:
 
 
 class TacticMode:
-    """States of problems in one worker; ``judge`` gives verdicts on whole files."""
+    """Verdicts by states; ``judge`` gives those on whole files."""
 
-    def __init__(self, worker: LeanReplWorker, judge: Verify) -> None:
-        self._worker = worker
+    def __init__(self, states: LeanStates, judge: Verify) -> None:
+        self.states = states
         self._judge = judge
-        self._states: dict[tuple[str, Path], ProofState] = {}
-        # A REPL answers one request after the other.
-        self._lock = asyncio.Lock()
-        self.num_steps = 0
 
     async def step(
         self, problem: Problem, path: Sequence[str], tactics: Sequence[str]
     ) -> list[ProofState]:
         """The state after each of the tactics, tried at the end of a path; a failed one says so.
 
-        Raises:
-            ProblemError: the statement fails in Lean, or has not exactly one hole.
+        Raises: as ``LeanStates.walk``.
         """
-        return [await self._reach(problem, (*path, tactic)) for tactic in tactics]
+        return [(await self.states.walk(problem, (*path, tactic)))[-1] for tactic in tactics]
 
     async def verify(self, candidate: Candidate) -> Verdict:
         """The verdict on a body: where its first failing tactic stands, or what it leaves open, or
-        what ``judge`` says of the whole file when no goal is left."""
-        problem = candidate.problem
-        tactics = split_tactics(problem, candidate.body)
-        state = await self._reach(problem, ())
-        states: list[BodyState] = []
-        path: Path = ()
-        for tactic in tactics:
-            states.append((tactic.line, tactic.column, canonical_goals(state.goals)))
-            path = (*path, tactic.text)
-            state = await self._reach(problem, path)
-            if state.is_failure:
-                return _reject(tactic, state, states)
-        if state.status == "incomplete":
-            return _leave_open(state, states)
+        what ``judge`` says of the whole file when no goal is left. TIMEOUT and CRASHED when two
+        workers in turn failed on it.
+
+        Raises:
+            ProblemError: the statement fails in Lean, or has not exactly one hole.
+        """
+        if (broken := _refuse_encoding(candidate.body)) is not None:
+            return broken
+        tactics = split_tactics(candidate.problem, candidate.body)
+        try:
+            reached = await self.states.walk(candidate.problem, [t.text for t in tactics])
+        except WorkerError as error:
+            return _give_up(error)
+        last = reached[-1]
+        states = tuple(
+            (tactic.line, tactic.column, canonical_goals(state.goals))
+            for tactic, state in zip(tactics, reached, strict=False)
+        )
+        if last.is_failure:
+            # The states before the tactics up to the failing one, whose own has no successor.
+            place = len(reached) - 1
+            return _reject(tactics[place - 1], last, states[:place])
+        if last.status == "incomplete":
+            return _leave_open(last, states)
         verdict = await self._judge(candidate)
-        return replace(verdict, states=verdict.states or tuple(states))
-
-    async def _reach(self, problem: Problem, path: Path) -> ProofState:
-        key = (Candidate(problem, "").key, path)
-        known = self._states.get(key)
-        if known is not None:
-            return known
-        if path:
-            before = await self._reach(problem, path[:-1])
-            if before.is_failure:
-                return before
-        async with self._lock:
-            if path:
-                found = await apply_tactic(self._worker, before, path[-1])
-                self.num_steps += 1
-            else:
-                opened = await open_problem(self._worker, problem)
-                if len(opened) != 1:
-                    raise ProblemError(
-                        f"problem {problem.id!r} has {len(opened)} holes; tactic mode takes one"
-                    )
-                (found,) = opened
-        self._states[key] = found
-        return found
+        return replace(verdict, states=verdict.states or states)
 
 
-def _reject(tactic: PlacedTactic, state: ProofState, states: list[BodyState]) -> Verdict:
+def _refuse_encoding(body: str) -> Verdict | None:
+    try:
+        body.encode("utf-8")
+    except UnicodeEncodeError as error:
+        reason = Diagnostic("error", f"the text is not valid Unicode: {error.reason}")
+        return Verdict(Status.REJECTED, (reason,), checks=("tactic-mode",))
+    return None
+
+
+def _give_up(error: WorkerError) -> Verdict:
+    status = Status.TIMEOUT if error.cause == "deadline" else Status.CRASHED
+    said = Diagnostic("error", str(error))
+    return Verdict(status, (said,), cause=error.cause or "protocol")
+
+
+def _reject(tactic: PlacedTactic, state: ProofState, states: tuple[BodyState, ...]) -> Verdict:
     said = "\n".join(state.messages) or "the tactic failed"
     error = Diagnostic("error", said, body_line=tactic.line, body_column=tactic.column)
-    return Verdict(Status.REJECTED, (error,), states=tuple(states), checks=("tactic-mode",))
+    return Verdict(Status.REJECTED, (error,), states=states, checks=("tactic-mode",))
 
 
-def _leave_open(state: ProofState, states: list[BodyState]) -> Verdict:
+def _leave_open(state: ProofState, states: tuple[BodyState, ...]) -> Verdict:
     """Open goals at the end, told as Lean tells it for a whole file; a ``sorry`` leaves none."""
     if not state.goals:
-        return Verdict(Status.INCOMPLETE, states=tuple(states), checks=("tactic-mode",))
+        return Verdict(Status.INCOMPLETE, states=states, checks=("tactic-mode",))
     text = "\n\n".join(state.goals)
     error = Diagnostic("error", f"unsolved goals\n{text}")
     return Verdict(
-        Status.REJECTED, (error,), goals=state.goals, states=tuple(states), checks=("tactic-mode",)
+        Status.REJECTED, (error,), goals=state.goals, states=states, checks=("tactic-mode",)
     )

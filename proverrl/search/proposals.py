@@ -122,7 +122,7 @@ class Proposer:
         Raises:
             UsageError: the policy cannot go on with an answer, or tells no log-probabilities.
         """
-        if prefix.text and self._extend is None:
+        if self._extend is None and self._open(problem, prefix)[0]:
             self._extend = make_extend(self.policy)
         loop = asyncio.get_running_loop()
         request = _Request(problem, prefix, n, seed, loop.create_future())
@@ -172,13 +172,16 @@ class Proposer:
             written = written[request.n :]
         return rows
 
+    def _open(self, problem: Problem, prefix: Prefix) -> tuple[str, str]:
+        return render_prefix(self.policy, problem, prefix)
+
     def _prompt(self, request: _Request) -> Prompt:
         prompt = self.policy.prompt(request.problem)
-        opening, _ = render_prefix(self.policy, request.problem, request.prefix)
+        opening, _ = self._open(request.problem, request.prefix)
         return self._extend(prompt, opening) if opening and self._extend else prompt
 
     def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal:
-        opening, comment = render_prefix(self.policy, problem, prefix)
+        opening, comment = self._open(problem, prefix)
         body = read_answer(problem, opening + completion.text, self.policy.layout)
         if body is not None and comment:
             body = body.replace(comment, "\n", 1)

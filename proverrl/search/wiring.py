@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proverrl.config import PoolConfig, RolloutConfig, SearchConfig
-from proverrl.config.search import SearchStates
+from proverrl.config.search import SearchStates, StepName
 from proverrl.errors import UsageError
 from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
@@ -19,6 +19,7 @@ from proverrl.search.base import Functions, SegmentFn, ValueFn, Verify
 from proverrl.search.proposals import Corrector, Proposer, encode, find_tokenizer
 from proverrl.search.states_dafny import KINDS, segment_dafny, statement_segments
 from proverrl.search.states_lean import segment_lean
+from proverrl.search.step_proposals import make_proposer
 from proverrl.search.values import load_value
 from proverrl.types import Candidate, Problem, Sampling, Verdict
 from proverrl.verify.base import Limits, Verifier
@@ -55,10 +56,14 @@ def make_tools(
     rollout: RolloutConfig,
     deadline_seconds: float,
     value: ValueFn | None = None,
+    step: StepName = "proof",
 ) -> Tools:
-    """Tools over one policy. The seed of ``sampling`` is not used: each expansion has its own."""
+    """Tools over one policy, which writes whole proofs or one ``step`` at a time.
+
+    The seed of ``sampling`` is not used: each expansion has its own.
+    """
     return Tools(
-        propose=Proposer(policy, sampling),
+        propose=make_proposer(policy, sampling, step),
         correct=Corrector(policy, sampling, rollout),
         verifier=verifier,
         confirm=confirm,
