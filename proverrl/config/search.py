@@ -1,18 +1,20 @@
 """The section ``[search]``: which search, its budget, and the constants of each.
 
 Flows in: a table of TOML. Flows out: checked values. The functions that ``name`` chooses stand in
-``proverrl.search.methods.SEARCHES``.
+``proverrl.search.methods.SEARCHES`` and ``COMPOSITES``.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast, get_args
 
 from pydantic import Field
 
 from proverrl.config.base import NonNegative, Positive, PositiveFloat, Section
 
-SearchName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct", "deepsearch"]
+BaseName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct", "deepsearch"]
+CompositeName = Literal["subgoals"]
+SearchName = Literal[BaseName, CompositeName]
 SearchStates = Literal["obligations", "statements"]
 TierName = Literal["light", "medium", "heavy"]
 
@@ -24,6 +26,9 @@ class SearchConfig(Section):
     ``max_idle`` expansions in a row proposed nothing that was not judged before. ``states`` is what
     is kept of a failed Dafny body: the set of obligations that it leaves open, or also each of the
     statements before, even where nothing was verified (``proverrl.search.states_dafny``).
+
+    In a search of several (``subgoals``), ``base`` writes the bodies, ``whole_share`` of the calls
+    that are left goes to whole proofs, and a part is taken apart down to ``part_depth``.
     """
 
     name: SearchName = "rmax_ts"
@@ -45,4 +50,12 @@ class SearchConfig(Section):
     value_weight: Annotated[float, Field(ge=0.0)] = 0.4
     entropy_weight: Annotated[float, Field(ge=0.0)] = 0.4
     depth_weight: Annotated[float, Field(ge=0.0)] = 0.01
+    base: BaseName = "best_of_n"
+    whole_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
+    part_depth: Positive = 2
     check: bool = False
+
+    @property
+    def base_name(self) -> BaseName:
+        """The search that writes bodies: ``base`` in a search that is made of several."""
+        return self.base if self.name in get_args(CompositeName) else cast(BaseName, self.name)
