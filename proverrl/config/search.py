@@ -13,7 +13,7 @@ from pydantic import Field
 from proverrl.config.base import NonNegative, Positive, PositiveFloat, Section
 
 BaseName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct", "deepsearch"]
-CompositeName = Literal["subgoals"]
+CompositeName = Literal["subgoals", "lemmas"]
 SearchName = Literal[BaseName, CompositeName]
 SearchStates = Literal["obligations", "statements"]
 TierName = Literal["light", "medium", "heavy"]
@@ -27,8 +27,9 @@ class SearchConfig(Section):
     is kept of a failed Dafny body: the set of obligations that it leaves open, or also each of the
     statements before, even where nothing was verified (``proverrl.search.states_dafny``).
 
-    In a search of several (``subgoals``), ``base`` writes the bodies, ``whole_share`` of the calls
-    that are left goes to whole proofs, and a part is taken apart down to ``part_depth``.
+    In a search of several (``subgoals``, ``lemmas``), ``base`` writes the bodies and
+    ``whole_share`` of the calls that are left goes to whole proofs; a part is taken apart down to
+    ``part_depth``, and ``tier`` says how much goes into lemmas.
     """
 
     name: SearchName = "rmax_ts"
@@ -53,6 +54,7 @@ class SearchConfig(Section):
     base: BaseName = "best_of_n"
     whole_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
     part_depth: Positive = 2
+    tier: TierName = "medium"
     check: bool = False
 
     @property

@@ -45,8 +45,8 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An assertion: its text from ``start`` to ``end``, and what it says. ``path`` is None too
-    where the claim itself is about names that are not known outside."""
+    """An assertion (or a call): its text from ``start`` to ``end``, and what it says. ``path`` is
+    None too where the claim itself is about names that are not known outside."""
 
     start: int
     end: int
@@ -69,6 +69,7 @@ class _Reader:
     tokens: Sequence[Token]
     branches: list[Branch] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
+    calls: list[Claim] = field(default_factory=list)
 
     def word(self, at: int) -> str:
         return self.tokens[at][1] if at < len(self.tokens) else ""
@@ -126,6 +127,8 @@ class _Reader:
                 if word in ("var", "ghost"):
                     names = names_of(self.text[self.end(at) : self.place(stop)].split(":")[0])
                     scope = _Scope(scope.path, scope.arms, scope.bound | names)
+                elif stop < len(self.tokens):
+                    self.read_call(at, stop, scope)
                 at = stop + 1
         return at
 
@@ -188,6 +191,8 @@ class _Reader:
 
     def read_assert(self, at: int, scope: _Scope) -> int:
         stop = self.find(at + 1, (";", "by"))
+        if stop >= len(self.tokens):
+            return stop
         text = self.text[self.end(at) : self.place(stop)].strip()
         has_proof = self.word(stop) == "by"
         last = self.match(stop + 1) if has_proof and self.word(stop + 1) == "{" else stop
@@ -195,18 +200,35 @@ class _Reader:
         self.claims.append(Claim(self.place(at), self.end(last), text, path, scope.arms, has_proof))
         return last + 1
 
+    def read_call(self, at: int, stop: int, scope: _Scope) -> None:
+        text = self.text[self.place(at) : self.end(stop)]
+        path = None if names_of(text) & scope.bound else scope.path
+        self.calls.append(
+            Claim(self.place(at), self.end(stop), text, path, scope.arms, has_proof=False)
+        )
+
 
 def read_branches(text: str) -> tuple[list[Branch], list[Claim]]:
     """The branches and assertions of a row of statements, in the order of the text."""
+    reader = _read(text)
+    return reader.branches, reader.claims
+
+
+def read_facts(text: str) -> tuple[list[Claim], list[Claim]]:
+    """The assertions and the calls of lemmas in a row of statements, in the order of the text."""
+    reader = _read(text)
+    return reader.claims, reader.calls
+
+
+def _read(text: str) -> _Reader:
     try:
         tokens = scan_places(text)
     except ProblemError:
-        return [], []
+        return _Reader(text, ())
     reader = _Reader(text, tokens)
     reader.read(0, _Scope())
-    if any(branch.end < branch.start for branch in reader.branches):
-        return [], []
-    return reader.branches, reader.claims
+    is_broken = any(branch.end < branch.start for branch in reader.branches)
+    return _Reader(text, ()) if is_broken else reader
 
 
 def are_disjoint(one: Arms, other: Arms) -> bool:

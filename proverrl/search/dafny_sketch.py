@@ -45,7 +45,7 @@ def make_sketch(candidate: Candidate, verdict: Verdict) -> Sketch | None:
     """The body with holes where it fails; None when there is nothing to keep of it."""
     if verdict.status is not Status.REJECTED or not verdict.obligations:
         return None
-    errors = [d for d in verdict.diagnostics if d.severity == "error" and d.message != _RELATED]
+    errors = list_errors(verdict)
     if not errors:
         return None
     body = candidate.body
@@ -62,6 +62,11 @@ def make_sketch(candidate: Candidate, verdict: Verdict) -> Sketch | None:
         body = f"{body[: cut.start]}{cut.before}/*{{{name}}}*/{cut.after}{body[cut.end :]}"
     subgoals = tuple(Subgoal(name, tuple(names[:at])) for at, name in enumerate(names))
     return Sketch(body, subgoals) if subgoals else None
+
+
+def list_errors(verdict: Verdict) -> list[Diagnostic]:
+    """What failed, without Dafny's notes."""
+    return [d for d in verdict.diagnostics if d.severity == "error" and d.message != _RELATED]
 
 
 def blank(sketch: Sketch) -> str:
@@ -95,7 +100,7 @@ def read_inner(problem: Problem, found: Declaration, body: str) -> tuple[str, in
     return before + body + problem.statement[hole + len(HOLE) :], len(before)
 
 
-def _offset(candidate: Candidate, diagnostic: Diagnostic) -> int:
+def offset_in_body(candidate: Candidate, diagnostic: Diagnostic) -> int:
     """The place in the body, in characters; less than 0 or past its end for what is outside."""
     lines = candidate.source.split("\n")[: max(0, diagnostic.line - 1)]
     return sum(len(line) + 1 for line in lines) + diagnostic.column - len(candidate.head)
@@ -113,7 +118,7 @@ def _cut_statements(candidate: Candidate, errors: Sequence[Diagnostic]) -> list[
     broken: set[Branch] = set()
     said: dict[Claim, Branch | None] = {}
     for error in errors:
-        place = _offset(candidate, error) + first
+        place = offset_in_body(candidate, error) + first
         is_return = error.message.startswith(_POSTCONDITION)
         around = [b for b in branches if _is_hit(b, place, is_return)]
         branch = max(around, key=lambda b: b.start, default=None)
@@ -200,7 +205,7 @@ def _cut_steps(candidate: Candidate, errors: Sequence[Diagnostic]) -> list[_Cut]
     found: dict[Step, _Cut] = {}
     tail: list[_Cut] = []
     for error in errors:
-        place = _offset(candidate, error)
+        place = offset_in_body(candidate, error)
         step = next((s for s in steps if s.start <= place < s.end), None)
         if step is not None:
             before, after = (" ", " ") if step.hint < step.hint_end else (" { ", " }")
@@ -223,7 +228,7 @@ def read_term(text: str) -> str:
 
 def _keep_clauses(candidate: Candidate, errors: Sequence[Diagnostic]) -> Sketch | None:
     """The clauses that hold, and a hole for others; None when none holds."""
-    places = [_offset(candidate, error) for error in errors]
+    places = [offset_in_body(candidate, error) for error in errors]
     is_endless = any(word in error.message for error in errors for word in _DECREASES)
     kept, start = [], 0
     for cut in find_cuts(candidate.body):

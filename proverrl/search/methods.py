@@ -13,6 +13,7 @@ from proverrl.search.best_first import BestFirst
 from proverrl.search.best_of_n import BestOfN
 from proverrl.search.composite import Composite, MakeBase
 from proverrl.search.deepsearch import DeepSearch
+from proverrl.search.lemma_search import LemmaSearch
 from proverrl.search.puct import Puct
 from proverrl.search.rmax_ts import RMaxTS
 from proverrl.search.run import Search
@@ -54,7 +55,7 @@ class MakeComposite(Protocol):
     ) -> Composite: ...
 
 
-COMPOSITES: dict[CompositeName, MakeComposite] = {"subgoals": SubgoalSearch}
+COMPOSITES: dict[CompositeName, MakeComposite] = {"subgoals": SubgoalSearch, "lemmas": LemmaSearch}
 
 
 def make_single(

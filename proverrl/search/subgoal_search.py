@@ -127,10 +127,18 @@ class SubgoalSearch(Composite):
         """A body of a part, in at most so many calls."""
         is_last = depth >= self.config.part_depth
         whole = calls if is_last else math.ceil(calls * self.config.whole_share)
+        start = self.decide(f"{key}/start", self.calls)
         search = await self.search_part(key, problem, whole)
         if search.spent.proofs:
             return search.spent.proofs[0].body
-        return None if is_last else await self._work_on(key, search, calls - whole, depth, 0)
+        if is_last:
+            return None
+        body = await self._work_on(key, search, calls - whole, depth, 0)
+        rest = self.decide(f"{key}/rest", calls - (self.calls - start))
+        if body is None and rest > 0:
+            search = await self.search_part(key, problem, rest, 1)
+            return search.spent.proofs[0].body if search.spent.proofs else None
+        return body
 
     async def _work_on(
         self, key: str, search: Search, calls: int, depth: int, turn: int
