@@ -111,6 +111,17 @@ class AttemptStore:
             write_atomically(self.path, text)
         return blocks
 
+    def missing_attempts(
+        self, problems: Sequence[Problem], samples: int
+    ) -> list[tuple[Problem, int]]:
+        """Read what is stored; the attempts that are not, where each stands by itself."""
+        self.rows = read_json_lines(self.path) if self.path.exists() else []
+        text = "".join(json.dumps(row) + "\n" for row in self.rows)
+        if self.path.exists() and self.path.stat().st_size != len(text.encode()):
+            write_atomically(self.path, text)
+        stored = {(row["problem_id"], row["attempt"]) for row in self.rows}
+        return [(p, n) for n in range(samples) for p in problems if (p.id, n) not in stored]
+
     def add(self, rows: Sequence[Row]) -> None:
         """Keep the attempts of a block, on disk first."""
         try:

@@ -134,8 +134,8 @@ def train(
 @click.option("--name", default="eval", show_default=True, help="Name of the result files.")
 @click.option(
     "--mode",
-    type=click.Choice(["whole_proof", "self_correct", "interleaved", "mixed"]),
-    help="How a proof is sought (the keys rollout.mode and evaluation.mixed).",
+    type=click.Choice(["whole_proof", "self_correct", "interleaved", "mixed", "search"]),
+    help="How a proof is sought (the keys rollout.mode, evaluation.mixed and evaluation.search).",
 )
 def evaluate_command(
     config_file: Path | None,
@@ -157,9 +157,17 @@ def evaluate_command(
     if ks is not None:
         overrides = (*overrides, f"evaluation.ks={list(_parse_ks(ks))}")
     if mode is not None:
-        mixed = str(mode == "mixed").lower()
-        turns = "self_correct" if mode == "mixed" else mode
-        overrides = (*overrides, f"rollout.mode={turns}", f"evaluation.mixed={mixed}")
+        mixed, search = (str(mode == name).lower() for name in ("mixed", "search"))
+        turns = {"mixed": "self_correct", "search": "whole_proof"}.get(mode, mode)
+        overrides = (
+            *overrides,
+            f"rollout.mode={turns}",
+            f"evaluation.mixed={mixed}",
+            f"evaluation.search={search}",
+        )
+    if mode == "search" and ks is None:
+        # One search a problem is what a budget of calls is meant for.
+        overrides = ("evaluation.samples=1", "evaluation.ks=[1]", *overrides)
     if benchmarks and not any(text.startswith("evaluation.max_problems") for text in overrides):
         # A run's own limit was for its split; a benchmark that is named is meant whole.
         overrides = (*overrides, "evaluation.max_problems=0")

@@ -102,6 +102,9 @@ def test_the_heavy_tier_proves_and_disproves_what_did_not_stand(dafny: Dafny) ->
     result = run(dafny, Script(script), TWO, name="lemmas", calls=40, tier="heavy")
     assert not result.proved
     assert result.calls <= 40
+    # Every call and every token is one of a turn's.
+    assert sum(turn.is_call for turn in result.turns) == result.calls
+    assert sum(turn.num_tokens for turn in result.turns) == result.tokens
     first, second = result.tree["lemmas"]
     assert (first["statement"], first["status"], first["body"]) == (
         "assert F(n) > 4;",

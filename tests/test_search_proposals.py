@@ -160,11 +160,13 @@ def test_draws_repeat_under_their_seed() -> None:
 def test_an_answer_without_a_body_is_left_out_and_counted() -> None:
     watched = Watched("dafny", says=["I cannot.", "```dafny\ninvariant at >= 0\n```"])
 
-    async def go() -> tuple[list[Proposal], int, int]:
+    async def go() -> tuple[list[Proposal], int]:
         propose = Proposer(watched.policy, SAMPLING)
-        return await propose(LOOP, Prefix("", ""), 2, 0), propose.num_unread, propose.unread_tokens
+        return await propose(LOOP, Prefix("", ""), 2, 0), propose.num_unread
 
-    assert asyncio.run(go()) == ([Proposal("invariant at >= 0", 2, -0.75)], 1, 2)
+    # The refusal was two tokens: they count, and there is nothing to judge.
+    refused = Proposal("", 2, -0.75, is_read=False)
+    assert asyncio.run(go()) == ([refused, Proposal("invariant at >= 0", 2, -0.75)], 1)
 
 
 def test_a_failure_reaches_all_who_wait_and_a_cancelled_one_takes_nobody_along() -> None:

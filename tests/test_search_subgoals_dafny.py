@@ -171,6 +171,9 @@ def test_two_branches_found_apart_are_a_proof(dafny: Dafny) -> None:
     assert result.proofs[0].body == "if n % 2 == 0 { ForF(n); } else { ForG(n); }"
     assert result.proofs[0].confirmed
     assert result.calls <= 16
+    # Every call and every token is one of a turn's.
+    assert sum(turn.is_call for turn in result.turns) == result.calls
+    assert sum(turn.num_tokens for turn in result.turns) == result.tokens
     assert result.proofs[0].calls == result.calls
     *_, record = result.tree["sketches"].values()
     assert record["outcome"] == "solved"

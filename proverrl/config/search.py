@@ -6,6 +6,7 @@ Flows in: a table of TOML. Flows out: checked values. The functions that ``name`
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal, cast, get_args
 
 from pydantic import Field
@@ -25,7 +26,8 @@ class SearchConfig(Section):
     ``max_in_flight`` 1 makes a search repeatable. A search ends before its budget when
     ``max_idle`` expansions in a row proposed nothing that was not judged before. ``states`` is what
     is kept of a failed Dafny body: the set of obligations that it leaves open, or also each of the
-    statements before, even where nothing was verified (``proverrl.search.states_dafny``).
+    statements before, even where nothing was verified (``proverrl.search.states_dafny``). ``value``
+    is the folder of a value model.
 
     In a search of several (``subgoals``, ``lemmas``), ``base`` writes the bodies and
     ``whole_share`` of the calls that are left goes to whole proofs; a part is taken apart down to
@@ -55,6 +57,7 @@ class SearchConfig(Section):
     whole_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
     part_depth: Positive = 2
     tier: TierName = "medium"
+    value: Path | None = None
     check: bool = False
 
     @property

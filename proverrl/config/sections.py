@@ -242,12 +242,16 @@ class EvalConfig(Section):
     """Evaluation before and after the loop.
 
     ``benchmarks`` are files that ``proverrl eval`` takes in place of the split. ``mixed`` makes
-    every other attempt one whole proof, beside rollouts with self-correction.
+    every other attempt one whole proof, beside rollouts with self-correction. With ``search`` an
+    attempt is a search as ``[search]`` says, ``searches`` of them side by side; ``proverrl eval``
+    only.
     """
 
     split: Literal["train", "valid", "heldout"] = "heldout"
     benchmarks: tuple[str, ...] = ()
     mixed: bool = False
+    search: bool = False
+    searches: Positive = 32
     samples: Positive = 8
     ks: tuple[Positive, ...] = (1, 8)
     temperature: PositiveFloat = 1.0

@@ -24,6 +24,7 @@ from proverrl.checkpoint import latest_checkpoint
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluate import Evaluation, evaluate
+from proverrl.loops.evaluate_search import evaluate_searches
 from proverrl.loops.session import RESOLVED_FILE, lock_run, write_resolved
 from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
 from proverrl.policy.base import Policy
@@ -32,7 +33,8 @@ from proverrl.policy.engines import open_sampler
 from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
 from proverrl.policy.weights import name_weights
 from proverrl.problems.contamination import check_problems, describe_overlap
-from proverrl.types import Problem
+from proverrl.search.wiring import Tools, make_tools, needs_traces, open_confirm, open_value
+from proverrl.types import Problem, Sampling
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.make import open_configured
 
@@ -90,7 +92,7 @@ def build_evaluation(
     settings = config.evaluation
     most = settings.max_problems
     problems = benchmark.problems[:most] if most else benchmark.problems
-    mode = "mixed" if settings.mixed else config.rollout.mode
+    mode = "mixed" if settings.mixed else "search" if settings.search else config.rollout.mode
     return Evaluation(
         name=name,
         folder=config.run / "evals",
@@ -119,6 +121,7 @@ def build_evaluation(
             "rollout": (
                 {} if mode == "whole_proof" else config.rollout.model_dump(exclude={"mode"})
             ),
+            **({"search": config.search.model_dump(mode="json")} if mode == "search" else {}),
             "temperature": settings.temperature,
             "max_new_tokens": config.sampling.max_new_tokens,
             "seed": config.seed,
@@ -187,7 +190,13 @@ async def evaluate_benchmarks(
     found = {name: load_benchmark(config, source) for name, source in benchmarks.items()}
     everything = list(itertools.chain.from_iterable(each.problems for each in found.values()))
     with lock_run(config.run), _open_sampling(trained, config, everything) as policy:
-        verifier = open_configured(config.pool, seed=config.seed, problems=everything)
+        verifier = open_configured(
+            config.pool,
+            seed=config.seed,
+            problems=everything,
+            trace_states=config.evaluation.search and needs_traces(everything, config.search),
+        )
+        tools = _open_tools(policy, verifier, config) if config.evaluation.search else None
         try:
             if not (config.run / RESOLVED_FILE).exists():
                 write_resolved(
@@ -208,9 +217,14 @@ async def evaluate_benchmarks(
                     split=config.evaluation.split if benchmarks[name] is None else "",
                 )
                 training = config.problems.train if from_run is not None else None
-                await _evaluate_one(evaluation, policy, verifier, display, training)
+                if tools is None:
+                    await _evaluate_one(evaluation, policy, verifier, display, training)
+                else:
+                    await _search_one(evaluation, tools, verifier, display, training, config)
         finally:
             display.close()
+            if tools is not None:
+                await tools.confirm.aclose()
             await verifier.aclose()
     return [config.run / "evals" / f"{name}.json" for name in benchmarks]
 
@@ -234,6 +248,44 @@ async def _evaluate_one(
             phase, f"{done}/{total} attempts, {proved} proved"
         ),
         figures=figures,
+    )
+
+
+def _open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tools:
+    settings = config.evaluation
+    return make_tools(
+        policy,
+        verifier,
+        open_confirm(config.pool),
+        sampling=Sampling(
+            temperature=settings.temperature, max_new_tokens=config.sampling.max_new_tokens
+        ),
+        rollout=config.rollout,
+        deadline_seconds=config.pool.deadline_seconds,
+        value=open_value(policy, config.search.value) if config.search.value else None,
+    )
+
+
+async def _search_one(
+    evaluation: Evaluation,
+    tools: Tools,
+    verifier: CachedVerifier,
+    display: LiveDisplay | PlainDisplay,
+    training: Path | None,
+    config: Config,
+) -> None:
+    search = config.search
+    phase = f"evaluation {evaluation.name}"
+    display.show_phase("search", f"{search.name}, {search.calls} calls a problem")
+    await evaluate_searches(
+        evaluation,
+        tools,
+        search,
+        searches=config.evaluation.searches,
+        progress=lambda done, total, proved: display.show_phase(
+            phase, f"{done}/{total} searches, {proved} proved"
+        ),
+        figures=collect_figures(evaluation, verifier, training),
     )
 
 

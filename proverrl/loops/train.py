@@ -74,6 +74,11 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
             "endpoint.url names a server whose weights cannot be trained; unset it and set "
             "policy.path, or use proverrl eval"
         )
+    if config.evaluation.search:
+        raise UsageError(
+            "evaluation.search = true is for proverrl eval; a run evaluates whole proofs. Unset it "
+            "and give --mode search to proverrl eval --run afterwards"
+        )
     folder = config.run
     if config.threads:
         torch.set_num_threads(config.threads)

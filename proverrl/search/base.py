@@ -33,12 +33,14 @@ class Proposal:
     """One continuation written after a prefix.
 
     ``body`` is the whole body: the prefix's text and what was written. ``logprob`` is the sum over
-    the ``num_tokens`` tokens that were written.
+    the ``num_tokens`` tokens that were written. ``is_read`` False says that no body was found in
+    the answer: only its tokens count.
     """
 
     body: str
     num_tokens: int
     logprob: float
+    is_read: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,17 @@ class FoundProof:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchTurn:
+    """An answer in the order of writing. ``body`` is "" where none was found; ``is_call`` says that
+    it was given to the verifier. In a search of several, what was written for a part begins with a
+    comment that names it, and what was only verified has no tokens."""
+
+    body: str
+    num_tokens: int
+    is_call: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CurvePoint:
     """What had been spent and reached after an expansion."""
 
@@ -170,6 +183,7 @@ class SearchResult:
     confirmations: int
     expansions: int
     curve: tuple[CurvePoint, ...]
+    turns: tuple[SearchTurn, ...]
     tree: dict[str, Any]
 
     @property

@@ -20,6 +20,7 @@ from proverrl.search.base import (
     FoundProof,
     Functions,
     SearchResult,
+    SearchTurn,
     StopReason,
 )
 from proverrl.search.run import Search, check_identity, identify
@@ -66,6 +67,7 @@ class Composite(ABC):
         self._log: dict[str, int] = {}
         self._verdicts: dict[str, Verdict] = {}
         self._saved: dict[str, dict[str, Any]] = {}
+        self._taken: dict[str, int] = {}
         self._watch: Callable[[Any], None] | None = None
 
     @abstractmethod
@@ -134,6 +136,7 @@ class Composite(ABC):
             search.config = search.config.model_copy(update={"calls": limit, "tokens": rest})
             await search.run(lambda _: self._tick())
         self.decide(f"{name}/ended", 1)
+        self._take_turns(key, search)
         if key == ROOT:
             self._take_proofs(search, apart, tokens)
         return search
@@ -147,6 +150,7 @@ class Composite(ABC):
             return None
         self.spent.calls += 1
         verdict = await self.functions.verify(candidate)
+        self.spent.turns.append(SearchTurn(self._tell_apart(candidate), 0, is_call=True))
         if verdict.status.judged:
             self._verdicts[candidate.key] = verdict
         self._tick()
@@ -188,6 +192,19 @@ class Composite(ABC):
             self.searches[key] = search
         return self.searches[key]
 
+    def _tell_apart(self, candidate: Candidate) -> str:
+        """A body as it stands among the turns: that of a part is told from the problem's own."""
+        if candidate.problem == self.problem:
+            return candidate.body
+        return f"// for {candidate.problem.id}\n{candidate.body}"
+
+    def _take_turns(self, key: str, search: Search) -> None:
+        """Hand on what was written since the last time."""
+        for turn in search.spent.turns[self._taken.get(key, 0) :]:
+            body = self._tell_apart(Candidate(search.problem, turn.body)) if turn.body else ""
+            self.spent.turns.append(replace(turn, body=body))
+        self._taken[key] = len(search.spent.turns)
+
     def _take_proofs(self, search: Search, apart: int, tokens: int) -> None:
         """Hand on the proofs of the search of the problem itself, with what all had spent."""
         known = {proof.body for proof in self.spent.proofs}
@@ -226,6 +243,7 @@ class Composite(ABC):
             confirmations=self.spent.confirmations + sum(p.spent.confirmations for p in parts),
             expansions=sum(part.num_expansions for part in parts),
             curve=tuple(self.curve),
+            turns=tuple(self.spent.turns),
             tree={**(root.strategy.state_dict() if root else {}), **self.describe()},
         )
 
@@ -237,6 +255,7 @@ class Composite(ABC):
             "spent": self.spent.state_dict(),
             "curve": [astuple(point) for point in self.curve],
             "log": dict(self._log),
+            "taken": dict(self._taken),
             "verdicts": [[key, dump_verdict(verdict)] for key, verdict in self._verdicts.items()],
             "searches": {**self._saved, **searches},
         }
@@ -247,6 +266,7 @@ class Composite(ABC):
         self.spent = Ledger.from_state(state["spent"])
         self.curve = [CurvePoint(*point) for point in state["curve"]]
         self._log = dict(state["log"])
+        self._taken = dict(state["taken"])
         self._verdicts = {key: read_verdict(raw) for key, raw in state["verdicts"]}
         self.searches = {}
         self._saved = dict(state["searches"])

@@ -9,8 +9,7 @@ the body again.
 Requests that arrive while the policy is writing are one batch when it is done. A request on its own
 is drawn with its own seed, and so repeats exactly; a batch is drawn with a seed that is made of the
 seeds in it, in the order in which they came, so that it repeats when the same requests meet.
-Not handled here: answers in which no body is found (they are left out and counted), servers that
-do not go on with a text.
+Not handled here: servers that do not go on with a text.
 """
 
 from __future__ import annotations
@@ -104,22 +103,21 @@ class _Request:
 class Proposer:
     """A ``Propose`` over a policy. ``sampling.seed`` is not used: each request has its own.
 
-    ``num_unread`` and ``unread_tokens`` count the answers in which no body was found, and their
-    tokens; ``num_batches`` counts the calls of the policy.
+    ``num_unread`` counts the answers in which no body was found, ``num_batches`` the calls of the
+    policy.
     """
 
     policy: Policy
     sampling: Sampling
     num_unread: int = 0
-    unread_tokens: int = 0
     num_batches: int = 0
     _waiting: list[_Request] = field(default_factory=list)
     _writer: asyncio.Task[None] | None = None
     _extend: Extend | None = None
 
     async def __call__(self, problem: Problem, prefix: Prefix, n: int, seed: int) -> list[Proposal]:
-        """At most ``n`` continuations; fewer where answers had no body in them, or nothing was
-        written after a prefix that ends with a line break.
+        """``n`` continuations. Not read are those that have no body in them, and those where
+        nothing was written after a prefix that ends with a line break.
 
         Raises:
             UsageError: the policy cannot go on with an answer, or tells no log-probabilities.
@@ -133,8 +131,7 @@ class Proposer:
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write_all())
         completions = await request.done
-        read = [self._read(problem, prefix, completion) for completion in completions]
-        return [proposal for proposal in read if proposal is not None]
+        return [self._read(problem, prefix, completion) for completion in completions]
 
     async def _write_all(self) -> None:
         """Write for all who wait, in batches of those who came while the last was written."""
@@ -180,15 +177,14 @@ class Proposer:
         opening, _ = render_prefix(self.policy, request.problem, request.prefix)
         return self._extend(prompt, opening) if opening and self._extend else prompt
 
-    def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal | None:
+    def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal:
         opening, comment = render_prefix(self.policy, problem, prefix)
         body = read_answer(problem, opening + completion.text, self.policy.layout)
         if body is not None and comment:
             body = body.replace(comment, "\n", 1)
         if body is None or not body.startswith(prefix.text):
             self.num_unread += 1
-            self.unread_tokens += count_tokens(completion)
-            return None
+            return replace(make_proposal(prefix.text, completion), is_read=False)
         return make_proposal(body, completion)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from proverrl.config.search import SearchConfig
@@ -25,6 +25,7 @@ from proverrl.search.base import (
     Prefix,
     Proposal,
     SearchResult,
+    SearchTurn,
     StopReason,
 )
 from proverrl.search.spending import Ledger
@@ -38,10 +39,12 @@ _FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_i
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A proposal, and all tokens of the search up to its last one."""
+    """A proposal, all tokens of the search up to its last one, and its place among the turns of
+    its expansion."""
 
     proposal: Proposal
     tokens: int
+    place: int
 
 
 class Search:
@@ -205,6 +208,7 @@ class Search:
             confirmations=self.spent.confirmations,
             expansions=self.num_expansions,
             curve=tuple(self.curve),
+            turns=tuple(self.spent.turns),
             tree=self.strategy.state_dict(),
         )
 
@@ -267,9 +271,10 @@ class Desk:
         search = self._search
         proposals = await search.functions.propose(search.problem, prefix, num, seed)
         for proposal in proposals:
-            if not proposal.body.startswith(prefix.text):
+            if proposal.is_read and not proposal.body.startswith(prefix.text):
                 raise RecordError(f"a proposal does not begin with its prefix {prefix.text[:60]!r}")
-        return [self._count(proposal) for proposal in proposals[:num]]
+        written = [self._count(proposal) for proposal in proposals[:num]]
+        return [item for item in written if item.proposal.is_read]
 
     async def correct(self, body: str, verdict: Verdict, seed: int) -> Written:
         """A body that mends a refused one."""
@@ -294,8 +299,10 @@ class Desk:
         return values
 
     def _count(self, proposal: Proposal) -> Written:
-        self._ledger.tokens += proposal.num_tokens
-        return Written(proposal, self._search.tokens)
+        ledger, body = self._ledger, proposal.body if proposal.is_read else ""
+        ledger.tokens += proposal.num_tokens
+        ledger.turns.append(SearchTurn(body, proposal.num_tokens, is_call=False))
+        return Written(proposal, self._search.tokens, len(ledger.turns) - 1)
 
     async def _judge_one(self, written: Written) -> Judged | None:
         search = self._search
@@ -333,6 +340,8 @@ class Desk:
         if search._enough or search.calls >= config.calls or late:
             return None
         self._ledger.calls += 1
+        turns = self._ledger.turns
+        turns[written.place] = replace(turns[written.place], is_call=True)
         calls = search.calls
         verdict = await search.functions.verify(candidate)
         if verdict.proved:

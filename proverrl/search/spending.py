@@ -7,12 +7,12 @@ be made again. Not handled here: who calls the verifier (``proverrl.search.run``
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from proverrl.search.base import FoundProof
+from proverrl.search.base import FoundProof, SearchTurn
 from proverrl.types import Verdict
 
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
@@ -39,6 +39,7 @@ class Ledger:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     proofs: list[FoundProof] = field(default_factory=list)
     refuted: list[tuple[str, Verdict]] = field(default_factory=list)
+    turns: list[SearchTurn] = field(default_factory=list)
 
     def take_in(self, other: Ledger) -> None:
         """Add what an expansion that ended has spent."""
@@ -48,6 +49,7 @@ class Ledger:
         self.verdicts |= other.verdicts
         self.proofs += other.proofs
         self.refuted += other.refuted
+        self.turns += other.turns
 
     def state_dict(self) -> dict[str, Any]:
         """Everything as JSON values."""
@@ -61,6 +63,7 @@ class Ledger:
                 for p in self.proofs
             ],
             "refuted": [[body, dump_verdict(v)] for body, v in self.refuted],
+            "turns": [astuple(turn) for turn in self.turns],
         }
 
     @classmethod
@@ -76,4 +79,5 @@ class Ledger:
                 for body, raw, calls, tokens, confirmed in state["proofs"]
             ],
             refuted=[(body, read_verdict(raw)) for body, raw in state["refuted"]],
+            turns=[SearchTurn(*turn) for turn in state["turns"]],
         )

@@ -1,0 +1,144 @@
+"""Evaluation by search: each attempt at a problem is one search.
+
+Flows in: an evaluation, the section ``[search]``, tools. Flows out: ``NAME.jsonl`` with a line a
+search as it ends, ``NAME.json`` with the table, as any evaluation. The turns of an attempt are the
+answers in the order of writing, so that ``matched_budget`` and the report set a search against
+independent samples at equal calls and equal tokens. An interrupted evaluation makes no search again
+that has ended.
+``evaluation.searches`` run side by side, and those that ask for bodies at the same time are written
+in one batch; with 1 an evaluation repeats bit for bit. Not handled here: a single search that is
+saved while it runs (``proverrl search``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from proverrl.attempt_store import AttemptStore
+from proverrl.config import SearchConfig
+from proverrl.evaluate import Evaluation, find_category, summarise
+from proverrl.monitor.metrics import write_atomically
+from proverrl.search.base import SearchResult
+from proverrl.search.methods import make_search
+from proverrl.search.wiring import Tools, make_functions
+from proverrl.seeds import derive_seed
+from proverrl.types import Candidate, Problem, Status
+
+Figures = Callable[[], Mapping[str, Any]]
+
+
+async def evaluate_searches(
+    evaluation: Evaluation,
+    tools: Tools,
+    config: SearchConfig,
+    *,
+    searches: int,
+    progress: Callable[[int, int, int], None] = lambda done, total, proved: None,
+    figures: Figures = dict,
+) -> dict[str, Any]:
+    """Search, store, summarise. ``progress(done, total, proved)`` counts searches.
+
+    Raises:
+        UsageError: searches are stored that were made under another setting.
+        RunError: the folder cannot be written.
+    """
+    started = time.monotonic()
+    store = AttemptStore(evaluation.folder, evaluation.name, evaluation.settings)
+    waiting = store.missing_attempts(evaluation.problems, evaluation.samples)
+    total = len(store.rows) + len(waiting)
+    waiting.reverse()
+
+    def show() -> None:
+        progress(len(store.rows), total, sum(r["status"] == Status.PROVED for r in store.rows))
+
+    async def work() -> None:
+        while waiting:
+            problem, number = waiting.pop()
+            store.add([await _search(problem, number, evaluation, tools, config)])
+            show()
+
+    show()
+    tasks = [asyncio.create_task(work()) for _ in range(min(searches, len(waiting)))]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    _, rows = store.complete_rows(evaluation.problems)
+    summary = summarise(evaluation, rows) | _sum_up(rows, config) | dict(figures())
+    path = evaluation.folder / f"{evaluation.name}.json"
+    earlier = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    seconds = float(earlier.get("seconds") or 0.0) + time.monotonic() - started
+    summary["seconds"] = round(seconds, 1)
+    write_atomically(path, json.dumps(summary, indent=1) + "\n")
+    return summary
+
+
+async def _search(
+    problem: Problem, number: int, evaluation: Evaluation, tools: Tools, config: SearchConfig
+) -> dict[str, Any]:
+    seed = derive_seed(evaluation.seed, "search", number)
+    functions = make_functions(problem, tools, config)
+    search = make_search(problem, functions, config, seed=seed)
+    return search_row(problem, number, await search.run())
+
+
+def search_row(problem: Problem, number: int, result: SearchResult) -> dict[str, Any]:
+    """One search as it is stored: the fields of an attempt, and what it spent."""
+    best = result.proofs[0] if result.proofs else None
+    judged = any(turn.is_call for turn in result.turns)
+    # Nothing that was written could be judged: the search says nothing of the problem.
+    failed = Status.REJECTED if judged else Status.TIMEOUT
+    return {
+        "problem_id": problem.id,
+        "level": problem.level,
+        "family": problem.family,
+        "category": find_category(problem),
+        "attempt": number,
+        "body": best.body if best else "",
+        "completion_text": "",
+        "finish_reason": "stop",
+        "turns": [
+            {
+                "candidate": Candidate(problem, turn.body).key if turn.is_call else None,
+                "num_tokens": turn.num_tokens,
+            }
+            for turn in result.turns
+        ],
+        "status": str(Status.PROVED if best else failed),
+        "diagnostics": [],
+        "seconds": round(best.verdict.seconds, 4) if best else 0.0,
+        "search": {
+            "name": result.name,
+            "stopped": result.stopped,
+            "calls": result.calls,
+            "tokens": result.tokens,
+            "expansions": result.expansions,
+            "nodes": result.curve[-1].nodes if result.curve else 1,
+            "confirmations": result.confirmations,
+            "refuted": len(result.refuted),
+        },
+    }
+
+
+def _sum_up(rows: Sequence[Mapping[str, Any]], config: SearchConfig) -> dict[str, Any]:
+    """What all searches spent; calls are those of the verifier in each search."""
+    spent = [row["search"] for row in rows]
+    num = max(1, len(spent))
+    return {
+        "verifier_calls": sum(item["calls"] for item in spent),
+        "generated_tokens": sum(item["tokens"] for item in spent),
+        "search": {
+            "name": config.name,
+            "calls": config.calls,
+            "mean_calls": round(sum(item["calls"] for item in spent) / num, 2),
+            "mean_nodes": round(sum(item["nodes"] for item in spent) / num, 2),
+            "confirmations": sum(item["confirmations"] for item in spent),
+            "refuted": sum(item["refuted"] for item in spent),
+        },
+    }

@@ -1,0 +1,197 @@
+"""Searches against each other at equal verifier calls and equal tokens: a table and a figure.
+
+Usage: python scripts/compare_search.py RUN PROBLEMS.jsonl OUT [KEY=VALUE ...]
+
+RUN is a run with a policy and an evaluation on PROBLEMS (``chosen_by=after``). The problems are
+those of levels 4 and 5 that an attempt of that evaluation did not prove: the policy does not always
+solve them. Each search of ``methods`` is made once a problem and seed; searches
+that are stored in OUT/evals are not made again. Words of the form KEY=VALUE:
+``methods=best_of_n,rmax_ts``, ``seeds=2``, ``calls=64``, and keys of the configuration. A method
+may carry keys of ``[search]``, as ``rmax_ts:states=statements:max_prefixes=4``.
+
+Printed: the share of problems solved within each budget, mean of the seeds, with 95 % intervals
+over problems (bootstrap of each problem's mean over seeds), and the difference from the first
+method, paired by problem. OUT/budgets.svg is drawn of the same figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from proverrl.config import Config, load_stored_config
+from proverrl.loops.evaluate_run import evaluate_benchmarks
+from proverrl.matched_budget import (
+    BudgetUnit,
+    Spending,
+    measure_spending,
+    read_attempts,
+    solved_within,
+)
+from proverrl.monitor.metrics import write_lines_atomically
+from proverrl.problems.load import load_problems, make_row
+from proverrl.statistics import bootstrap_difference, bootstrap_interval
+from proverrl.types import Problem
+
+LEVELS = (4, 5)
+BUDGETS: dict[BudgetUnit, tuple[int, ...]] = {
+    "calls": (1, 2, 4, 8, 16, 32, 64, 128, 256),
+    "tokens": (64, 256, 1024, 4096, 16384),
+}
+COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#17becf", "#7f7f7f")
+
+Curve = list[tuple[int, float, float, float]]
+
+
+def choose_problems(run: Path, name: str, problems: Path) -> list[Problem]:
+    """The problems that the run's policy did not always solve in the evaluation."""
+    failed = set()
+    for row in read_attempts(run / "evals" / f"{name}.json"):
+        if row["status"] != "proved":
+            failed.add(row["problem_id"])
+    return [p for p in load_problems(problems) if p.level in LEVELS and p.id in failed]
+
+
+def configure(run: Path, out: Path, method: str, seed: int, calls: int, keys: list[str]) -> Config:
+    """The run's configuration with one search in it."""
+    name, *own = method.split(":")
+    overrides = [
+        f"run={json.dumps(str(out))}",
+        f"seed={seed}",
+        "evaluation.search=true",
+        "evaluation.samples=1",
+        "evaluation.ks=[1]",
+        "evaluation.max_problems=0",
+        f"search.name={name}",
+        f"search.calls={calls}",
+        *(f"search.{key}" for key in own),
+    ]
+    return load_stored_config(run, [*overrides, *keys])
+
+
+def measure(
+    spendings: Sequence[Mapping[str, Spending]], budget: int
+) -> tuple[list[float], tuple[float, float]]:
+    """Each problem's mean over seeds, and the interval of their mean."""
+    by_seed = [solved_within(spending, budget) for spending in spendings]
+    means = [sum(values) / len(values) for values in zip(*by_seed, strict=True)]
+    return means, bootstrap_interval(means)
+
+
+def print_table(found: Mapping[str, Sequence[Mapping[str, Spending]]], unit: BudgetUnit) -> None:
+    """A line a method, two figures a budget: solved, and the difference from the first method."""
+    base = next(iter(found))
+    most = max(spent.total for runs in found.values() for run in runs for spent in run.values())
+    budgets = [budget for budget in BUDGETS[unit] if budget <= most]
+    print(f"\nsolved, %, within so many {unit} a problem")
+    print("| method | " + " | ".join(str(budget) for budget in budgets) + " |")
+    print("|---|" + "---|" * len(budgets))
+    for method, spendings in found.items():
+        cells = []
+        for budget in budgets:
+            values, (low, high) = measure(spendings, budget)
+            cell = f"{100 * sum(values) / len(values):.1f} ({100 * low:.0f}-{100 * high:.0f})"
+            if method != base:
+                first, _ = measure(found[base], budget)
+                gap = bootstrap_difference(first, values)
+                cell += f" {100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
+            cells.append(cell)
+        print(f"| {method} | " + " | ".join(cells) + " |")
+
+
+def draw(found: Mapping[str, Sequence[Mapping[str, Spending]]], path: Path) -> None:
+    """Solve rate against verifier calls, with intervals, as an SVG file."""
+    curves: dict[str, Curve] = {}
+    most = max(spent.total for runs in found.values() for run in runs for spent in run.values())
+    budgets = [budget for budget in BUDGETS["calls"] if budget <= most]
+    for method, spendings in found.items():
+        curves[method] = []
+        for budget in budgets:
+            values, (low, high) = measure(spendings, budget)
+            curves[method].append((budget, sum(values) / len(values), low, high))
+    path.write_text(render_svg(curves, budgets), "utf-8")
+
+
+def render_svg(curves: Mapping[str, Curve], budgets: Sequence[int]) -> str:
+    """The curves over a logarithmic axis; whiskers are 95 % intervals."""
+    width, height, left, top, right, bottom = 760, 420, 56, 16, 170, 44
+    span = max(1.0, math.log2(budgets[-1]))
+
+    def place(budget: int, share: float, shift: float = 0.0) -> tuple[float, float]:
+        x = left + (width - left - right) * math.log2(budget) / span + shift
+        return x, height - bottom - (height - top - bottom) * share
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+    ]
+    for tick in range(0, 101, 20):
+        _, y = place(1, tick / 100)
+        parts.append(
+            f'<line x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
+            f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{tick} %</text>'
+        )
+    for budget in budgets:
+        x, y = place(budget, 0.0)
+        parts.append(f'<text x="{x:.1f}" y="{y + 18:.1f}" text-anchor="middle">{budget}</text>')
+    middle = (left + width - right) / 2
+    parts.append(
+        f'<text x="{middle:.1f}" y="{height - 8}" text-anchor="middle">verifier calls a problem'
+        "</text>"
+    )
+    for number, (method, curve) in enumerate(curves.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        shift = 3.0 * (number - (len(curves) - 1) / 2)
+        points = [place(budget, share, shift) for budget, share, _, _ in curve]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        for (budget, _, low, high), (x, y) in zip(curve, points, strict=True):
+            parts.append(
+                f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{place(budget, low)[1]:.1f}" '
+                f'y2="{place(budget, high)[1]:.1f}" stroke="{colour}" stroke-opacity="0.5"/>'
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>'
+            )
+        y = top + 16 + 18 * number
+        x = width - right + 14
+        parts.append(
+            f'<rect x="{x}" y="{y - 9}" width="12" height="12" fill="{colour}"/>'
+            f'<text x="{x + 18}" y="{y + 2}">{method}</text>'
+        )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
+    """Search, measure, print, draw."""
+    given = dict(word.split("=", 1) for word in words)
+    methods = given.pop("methods", "best_of_n,self_correct,best_first,rmax_ts").split(",")
+    seeds, calls = int(given.pop("seeds", "2")), int(given.pop("calls", "64"))
+    chosen = choose_problems(run, given.pop("chosen_by", "after"), problems)
+    keys = [f"{key}={value}" for key, value in given.items()]
+    out.mkdir(parents=True, exist_ok=True)
+    source = out / "problems.jsonl"
+    write_lines_atomically(source, [make_row(problem) for problem in chosen])
+    print(f"{len(chosen)} problems of levels {LEVELS} that the policy does not always solve")
+    found: dict[str, list[dict[str, Spending]]] = {}
+    tables: dict[BudgetUnit, dict[str, list[dict[str, Spending]]]] = {"calls": {}, "tokens": {}}
+    for seed in range(seeds):
+        for method in methods:
+            name = f"{re.sub('[:=]', '-', method)}-{seed}"
+            config = configure(run, out, method, seed, calls, keys)
+            asyncio.run(evaluate_benchmarks(config, from_run=run, benchmarks={name: str(source)}))
+            rows = read_attempts(out / "evals" / f"{name}.json")
+            for unit, table in tables.items():
+                table.setdefault(method, []).append(measure_spending(rows, unit))
+    for unit, found in tables.items():
+        print_table(found, unit)
+    draw(tables["calls"], out / "budgets.svg")
+    print(f"\nfigure: {out / 'budgets.svg'}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])

@@ -1,0 +1,225 @@
+"""Evaluation by search: what a search is stored as, what it costs, resuming, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proverrl.config import Config, PoolConfig, RolloutConfig, SearchConfig
+from proverrl.errors import UsageError, VerifierError
+from proverrl.evaluate import Evaluation
+from proverrl.loops.evaluate_search import evaluate_searches, search_row
+from proverrl.matched_budget import measure_spending
+from proverrl.problems.prompt import render_opening
+from proverrl.search.base import CurvePoint, FoundProof, SearchResult, SearchTurn
+from proverrl.search.proposals import read_answer
+from proverrl.search.states_dafny import statement_segments
+from proverrl.search.wiring import Tools, choose_states, make_functions, make_tools, open_confirm
+from proverrl.types import Candidate, Diagnostic, Problem, Sampling, Status, Verdict
+from proverrl.verify.fake import FakeVerifier
+from tests.test_grpo import make_config, run, verifiers
+from tests.test_policy import tiny_policy
+from tests.test_search_proposals import LOOP
+
+__all__ = ["make_config", "verifiers"]
+PROVED = Verdict(Status.PROVED, seconds=0.25, checks=("replayed",))
+
+
+def make_result(proofs: tuple[FoundProof, ...] = ()) -> SearchResult:
+    turns = (
+        SearchTurn("a", 3, is_call=True),
+        SearchTurn("a", 2, is_call=False),
+        SearchTurn("", 1, is_call=False),
+        SearchTurn("b", 4, is_call=True),
+    )
+    curve = (CurvePoint(2, 10, len(proofs), 5),)
+    return SearchResult(
+        "rmax_ts",
+        LOOP.id,
+        "proved" if proofs else "calls",
+        proofs,
+        (),
+        2,
+        10,
+        1,
+        3,
+        curve,
+        turns,
+        {},
+    )
+
+
+def test_a_search_is_stored_with_what_each_answer_cost() -> None:
+    row = search_row(LOOP, 1, make_result((FoundProof("b", PROVED, 2, 10, True),)))
+    assert (row["status"], row["body"], row["seconds"], row["attempt"]) == ("proved", "b", 0.25, 1)
+    keys = [turn["candidate"] for turn in row["turns"]]
+    assert keys == [Candidate(LOOP, "a").key, None, None, Candidate(LOOP, "b").key]
+    # 3 + 2 + 1 + 4 tokens in 4 answers, of which 2 went to the verifier.
+    assert measure_spending([row], "tokens")[LOOP.id].solved_at == 10
+    assert measure_spending([row], "calls")[LOOP.id].solved_at == 2
+    assert measure_spending([row], "turns")[LOOP.id].solved_at == 4
+    failed = search_row(LOOP, 0, make_result())
+    assert (failed["status"], failed["body"], failed["search"]["nodes"]) == ("rejected", "", 5)
+
+
+def test_a_search_in_which_nothing_was_judged_says_nothing_of_the_problem() -> None:
+    empty = replace(make_result(), turns=(SearchTurn("", 1, is_call=False),), calls=0)
+    assert search_row(LOOP, 0, empty)["status"] == "timeout"
+
+
+def judge_short(candidate: Candidate) -> Status:
+    return Status.PROVED if len(candidate.body) % 5 == 0 else Status.REJECTED
+
+
+class Breaking(FakeVerifier):
+    """Breaks down at a call."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(judge_short)
+        self._at = at
+
+    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+        if self.num_calls >= self._at:
+            raise VerifierError("out of order")
+        return await super().verify(candidate, deadline_seconds=deadline_seconds)
+
+
+def make_evaluation(folder: Path, calls: int = 4) -> Evaluation:
+    problems = [replace(LOOP, id=f"loop-{number}") for number in range(6)]
+    config = {"search": {"calls": calls}}
+    return Evaluation("e", folder, problems, 1, (1,), 1.0, 6, 0, 5.0, {}, settings=config)
+
+
+def open_tools(verifier: FakeVerifier) -> Tools:
+    confirm = FakeVerifier(judge_short)
+    settings = Sampling(max_new_tokens=6)
+    policy = tiny_policy()
+    return make_tools(
+        policy, verifier, confirm, sampling=settings, rollout=RolloutConfig(), deadline_seconds=5.0
+    )
+
+
+CONFIG = SearchConfig(name="rmax_ts", states="statements", calls=4, check=True)
+
+
+def search_all(folder: Path, verifier: FakeVerifier, searches: int = 1) -> list[str]:
+    evaluation = make_evaluation(folder)
+    summary = asyncio.run(
+        evaluate_searches(evaluation, open_tools(verifier), CONFIG, searches=searches)
+    )
+    lines = (folder / "e.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert summary["verifier_calls"] == sum(row["search"]["calls"] for row in rows)
+    assert summary["generated_tokens"] == sum(
+        turn["num_tokens"] for row in rows for turn in row["turns"]
+    )
+    return lines
+
+
+def test_searches_repeat_and_an_interrupted_evaluation_makes_none_again(tmp_path: Path) -> None:
+    whole = search_all(tmp_path / "a", FakeVerifier(judge_short))
+    assert len(whole) == 6
+    rows = [json.loads(line) for line in whole]
+    assert max(row["search"]["calls"] for row in rows) <= 4
+    assert {row["status"] for row in rows} == {"proved", "rejected"}
+    folder = tmp_path / "b"
+    ends = [row["search"]["calls"] for row in rows]
+    with pytest.raises(VerifierError, match="out of order"):
+        # In the middle of the fourth search.
+        search_all(folder, Breaking(sum(ends[:3]) + ends[3] - 1))
+    stored = (folder / "e.jsonl").read_text().splitlines()
+    assert stored == whole[:3]
+    with (folder / "e.jsonl").open("a") as file:
+        file.write('{"problem_id": "cut o')
+    verifier = FakeVerifier(judge_short)
+    assert search_all(folder, verifier) == whole
+    assert verifier.num_calls == sum(ends[3:])
+
+
+def test_searches_side_by_side_are_all_made(tmp_path: Path) -> None:
+    lines = search_all(tmp_path, FakeVerifier(judge_short), searches=4)
+    names = sorted(json.loads(line)["problem_id"] for line in lines)
+    assert names == [f"loop-{number}" for number in range(6)]
+
+
+def test_searches_under_another_budget_are_not_mixed(tmp_path: Path) -> None:
+    search_all(tmp_path, FakeVerifier(judge_short))
+    other = make_evaluation(tmp_path, calls=8)
+    tools = open_tools(FakeVerifier(judge_short))
+    with pytest.raises(UsageError, match="search = "):
+        asyncio.run(evaluate_searches(other, tools, CONFIG, searches=1))
+
+
+def test_a_run_does_not_search(
+    make_config: Callable[..., Config], verifiers: list[FakeVerifier]
+) -> None:
+    with pytest.raises(UsageError, match="proverrl eval"):
+        run(make_config("run", evaluation={"search": True}))
+    assert verifiers == []
+
+
+def test_kinds_without_states_are_refused_by_searches_that_need_them() -> None:
+    whole = replace(LOOP, kind="file")
+    tools = open_tools(FakeVerifier(judge_short))
+    with pytest.raises(UsageError, match="best_of_n"):
+        make_functions(whole, tools, CONFIG)
+    plain = SearchConfig(name="best_of_n")
+    assert choose_states(whole, tools.propose.policy, plain) is None
+    assert make_functions(LOOP, tools, CONFIG).segment is statement_segments
+
+
+def test_statements_before_a_refused_place_are_states_of_their_own() -> None:
+    body = "invariant 0 <= at\ninvariant at <= count)\ninvariant at < 7"
+    refusal = Diagnostic("error", "grammar: x", body_line=2, body_column=21)
+    verdict = Verdict(Status.REJECTED, (refusal,))
+    (segment,) = statement_segments(Candidate(LOOP, body), verdict)
+    assert segment.text == "invariant 0 <= at"
+    assert segment.state == "text: invariant 0 <= at"
+    audit = Verdict(Status.UNSOUND, (replace(refusal, body_line=3, body_column=0),))
+    texts = [s.text for s in statement_segments(Candidate(LOOP, body), audit)]
+    assert texts == ["invariant 0 <= at", "invariant 0 <= at\ninvariant at <= count)"]
+    # Without a place in the body nothing is kept.
+    nowhere = Verdict(Status.REJECTED, (Diagnostic("error", "parse errors detected"),))
+    assert statement_segments(Candidate(LOOP, body), nowhere) == ()
+
+
+NAMES = st.sampled_from(["at", "count", "k", "i", "zz", "q"])
+CLAUSE = st.tuples(NAMES, NAMES).map(lambda p: f"invariant forall {p[0]} :: {p[1]} <= {p[0]}")
+
+
+@given(st.lists(CLAUSE, min_size=2, max_size=4), st.lists(CLAUSE, min_size=1, max_size=2))
+def test_a_prefix_is_read_again_as_it_is_in_the_canonical_layout(
+    first: list[str], more: list[str]
+) -> None:
+    body = read_answer(LOOP, render_opening(LOOP, "\n".join(first), "canonical"), "canonical")
+    assert body is not None
+    prefix = "\n".join(body.split("\n")[:2])
+    opening = render_opening(LOOP, prefix, "canonical")
+    again = read_answer(LOOP, "\n".join([opening, *more]), "canonical")
+    assert again is not None
+    assert again.startswith(prefix + "\n")
+
+
+def test_real_dafny_confirms_with_fresh_workers() -> None:
+    body = "invariant 0 <= at <= count"
+    problem: Problem = LOOP
+
+    async def go() -> tuple[Status, Status]:
+        confirm = open_confirm(PoolConfig())
+        try:
+            good = await confirm.verify(Candidate(problem, body), deadline_seconds=60)
+            bad = await confirm.verify(
+                Candidate(problem, "invariant at == count"), deadline_seconds=60
+            )
+        finally:
+            await confirm.aclose()
+        return good.status, bad.status
+
+    assert asyncio.run(go()) == (Status.PROVED, Status.REJECTED)
