@@ -15,7 +15,7 @@ from typing import Any
 
 from proverrl.config.search import SearchConfig
 from proverrl.search.base import Functions, Prefix, Proposal, SearchResult, Segment
-from proverrl.search.methods import make_search
+from proverrl.search.methods import make_single
 from proverrl.search.run import Search
 from proverrl.types import Candidate, Problem, Status, Verdict
 from tests.builders import build_problem, build_verdict
@@ -108,7 +108,7 @@ PROBLEM = build_problem("letters")
 
 def build_search(world: World, *, seed: int = 0, **config: Any) -> Search:
     settings = SearchConfig(**{"check": True, **config})
-    return make_search(PROBLEM, world.functions(), settings, seed=seed)
+    return make_single(PROBLEM, world.functions(), settings, seed=seed)
 
 
 def run_search(world: World, *, seed: int = 0, **config: Any) -> SearchResult:

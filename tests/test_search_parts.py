@@ -71,7 +71,7 @@ def test_parts_are_tried_after_what_they_need_and_spliced() -> None:
     assert found.body == "[p.d][p.c+a][p.b+a][p.a]"
     assert found.blocking == {}
     # Both forms of every hole are kept for a curriculum.
-    assert [(x.alone.id, x.given.id) for x in found.lifted] == [
+    assert [(x.alone and x.alone.id, x.given.id) for x in found.lifted] == [
         ("p.d", "p.d"),
         ("p.a", "p.a"),
         ("p.c", "p.c+a"),

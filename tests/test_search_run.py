@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.config.search import SearchConfig, SearchName
+from proverrl.config.search import BaseName, CompositeName, SearchConfig, SearchName
 from proverrl.errors import ConfigError, RecordError, RunError, WorkerError
 from proverrl.search.base import Functions, SearchResult
-from proverrl.search.methods import SEARCHES, make_search
+from proverrl.search.methods import COMPOSITES, SEARCHES, make_single
 from proverrl.search.run import Search
 from proverrl.types import Candidate, Status, Verdict
 from tests.builders import build_problem, build_verdict
 from tests.search_world import PROBLEM, World, build_search, run_search
 
-NAMES: tuple[SearchName, ...] = get_args(SearchName)
+NAMES: tuple[BaseName, ...] = get_args(BaseName)
 HARD: dict[str, Any] = {"target": "abababab", "letters": "aabbnx"}
 
 
@@ -57,10 +57,12 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def test_the_names_of_the_configuration_are_the_searches() -> None:
     assert set(NAMES) == set(SEARCHES)
+    assert set(get_args(CompositeName)) == set(COMPOSITES)
+    assert set(get_args(SearchName)) == set(SEARCHES) | set(COMPOSITES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_easy_problem_is_proved_within_the_budget(name: SearchName) -> None:
+def test_an_easy_problem_is_proved_within_the_budget(name: BaseName) -> None:
     world = World(target="ab", letters="ab", length=2)
     found = run_search(world, name=name, calls=64, seed=2)
     assert found.stopped == "proved"
@@ -87,7 +89,7 @@ def test_an_easy_problem_is_proved_within_the_budget(name: SearchName) -> None:
     prefixes=st.integers(1, 3),
 )
 def test_any_search_keeps_its_budget_and_its_invariants(
-    name: SearchName,
+    name: BaseName,
     seed: int,
     calls: int,
     tokens: int,
@@ -121,7 +123,7 @@ def test_any_search_keeps_its_budget_and_its_invariants(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_search_with_one_job_repeats(name: SearchName) -> None:
+def test_a_search_with_one_job_repeats(name: BaseName) -> None:
     one, two, other = (
         json.dumps(run_search(World(**HARD), name=name, seed=seed, calls=30).tree)
         for seed in (5, 5, 6)
@@ -130,7 +132,7 @@ def test_a_search_with_one_job_repeats(name: SearchName) -> None:
     assert one != other
 
 
-def run_with_break(name: SearchName, after: int) -> tuple[SearchResult, list[str]]:
+def run_with_break(name: BaseName, after: int) -> tuple[SearchResult, list[str]]:
     """A search that is saved after so many expansions, through JSON, and gone on with."""
     kept: list[str] = []
 
@@ -151,7 +153,7 @@ def run_with_break(name: SearchName, after: int) -> tuple[SearchResult, list[str
 @pytest.mark.parametrize("after", [1, 2, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_resumed_search_is_the_search_that_was_not_interrupted(
-    name: SearchName, after: int
+    name: BaseName, after: int
 ) -> None:
     world = World(**HARD)
     whole = run_search(world, name=name, calls=40, stop_after=2)
@@ -162,7 +164,7 @@ def test_a_resumed_search_is_the_search_that_was_not_interrupted(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_job_that_was_under_way_is_made_again(name: SearchName) -> None:
+def test_a_job_that_was_under_way_is_made_again(name: BaseName) -> None:
     """Saved in the middle of an expansion, with a part of its calls made."""
     whole = run_search(World(**HARD), name=name, calls=25)
     states: list[str] = []
@@ -206,7 +208,7 @@ def test_jobs_under_way_of_a_concurrent_search_are_made_again() -> None:
 
 def test_a_saved_search_is_not_that_of_another_problem() -> None:
     state = build_search(World()).state_dict()
-    other = make_search(build_problem("other", n=7), World().functions(), SearchConfig(gamma=0.5))
+    other = make_single(build_problem("other", n=7), World().functions(), SearchConfig(gamma=0.5))
     with pytest.raises(RunError, match=r"differs in problem, search\.gamma, search\.check|differs"):
         other.load_state_dict(state)
     longer = build_search(World(), calls=99, max_in_flight=3)
@@ -262,7 +264,7 @@ def test_the_same_body_from_two_jobs_at_once_is_one_call() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_cancelled_search_leaves_nothing_running(name: SearchName) -> None:
+def test_a_cancelled_search_leaves_nothing_running(name: BaseName) -> None:
     world = HangingWorld(**HARD)
     search = build_search(world, name=name, calls=40, max_in_flight=4)
 
@@ -323,7 +325,7 @@ def test_only_what_the_fresh_verifier_proves_too_is_found() -> None:
         return build_verdict(Status.REJECTED if candidate.body == "ab" else Status.PROVED)
 
     functions = world.functions(confirm=confirm)
-    search = make_search(PROBLEM, functions, SearchConfig(calls=5, name="rmax_ts"))
+    search = make_single(PROBLEM, functions, SearchConfig(calls=5, name="rmax_ts"))
     found = asyncio.run(search.run())
     assert [(proof.body, proof.confirmed) for proof in found.proofs] == [("anb", True)]
     assert [(body, verdict.status) for body, verdict in found.refuted] == [("ab", Status.REJECTED)]
@@ -356,9 +358,9 @@ def test_a_search_says_which_function_it_lacks() -> None:
         functions = World().functions(**{lacks: None})
         config = SearchConfig(name=name)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match=f'"{name}" needs a function {lacks}'):
-            make_search(PROBLEM, functions, config)
+            make_single(PROBLEM, functions, config)
     plain = Functions(World().propose, World().verify)
-    make_search(PROBLEM, plain, SearchConfig(name="best_of_n"))
+    make_single(PROBLEM, plain, SearchConfig(name="best_of_n"))
 
 
 def test_a_proposal_must_begin_with_its_prefix() -> None:

@@ -13,7 +13,7 @@ from proverrl.errors import UsageError
 from proverrl.problems.prompt import render_prompt
 from proverrl.search.base import Functions, Prefix, Proposal
 from proverrl.search.best_first import BestFirst
-from proverrl.search.methods import make_search
+from proverrl.search.methods import make_single
 from proverrl.search.states_lean import segment_lean
 from proverrl.search.step_proposals import PROPOSERS, StepProposer, make_proposer
 from proverrl.types import HOLE, Completion, Problem, Prompt, Sampling
@@ -103,7 +103,7 @@ def test_best_first_proves_a_walk_one_tactic_at_a_time(states_from: StatesFrom) 
                 confirm=given.confirm,
             )
             config = SearchConfig(name="best_first", step="tactic", calls=200, check=True)
-            search = make_search(build_walk_problem("abba"), functions, config)
+            search = make_single(build_walk_problem("abba"), functions, config)
             result = await search.run()
             (proof,) = result.proofs
             assert proof.confirmed

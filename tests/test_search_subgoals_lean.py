@@ -416,7 +416,7 @@ def test_a_problem_is_solved_by_its_parts_over_the_fake() -> None:
         wrong = splice(problem, LeanSketch("step a\n  sorry", (), ()), {})
         assert not (await confirm(Candidate(problem, wrong))).proved
         assert found.blocking == {}
-        assert [one.alone.id for one in found.lifted] == ["t/h1", "t/g"]
+        assert [one.alone and one.alone.id for one in found.lifted] == ["t/h1", "t/g"]
 
     run(work)
 

@@ -13,7 +13,7 @@ from proverrl.config.search import SearchConfig, SearchName
 from proverrl.search.base import Functions, Prefix, Proposal, SearchResult, Verify
 from proverrl.search.lean_states import LeanStates
 from proverrl.search.lean_tactic_mode import TacticMode
-from proverrl.search.methods import make_search
+from proverrl.search.methods import make_single
 from proverrl.search.run import Search
 from proverrl.search.states_lean import segment_lean
 from proverrl.types import Candidate, Problem, Verdict
@@ -133,7 +133,7 @@ def build_walk_search(
     tools: Tools, name: SearchName = "rmax_ts", *, word: str = "abba", seed: int = 0, **config: Any
 ) -> Search:
     settings = SearchConfig(name=name, check=True, **config)
-    return make_search(build_walk_problem(word), tools.functions, settings, seed=seed)
+    return make_single(build_walk_problem(word), tools.functions, settings, seed=seed)
 
 
 def run_walk_search(

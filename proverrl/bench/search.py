@@ -55,7 +55,8 @@ def make_strategy(name: SearchName) -> Strategy:
     """A strategy with the default constants, on functions that are never called."""
     asked = cast(Callable[..., Awaitable[Any]], _never)
     functions = Functions(asked, asked, segment=_no_segments, value=asked, correct=asked)
-    return SEARCHES[name](SearchConfig(name=name), functions)
+    config = SearchConfig(name=name)
+    return SEARCHES[config.base_name](config, functions)
 
 
 def grow(strategy: Strategy, nodes: int, rng: random.Random) -> None:

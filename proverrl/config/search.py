@@ -1,19 +1,21 @@
 """The section ``[search]``: which search, its budget, and the constants of each.
 
 Flows in: a table of TOML. Flows out: checked values. The functions that ``name`` chooses stand in
-``proverrl.search.methods.SEARCHES``.
+``proverrl.search.methods.SEARCHES`` and ``COMPOSITES``.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast, get_args
 
 from pydantic import Field
 
 from proverrl.config.base import NonNegative, Positive, PositiveFloat, Section
 
-SearchName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct", "deepsearch"]
+BaseName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct", "deepsearch"]
+CompositeName = Literal["subgoals", "lemmas"]
+SearchName = Literal[BaseName, CompositeName]
 SearchStates = Literal["obligations", "statements"]
 StepName = Literal["proof", "tactic"]
 TierName = Literal["light", "medium", "heavy"]
@@ -28,6 +30,10 @@ class SearchConfig(Section):
     statements before, even where nothing was verified (``proverrl.search.states_dafny``). ``value``
     is the folder of a value model. ``step`` is what an expansion writes: all that is missing of a
     proof, or (Lean) one tactic (``proverrl.search.step_proposals``).
+
+    In a search of several (``subgoals``, ``lemmas``), ``base`` writes the bodies and
+    ``whole_share`` of the calls that are left goes to whole proofs; a part is taken apart down to
+    ``part_depth``, and ``tier`` says how much goes into lemmas.
     """
 
     name: SearchName = "rmax_ts"
@@ -50,5 +56,14 @@ class SearchConfig(Section):
     value_weight: Annotated[float, Field(ge=0.0)] = 0.4
     entropy_weight: Annotated[float, Field(ge=0.0)] = 0.4
     depth_weight: Annotated[float, Field(ge=0.0)] = 0.01
+    base: BaseName = "best_of_n"
+    whole_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
+    part_depth: Positive = 2
+    tier: TierName = "medium"
     value: Path | None = None
     check: bool = False
+
+    @property
+    def base_name(self) -> BaseName:
+        """The search that writes bodies: ``base`` in a search that is made of several."""
+        return self.base if self.name in get_args(CompositeName) else cast(BaseName, self.name)

@@ -147,7 +147,8 @@ class FoundProof:
 @dataclass(frozen=True, slots=True)
 class SearchTurn:
     """An answer in the order of writing. ``body`` is "" where none was found; ``is_call`` says that
-    it was given to the verifier."""
+    it was given to the verifier. In a search of several, what was written for a part begins with a
+    comment that names it, and what was only verified has no tokens."""
 
     body: str
     num_tokens: int

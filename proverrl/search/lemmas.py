@@ -61,7 +61,7 @@ class Tier:
 
 TIERS: dict[TierName, Tier] = {
     "light": Tier(refinements=8, chains=8, conjectures=0, shown=0),
-    "medium": Tier(refinements=8, chains=8, conjectures=0, shown=8),
+    "medium": Tier(refinements=8, chains=8, conjectures=16, shown=8),
     "heavy": Tier(refinements=8, chains=8, conjectures=32, shown=16),
 }
 

@@ -227,13 +227,7 @@ class Search:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where ``state_dict`` was taken; ``RunError`` when it is of another search."""
-        ours = self._identity()
-        other = [key for key in ours if state["of"].get(key) != ours[key]]
-        if other:
-            raise RunError(
-                f"this saved search differs in {', '.join(other)}: go on with its own settings, "
-                "or begin in another folder"
-            )
+        check_identity(self._identity(), state["of"])
         self.spent = Ledger.from_state(state["spent"])
         self.curve = [CurvePoint(*point) for point in state["curve"]]
         self.num_expansions, self._next = state["expansions"], state["next"]
@@ -244,9 +238,24 @@ class Search:
         self.strategy.load_state_dict(state["strategy"])
 
     def _identity(self) -> dict[str, Any]:
-        config = self.config.model_dump(mode="json")
-        kept = {f"search.{key}": value for key, value in config.items() if key not in _FREE_KEYS}
-        return {"problem": Candidate(self.problem, "").key, "seed": self.seed, **kept}
+        return identify(self.problem, self.config, self.seed)
+
+
+def identify(problem: Problem, config: SearchConfig, seed: int) -> dict[str, Any]:
+    """What must be the same when a search is gone on with."""
+    values = config.model_dump(mode="json")
+    kept = {f"search.{key}": value for key, value in values.items() if key not in _FREE_KEYS}
+    return {"problem": Candidate(problem, "").key, "seed": seed, **kept}
+
+
+def check_identity(ours: dict[str, Any], saved: dict[str, Any]) -> None:
+    """Raise ``RunError`` when a saved search is of another problem, seed or kind."""
+    other = [key for key in ours if saved.get(key) != ours[key]]
+    if other:
+        raise RunError(
+            f"this saved search differs in {', '.join(other)}: go on with its own settings, "
+            "or begin in another folder"
+        )
 
 
 class Desk:

@@ -35,8 +35,9 @@ class Sketch:
 SketchFn = Callable[[Problem, int], Awaitable[Sketch | None]]
 """Problem and depth: a sketch, or None when there is none."""
 
-LiftFn = Callable[[Problem, Sketch, Subgoal, tuple[str, ...]], Problem]
-"""The hole as a problem, with the statements of the named holes as hypotheses."""
+LiftFn = Callable[[Problem, Sketch, Subgoal, tuple[str, ...]], Problem | None]
+"""The hole as a problem, with the statements of the named holes as hypotheses; None when there is
+no such problem."""
 
 SolveFn = Callable[[Problem, int], Awaitable[str | None]]
 """Problem and verifier calls: a proof, or None."""
@@ -58,10 +59,11 @@ class SubgoalFunctions:
 @dataclass(frozen=True, slots=True)
 class Lifted:
     """A hole as two problems: ``alone`` with the hypotheses of the problem only, ``given`` with
-    the statements of the holes that it needs as well (DeepSeek-Prover-V2's two forms)."""
+    the statements of the holes that it needs as well (DeepSeek-Prover-V2's two forms). ``alone`` is
+    None where the hole cannot be said without the others."""
 
     subgoal: Subgoal
-    alone: Problem
+    alone: Problem | None
     given: Problem
 
 
@@ -130,6 +132,30 @@ async def _decompose(
     sketch = await functions.sketch(problem, depth)
     if sketch is None or not sketch.subgoals:
         return Decomposition(problem, None, depth)
+
+    async def attack(_: Subgoal, part: Problem) -> Decomposition:
+        return await _decompose(part, functions, calls, max_depth, depth + 1)
+
+    return await work_on_sketch(
+        problem, sketch, functions.lift, functions.splice, attack, depth=depth
+    )
+
+
+AttackFn = Callable[[Subgoal, Problem], Awaitable[Decomposition]]
+"""A hole and its problem: what became of it."""
+
+
+async def work_on_sketch(
+    problem: Problem,
+    sketch: Sketch,
+    lift: LiftFn,
+    splice: SpliceFn,
+    attack: AttackFn,
+    *,
+    depth: int,
+) -> Decomposition:
+    """Attack each hole of a sketch in its ``given`` form, nothing before what it needs, and put
+    the parts together when all are solved. A hole without a problem counts as unsolved."""
     graph = build_graph(sketch)
     by_name = {subgoal.name: subgoal for subgoal in sketch.subgoals}
     lifted: list[Lifted] = []
@@ -137,12 +163,12 @@ async def _decompose(
     places = {name: place for place, name in enumerate(by_name)}
     for name in nx.lexicographical_topological_sort(graph, key=lambda name: places[name]):
         subgoal = by_name[name]
-        alone = functions.lift(problem, sketch, subgoal, ())
-        given = functions.lift(problem, sketch, subgoal, subgoal.needs)
-        lifted.append(Lifted(subgoal, alone, given))
-        parts[name] = await _decompose(given, functions, calls, max_depth, depth + 1)
+        given = lift(problem, sketch, subgoal, subgoal.needs)
+        if given is not None:
+            lifted.append(Lifted(subgoal, lift(problem, sketch, subgoal, ()), given))
+            parts[name] = await attack(subgoal, given)
     bodies = {name: part.body for name, part in parts.items() if part.body is not None}
-    unsolved = [name for name in parts if name not in bodies]
-    whole = None if unsolved else functions.splice(problem, sketch, bodies)
+    unsolved = [name for name in by_name if name not in bodies]
+    whole = None if unsolved else splice(problem, sketch, bodies)
     blocking = find_blocking(graph, unsolved)
     return Decomposition(problem, whole, depth, blocking, tuple(lifted), parts)

@@ -111,7 +111,7 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
 
 def choose_states(problem: Problem, policy: Policy, config: SearchConfig) -> SegmentFn | None:
     """How states are read from verdicts; None for searches that need none."""
-    if config.name in WHOLE_BODY_SEARCHES:
+    if config.base_name in WHOLE_BODY_SEARCHES:
         return None
     if problem.language == "lean":
         return segment_lean
@@ -126,7 +126,7 @@ def choose_states(problem: Problem, policy: Policy, config: SearchConfig) -> Seg
 def needs_traces(problems: Iterable[Problem], config: SearchConfig) -> bool:
     """Whether Lean's verdicts must carry the goals before each tactic."""
     lean = any(problem.language == "lean" for problem in problems)
-    return lean and config.name not in WHOLE_BODY_SEARCHES
+    return lean and config.base_name not in WHOLE_BODY_SEARCHES
 
 
 def _bind(verifier: Verifier, deadline_seconds: float) -> Verify:

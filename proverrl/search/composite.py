@@ -1,0 +1,272 @@
+"""What searches that are made of several searches share: one budget, and how they are gone on with.
+
+Flows in: a problem, functions, ``[search]``. Flows out: a ``SearchResult``, as of any search. A
+composite is written as a walk (``work``) that is repeated from its beginning when a saved search is
+gone on with: every number that the walk decided by, every verdict and every search of a part was
+saved, so that it comes to the place where it was without a call. Not handled here: what the parts
+are (``subgoal_search``, ``lemma_search``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import astuple, replace
+from typing import Any, Protocol
+
+from proverrl.config.search import SearchConfig
+from proverrl.search.base import (
+    CurvePoint,
+    FoundProof,
+    Functions,
+    SearchResult,
+    SearchTurn,
+    StopReason,
+)
+from proverrl.search.run import Search, check_identity, identify
+from proverrl.search.spending import Ledger, dump_verdict, read_verdict
+from proverrl.search.tree import Tree
+from proverrl.seeds import derive_seed
+from proverrl.types import Candidate, Problem, Verdict
+
+ROOT = "root"
+
+
+class MakeBase(Protocol):
+    """Builds the search that a composite runs on the problem and on its parts."""
+
+    def __call__(
+        self, problem: Problem, functions: Functions, config: SearchConfig, *, seed: int = 0
+    ) -> Search: ...
+
+
+class Composite(ABC):
+    """One budget of calls and tokens over the searches of a problem and of its parts.
+
+    A call is one of any part's, or one of ``judge``. Only proofs of the problem itself are
+    confirmed and reported.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        functions: Functions,
+        config: SearchConfig,
+        make_base: MakeBase,
+        *,
+        seed: int = 0,
+    ) -> None:
+        self.problem = problem
+        self.functions = functions
+        self.config = config
+        self.seed = seed
+        self.spent = Ledger()
+        self.curve: list[CurvePoint] = []
+        self.searches: dict[str, Search] = {}
+        self._make_base = make_base
+        self._log: dict[str, int] = {}
+        self._verdicts: dict[str, Verdict] = {}
+        self._saved: dict[str, dict[str, Any]] = {}
+        self._taken: dict[str, int] = {}
+        self._watch: Callable[[Any], None] | None = None
+
+    @abstractmethod
+    async def work(self) -> None:
+        """Walk until there is a proof, the budget is spent or nothing is left to try."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What the walk came to, as JSON values."""
+
+    @property
+    def calls(self) -> int:
+        """Verifier calls so far, of all parts."""
+        saved = sum(int(state["spent"]["calls"]) for state in self._saved.values())
+        return self.spent.calls + saved + sum(one.calls for one in self.searches.values())
+
+    @property
+    def tokens(self) -> int:
+        """Generated tokens so far, of all parts."""
+        saved = sum(int(state["spent"]["tokens"]) for state in self._saved.values())
+        return self.spent.tokens + saved + sum(one.tokens for one in self.searches.values())
+
+    @property
+    def num_proofs(self) -> int:
+        """Proofs of the problem found so far."""
+        return len(self.spent.proofs)
+
+    @property
+    def num_in_flight(self) -> int:
+        """Expansions under way."""
+        return sum(one.num_in_flight for one in self.searches.values())
+
+    @property
+    def left(self) -> int:
+        """Calls that may still be made; 0 too when the tokens or the proofs are enough."""
+        config = self.config
+        if self.num_proofs >= config.stop_after or (config.tokens and self.tokens >= config.tokens):
+            return 0
+        return max(0, config.calls - self.calls)
+
+    def trees(self) -> list[tuple[str, Tree]]:
+        """The trees of all parts, with the ids of their problems."""
+        return [(one.problem.id, one.strategy.tree) for one in self.searches.values()]
+
+    async def run(self, watch: Callable[[Any], None] | None = None) -> SearchResult:
+        """Search until a proof or the end of the budget; ``watch`` is told of every expansion."""
+        self._watch = watch
+        await self.work()
+        return self._result()
+
+    def decide(self, key: str, number: int) -> int:
+        """The number that the walk decided by at ``key``: now, or when it was there first."""
+        return self._log.setdefault(key, number)
+
+    async def search_part(self, key: str, problem: Problem, calls: int, turn: int = 0) -> Search:
+        """The search of a part, run until it has made ``calls`` more calls, in its turn ``turn``.
+        That of the problem itself hands its proofs on."""
+        search = self._open_part(key, problem)
+        name = f"{key}#{turn}"
+        before = self.decide(f"{name}/calls before", search.calls)
+        apart = self.decide(f"{name}/calls apart", self.calls - search.calls)
+        tokens = self.decide(f"{name}/tokens apart", self.tokens - search.tokens)
+        limit = min(before + self.decide(f"{name}/calls", calls), search.calls + self.left)
+        if f"{name}/ended" not in self._log and search.calls < limit:
+            rest = max(1, self.config.tokens - tokens) if self.config.tokens else 0
+            search.config = search.config.model_copy(update={"calls": limit, "tokens": rest})
+            await search.run(lambda _: self._tick())
+        self.decide(f"{name}/ended", 1)
+        self._take_turns(key, search)
+        if key == ROOT:
+            self._take_proofs(search, apart, tokens)
+        return search
+
+    async def judge(self, candidate: Candidate) -> Verdict | None:
+        """What the verifier says; no call for what it was asked before, None without one left."""
+        known = self._verdicts.get(candidate.key)
+        if known is not None:
+            return known
+        if not self.left:
+            return None
+        self.spent.calls += 1
+        verdict = await self.functions.verify(candidate)
+        self.spent.turns.append(SearchTurn(self._tell_apart(candidate), 0, is_call=True))
+        if verdict.status.judged:
+            self._verdicts[candidate.key] = verdict
+        self._tick()
+        return verdict
+
+    async def prove(self, body: str) -> bool:
+        """Judge a body of the problem itself; what is proved is confirmed and written down."""
+        candidate = Candidate(self.problem, body)
+        is_known = any(proof.body == body for proof in self.spent.proofs)
+        verdict = await self.judge(candidate)
+        if is_known or verdict is None or not verdict.proved:
+            return is_known
+        confirm = self.functions.confirm
+        if confirm is not None and not any(body == refused for refused, _ in self.spent.refuted):
+            self.spent.confirmations += 1
+            second = await confirm(candidate)
+            if not second.proved:
+                self.spent.refuted.append((body, second))
+        if any(body == refused for refused, _ in self.spent.refuted):
+            return False
+        self.spent.proofs.append(
+            FoundProof(body, verdict, self.calls, self.tokens, confirm is not None)
+        )
+        self._tick()
+        return True
+
+    def _open_part(self, key: str, problem: Problem) -> Search:
+        if key not in self.searches:
+            is_root = key == ROOT
+            functions = self.functions if is_root else replace(self.functions, confirm=None)
+            changes = {"name": self.config.base, "stop_after": self.config.stop_after}
+            config = self.config.model_copy(
+                update=changes if is_root else {**changes, "stop_after": 1}
+            )
+            seed = self.seed if is_root else derive_seed(self.seed, key)
+            search = self._make_base(problem, functions, config, seed=seed)
+            if key in self._saved:
+                search.load_state_dict(self._saved.pop(key))
+            self.searches[key] = search
+        return self.searches[key]
+
+    def _tell_apart(self, candidate: Candidate) -> str:
+        """A body as it stands among the turns: that of a part is told from the problem's own."""
+        if candidate.problem == self.problem:
+            return candidate.body
+        return f"// for {candidate.problem.id}\n{candidate.body}"
+
+    def _take_turns(self, key: str, search: Search) -> None:
+        """Hand on what was written since the last time."""
+        for turn in search.spent.turns[self._taken.get(key, 0) :]:
+            body = self._tell_apart(Candidate(search.problem, turn.body)) if turn.body else ""
+            self.spent.turns.append(replace(turn, body=body))
+        self._taken[key] = len(search.spent.turns)
+
+    def _take_proofs(self, search: Search, apart: int, tokens: int) -> None:
+        """Hand on the proofs of the search of the problem itself, with what all had spent."""
+        known = {proof.body for proof in self.spent.proofs}
+        for proof in search.spent.proofs:
+            if proof.body not in known:
+                calls, written = proof.calls + apart, proof.tokens + tokens
+                self.spent.proofs.append(replace(proof, calls=calls, tokens=written))
+        refuted = {body for body, _ in self.spent.refuted}
+        self.spent.refuted += [pair for pair in search.spent.refuted if pair[0] not in refuted]
+
+    def _tick(self) -> None:
+        nodes = sum(len(tree) for _, tree in self.trees())
+        self.curve.append(CurvePoint(self.calls, self.tokens, self.num_proofs, nodes))
+        if self._watch is not None:
+            self._watch(self)
+
+    def _stop_reason(self) -> StopReason:
+        config = self.config
+        if self.num_proofs >= config.stop_after:
+            return "proved"
+        if self.calls >= config.calls:
+            return "calls"
+        return "tokens" if config.tokens and self.tokens >= config.tokens else "exhausted"
+
+    def _result(self) -> SearchResult:
+        root = self.searches.get(ROOT)
+        parts = self.searches.values()
+        return SearchResult(
+            name=self.config.name,
+            problem_id=self.problem.id,
+            stopped=self._stop_reason(),
+            proofs=tuple(self.spent.proofs),
+            refuted=tuple(self.spent.refuted),
+            calls=self.calls,
+            tokens=self.tokens,
+            confirmations=self.spent.confirmations + sum(p.spent.confirmations for p in parts),
+            expansions=sum(part.num_expansions for part in parts),
+            curve=tuple(self.curve),
+            turns=tuple(self.spent.turns),
+            tree={**(root.strategy.state_dict() if root else {}), **self.describe()},
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything as JSON values; what was under way is made again."""
+        searches = {key: search.state_dict() for key, search in self.searches.items()}
+        return {
+            "of": identify(self.problem, self.config, self.seed),
+            "spent": self.spent.state_dict(),
+            "curve": [astuple(point) for point in self.curve],
+            "log": dict(self._log),
+            "taken": dict(self._taken),
+            "verdicts": [[key, dump_verdict(verdict)] for key, verdict in self._verdicts.items()],
+            "searches": {**self._saved, **searches},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken; ``RunError`` when it is of another search."""
+        check_identity(identify(self.problem, self.config, self.seed), state["of"])
+        self.spent = Ledger.from_state(state["spent"])
+        self.curve = [CurvePoint(*point) for point in state["curve"]]
+        self._log = dict(state["log"])
+        self._taken = dict(state["taken"])
+        self._verdicts = {key: read_verdict(raw) for key, raw in state["verdicts"]}
+        self.searches = {}
+        self._saved = dict(state["searches"])

@@ -1,0 +1,192 @@
+"""Whole proofs, and a pool of lemmas that is drawn from those that failed, on one budget.
+
+Flows in: a Dafny problem. Flows out: proofs of it, and the pool. A turn writes whole bodies with a
+share of the calls that are left; then, by the tier:
+
+- ``light``: nothing more;
+- ``medium``: the facts of bodies that failed (``dafny_facts``) are conjectures. All are verified
+  together, those in which something fails are left out, and again, until all stand (after Houdini,
+  Flanagan and Leino 2001). Those that are worth most are put before the hole, and the policy writes
+  bodies for the problem in which they stand;
+- ``heavy``: as well, assertions that did not stand are attacked as lemmas of their own, and so are
+  their negations.
+
+A proof is a body of the problem itself, facts included, verified as such; a body of a Dafny problem
+may declare nothing, so that facts stand in it with their proofs in place. A lemma counts as used
+when the proof fails without it: those that can be dropped one after another are not. What that
+costs is counted with the confirmations. (The shape is Seed-Prover's, Chen et al. 2025, arXiv
+2507.23726.) Not handled here: other languages, ``calc``, relevance as a model would judge it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from proverrl.config.search import SearchConfig
+from proverrl.errors import UsageError
+from proverrl.search.base import Functions
+from proverrl.search.composite import ROOT, Composite, MakeBase
+from proverrl.search.dafny_facts import (
+    FACT_KINDS,
+    calls_itself,
+    find_standing,
+    list_facts,
+    negate,
+    prove_alone,
+    put_together,
+    show,
+)
+from proverrl.search.lemmas import TIERS, Lemma, LemmaPool, LemmaStatus, work_on_pool
+from proverrl.types import Candidate, Problem, Status
+
+_MAX_ROUNDS = 6
+_NOT = "not: "
+
+
+class LemmaSearch(Composite):
+    """Whole proofs and lemmas. ``UsageError`` for problems whose bodies hold no facts."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        functions: Functions,
+        config: SearchConfig,
+        make_base: MakeBase,
+        *,
+        seed: int = 0,
+    ) -> None:
+        if problem.language != "dafny" or problem.kind not in FACT_KINDS:
+            raise UsageError(
+                f"problem {problem.id!r} ({problem.language}, {problem.kind}) has no lemmas that a "
+                f"body could hold; they are for Dafny problems of the kinds "
+                f"{', '.join(sorted(FACT_KINDS))}: choose another search.name"
+            )
+        super().__init__(problem, functions, config, make_base, seed=seed)
+        self.tier = TIERS[config.tier]
+        self.pool = LemmaPool()
+        self.turns: list[dict[str, Any]] = []
+        self.used: list[str] = []
+
+    async def work(self) -> None:
+        """Turns of whole proofs and lemmas."""
+        self.pool = LemmaPool()
+        self.turns.clear()
+        self.used = []
+        turn = 0
+        while self.left:
+            before = self.decide(f"turn {turn}", self.calls)
+            share = self.config.whole_share if self.tier.shown else 1.0
+            calls = math.ceil(self.left * share)
+            search = await self.search_part(ROOT, self.problem, calls, turn)
+            seen = self.decide(f"turn {turn}/seen", len(search.spent.verdicts))
+            if self.left and self.tier.shown:
+                verdicts = dict(list(search.spent.verdicts.items())[:seen])
+                self._conjecture(list_facts(self.problem, verdicts), seen)
+                await self._use_pool(turn)
+            if not self.decide(f"turn {turn}/moved", int(self.calls > before)):
+                break
+            turn += 1
+
+    def describe(self) -> dict[str, Any]:
+        """The pool, what each turn showed, and the lemmas that the last proof depends on."""
+        return {"lemmas": self.pool.state_dict(), "turns": self.turns, "used": self.used}
+
+    def _conjecture(self, facts: dict[str, int], num_bodies: int) -> None:
+        """Take up new facts. ``attempts`` and ``proofs`` say how many bodies there were and in how
+        many a fact stood: a rare one is worth more."""
+        limit = len(self.pool.lemmas) + self.tier.conjectures
+        for fact, count in facts.items():
+            if len(self.pool.lemmas) >= limit:
+                break
+            name = f"L{len(self.pool.lemmas) + 1}"
+            self.pool.add(Lemma(name, fact, attempts=num_bodies, proofs=count))
+
+    async def _use_pool(self, turn: int) -> None:
+        """Find out what stands, and have bodies written with it."""
+        alive = [name for name, one in self.pool.lemmas.items() if one.status != "disproved"]
+        standing = await self._let_stand(alive)
+        for name in alive:
+            status: LemmaStatus = "proved" if name in standing else "open"
+            self.pool.lemmas[name] = replace(self.pool.lemmas[name], status=status)
+        if self.config.tier == "heavy":
+            await self._attack(turn)
+        shown = [lemma.name for lemma in self.pool.rank(self.tier.shown)]
+        # In the order of the pool: what was written first may be needed by what came later.
+        shown = [name for name in self.pool.lemmas if name in shown]
+        if set(shown) != set(standing):
+            shown = await self._let_stand(shown)
+        self.turns.append({"turn": turn, "standing": standing, "shown": shown})
+        if not shown or not self.left:
+            return
+        if await self.prove(put_together(self._texts(shown))):
+            await self._credit(shown, "")
+            return
+        part = show(self.problem, self._texts(shown))
+        budget = self.decide(f"turn {turn}/shown", math.ceil(self.left / 2))
+        search = await self.search_part(f"shown {turn}", part, budget)
+        for proof in search.spent.proofs:
+            if await self.prove(put_together(self._texts(shown), proof.body)):
+                await self._credit(shown, proof.body)
+
+    def _texts(self, names: list[str]) -> list[str]:
+        lemmas = [self.pool.lemmas[name] for name in names]
+        return [
+            prove_alone(one.statement, one.body) if one.body else one.statement for one in lemmas
+        ]
+
+    async def _let_stand(self, names: list[str]) -> list[str]:
+        """Those of the lemmas that hold together; none when that was not found out."""
+        for _ in range(_MAX_ROUNDS):
+            if not names:
+                break
+            texts = self._texts(names)
+            candidate = Candidate(self.problem, put_together(texts))
+            verdict = await self.judge(candidate)
+            if verdict is None:
+                return []
+            standing = find_standing(candidate, verdict, texts)
+            left = [name for name, text in zip(names, texts, strict=True) if text in standing]
+            if left == names:
+                return names
+            if verdict.status is not Status.REJECTED or not verdict.obligations:
+                return []
+            names = left
+        return []
+
+    async def _attack(self, turn: int) -> None:
+        """Prove or disprove what did not stand, with a quarter of what is left."""
+        open_names = [n for n, one in self.pool.lemmas.items() if one.status == "open"]
+        budget = self.decide(f"turn {turn}/attack", self.left // 4)
+        each = budget // (2 * max(1, len(open_names)))
+        if not each:
+            return
+        tier = replace(self.tier, refinements=min(each, self.tier.calls), chains=1, conjectures=0)
+
+        async def prove(statement: str, calls: int) -> tuple[str, int, int] | None:
+            is_negated = statement.startswith(_NOT)
+            fact = statement.removeprefix(_NOT)
+            part = negate(self.problem, fact, says_not=is_negated)
+            if part is None:
+                return None
+            name = next(n for n, one in self.pool.lemmas.items() if one.statement == fact)
+            key = f"{name} {'not' if is_negated else 'alone'}"
+            search = await self.search_part(key, part, calls, turn)
+            proofs = [p for p in search.spent.proofs if not calls_itself(self.problem, p.body)]
+            return (proofs[0].body, search.calls, len(proofs)) if proofs else None
+
+        await work_on_pool(
+            self.pool, tier, conjecture=None, prove=prove, negate=lambda text: _NOT + text
+        )
+
+    async def _credit(self, shown: list[str], body: str) -> None:
+        """Which lemmas a proof cannot do without."""
+        used = list(shown)
+        for name in shown:
+            fewer = [one for one in used if one != name]
+            self.spent.confirmations += 1
+            candidate = Candidate(self.problem, put_together(self._texts(fewer), body))
+            if (await self.functions.verify(candidate)).proved:
+                used = fewer
+        self.used = self.pool.credit(used)

@@ -1,0 +1,254 @@
+"""Whole proofs, and failing them the parts of those that failed, on one budget of verifier calls.
+
+Flows in: a Dafny problem. Flows out: proofs of it, and what became of its parts. A turn writes
+whole bodies with a share of the calls that are left (``config.whole_share``); the bodies that
+failed are the sketches. A sketch is closed first: with the statements of its holes given, all else
+must hold, and what does not is a hole more. Its holes share half of what is left, each searched
+like a problem, by parts of its own down to ``config.part_depth``; solved parts are put together and
+the whole is verified as any body. Holes that stay open are tried once more with the solved ones
+in place. What is left of the budget goes to the next turn. (After DeepSeek-Prover-V2, Ren et al.
+2025, arXiv 2504.21801, where a large model writes the sketches; here they are the policy's own
+failures.) Not handled here: other languages, and Dafny problems of whole programs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import networkx as nx
+
+from proverrl.config.search import SearchConfig
+from proverrl.errors import UsageError
+from proverrl.search.base import Functions
+from proverrl.search.composite import ROOT, Composite, MakeBase
+from proverrl.search.dafny_sketch import fill, make_sketch, splice
+from proverrl.search.run import Search
+from proverrl.search.states_dafny import KINDS
+from proverrl.search.subgoals import (
+    Decomposition,
+    Sketch,
+    Subgoal,
+    build_graph,
+    work_on_sketch,
+)
+from proverrl.search.subgoals_dafny import close, lift, refine
+from proverrl.types import Candidate, Problem, Verdict
+
+MAX_SKETCHES = 4
+"""Sketches that a turn tries."""
+
+MAX_HOLES = 6
+_MAX_CLOSINGS = 4
+
+
+@dataclass(slots=True)
+class SketchRecord:
+    """What became of a sketch of the problem or part ``of``.
+
+    ``outcome`` is ``no lift`` (its holes cannot be said as problems), ``open`` (the closed form
+    fails and shows no hole more), ``unsolved``, ``unproved`` (the spliced body is refused) or
+    ``solved``. ``solved`` names the holes that were, ``blocking`` the others with those that wait.
+    """
+
+    of: str
+    depth: int
+    body: str
+    outcome: str = "open"
+    holes: list[dict[str, Any]] = field(default_factory=list)
+    solved: list[str] = field(default_factory=list)
+    blocking: dict[str, list[str]] = field(default_factory=dict)
+    lifted: list[dict[str, str]] = field(default_factory=list)
+
+
+class SubgoalSearch(Composite):
+    """Whole proofs and subgoals. ``UsageError`` for problems that have no sketches."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        functions: Functions,
+        config: SearchConfig,
+        make_base: MakeBase,
+        *,
+        seed: int = 0,
+    ) -> None:
+        if problem.language != "dafny" or problem.kind not in KINDS:
+            raise UsageError(
+                f"problem {problem.id!r} ({problem.language}, {problem.kind}) has no sketches; "
+                f"subgoals are for Dafny problems of the kinds {', '.join(sorted(KINDS))}: choose "
+                "another search.name"
+            )
+        super().__init__(problem, functions, config, make_base, seed=seed)
+        self.sketches: dict[str, SketchRecord] = {}
+        self._tried: set[tuple[str, str]] = set()
+
+    async def work(self) -> None:
+        """Turns of whole proofs and sketches."""
+        self.sketches.clear()
+        self._tried.clear()
+        turn = 0
+        while self.left:
+            before = self.decide(f"turn {turn}", self.calls)
+            calls = math.ceil(self.left * self.config.whole_share)
+            search = await self.search_part(ROOT, self.problem, calls, turn)
+            if self.left:
+                body = await self._work_on(ROOT, search, self.left, 0, turn)
+                if body is not None:
+                    await self.prove(body)
+            if not self.decide(f"turn {turn}/moved", int(self.calls > before)):
+                return
+            turn += 1
+
+    def describe(self) -> dict[str, Any]:
+        """The sketches, and the graph of problems, sketches and holes."""
+        return {
+            "sketches": {key: asdict(record) for key, record in self.sketches.items()},
+            "graph": nx.node_link_data(self.graph(), edges="edges"),
+        }
+
+    def graph(self) -> nx.DiGraph[str]:
+        """An edge from each hole to those that need it, and to its sketch; from each sketch to the
+        problem or hole that it is of."""
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        for key, record in self.sketches.items():
+            graph.add_node(key, outcome=record.outcome)
+            graph.add_edge(key, record.of)
+            for hole in record.holes:
+                name = f"{key}.{hole['name']}"
+                graph.add_node(name, solved=hole["name"] in record.solved)
+                graph.add_edge(name, key)
+                graph.add_edges_from((f"{key}.{need}", name) for need in hole["needs"])
+        return graph
+
+    async def _solve(self, key: str, problem: Problem, calls: int, depth: int) -> str | None:
+        """A body of a part, in at most so many calls."""
+        is_last = depth >= self.config.part_depth
+        whole = calls if is_last else math.ceil(calls * self.config.whole_share)
+        start = self.decide(f"{key}/start", self.calls)
+        search = await self.search_part(key, problem, whole)
+        if search.spent.proofs:
+            return search.spent.proofs[0].body
+        if is_last:
+            return None
+        body = await self._work_on(key, search, calls - whole, depth, 0)
+        rest = self.decide(f"{key}/rest", calls - (self.calls - start))
+        if body is None and rest > 0:
+            search = await self.search_part(key, problem, rest, 1)
+            return search.spent.proofs[0].body if search.spent.proofs else None
+        return body
+
+    async def _work_on(
+        self, key: str, search: Search, calls: int, depth: int, turn: int
+    ) -> str | None:
+        """A body made of the parts of those that failed in ``search``."""
+        name = f"{key}/{turn}"
+        start = self.decide(f"{name}/start", self.calls)
+        calls = self.decide(f"{name}/calls", calls)
+        seen = self.decide(f"{name}/seen", len(search.spent.verdicts))
+        verdicts = dict(list(search.spent.verdicts.items())[:seen])
+        number = 0
+        for sketch in _rank_sketches(search.problem, verdicts):
+            left = calls - (self.decide(f"{name}.{number}/start", self.calls) - start)
+            if left < 2 or number >= MAX_SKETCHES or not self.left:
+                break
+            if (search.problem.id, sketch.body) in self._tried:
+                continue
+            self._tried.add((search.problem.id, sketch.body))
+            part = f"{name}.{number}"
+            budget = self.decide(f"{part}/calls", max(2, left // 2))
+            body = await self._attack(part, key, search.problem, sketch, budget, depth)
+            if body is not None:
+                return body
+            number += 1
+        return None
+
+    async def _attack(
+        self, key: str, of: str, problem: Problem, sketch: Sketch, calls: int, depth: int
+    ) -> str | None:
+        """A proof by a sketch. A proof that shows while it is closed counts too."""
+        record = self.sketches[key] = SketchRecord(of, depth, sketch.body)
+        start = self.decide(f"{key}/start", self.calls)
+        for _ in range(_MAX_CLOSINGS):
+            closed = close(problem, sketch)
+            verdict = None if closed is None else await self.judge(closed)
+            if closed is None or verdict is None:
+                record.outcome = "no lift" if closed is None else "open"
+                return None
+            if verdict.proved and closed.problem == problem:
+                record.outcome = "solved"
+                return closed.body
+            better = refine(problem, sketch, closed, verdict)
+            if better is None:
+                return None
+            if better == sketch:
+                left = calls - (self.calls - start)
+                return await self._fill_holes(key, problem, sketch, left, depth, record)
+            sketch = better
+            record.body = sketch.body
+        return None
+
+    async def _fill_holes(
+        self,
+        key: str,
+        problem: Problem,
+        sketch: Sketch,
+        calls: int,
+        depth: int,
+        record: SketchRecord,
+    ) -> str | None:
+        start = self.decide(f"{key}/holes", self.calls)
+        calls = self.decide(f"{key}/left", calls)
+        waiting = len(sketch.subgoals)
+        record.holes = [{"name": s.name, "needs": list(s.needs)} for s in sketch.subgoals]
+        record.outcome = "unsolved"
+        if waiting > MAX_HOLES:
+            return None
+
+        async def attack(subgoal: Subgoal, part: Problem) -> Decomposition:
+            nonlocal waiting
+            name = f"{key}.{subgoal.name}"
+            # One call is kept for the whole.
+            left = calls - (self.calls - start) - 1
+            budget = self.decide(f"{name}/calls", max(0, left // waiting))
+            waiting -= 1
+            body = await self._solve(name, part, budget, depth + 1) if budget else None
+            return Decomposition(part, body, depth + 1)
+
+        found = await work_on_sketch(problem, sketch, lift, splice, attack, depth=depth)
+        bodies = {name: p.body for name, p in found.parts.items() if p.body is not None}
+        record.solved = list(bodies)
+        record.blocking = {name: list(waits) for name, waits in found.blocking.items()}
+        record.lifted = [
+            {"name": one.subgoal.name, "given": one.given.statement}
+            | ({} if one.alone is None else {"alone": one.alone.statement})
+            for one in found.lifted
+        ]
+        if not found.lifted:
+            record.outcome = "no lift"
+        if found.body is None:
+            if not bodies:
+                return None
+            rest = fill(sketch, bodies)
+            again = f"{key}+"
+            then = self.sketches[again] = SketchRecord(key, depth, rest.body)
+            left = calls - (self.calls - start)
+            return await self._fill_holes(again, problem, rest, left, depth, then)
+        verdict = await self.judge(Candidate(problem, found.body))
+        is_proved = verdict is not None and verdict.proved
+        record.outcome = "solved" if is_proved else "unproved"
+        return found.body if is_proved else None
+
+
+def _rank_sketches(problem: Problem, verdicts: Mapping[str, Verdict]) -> Iterator[Sketch]:
+    """The sketches of bodies that failed: those with fewer holes first, then those with more
+    text, each once."""
+    made: dict[str, Sketch] = {}
+    for body, verdict in verdicts.items():
+        sketch = make_sketch(Candidate(problem, body), verdict)
+        if sketch is not None:
+            build_graph(sketch)
+            made.setdefault(" ".join(sketch.body.split()), sketch)
+    yield from sorted(made.values(), key=lambda one: (len(one.subgoals), -len(one.body)))

@@ -1,0 +1,158 @@
+"""Lemmas of Dafny proofs: facts by hand, and the search on real Dafny."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from proverrl.config.search import SearchConfig
+from proverrl.errors import UsageError
+from proverrl.search.base import Functions, Prefix, Proposal
+from proverrl.search.dafny_facts import find_standing, list_facts, negate, prove_alone, put_together
+from proverrl.search.lemma_search import LemmaSearch
+from proverrl.search.methods import make_search
+from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
+from tests.dafny_search import CALC, LEM, LOOP, TWO, Dafny, Script, open_dafny, run
+
+RANGE, SUM = "invariant 0 <= m <= cap", "invariant b == 10 * m + 54"
+
+
+@pytest.fixture(scope="module")
+def dafny() -> Iterator[Dafny]:
+    yield from open_dafny()
+
+
+def build_refused(*places: tuple[int, int]) -> Verdict:
+    """Errors at these lines and columns of the file."""
+    errors = tuple(Diagnostic("error", "wrong", line, column) for line, column in places)
+    return Verdict(Status.REJECTED, errors, obligations=(Obligations("M", 9, 5),))
+
+
+def test_facts_stand_under_their_conditions() -> None:
+    body = "if m > 3 { Lem(m - 1); } else { var k := m; assert k > 0;\n assert  m >= 0; } Lem(2);"
+    verdict = build_refused((5, 0))
+    assert list_facts(LEM, {body: verdict, "Lem(2);": verdict, "assert m": build_refused()}) == {
+        # In the order of assertions, then calls; what is about k is left out.
+        "if !(m > 3) { assert m >= 0; }": 1,
+        "if m > 3 { Lem(m - 1); }": 1,
+        "Lem(2);": 2,
+    }
+    clauses = f"{RANGE}\n{SUM}\ndecreases cap - m"
+    assert list_facts(LOOP, {clauses: verdict}) == {RANGE: 1, SUM: 1}
+    # What Dafny did not read says nothing.
+    assert list_facts(LOOP, {clauses: Verdict(Status.REJECTED)}) == {}
+
+
+def test_a_fact_stands_when_nothing_fails_in_it() -> None:
+    facts = ["Lem(1);", "assert m > 2;", "Lem(2);"]
+    candidate = Candidate(LEM, put_together(facts))
+    # Line 5 of the file is the first of the body, which begins in column 2.
+    assert candidate.source.split("\n")[4] == "  Lem(1);"
+    assert find_standing(candidate, build_refused((6, 9)), facts) == ["Lem(1);", "Lem(2);"]
+    assert find_standing(candidate, build_refused((5, 2), (7, 5)), facts) == ["assert m > 2;"]
+    # A postcondition fails at the problem's own brace.
+    assert find_standing(candidate, build_refused((4, 0)), facts) == facts
+    assert find_standing(candidate, Verdict(Status.REJECTED), facts) == []
+
+
+def test_a_fact_alone_and_its_negation_are_lemmas() -> None:
+    fact = "if m > 3 { assert Val(m) > 9; }"
+    refuted = negate(LEM, fact)
+    assert refuted is not None
+    assert refuted.statement == (
+        f"lemma {{:induction false}} LemAlone(m: nat)\n  requires m > 3\n"
+        f"  ensures !(Val(m) > 9)\n{{\n  {HOLE}\n}}\n"
+    )
+    assert prove_alone(fact, "Lem(m);\n") == "if m > 3 { assert Val(m) > 9 by { Lem(m); } }"
+    assert negate(LEM, "Lem(2);") is None
+    assert negate(LOOP, SUM) is None
+
+
+def test_clauses_of_different_bodies_are_a_proof_and_idle_ones_do_not_count(dafny: Dafny) -> None:
+    bodies = [f"{RANGE}\ninvariant b == 11 * m + 54", f"invariant b >= 54\n{SUM}"]
+    script = {"": bodies}
+    result = run(dafny, Script(script), LOOP, name="lemmas", calls=8)
+    assert result.proved
+    # A turn of four bodies, then the clauses: all but one stand, and are a proof.
+    assert result.proofs[0].body == f"{RANGE}\ninvariant b >= 54\n{SUM}"
+    assert result.proofs[0].confirmed
+    uses = {one["statement"]: (one["status"], one["uses"]) for one in result.tree["lemmas"]}
+    assert uses == {
+        RANGE: ("proved", 1),
+        "invariant b == 11 * m + 54": ("open", 0),
+        "invariant b >= 54": ("proved", 0),
+        SUM: ("proved", 1),
+    }
+    assert result.tree["used"] == ["L1", "L4"]
+    assert not run(dafny, Script(script), LOOP, name="best_of_n", calls=8).proved
+    assert not run(dafny, Script(script), LOOP, name="lemmas", calls=8, tier="light").proved
+
+
+def test_a_body_is_written_with_what_stands(dafny: Dafny) -> None:
+    script = {f"ForF(n);\n{HOLE}": ["ForG(n);"], "": ["ForF(n); assert H(n) == 1;"]}
+    result = run(dafny, Script(script), TWO, name="lemmas", calls=8)
+    assert [proof.body for proof in result.proofs] == ["ForF(n);\nForG(n);"]
+    assert result.tree["turns"][0]["shown"] == result.tree["used"] == ["L2"]
+
+
+def test_the_heavy_tier_proves_and_disproves_what_did_not_stand(dafny: Dafny) -> None:
+    script = {"BothAlone": ["ForF(n);"], "": ["assert F(n) > 4; assert F(n) < 2 * n;"]}
+    result = run(dafny, Script(script), TWO, name="lemmas", calls=40, tier="heavy")
+    assert not result.proved
+    assert result.calls <= 40
+    # Every call and every token is one of a turn's.
+    assert sum(turn.is_call for turn in result.turns) == result.calls
+    assert sum(turn.num_tokens for turn in result.turns) == result.tokens
+    first, second = result.tree["lemmas"]
+    assert (first["statement"], first["status"], first["body"]) == (
+        "assert F(n) > 4;",
+        "proved",
+        "ForF(n);",
+    )
+    assert (second["statement"], second["status"]) == ("assert F(n) < 2 * n;", "disproved")
+
+
+@pytest.mark.parametrize("after", [2, 5, 7])
+def test_it_goes_on_where_it_was(dafny: Dafny, after: int) -> None:
+    class StopError(Exception):
+        pass
+
+    async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
+        # What is written depends on the seed alone.
+        if f"ForF(n);\n{HOLE}" in problem.statement:
+            return [Proposal("assert H(n) == 2;", 1, -1.0)]
+        return [Proposal("ForF(n); assert H(n) == 1;", 1 + seed % 3, -1.0)]
+
+    def build() -> LemmaSearch:
+        functions = Functions(propose, dafny.verify)
+        config = SearchConfig(name="lemmas", calls=8, width=1, max_idle=3)
+        search = make_search(TWO, functions, config, seed=5)
+        assert isinstance(search, LemmaSearch)
+        return search
+
+    whole = dafny.runner.run(build().run())
+    saved: list[dict[str, object]] = []
+    broken = build()
+
+    def watch(search: LemmaSearch) -> None:
+        if len(search.curve) == after:
+            saved.append(search.state_dict())
+            raise StopError
+
+    with pytest.raises(StopError):
+        dafny.runner.run(broken.run(watch))
+    resumed = build()
+    resumed.load_state_dict(saved[0])
+    assert dafny.runner.run(resumed.run()) == whole
+
+
+def test_other_problems_are_refused() -> None:
+    async def verify(candidate: Candidate) -> Verdict:
+        raise AssertionError
+
+    functions = Functions(Script({"": [""]}).propose, verify)
+    for problem in (CALC, replace(LEM, language="lean", kind="tactic")):
+        with pytest.raises(UsageError, match="has no lemmas"):
+            make_search(problem, functions, SearchConfig(name="lemmas"))
