@@ -181,7 +181,7 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
     tables: dict[BudgetUnit, dict[str, list[dict[str, Spending]]]] = {"calls": {}, "tokens": {}}
     for seed in range(seeds):
         for method in methods:
-            name = f"{re.sub('[:=]', '-', method)}-{seed}"
+            name = f"{re.sub('[:=/]+', '-', method)}-{seed}"
             config = configure(run, out, method, seed, calls, keys)
             asyncio.run(evaluate_benchmarks(config, from_run=run, benchmarks={name: str(source)}))
             rows = read_attempts(out / "evals" / f"{name}.json")
