@@ -26,6 +26,7 @@ from proverrl.search.subgoals_lean import (
     LeanSketch,
     lift,
     read_sketch,
+    sketch_from_failure,
     sketch_from_sorries,
     sketch_from_text,
     splice,
@@ -82,12 +83,22 @@ def test_a_goal_is_read_and_stated() -> None:
         "        y + 1 := by\n"
         f"  {HOLE}\n"
     )
+    assert parse_goal("l : List ℕ\n⊢ l[0]? = l.get?_x").target == "l[0]? = l.get?_x"
     bare = write_theorem("t", parse_goal("⊢ 1 = 1"))
     assert bare == f"theorem t :\n    1 = 1 := by\n  {HOLE}\n"
 
 
 @pytest.mark.parametrize(
-    "text", ["⊢ ?m.12 = 1", "x : ?α\n⊢ True", "⊢ f ⋯ = 1", "no goals", "x\n⊢ True", "⊢ sorry = 1"]
+    "text",
+    [
+        "⊢ ?m.12 = 1",
+        "⊢ f ?a = 1",
+        "x : ?α\n⊢ True",
+        "⊢ f ⋯ = 1",
+        "no goals",
+        "x\n⊢ True",
+        "⊢ sorry = 1",
+    ],
 )
 def test_what_cannot_be_stated_is_refused(text: str) -> None:
     with pytest.raises(ProblemError, match=r"cannot be stated|no goal|no hypothesis"):
@@ -383,13 +394,7 @@ def test_a_problem_is_solved_by_its_parts_over_the_fake() -> None:
         tried: list[tuple[str, str]] = []
 
         async def sketch(wanted: Problem, depth: int) -> Sketch | None:
-            body = draft
-            while wanted is problem:
-                verdict = await confirm(Candidate(problem, body))
-                if (hidden := hide_failing(problem, body, verdict)) is None:
-                    return await read_sketch(states, problem, body)
-                body = hidden
-            return None
+            return await sketch_from_failure(states, confirm, wanted, draft)
 
         async def solve(wanted: Problem, calls: int) -> str | None:
             word = wanted.statement.rpartition("walk ")[2].split()[0]
@@ -416,7 +421,10 @@ def test_a_problem_is_solved_by_its_parts_over_the_fake() -> None:
         wrong = splice(problem, LeanSketch("step a\n  sorry", (), ()), {})
         assert not (await confirm(Candidate(problem, wrong))).proved
         assert found.blocking == {}
-        assert [one.alone and one.alone.id for one in found.lifted] == ["t/h1", "t/g"]
+        # Three verdicts, two holes hidden one after the other; one text for the goals.
+        assert states.num_texts == 1
+        assert await sketch_from_failure(states, confirm, problem, draft, rounds=2) is None
+        assert [one.alone.id for one in found.lifted] == ["t/h1", "t/g"]
 
     run(work)
 

@@ -23,7 +23,7 @@ from proverrl.types import HOLE, Problem
 _OPENING, _CLOSING = frozenset("( [ { ⟨ ⦃ #[ ![ @[".split()), frozenset(") ] } ⟩ ⦄".split())
 _HIDDEN = re.compile(rf"({IDENTIFIER})(✝[⁰¹²³⁴-⁹]*)")
 _NAMES = re.compile(rf"(?:{IDENTIFIER}(?:✝[⁰¹²³⁴-⁹]*)?)(?: +{IDENTIFIER}(?:✝[⁰¹²³⁴-⁹]*)?)*")
-_UNSTATABLE = re.compile(rf"\?{IDENTIFIER}|\?m\.|⋯|\bsorry\b")
+_UNSTATABLE = re.compile(rf"(?<![\w\])'!])\?{IDENTIFIER}|⋯|\bsorry\b")
 _UNIVERSE = re.compile(r"\bu_\d+\b")
 
 

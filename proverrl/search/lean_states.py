@@ -55,7 +55,8 @@ class LeanStates:
 
     ``deadline_seconds`` holds for one path, a worker's start not included. A worker with more than
     ``max_states`` proof states is replaced, since a REPL forgets none. ``num_steps`` counts the
-    tactics that were new, ``num_replayed`` those run again, ``num_restarts`` the workers lost.
+    tactics that were new, ``num_replayed`` those run again, ``num_texts`` the whole texts, and
+    ``num_restarts`` the workers lost. What Lean said is kept until the end.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class LeanStates:
         self._turns = asyncio.Semaphore(workers)
         self._known: dict[tuple[str, Path], ProofState] = {}
         self._dying: set[asyncio.Task[None]] = set()
-        self.num_steps = self.num_replayed = self.num_restarts = 0
+        self.num_steps = self.num_replayed = self.num_texts = self.num_restarts = 0
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -113,6 +114,7 @@ class LeanStates:
             text = worker.cap_heartbeats(candidate.problem, split_candidate(candidate))
             return await worker.repl.run(text, env)
 
+        self.num_texts += 1
         async with self._borrow("", ()) as place:
             return await self._use(place, work)
 
@@ -126,10 +128,6 @@ class LeanStates:
                 yield place
             finally:
                 self._free.append(place)
-
-    def forget(self) -> None:
-        """Forget what Lean said; the workers keep their states."""
-        self._known.clear()
 
     async def aclose(self) -> None:
         """Kill every worker."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from proverrl.errors import ProblemError, RecordError
 from proverrl.problems.lean_tokens import IDENTIFIER, Token, scan_tokens
+from proverrl.search.base import Verify
 from proverrl.search.lean_extract import (
     Goal,
     drop_hypotheses,
@@ -26,6 +27,7 @@ from proverrl.search.lean_extract import (
     read_signature,
     write_theorem,
 )
+from proverrl.search.lean_haves import hide_failing
 from proverrl.search.lean_states import LeanStates
 from proverrl.search.lean_tactic_mode import split_tactics
 from proverrl.search.subgoals import Sketch, Subgoal
@@ -74,6 +76,22 @@ async def read_sketch(states: LeanStates, problem: Problem, body: str) -> LeanSk
     if done.errors or not done.reached_end:
         return None
     return sketch_from_sorries(problem, body, done.sorries)
+
+
+async def sketch_from_failure(
+    states: LeanStates, verify: Verify, problem: Problem, body: str, *, rounds: int = 4
+) -> LeanSketch | None:
+    """The sketch that is left of a body when what fails in it is hidden, again and again.
+
+    ``verify`` is called up to ``rounds`` times (its verdicts need places of errors). A body that
+    fails nowhere is read as it is. None when there is no sketch in it.
+    """
+    for _ in range(rounds):
+        hidden = hide_failing(problem, body, await verify(Candidate(problem, body)))
+        if hidden is None:
+            return await read_sketch(states, problem, body)
+        body = hidden
+    return None
 
 
 def sketch_from_sorries(
