@@ -167,6 +167,11 @@ class TorchLearner:
                     updates.append(values)
         return counts | _summarize(updates) | self.weights.publish()
 
+    def score(self, samples: Sequence[TrainingSample]) -> list[Tensor]:
+        """Log-probabilities of each sample's tokens after the prompt, of shape (new tokens,)."""
+        scores = self._score(self.weights.run, [pack_rows(samples)])
+        return [scores[id(sample)] for sample in samples]
+
     def _update(
         self,
         rows: Sequence[PackedRow],

@@ -12,31 +12,33 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proverrl.config import ValueConfig
 from proverrl.errors import UsageError
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.base import Prefix
+from proverrl.search.value_fit import HeadFit, ValueData, choose_side
 from proverrl.search.value_metrics import (
     compute_auc,
     compute_calibration,
     compute_within,
     measure_values,
 )
+from proverrl.search.value_pairs import ValuePair, list_prefixes, read_pairs
 from proverrl.search.values import (
+    NUM_LIKELIHOODS,
     SETTINGS,
-    ValuePair,
-    ValueSettings,
+    ValueModel,
+    build_data,
     compute_features,
-    fit_head,
-    is_held_back,
-    list_prefixes,
     load_value,
-    read_pairs,
+    measure_head,
+    open_fit,
     save_value,
-    train_value,
 )
 from tests.builders import build_problem
 from tests.test_policy import tiny_policy
 
-SMALL = ValueSettings(hidden=8, epochs=40, learning_rate=0.01)
+SMALL = ValueConfig(hidden=8, epochs=40, learning_rate=0.01, batch_size=32)
 
 
 def test_auc_by_hand() -> None:
@@ -117,31 +119,66 @@ def make_pairs() -> list[ValuePair]:
     ]
 
 
+def fit_pairs(policy: TransformersPolicy, pairs: list[ValuePair]) -> tuple[HeadFit, ValueData]:
+    data = build_data(policy, pairs, SMALL.layers)
+    fit = open_fit(data, pairs, SMALL, 0)
+    while not fit.done:
+        fit.run_epoch()
+    return fit, data
+
+
 def test_problems_are_held_back_whole_and_by_their_id() -> None:
-    held = {f"p{i}" for i in range(1000) if is_held_back(f"p{i}", ValueSettings())}
+    sides = [choose_side(f"p{i}", ValueConfig(), 0) for i in range(1000)]
     # 1000 draws at 0.2: five standard deviations are 5 * sqrt(160) = 63.
-    assert 137 < len(held) < 263
-    assert held != {f"p{i}" for i in range(1000) if is_held_back(f"p{i}", ValueSettings(seed=1))}
+    assert 137 < sides.count("valid") < 263
+    assert 137 < sides.count("test") < 263
+    assert sides != [choose_side(f"p{i}", ValueConfig(), 1) for i in range(1000)]
 
 
 def test_features_do_not_depend_on_the_batch() -> None:
     policy = tiny_policy()
     rows = [(pair.problem, pair.prefix) for pair in make_pairs()[:5]] + [(build_problem("q"), "")]
-    together = compute_features(policy, rows)
-    alone = torch.cat([compute_features(policy, [row]) for row in rows])
-    assert together.shape == (6, 2 * policy.model.config.hidden_size)
-    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
+    together = compute_features(policy, rows, 2)
+    alone = torch.cat([compute_features(policy, [row], 2) for row in rows])
+    size = policy.model.config.hidden_size
+    assert together.shape == (6, 2 * 3 * size + NUM_LIKELIHOODS)
+    torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-4)
+    # One layer's features come first.
+    one = compute_features(policy, rows, 1)
+    torch.testing.assert_close(one[:, : 3 * size], together[:, : 3 * size])
+
+
+def test_features_say_how_likely_the_policy_finds_the_prefix() -> None:
+    policy = tiny_policy()
+    problem = build_problem("p", n=7)
+    own = policy.tokenizer("invariant k", add_special_tokens=False)["input_ids"]
+    prompt = policy.prompt(problem).token_ids
+    with torch.no_grad():
+        spread = policy.model(input_ids=torch.tensor([[*prompt, *own]])).logits[0].log_softmax(-1)
+    expected = [float(spread[len(prompt) - 1 + i, token]) for i, token in enumerate(own)]
+    features = compute_features(policy, [(problem, "invariant k"), (problem, "")])
+    total, mean, least, entropy = features[0, -4:].tolist()
+    assert total == pytest.approx(sum(expected), abs=1e-4)
+    assert mean == pytest.approx(sum(expected) / len(own), abs=1e-4)
+    assert least == pytest.approx(min(expected), abs=1e-4)
+    assert entropy == pytest.approx(-float((spread[-1].exp() * spread[-1]).sum()), abs=1e-4)
+    # An empty prefix has no tokens of its own.
+    size = policy.model.config.hidden_size
+    assert features[1, -4:-1].tolist() == [0.0, 0.0, 0.0]
+    assert features[1, 2 * size : 3 * size].abs().max() == 0.0
 
 
 def test_a_head_learns_what_tells_prefixes_apart_and_loads_back_exactly(tmp_path: Path) -> None:
     policy = tiny_policy()
     pairs = make_pairs()
-    model, metrics = train_value(policy, pairs, SMALL)
-    num_held = sum(is_held_back(f"p{i}", SMALL) for i in range(40))
-    assert (metrics.num_pairs, metrics.num_problems) == (2 * num_held, num_held)
-    assert metrics.auc == metrics.within == 1.0
-    assert metrics.brier < 0.1 < metrics.brier_base
-    again, _ = train_value(policy, pairs, SMALL)
+    fit, data = fit_pairs(policy, pairs)
+    metrics = measure_head(fit.best, data, pairs, SMALL, 0)
+    num_held = sum(choose_side(f"p{i}", SMALL, 0) == "test" for i in range(40))
+    assert (metrics["all"].num_pairs, metrics["all"].num_problems) == (2 * num_held, num_held)
+    assert metrics["all"].auc == metrics["inside"].within == 1.0
+    assert metrics["all"].brier < 0.1 < metrics["all"].brier_base
+    model = ValueModel(policy, fit.best, SMALL.layers)
+    again = ValueModel(policy, fit_pairs(policy, pairs)[0].best, SMALL.layers)
     problem = build_problem("new", n=7)
     prefixes = [Prefix("invariant k", "s"), Prefix("invariant 0", "t"), Prefix("", "")]
     values = asyncio.run(model(problem, prefixes))
@@ -155,29 +192,36 @@ def test_a_head_learns_what_tells_prefixes_apart_and_loads_back_exactly(tmp_path
         assert torch.equal(loaded.head.state_dict()[name], tensor)
 
 
-def test_training_stops_where_the_held_back_loss_was_lowest() -> None:
+def test_training_keeps_the_head_whose_held_back_loss_was_lowest() -> None:
     """Labels that mean the opposite on the held-back rows: every epoch of training makes it worse,
     so that the head stays near the first epoch's."""
-    rows = torch.tensor([[-1.0], [1.0]]).repeat(20, 1)
+    features = torch.tensor([[-1.0], [1.0]]).repeat(40, 1)
     labels = torch.tensor([0.0, 1.0]).repeat(20)
-    change = ValueSettings(hidden=4, epochs=50, patience=2, learning_rate=0.05)
-    opposite = fit_head(rows, labels, rows, 1 - labels, change)
-    same = fit_head(rows, labels, rows, labels, change)
-    confidence = [
-        float((torch.sigmoid(head(rows).detach()) - 0.5).abs().mean()) for head in (opposite, same)
-    ]
+    first = torch.arange(80) < 40
+    change = ValueConfig(hidden=4, epochs=50, patience=2, learning_rate=0.05, rank_weight=0.0)
+    confidence = []
+    for held in (1 - labels, labels):
+        data = ValueData(
+            features, torch.arange(80), torch.cat([labels, held]), torch.arange(80) // 2
+        )
+        fit = HeadFit(data, first, ~first, change, seed=0)
+        while not fit.done:
+            fit.run_epoch()
+        scores = torch.sigmoid(fit.best(features[:2]).detach())
+        confidence.append(float((scores - 0.5).abs().mean()))
     assert confidence[0] < confidence[1] / 2
 
 
-def test_what_cannot_be_fitted_or_loaded_says_so(tmp_path: Path) -> None:
+def test_what_cannot_be_loaded_says_so(tmp_path: Path) -> None:
     policy = tiny_policy()
+    solved = [pair for pair in make_pairs() if pair.solved]
     with pytest.raises(UsageError, match="not both solved and unsolved"):
-        train_value(policy, [pair for pair in make_pairs() if pair.solved], SMALL)
+        open_fit(build_data(policy, solved, 1), solved, SMALL, 0)
     with pytest.raises(UsageError, match="holds no value model"):
         load_value(policy, tmp_path)
-    model, metrics = train_value(policy, make_pairs(), SMALL)
-    save_value(model, tmp_path, SMALL, metrics)
+    fit, _ = fit_pairs(policy, make_pairs())
+    save_value(ValueModel(policy, fit.best, 1), tmp_path, SMALL, {})
     about = json.loads((tmp_path / SETTINGS).read_text())
-    (tmp_path / SETTINGS).write_text(json.dumps({**about, "size": 6}))
-    with pytest.raises(UsageError, match="reads 6 features"):
+    (tmp_path / SETTINGS).write_text(json.dumps({**about, "policy_sha256": "0" * 64}))
+    with pytest.raises(UsageError, match="of other weights"):
         load_value(policy, tmp_path)

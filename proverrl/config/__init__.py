@@ -48,6 +48,7 @@ from proverrl.config.sections import (
     ShardName,
     WarmStartConfig,
 )
+from proverrl.config.value import SamplesConfig, ValueConfig
 
 __all__ = [
     "AdvantageConfig",
@@ -91,6 +92,7 @@ __all__ = [
     "RewardName",
     "RolloutConfig",
     "RolloutMode",
+    "SamplesConfig",
     "SamplingConfig",
     "SearchConfig",
     "SearchName",
@@ -99,6 +101,7 @@ __all__ = [
     "ShardName",
     "StatesName",
     "TierName",
+    "ValueConfig",
     "VllmConfig",
     "VllmDtype",
     "WarmStartConfig",

@@ -21,8 +21,9 @@ from proverrl.config.restart import RestartConfig
 from proverrl.config.rewards import AuditConfig, RewardConfig
 from proverrl.config.rollout import RolloutConfig
 from proverrl.config.search import SearchConfig
+from proverrl.config.value import SamplesConfig, ValueConfig
 
-LoopName = Literal["warm_start", "grpo", "expert_iteration"]
+LoopName = Literal["warm_start", "grpo", "expert_iteration", "value"]
 OptimizerName = Literal["adamw", "muon"]
 CurriculumName = Literal["uniform", "posterior"]
 LayoutName = Literal["plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny"]
@@ -290,6 +291,8 @@ class Config(Section):
     expert_iteration: ExpertIterationConfig = ExpertIterationConfig()
     evaluation: EvalConfig = EvalConfig()
     search: SearchConfig = SearchConfig()
+    samples: SamplesConfig = SamplesConfig()
+    value: ValueConfig = ValueConfig()
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Config:
@@ -297,6 +300,8 @@ class Config(Section):
             raise ValueError('reward.false_negative_rate = "online" needs audit.rate above 0')
         if self.restart.name != "none" and self.loop == "expert_iteration":
             raise ValueError('restart.name is for loop = "grpo"; set it to "none"')
+        if self.samples.passes and self.loop != "grpo":
+            raise ValueError('samples.passes is for loop = "grpo"; set it to 0')
         if self.restart.name != "none" and self.rollout.mode == "interleaved":
             raise ValueError('no restarts in rollout.mode = "interleaved"; choose another mode')
         if self.grpo.inject_proofs and self.loss.weights.name == "none":

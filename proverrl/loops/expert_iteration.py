@@ -27,6 +27,7 @@ from proverrl.loops.audit import Auditor, build_auditor, judge_first, judge_rest
 from proverrl.loops.follow import push_weights
 from proverrl.loops.mixture import choose_proofs, load_sft_data
 from proverrl.loops.reverify import import_proofs, reverify_proofs
+from proverrl.loops.search_samples import keep_sample_proofs
 from proverrl.loops.session import (
     Session,
     budget_spent,
@@ -193,9 +194,10 @@ def _absorb(
 async def _check_proofs(session: Session, store: ProofStore, progress: Progress) -> int:
     """Bring in the proofs of an earlier run, or verify a resumed run's own where that is due."""
     path = session.config.expert_iteration.proofs
-    if path and progress.round == 0:
-        return await import_proofs(session, store, Path(path))
-    return await reverify_proofs(session, store)
+    if progress.round:
+        return await reverify_proofs(session, store)
+    num_calls = await import_proofs(session, store, Path(path)) if path else 0
+    return num_calls + await keep_sample_proofs(session, store)
 
 
 def _base_sources(session: Session) -> list[PairSource]:

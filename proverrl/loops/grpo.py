@@ -31,6 +31,7 @@ from proverrl.loops.follow import check_weights, open_learner, start_learners
 from proverrl.loops.ledger import Ledger, StepBatch
 from proverrl.loops.overlap import Overlap, PushedSampler, SamplerCopy
 from proverrl.loops.reverify import reverify_proofs
+from proverrl.loops.search_samples import keep_sample_proofs, learn_paths
 from proverrl.loops.session import Session, proof_sources, reference_sources, seconds_left
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.samples import build_replay_sample, build_samples
@@ -56,6 +57,9 @@ async def run_grpo(session: Session) -> None:
         world = session.policy.world
         monitor.phase("learner", f"{config.learner.shard} over {world.size} processes")
     ledger.progress.verifier_calls += await reverify_proofs(session, ledger.store)
+    if in_flight is None:
+        ledger.progress.verifier_calls += await keep_sample_proofs(session, ledger.store)
+        ledger.progress.verifier_calls += await learn_paths(session, learner)
     if ledger.end():
         return
     collector = open_collector(ledger, in_flight)

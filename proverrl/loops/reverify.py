@@ -26,7 +26,7 @@ DROPPED_FILE = "dropped_proofs.jsonl"
 _SLICE = 64
 """Candidates given to the pool at once, so that progress shows."""
 
-_NO_PROBLEM = "its problem is not among the problems that this run's loop draws from"
+NO_PROBLEM = "its problem is not among the problems that this run's loop draws from"
 
 
 async def reverify_proofs(session: Session, store: ProofStore) -> int:
@@ -42,11 +42,11 @@ async def reverify_proofs(session: Session, store: ProofStore) -> int:
         problem = by_id.get(name)
         if problem is None:
             store.discard(name, proof)
-            dropped.append(_describe(name, proof.body, _NO_PROBLEM, proof))
+            dropped.append(describe_drop(name, proof.body, NO_PROBLEM, proof))
         elif proof.conditions != store.conditions(problem):
             stale.append((problem, proof))
     candidates = [Candidate(problem, proof.body) for problem, proof in stale]
-    verdicts = await _verify_all(session, candidates, "proofs verified anew")
+    verdicts = await verify_all(session, candidates, "proofs verified anew")
     for (problem, proof), verdict in zip(stale, verdicts, strict=True):
         store.discard(problem.id, proof)
         if verdict.proved:
@@ -57,9 +57,9 @@ async def reverify_proofs(session: Session, store: ProofStore) -> int:
                 policy_version=proof.policy_version,
             )
         else:
-            dropped.append(_describe(problem.id, proof.body, _explain(verdict), proof))
+            dropped.append(describe_drop(problem.id, proof.body, explain_refusal(verdict), proof))
     if stale or dropped:
-        _report(session, "toolchain or problems changed", len(stale), dropped)
+        report_drops(session, "toolchain or problems changed", len(stale), dropped)
     return len(stale)
 
 
@@ -78,21 +78,21 @@ async def import_proofs(session: Session, store: ProofStore, path: Path) -> int:
     for entry in _read_candidates(path):
         name = entry.problem.id
         if name not in by_id:
-            dropped.append(_describe(name, entry.body, _NO_PROBLEM))
+            dropped.append(describe_drop(name, entry.body, NO_PROBLEM))
         elif entry.prelude:
-            dropped.append(_describe(name, entry.body, "it needs a prelude, which is not kept"))
+            dropped.append(describe_drop(name, entry.body, "it needs a prelude, which is not kept"))
         else:
             candidate = Candidate(by_id[name], entry.body)
             candidates[candidate.key] = candidate
-    verdicts = await _verify_all(session, list(candidates.values()), "imported proofs")
+    verdicts = await verify_all(session, list(candidates.values()), "imported proofs")
     for candidate, verdict in zip(candidates.values(), verdicts, strict=True):
         problem = candidate.problem
         if verdict.proved:
             num_tokens = len(session.policy.body_ids(problem, candidate.body))
             store.keep(problem, candidate.body, num_tokens=num_tokens, policy_version=IMPORTED)
         else:
-            dropped.append(_describe(problem.id, candidate.body, _explain(verdict)))
-    _report(session, f"import of {path}", len(candidates), dropped)
+            dropped.append(describe_drop(problem.id, candidate.body, explain_refusal(verdict)))
+    report_drops(session, f"import of {path}", len(candidates), dropped)
     return len(candidates)
 
 
@@ -109,9 +109,10 @@ def _read_candidates(path: Path) -> Iterator[Candidate]:
         ) from error
 
 
-async def _verify_all(
+async def verify_all(
     session: Session, candidates: Sequence[Candidate], phase: str
 ) -> list[Verdict]:
+    """Verdicts in order; ``phase`` names the work in the display."""
     verdicts: list[Verdict] = []
     deadline = session.config.pool.deadline_seconds
     for start in range(0, len(candidates), _SLICE):
@@ -123,21 +124,23 @@ async def _verify_all(
     return verdicts
 
 
-def _explain(verdict: Verdict) -> str:
+def explain_refusal(verdict: Verdict) -> str:
+    """The status, the first error and the cause, as far as there are any."""
     errors = [d.message for d in verdict.diagnostics if d.severity == "error"]
     return ": ".join(
         [str(verdict.status), *errors[:1], *([verdict.cause] if verdict.cause else [])]
     )
 
 
-def _describe(
+def describe_drop(
     problem_id: str, body: str, reason: str, proof: Proof | None = None
 ) -> dict[str, Any]:
+    """A line of ``dropped_proofs.jsonl``."""
     before = asdict(proof.conditions) if proof else None
     return {"problem_id": problem_id, "body": body, "reason": reason, "verified_under": before}
 
 
-def _report(
+def report_drops(
     session: Session, why: str, num_verified: int, dropped: Sequence[dict[str, Any]]
 ) -> None:
     """Say what became of the proofs, and append those that went (each once) to the file."""

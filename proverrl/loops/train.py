@@ -12,7 +12,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,11 +22,13 @@ from proverrl.checkpoint import latest_checkpoint, read_state
 from proverrl.config import Config, LoopName
 from proverrl.errors import StoppedError, UsageError
 from proverrl.evaluate import evaluate
+from proverrl.loops import value
 from proverrl.loops.evaluate_run import build_evaluation, collect_figures, load_benchmark
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.loops.grpo import run_grpo
 from proverrl.loops.mixture import check_files
+from proverrl.loops.search_samples import check_sample_files, list_proofs
 from proverrl.loops.session import (
     RESOLVED_FILE,
     Session,
@@ -38,7 +40,7 @@ from proverrl.loops.session import (
     reference_sources,
     write_resolved,
 )
-from proverrl.loops.warm_start import SftSettings, train_supervised
+from proverrl.loops.warm_start import SftSettings, make_source, train_supervised
 from proverrl.monitor import Monitor
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
@@ -46,6 +48,7 @@ from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter, m
 from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
 from proverrl.problems.contamination import describe_overlap
 from proverrl.seeds import derive_seed
+from proverrl.types import Problem
 from proverrl.verify.make import open_configured
 
 
@@ -53,6 +56,7 @@ async def _no_loop(session: Session) -> None:
     """A run that is only a warm start."""
 
 
+# "value" trains no policy and needs no verifier: it is ``proverrl.loops.value``.
 LOOPS: dict[LoopName, Callable[[Session], Awaitable[None]]] = {
     "warm_start": _no_loop,
     "grpo": run_grpo,
@@ -80,6 +84,8 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
             "and give --mode search to proverrl eval --run afterwards"
         )
     folder = config.run
+    if config.loop == "value":
+        return await value.train_value(config, live=live)
     if config.threads:
         torch.set_num_threads(config.threads)
     world = open_world(config.learner.shard)
@@ -112,6 +118,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         check_resumable(folder, config)
         if config.loop == "expert_iteration":
             check_files(config)
+        check_sample_files(config, world)
         problems = load_training(config)
         world.share("open")
         policy = _open_policy(config, folder, problems)
@@ -138,7 +145,8 @@ async def _run_stages(session: Session) -> None:
     config = session.config
     _say_what_runs(session)
     if not session.warm_weights.exists():
-        await asyncio.to_thread(_warm_start, session)
+        proofs = await list_proofs(session)
+        await asyncio.to_thread(_warm_start, session, proofs)
     await asyncio.to_thread(push_weights, session.policy.world, session.policy)
     if config.evaluation.before:
         await _evaluate(session, "before")
@@ -217,11 +225,13 @@ def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
     return Monitor(folder, live=live, total_steps=total, resume_step=resume_step)
 
 
-def _warm_start(session: Session) -> None:
-    """Train on the references, then save the weights; the last file written marks the end."""
+def _warm_start(session: Session, proofs: Sequence[tuple[Problem, str]]) -> None:
+    """Train on the references and ``proofs`` of searches, then save the weights; the last file
+    written marks the end."""
     config, monitor, policy = session.config, session.monitor, session.policy
     settings = config.warm_start
     sources = reference_sources(session)
+    sources += [make_source(policy, problem, body) for problem, body in proofs]
 
     def show(step: int, loss: float) -> None:
         monitor.phase("warm start", f"{step}/{settings.steps}, loss {loss:.3f}")
@@ -286,4 +296,6 @@ async def _evaluate(session: Session, name: str) -> None:
 def is_finished(config: Config) -> bool:
     """Whether the run folder holds a finished run of this configuration."""
     folder = config.run
+    if config.loop == "value":
+        return value.is_finished(config)
     return (folder / RESOLVED_FILE).exists() and (folder / "policy" / "config.json").exists()

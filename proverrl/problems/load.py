@@ -56,6 +56,12 @@ def load_references(path: str | Path) -> dict[str, str]:
     }
 
 
+def read_problem(where: str, row: Mapping[str, Any]) -> Problem:
+    """The problem of one row; ``where`` names its place. Raises as ``load_problems``."""
+    _check_fields(where, row)
+    return _build_problem(where, row)
+
+
 def make_row(problem: Problem) -> dict[str, Any]:
     """A problem as a row for ``write_problems``; its reference is not part of it."""
     return {

@@ -28,6 +28,7 @@ LOOP_TITLES = {
     "grpo": "GRPO",
     "expert_iteration": "expert iteration",
     "warm_start": "warm start",
+    "value": "value model",
 }
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 

@@ -1,0 +1,212 @@
+"""The loop ``value``: fits a value head to what runs and searches left, and measures it.
+
+Flows in: the section ``[value]``: a policy, rollouts, samples of searches. Flows out: a run folder
+with ``metrics.jsonl`` and ``value/``, which a search takes with ``--value``. Features are computed
+once and saved; after each epoch all of the fit is saved, so that an interrupted run ends as it
+would have. No problem is proved and no verifier is started. Not handled here: rollouts of Lean,
+whose bodies are not cut (samples of searches are, at their states).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from proverrl.checkpoint import latest_checkpoint
+from proverrl.config import Config, load_stored_config
+from proverrl.errors import RunError, UsageError
+from proverrl.loops.evaluate_run import find_weights
+from proverrl.loops.session import check_resumable, lock_run, write_resolved
+from proverrl.monitor import ROLLOUTS_FOLDER, Monitor
+from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
+from proverrl.policy.weights import name_weights
+from proverrl.search.samples import read_samples
+from proverrl.search.value_fit import HeadFit, ValueData
+from proverrl.search.value_metrics import ValueMetrics
+from proverrl.search.value_pairs import ValuePair, hash_pairs, list_pairs, read_pairs
+from proverrl.search.values import (
+    SETTINGS,
+    ValueModel,
+    build_data,
+    measure_head,
+    open_fit,
+    save_value,
+)
+
+VALUE_FOLDER = "value"
+_FEATURES, _FIT = "features.pt", "fit.pt"
+
+
+async def train_value(config: Config, *, live: bool | None = None) -> Path:
+    """Run or resume; returns the run folder. A finished one is left as it is.
+
+    Raises:
+        UsageError: policy, rollouts or samples are missing, or show one outcome only.
+        RunError: the folder belongs to another configuration, or what it was begun with changed.
+    """
+    with lock_run(config.run):
+        check_resumable(config.run, config)
+        if not is_finished(config):
+            await asyncio.to_thread(_run, config, live)
+    return config.run
+
+
+def is_finished(config: Config) -> bool:
+    """Whether the run folder holds its value model."""
+    return (config.run / VALUE_FOLDER / SETTINGS).exists()
+
+
+def describe_value(folder: Path) -> list[str]:
+    """What a finished run says of its value model, in lines."""
+    about = json.loads((folder / VALUE_FOLDER / SETTINGS).read_text("utf-8"))
+    lines = [f"value model: {folder / VALUE_FOLDER}"]
+    for name, title in (("all", "all prefixes"), ("inside", "prefixes with text")):
+        if row := about["test"].get(name):
+            lines.append(f"{title} of held-back problems: {_describe(row)}")
+    return lines
+
+
+def _describe(row: Mapping[str, Any]) -> str:
+    return (
+        f"AUC {row['auc']:.3f}, within a problem {row['within']:.3f}, Brier {row['brier']:.3f} "
+        f"(base rate {row['brier_base']:.3f}), calibration error {row['calibration']:.3f}; "
+        f"{row['num_pairs']:,} pairs of {row['num_problems']} problems"
+    )
+
+
+def _run(config: Config, live: bool | None) -> None:
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    folder, settings = config.run, config.value
+    pairs = _read_pairs(config)
+    policy = _open_policy(config)
+    write_resolved(folder, config, toolchain="no verifier", engine=policy.engine)
+    identity = hashlib.sha256((name_weights(policy) + hash_pairs(pairs)).encode()).hexdigest()
+    saved = _load(folder / _FIT, identity)
+    resume_step = saved["epoch"] if saved else -1
+    with Monitor(
+        folder, live=live, total_steps=settings.epochs, resume_step=resume_step
+    ) as monitor:
+        monitor.phase("policy", policy.engine)
+        num_problems = len({pair.problem.id for pair in pairs})
+        monitor.phase("pairs", f"{len(pairs)} of {num_problems} problems")
+        data = _open_data(folder, policy, pairs, identity, settings.layers)
+        fit = open_fit(data, pairs, settings, config.seed)
+        if saved:
+            fit.load_state_dict(saved)
+        _fit(fit, folder, monitor, identity)
+        metrics = measure_head(fit.best, data, pairs, settings, config.seed)
+        monitor.log("value", fit.epoch, {k: asdict(v) for k, v in metrics.items()})
+        _finish(folder, ValueModel(policy, fit.best, settings.layers), config, metrics)
+
+
+def _fit(fit: HeadFit, folder: Path, monitor: Monitor, identity: str) -> None:
+    while not fit.done:
+        losses = fit.run_epoch()
+        monitor.log("epoch", fit.epoch, losses)
+        monitor.phase("fit", f"epoch {fit.epoch}, loss on held-back {losses['valid_loss']:.4f}")
+        _save(folder / _FIT, {"of": identity, **fit.state_dict()})
+
+
+def _finish(
+    folder: Path, model: ValueModel, config: Config, metrics: dict[str, ValueMetrics]
+) -> None:
+    # The folder appears whole, because it is what says that the run is finished.
+    unfinished = folder / f".{VALUE_FOLDER}"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    save_value(model, unfinished, config.value, metrics)
+    os.replace(unfinished, folder / VALUE_FOLDER)
+    for name in (_FEATURES, _FIT):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _open_policy(config: Config) -> TransformersPolicy:
+    """The policy of ``policy.path``, else the newest weights of ``value.run`` in its layout."""
+    device, precision = choose_device(config.policy.device), config.learner.precision
+    if config.policy.path:
+        return load_policy(config.policy.path, config.policy, device=device, precision=precision)
+    if not config.value.run:
+        raise UsageError(
+            "a value model reads the hidden states of a policy; set value.run to a run, or "
+            "policy.path"
+        )
+    run = Path(config.value.run)
+    settings = load_stored_config(run).policy
+    return load_policy(find_weights(run), settings, device=device, precision=precision)
+
+
+def _read_pairs(config: Config) -> list[ValuePair]:
+    settings = config.value
+    files = _list_rollouts(Path(settings.run), settings.last_steps) if settings.run else []
+    for name in settings.rollouts:
+        path = Path(name)
+        if not path.exists():
+            raise UsageError(f"value.rollouts names {name}, which is not there")
+        files += sorted(path.glob("*.jsonl"), key=_step_of) if path.is_dir() else [path]
+    samples = [sample for name in settings.samples for sample in read_samples(Path(name))]
+    pairs = read_pairs(files) + list_pairs(samples)
+    if not pairs:
+        raise UsageError(
+            "nothing to learn values from; set value.run to a run with rollouts, value.rollouts "
+            "or value.samples"
+        )
+    return pairs
+
+
+def _list_rollouts(run: Path, last_steps: int) -> list[Path]:
+    files = sorted((run / ROLLOUTS_FOLDER).glob("step_*.jsonl"), key=_step_of)
+    if not files and latest_checkpoint(run / "checkpoints") is None:
+        raise RunError(f"{run} is no run with rollouts (value.run)")
+    return files[-last_steps:]
+
+
+def _step_of(path: Path) -> tuple[int, str]:
+    number = path.stem.rpartition("_")[2]
+    return (int(number) if number.isdigit() else 0, path.name)
+
+
+def _open_data(
+    folder: Path,
+    policy: TransformersPolicy,
+    pairs: Sequence[ValuePair],
+    identity: str,
+    layers: int,
+) -> ValueData:
+    """The features, from the folder where they were computed before."""
+    if saved := _load(folder / _FEATURES, identity):
+        return ValueData(saved["features"], saved["rows"], saved["labels"], saved["problems"])
+    data = build_data(policy, pairs, layers)
+    tensors = {"features": data.features, "rows": data.rows}
+    tensors |= {"labels": data.labels, "problems": data.problems}
+    _save(folder / _FEATURES, {"of": identity, **tensors})
+    return data
+
+
+def _save(path: Path, state: Mapping[str, Any]) -> None:
+    partial = path.with_suffix(".partial")
+    try:
+        torch.save(dict(state), partial)
+        os.replace(partial, path)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written: {error}; make room and resume") from error
+
+
+def _load(path: Path, identity: str) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    state: dict[str, Any] = torch.load(path, weights_only=True)
+    if state["of"] != identity:
+        raise RunError(
+            f"{path.parent}: the policy, rollouts or samples changed since this run was begun; "
+            "bring them back, or name another folder with --run"
+        )
+    return state

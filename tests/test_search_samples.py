@@ -1,0 +1,195 @@
+"""Samples of searches: values and advantages by hand, and the file that carries them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proverrl.config.search import SearchName
+from proverrl.errors import ProblemError, RecordError, UsageError
+from proverrl.search.base import Segment
+from proverrl.search.deepsearch import DeepSearch
+from proverrl.search.run import Search
+from proverrl.search.samples import SearchSample, collect_samples, read_samples, write_samples
+from tests.search_world import PROBLEM, World, build_search
+
+
+def make_sample(**changed: Any) -> SearchSample:
+    fields: dict[str, Any] = {
+        "problem": PROBLEM,
+        "body": "a; b;",
+        "proved": True,
+        "ends": (2, 5),
+        "values": (0.5, 1.0),
+        "advantages": (0.25, 0.5),
+        "search": "rmax_ts",
+        "calls": 7,
+    }
+    return SearchSample(**{**fields, **changed})
+
+
+def finish(world: World, **config: Any) -> Search:
+    search = build_search(world, **config)
+    asyncio.run(search.run())
+    return search
+
+
+def test_prefix_values_by_hand() -> None:
+    world = World(target="abb", script=["abb", "aba", "bx", "anb"])
+    search = finish(world, name="best_of_n", calls=4, stop_after=9)
+    samples = {sample.body: sample for sample in collect_samples(search)}
+    # Bodies through the root 4, a 3 (abb, aba, anb), ab 3, aba 1, b 1; one proof, which passes
+    # root, a and ab, for a finished proof is no state. V: root 1/4, a 1/3, ab 1/3, others 0.
+    proof = samples["abb"]
+    assert (proof.proved, proof.ends) == (True, (1, 2, 3))
+    assert proof.values == pytest.approx((1 / 3, 1 / 3, 1.0))
+    assert proof.advantages == pytest.approx((1 / 12, 0.0, 2 / 3))
+    assert samples["aba"].values == pytest.approx((1 / 3, 1 / 3, 0.0))
+    assert samples["aba"].advantages == pytest.approx((1 / 12, 0.0, -1 / 3))
+    # n changes nothing: its stretch is one with the step after it.
+    assert (samples["anb"].ends, samples["anb"].proved) == ((1, 3), False)
+    # What follows the last state is a stretch with the body's outcome.
+    assert samples["bx"].ends == (1, 2)
+    assert samples["bx"].values == (0.0, 0.0)
+    assert samples["bx"].advantages == pytest.approx((-1 / 4, 0.0))
+    assert {(s.search, s.calls) for s in samples.values()} == {("best_of_n", 4)}
+    assert all(s.problem is PROBLEM for s in samples.values())
+
+
+def test_a_search_without_states_gives_whole_bodies() -> None:
+    world = World(target="ab", script=["ab", "b", "x"])
+    search = build_search(world, name="best_of_n", calls=3, stop_after=9)
+    object.__setattr__(search.functions, "segment", None)
+    asyncio.run(search.run())
+    samples = collect_samples(search)
+    assert [(s.body, s.ends, s.values) for s in samples] == [
+        ("ab", (2,), (1.0,)),
+        ("b", (1,), (0.0,)),
+        ("x", (1,), (0.0,)),
+    ]
+    # One of three is a proof: 1 - 1/3 for it, 0 - 1/3 for the others.
+    assert [s.advantages[0] for s in samples] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+
+
+def test_a_state_after_the_body_ends_with_the_body() -> None:
+    world = World(target="abb", script=["ab"])
+    search = build_search(world, name="best_of_n", calls=1)
+    segments = (Segment("a", "1"), Segment("ab\n", "2"))
+    object.__setattr__(search.functions, "segment", lambda candidate, verdict: segments)
+    asyncio.run(search.run())
+    (sample,) = collect_samples(search)
+    assert (sample.ends, sample.values) == ((1, 2), (0.0, 0.0))
+
+
+def test_deepsearch_gives_its_own_paths() -> None:
+    world = World(target="abb", script=["abb", "aba"])
+    search = finish(world, name="deepsearch", width=1, calls=2, stop_after=2)
+    assert isinstance(search.strategy, DeepSearch)
+    proof, failure = collect_samples(search)
+    # By hand in test_search_methods.
+    assert (proof.body, proof.proved, proof.ends) == ("abb", True, (1, 2, 3))
+    assert proof.advantages == pytest.approx((2 / 3, 1.0, 1.0))
+    assert failure.advantages == pytest.approx((2 / 3, 1.0, -1.0))
+    assert (failure.search, failure.calls) == ("deepsearch", 2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), name=st.sampled_from(["rmax_ts", "best_first", "puct"]))
+def test_advantages_add_up_to_the_last_value_less_the_share_of_proofs(
+    seed: int, name: SearchName
+) -> None:
+    search = finish(World(target="ab"), seed=seed, name=name, calls=20, stop_after=99)
+    samples = collect_samples(search)
+    assert [s.body for s in samples] == list(search.spent.verdicts)
+    share = sum(s.proved for s in samples) / len(samples)
+    for sample in samples:
+        assert all(0.0 <= value <= 1.0 for value in sample.values)
+        assert sum(sample.advantages) == pytest.approx(sample.values[-1] - share)
+        # A finished proof is no state, so that its last stretch ends with its outcome.
+        assert sample.values[-1] == 1.0 or not sample.proved
+
+
+@settings(max_examples=30, deadline=None)
+@given(body=st.text(max_size=8), proved=st.booleans(), data=st.data())
+def test_a_file_gives_back_what_was_written(
+    body: str, proved: bool, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    inner = data.draw(st.sets(st.integers(1, max(1, len(body) - 1)))) if len(body) > 1 else set()
+    ends = (*sorted(inner - {len(body)}), len(body))
+    floats = st.floats(-3, 3)
+    values, advantages = (
+        tuple(data.draw(st.lists(floats, min_size=len(ends), max_size=len(ends)))) for _ in range(2)
+    )
+    sample = make_sample(body=body, proved=proved, ends=ends, values=values, advantages=advantages)
+    path = tmp_path_factory.mktemp("samples") / "samples.jsonl"
+    write_samples(path, [sample, make_sample()])
+    assert read_samples(path) == [sample, make_sample()]
+    assert set(json.loads(path.read_text("utf-8").split("\n")[0])) == {
+        "problem",
+        "body",
+        "proved",
+        "ends",
+        "values",
+        "advantages",
+        "search",
+        "calls",
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ends": [2, 2]}, "'ends' must rise to the body's length 5, they are \\[2, 2\\]"),
+        ({"ends": [2, 6]}, "'ends' must rise to the body's length 5"),
+        ({"ends": [0, 5]}, "'ends' must rise"),
+        ({"ends": [5]}, "differ in length"),
+        ({"ends": [2, 5.0]}, "field 'ends' must be a list of whole numbers, it is \\[2, 5.0\\]"),
+        ({"values": [None, 1.0]}, "field 'values' must be a list of numbers"),
+        ({"advantages": [True, 1.0]}, "field 'advantages' must be a list of numbers"),
+        ({"proved": 1}, "field 'proved' must be true or false, it is 1"),
+        ({"calls": "7"}, "field 'calls' must be a whole number, it is '7'"),
+        ({"body": None}, "field 'body' must be a string"),
+        ({"problem": "p"}, "field 'problem' must be a problem"),
+        ({"extra": 1}, "not a search sample; it has the fields problem, body"),
+        ({"advantages": [float("inf"), 0]}, "must be finite"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    path = tmp_path / "s.jsonl"
+    write_samples(path, [make_sample()] * 2)
+    first, second, _ = path.read_text("utf-8").split("\n")
+    path.write_text(f"{first}\n\n{json.dumps({**json.loads(second), **change})}\n", "utf-8")
+    with pytest.raises(UsageError, match=f"s.jsonl, line 3: .*{message}"):
+        read_samples(path)
+
+
+def test_other_wrong_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    with pytest.raises(UsageError, match=r"cannot read .*s.jsonl: No such file"):
+        read_samples(path)
+    path.write_text("{\n", "utf-8")
+    with pytest.raises(UsageError, match=r"s.jsonl, line 1: not JSON"):
+        read_samples(path)
+    path.write_bytes(b"\xff\n")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        read_samples(path)
+    write_samples(path, [make_sample()])
+    row = json.loads(path.read_text("utf-8"))
+    del row["problem"]["statement"]
+    path.write_text(json.dumps(row), "utf-8")
+    with pytest.raises(ProblemError, match=r"s.jsonl, line 1: field 'statement' is missing"):
+        read_samples(path)
+
+
+def test_a_sample_that_contradicts_itself_is_refused() -> None:
+    with pytest.raises(RecordError, match="differ in length"):
+        make_sample(values=(1.0,))
+    assert make_sample(body="", ends=(0,), values=(0.0,), advantages=(0.0,)).ends == (0,)
+    with pytest.raises(RecordError, match="must rise"):
+        make_sample(body="", ends=(), values=(), advantages=())
