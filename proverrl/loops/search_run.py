@@ -28,6 +28,7 @@ from proverrl.search.display import SearchDisplay, open_display
 from proverrl.search.folder import SearchFolder, check_folder, choose_shortest, name_folders
 from proverrl.search.methods import make_search
 from proverrl.search.minimise import Minimised, minimise
+from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.values import WEIGHTS
 from proverrl.search.wiring import Tools, make_functions, needs_traces
 from proverrl.types import Candidate, Problem
@@ -39,12 +40,13 @@ from proverrl.verify.make import open_configured
 class SearchOptions:
     """``out`` holds a folder a problem. So many problems as ``parallel`` are searched at once.
     ``minimise_calls`` verifier calls, beside those of the search, go into a shorter proof; 0 is
-    none."""
+    none. What the searches leave to learn from goes into the file ``samples``."""
 
     out: Path
     resume: bool = False
     parallel: int = 1
     minimise_calls: int = 64
+    samples: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class _Desk:
     verifier: CachedVerifier
     display: SearchDisplay
     settings: Mapping[str, Any]
+    samples: dict[str, list[SearchSample]]
 
 
 async def search_problems(
@@ -91,8 +94,12 @@ async def search_problems(
         try:
             display.note(f"policy: {policy.engine}")
             display.note(f"verifier: {verifier.backend}: {verifier.toolchain}")
-            desk = _Desk(config, options, tools, verifier, display, settings)
-            return await _search_all(desk, problems, folders)
+            desk = _Desk(config, options, tools, verifier, display, settings, {})
+            results = await _search_all(desk, problems, folders)
+            if options.samples is not None:
+                everything = [sample for p in problems for sample in desk.samples[p.id]]
+                write_samples(options.samples, everything)
+            return results
         finally:
             display.close()
             await verifier.aclose()
@@ -133,6 +140,8 @@ async def _search_one(desk: _Desk, problem: Problem, path: Path) -> dict[str, An
         if shown is None:
             minimised = await _keep_proof(desk.options, folder, problem, functions, result)
             shown = folder.write_result(search, result, minimised)
+        if desk.options.samples is not None:
+            desk.samples[problem.id] = collect_samples(search)
         desk.display.end(search)
         return shown
 
