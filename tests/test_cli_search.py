@@ -182,6 +182,17 @@ def test_a_policy_that_proves_nothing_exits_with_1(place: Path) -> None:
     assert "policy_sha256" in str(refused.exception)
 
 
+def test_a_problem_without_states_is_refused_before_any_search_begins(tmp_path: Path) -> None:
+    program = {"id": "program", "language": "dafny", "kind": "file", "statement": "/*{HOLE}*/"}
+    write_problems(tmp_path / "both.jsonl", [LOOP, program])
+    (tmp_path / "search.toml").write_text(CONFIG)
+    tiny_policy().save(tmp_path / "policy")
+    done = call(tmp_path, "both.jsonl", "--config", "search.toml", "--out", "both")
+    assert isinstance(done.exception, UsageError)
+    assert "'program' (dafny, file) has no states" in str(done.exception)
+    assert not (tmp_path / "both").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
