@@ -47,6 +47,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     type=click.IntRange(0),
     help="Verifier calls for a shorter proof, beside those of the search.",
 )
+@click.option(
+    "--emit-samples", "samples", type=_FILE, help="Write what there is to learn from as JSON lines."
+)
 def search(
     problems: tuple[str, ...],
     benchmark: str | None,
@@ -59,6 +62,7 @@ def search(
     resume: bool,
     parallel: int,
     minimise: int,
+    samples: Path | None,
 ) -> None:
     """Search for a proof of each PROBLEM: an id, or a file or benchmark (all of its problems).
 
@@ -74,7 +78,7 @@ def search(
     from proverrl.search.display import make_summary
 
     place = out or Path("searches") / config.search.name
-    options = SearchOptions(place, resume, parallel, minimise)
+    options = SearchOptions(place, resume, parallel, minimise, samples)
     searching = search_problems(config, found, from_run=run, options=options, stream=sys.stdout)
     try:
         results = asyncio.run(searching)

@@ -16,6 +16,7 @@ from proverrl.cli_search import find_problems, search
 from proverrl.config import Config
 from proverrl.errors import ProblemError, UsageError
 from proverrl.problems.load import load_problems, write_problems
+from proverrl.search.samples import read_samples
 from tests.test_policy import tiny_policy
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -147,11 +148,16 @@ def test_a_proof_is_confirmed_minimised_and_both_verify(place: Path) -> None:
     assert (folder / "proof.min.dfy").read_text() == before + small + after
     (way,) = (row["way"] for row in read(folder / "tree.json")["proofs"])
     assert way[0] == 0
-    # Asked again, it has nothing to do and writes nothing.
+    # Asked again, it has nothing to do and writes nothing but the samples that are asked for.
     changed = (folder / "result.json").stat().st_mtime_ns
-    again = run_drawn(place, "proved", "--set", "search.calls=60", "--resume")
+    again = run_drawn(
+        place, "proved", "--set", "search.calls=60", "--resume", "--emit-samples", "s.jsonl"
+    )
     assert again.returncode == 0, again.stderr
     assert (folder / "result.json").stat().st_mtime_ns == changed
+    samples = read_samples(place / "s.jsonl")
+    assert [s.problem.id for s in samples] == ["loop/38"] * len(samples)
+    assert [s.body for s in samples if s.proved] == [proof["body"]]
 
 
 def test_a_policy_that_proves_nothing_exits_with_1(place: Path) -> None:
@@ -174,6 +180,17 @@ def test_a_policy_that_proves_nothing_exits_with_1(place: Path) -> None:
     refused = call(place, *given, *few, "--set", "sampling.max_new_tokens=2", "--resume")
     assert isinstance(refused.exception, UsageError)
     assert "policy_sha256" in str(refused.exception)
+
+
+def test_a_problem_without_states_is_refused_before_any_search_begins(tmp_path: Path) -> None:
+    program = {"id": "program", "language": "dafny", "kind": "file", "statement": "/*{HOLE}*/"}
+    write_problems(tmp_path / "both.jsonl", [LOOP, program])
+    (tmp_path / "search.toml").write_text(CONFIG)
+    tiny_policy().save(tmp_path / "policy")
+    done = call(tmp_path, "both.jsonl", "--config", "search.toml", "--out", "both")
+    assert isinstance(done.exception, UsageError)
+    assert "'program' (dafny, file) has no states" in str(done.exception)
+    assert not (tmp_path / "both").exists()
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,13 @@ from proverrl.config import Config
 from proverrl.loops.evaluate_run import open_policy, open_sampling, open_tools
 from proverrl.loops.session import lock_run
 from proverrl.policy.weights import name_weights
-from proverrl.search.base import Functions, Searching, SearchResult
+from proverrl.search.base import Searching, SearchResult
 from proverrl.search.display import SearchDisplay, open_display
 from proverrl.search.folder import SearchFolder, check_folder, choose_shortest, name_folders
 from proverrl.search.methods import make_search
 from proverrl.search.minimise import Minimised, minimise
+from proverrl.search.run import Search
+from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.values import WEIGHTS
 from proverrl.search.wiring import Tools, make_functions, needs_traces
 from proverrl.types import Candidate, Problem
@@ -39,12 +41,13 @@ from proverrl.verify.make import open_configured
 class SearchOptions:
     """``out`` holds a folder a problem. So many problems as ``parallel`` are searched at once.
     ``minimise_calls`` verifier calls, beside those of the search, go into a shorter proof; 0 is
-    none."""
+    none. What the searches leave to learn from goes into the file ``samples``."""
 
     out: Path
     resume: bool = False
     parallel: int = 1
     minimise_calls: int = 64
+    samples: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class _Desk:
     verifier: CachedVerifier
     display: SearchDisplay
     settings: Mapping[str, Any]
+    samples: dict[str, list[SearchSample]]
 
 
 async def search_problems(
@@ -91,8 +95,12 @@ async def search_problems(
         try:
             display.note(f"policy: {policy.engine}")
             display.note(f"verifier: {verifier.backend}: {verifier.toolchain}")
-            desk = _Desk(config, options, tools, verifier, display, settings)
-            return await _search_all(desk, problems, folders)
+            desk = _Desk(config, options, tools, verifier, display, settings, {})
+            results = await _search_all(desk, problems, folders)
+            if options.samples is not None:
+                everything = [sample for p in problems for sample in desk.samples[p.id]]
+                write_samples(options.samples, everything)
+            return results
         finally:
             display.close()
             await verifier.aclose()
@@ -104,12 +112,18 @@ async def _search_all(
 ) -> list[dict[str, Any]]:
     """Results in the order of the problems; when one fails, none is left running."""
     free = asyncio.Semaphore(desk.options.parallel)
+    settings, seed = desk.config.search, desk.config.seed
+    # All of them before the first begins: a problem that cannot be searched is refused at once.
+    searches = [
+        make_search(problem, make_functions(problem, desk.tools, settings), settings, seed=seed)
+        for problem in problems
+    ]
 
-    async def search_next(problem: Problem) -> dict[str, Any]:
+    async def search_next(search: Search) -> dict[str, Any]:
         async with free:
-            return await _search_one(desk, problem, folders[problem.id])
+            return await _search_one(desk, search, folders[search.problem.id])
 
-    tasks = [asyncio.ensure_future(search_next(problem)) for problem in problems]
+    tasks = [asyncio.ensure_future(search_next(search)) for search in searches]
     try:
         return await asyncio.gather(*tasks)
     finally:
@@ -118,12 +132,10 @@ async def _search_all(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _search_one(desk: _Desk, problem: Problem, path: Path) -> dict[str, Any]:
-    config = desk.config
+async def _search_one(desk: _Desk, search: Search, path: Path) -> dict[str, Any]:
+    config, problem = desk.config, search.problem
     identity = desk.verifier.identify(Candidate(problem, "")).replace("\x00", " ")
     settings = {**desk.settings, "verifier": identity}
-    functions = make_functions(problem, desk.tools, config.search)
-    search = make_search(problem, functions, config.search, seed=config.seed)
     with lock_run(path):
         folder = SearchFolder(path, config.search, config.seed, settings)
         if desk.options.resume and folder.load(search):
@@ -131,8 +143,10 @@ async def _search_one(desk: _Desk, problem: Problem, path: Path) -> dict[str, An
         result = await _run_saved(search, folder, desk.display)
         shown = _find_finished(folder, result, desk.options)
         if shown is None:
-            minimised = await _keep_proof(desk.options, folder, problem, functions, result)
+            minimised = await _keep_proof(desk.options, folder, search, result)
             shown = folder.write_result(search, result, minimised)
+        if desk.options.samples is not None:
+            desk.samples[problem.id] = collect_samples(search)
         desk.display.end(search)
         return shown
 
@@ -158,15 +172,12 @@ async def _run_saved(
 
 
 async def _keep_proof(
-    options: SearchOptions,
-    folder: SearchFolder,
-    problem: Problem,
-    functions: Functions,
-    result: SearchResult,
+    options: SearchOptions, folder: SearchFolder, search: Search, result: SearchResult
 ) -> Minimised | None:
     """Write the shortest proof as a whole file, and beside it what is left of it."""
     if not result.proofs:
         return None
+    problem, functions = search.problem, search.functions
     body = choose_shortest(result.proofs).body
     folder.write_proof(problem, body)
     if not options.minimise_calls:
