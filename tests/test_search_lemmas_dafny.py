@@ -91,7 +91,7 @@ def test_clauses_of_different_bodies_are_a_proof_and_idle_ones_do_not_count(dafn
 
 
 def test_a_body_is_written_with_what_stands(dafny: Dafny) -> None:
-    script = {f"ForF(n);\n{HOLE}": ["ForG(n);"], "": ["ForF(n); assert H(n) == 1;"]}
+    script = {f"ForF(n);\n  {HOLE}": ["ForG(n);"], "": ["ForF(n); assert H(n) == 1;"]}
     result = run(dafny, Script(script), TWO, name="lemmas", calls=8)
     assert [proof.body for proof in result.proofs] == ["ForF(n);\nForG(n);"]
     assert result.tree["turns"][0]["shown"] == result.tree["used"] == ["L2"]
@@ -121,7 +121,7 @@ def test_it_goes_on_where_it_was(dafny: Dafny, after: int) -> None:
 
     async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
         # What is written depends on the seed alone.
-        if f"ForF(n);\n{HOLE}" in problem.statement:
+        if f"ForF(n);\n  {HOLE}" in problem.statement:
             return [Proposal("assert H(n) == 2;", 1, -1.0)]
         return [Proposal("ForF(n); assert H(n) == 1;", 1 + seed % 3, -1.0)]
 

@@ -157,6 +157,8 @@ def test_clauses_that_hold_stay(dafny: Dafny) -> None:
     part = lift(LOOP, sketch, sketch.subgoals[0], ())
     assert part is not None
     assert part.kind == "invariants"
+    kept = "  while m < cap\n    invariant 0 <= m <= cap\n    /*{HOLE}*/\n  {\n"
+    assert kept in part.statement
     assert dafny.judge(part, "invariant b == 10 * m + 54").proved
     # A clause that held only beside a wrong one goes too when the sketch is closed.
     pair = dafny.sketch(LOOP, "invariant 0 <= m\ninvariant b == 54\ninvariant b >= 54 && b < 55")

@@ -19,7 +19,12 @@ from dataclasses import replace
 from typing import Any
 
 from proverrl.search.dafny_branches import Claim, names_of, read_facts
-from proverrl.search.dafny_declaration import join, read_declaration, replace_declaration
+from proverrl.search.dafny_declaration import (
+    join,
+    put_in_hole,
+    read_declaration,
+    replace_declaration,
+)
 from proverrl.search.dafny_places import find_cuts
 from proverrl.search.dafny_sketch import CLAUSE_KINDS, list_errors, offset_in_body
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
@@ -89,7 +94,7 @@ def find_standing(candidate: Candidate, verdict: Verdict, facts: Sequence[str]) 
 
 def show(problem: Problem, facts: Sequence[str]) -> Problem:
     """The problem with facts before its hole."""
-    statement = problem.statement.replace(HOLE, put_together(facts, HOLE))
+    statement = put_in_hole(problem, put_together(facts, HOLE))
     return replace(
         problem,
         id=f"{problem.id}+{len(facts)}",

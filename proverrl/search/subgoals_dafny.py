@@ -36,6 +36,7 @@ from proverrl.search.dafny_branches import read_branches
 from proverrl.search.dafny_declaration import (
     Declaration,
     join,
+    put_in_hole,
     read_declaration,
     replace_declaration,
     require,
@@ -71,7 +72,7 @@ def lift(
     itself again.
     """
     inner = sketch.body.replace(f"/*{{{subgoal.name}}}*/", HOLE)
-    statement = problem.statement.replace(HOLE, MARK.sub("", inner))
+    statement = put_in_hole(problem, MARK.sub("", inner))
     if len(sketch.subgoals) > 1:
         written = _ask_more(problem, sketch, subgoal.name, given)
         found = read_declaration(problem)
