@@ -424,7 +424,7 @@ def test_a_problem_is_solved_by_its_parts_over_the_fake() -> None:
         # Three verdicts, two holes hidden one after the other; one text for the goals.
         assert states.num_texts == 1
         assert await sketch_from_failure(states, confirm, problem, draft, rounds=2) is None
-        assert [one.alone.id for one in found.lifted] == ["t/h1", "t/g"]
+        assert [one.alone and one.alone.id for one in found.lifted] == ["t/h1", "t/g"]
 
     run(work)
 

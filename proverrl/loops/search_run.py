@@ -26,9 +26,8 @@ from proverrl.policy.weights import name_weights
 from proverrl.search.base import Searching, SearchResult
 from proverrl.search.display import SearchDisplay, open_display
 from proverrl.search.folder import SearchFolder, check_folder, choose_shortest, name_folders
-from proverrl.search.methods import make_search
+from proverrl.search.methods import list_parts, make_search
 from proverrl.search.minimise import Minimised, minimise
-from proverrl.search.run import Search
 from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.values import WEIGHTS
 from proverrl.search.wiring import Tools, make_functions, needs_traces
@@ -119,7 +118,7 @@ async def _search_all(
         for problem in problems
     ]
 
-    async def search_next(search: Search) -> dict[str, Any]:
+    async def search_next(search: Searching) -> dict[str, Any]:
         async with free:
             return await _search_one(desk, search, folders[search.problem.id])
 
@@ -132,7 +131,7 @@ async def _search_all(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _search_one(desk: _Desk, search: Search, path: Path) -> dict[str, Any]:
+async def _search_one(desk: _Desk, search: Searching, path: Path) -> dict[str, Any]:
     config, problem = desk.config, search.problem
     identity = desk.verifier.identify(Candidate(problem, "")).replace("\x00", " ")
     settings = {**desk.settings, "verifier": identity}
@@ -146,7 +145,8 @@ async def _search_one(desk: _Desk, search: Search, path: Path) -> dict[str, Any]
             minimised = await _keep_proof(desk.options, folder, search, result)
             shown = folder.write_result(search, result, minimised)
         if desk.options.samples is not None:
-            desk.samples[problem.id] = collect_samples(search)
+            parts = list_parts(search)
+            desk.samples[problem.id] = [one for part in parts for one in collect_samples(part)]
         desk.display.end(search)
         return shown
 
@@ -172,7 +172,7 @@ async def _run_saved(
 
 
 async def _keep_proof(
-    options: SearchOptions, folder: SearchFolder, search: Search, result: SearchResult
+    options: SearchOptions, folder: SearchFolder, search: Searching, result: SearchResult
 ) -> Minimised | None:
     """Write the shortest proof as a whole file, and beside it what is left of it."""
     if not result.proofs:

@@ -61,6 +61,7 @@ class Searching(Protocol):
     several of them. ``config.calls`` bounds the verifier calls of all its parts together."""
 
     problem: Problem
+    functions: Functions
 
     @property
     def calls(self) -> int: ...

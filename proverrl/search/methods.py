@@ -85,3 +85,10 @@ def make_search(
         if name == config.name:
             return make(problem, functions, config, make_single, seed=seed)
     return make_single(problem, functions, config, seed=seed, root_state=root_state)
+
+
+def list_parts(search: Searching) -> list[Search]:
+    """The searches with a tree that a search is made of: itself, or those of its parts."""
+    if isinstance(search, Composite):
+        return list(search.searches.values())
+    return [search] if isinstance(search, Search) else []
