@@ -21,8 +21,10 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from proverrl.config import Config, load_stored_config
 from proverrl.loops.evaluate_run import evaluate_benchmarks
@@ -43,6 +45,7 @@ BUDGETS: dict[BudgetUnit, tuple[int, ...]] = {
     "calls": (1, 2, 4, 8, 16, 32, 64, 128, 256),
     "tokens": (64, 256, 1024, 4096, 16384),
 }
+LATE = 4
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#17becf", "#7f7f7f")
 
 Curve = list[tuple[int, float, float, float]]
@@ -102,6 +105,26 @@ def print_table(found: Mapping[str, Sequence[Mapping[str, Spending]]], unit: Bud
                 cell += f" {100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
             cells.append(cell)
         print(f"| {method} | " + " | ".join(cells) + " |")
+
+
+def print_searches(rows: Mapping[str, list[list[dict[str, Any]]]]) -> None:
+    """What the searches were like, and how many problems tell them apart."""
+    print("\n| method | proofs | after call 4 | states a problem | confirmed | refuted |")
+    print("|---|---|---|---|---|---|")
+    times: Counter[str] = Counter()
+    for method, runs in rows.items():
+        flat = [row for run in runs for row in run]
+        proved = [row for row in flat if row["status"] == "proved"]
+        times.update(row["problem_id"] for row in proved)
+        late = sum(row["search"]["calls"] > LATE for row in proved)
+        spent = [row["search"] for row in flat]
+        nodes = sum(item["nodes"] for item in spent) / len(spent)
+        sums = [sum(item[key] for item in spent) for key in ("confirmations", "refuted")]
+        print(f"| {method} | {len(proved)} | {late} | {nodes:.1f} | {sums[0]} | {sums[1]} |")
+    searches = sum(map(len, rows.values()))
+    names = {row["problem_id"] for runs in rows.values() for run in runs for row in run}
+    always, never = sum(n == searches for n in times.values()), len(names - set(times))
+    print(f"{searches} searches a problem: {always} problems solved by all, {never} by none")
 
 
 def draw(found: Mapping[str, Sequence[Mapping[str, Spending]]], path: Path) -> None:
@@ -177,7 +200,7 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
     source = out / "problems.jsonl"
     write_lines_atomically(source, [make_row(problem) for problem in chosen])
     print(f"{len(chosen)} problems of levels {LEVELS} that the policy does not always solve")
-    found: dict[str, list[dict[str, Spending]]] = {}
+    stored: dict[str, list[list[dict[str, Any]]]] = {}
     tables: dict[BudgetUnit, dict[str, list[dict[str, Spending]]]] = {"calls": {}, "tokens": {}}
     for seed in range(seeds):
         for method in methods:
@@ -185,10 +208,12 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
             config = configure(run, out, method, seed, calls, keys)
             asyncio.run(evaluate_benchmarks(config, from_run=run, benchmarks={name: str(source)}))
             rows = read_attempts(out / "evals" / f"{name}.json")
+            stored.setdefault(method, []).append(rows)
             for unit, table in tables.items():
                 table.setdefault(method, []).append(measure_spending(rows, unit))
     for unit, found in tables.items():
         print_table(found, unit)
+    print_searches(stored)
     draw(tables["calls"], out / "budgets.svg")
     print(f"\nfigure: {out / 'budgets.svg'}")
 
