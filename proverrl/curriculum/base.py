@@ -80,9 +80,10 @@ class ProblemCurriculum:
         Raises:
             RunError: the group's problem was never given to this curriculum.
         """
-        problem = group.rollouts[0].problem
-        if problem.id not in self._problems:
-            raise RunError(f"problem {problem.id!r} is not in the curriculum; add it before a draw")
+        name = group.rollouts[0].problem.id
+        problem = self._problems.get(name)
+        if problem is None:
+            raise RunError(f"problem {name!r} is not in the curriculum; add it before a draw")
         solved = sum(rollout.status is Status.PROVED for rollout in group.rollouts)
         total = len(group.rollouts)
         update_belief(self._posterior[problem.family], solved, total, self._config.discount)
