@@ -2,6 +2,12 @@
 
 from proverrl.config.advantages import AdvantageConfig, AdvantageName, StatesName
 from proverrl.config.base import Section
+from proverrl.config.curriculum import (
+    CategoryField,
+    CurriculumConfig,
+    CurriculumName,
+    InsideName,
+)
 from proverrl.config.endpoint import EndpointApi, EndpointConfig
 from proverrl.config.engine import EngineName, VllmConfig, VllmDtype
 from proverrl.config.load import (
@@ -29,8 +35,6 @@ from proverrl.config.rollout import FeedbackName, RolloutConfig, RolloutMode
 from proverrl.config.search import SearchConfig, SearchName, SearchStates, TierName
 from proverrl.config.sections import (
     Config,
-    CurriculumConfig,
-    CurriculumName,
     DeviceName,
     EvalConfig,
     ExpertIterationConfig,
@@ -53,6 +57,7 @@ __all__ = [
     "AdvantageConfig",
     "AdvantageName",
     "AuditConfig",
+    "CategoryField",
     "Config",
     "CorrectionName",
     "CovarianceName",
@@ -70,6 +75,7 @@ __all__ = [
     "GrpoConfig",
     "GuardAction",
     "GuardConfig",
+    "InsideName",
     "KlConfig",
     "KlName",
     "LayoutName",

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from proverrl.config.advantages import AdvantageConfig
 from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
+from proverrl.config.curriculum import CurriculumConfig
 from proverrl.config.endpoint import EndpointConfig
 from proverrl.config.engine import EngineName, VllmConfig
 from proverrl.config.losses import GuardConfig, LossConfig
@@ -24,7 +25,6 @@ from proverrl.config.search import SearchConfig
 
 LoopName = Literal["warm_start", "grpo", "expert_iteration"]
 OptimizerName = Literal["adamw", "muon"]
-CurriculumName = Literal["uniform", "posterior"]
 LayoutName = Literal["plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 PrecisionName = Literal["fp32", "bf16"]
@@ -117,14 +117,6 @@ class SamplingConfig(Section):
 
     temperature: PositiveFloat = 1.0
     max_new_tokens: Positive = 96
-
-
-class CurriculumConfig(Section):
-    """Which problems are drawn; see ``proverrl.curriculum.sampler``."""
-
-    name: CurriculumName = "posterior"
-    floor: Fraction = 0.02
-    discount: Fraction = 0.9
 
 
 class LearnerConfig(Section):
