@@ -78,7 +78,7 @@ def _list_steady(target: Declaration, reference: str, places: list[int]) -> list
 
 
 def generalise(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
-    """A number of the program becomes a parameter, handed on through every function that uses it."""
+    """A number of the program becomes a parameter, handed on through all functions that use it."""
     parent = parents[0]
     program = read_problem(parent.problem)
     constants = sorted(
@@ -173,8 +173,13 @@ def apply_lemma(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
 
 
 def negate(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
-    """The negation of a lemma, closed: some arguments satisfy ``requires`` and not ``ensures``."""
+    """The negation of a lemma, closed: some arguments satisfy ``requires`` and not ``ensures``.
+
+    Not of a lemma with a known proof: what is false teaches nothing.
+    """
     parent = parents[0]
+    if parent.reference is not None:
+        return None
     program = read_problem(parent.problem)
     target = program.target
     if target.word != "lemma" or any("array" in kind for _, kind in target.formals):
@@ -192,5 +197,3 @@ def negate(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
         body=f"{{\n  {HOLE}\n}}",
     )
     return Made("statements", program.with_target(negation).text)
-
-

@@ -1,4 +1,4 @@
-"""Two or more Dafny problems as one: fused lemmas, loops in sequence and in each other, call chains.
+"""Dafny problems made one: fused lemmas, loops in sequence and in each other, call chains.
 
 Flows in: parents. Flows out: one program with one hole; names that two parents share are made
 apart. What is not the hole is filled with a parent's reference, so that most of these operators
@@ -123,9 +123,7 @@ def sequence_loops(rng: random.Random, parents: Sequence[Parent]) -> Made | None
     if kept is None:
         return None
     bodies = [
-        part.target.inner
-        if place == kept
-        else fill_hole(part.target.inner, part.reference or "")
+        part.target.inner if place == kept else fill_hole(part.target.inner, part.reference or "")
         for place, part in enumerate(parts)
     ]
     targets = [part.target for part in parts]

@@ -9,7 +9,8 @@ for the guards to find.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 from proverrl.compose.dafny_text import Declaration, Piece, map_tokens, read_problem
 from proverrl.compose.operator import Made, Parent
@@ -20,8 +21,13 @@ MIN_CONSTANT = 3
 """Smaller numbers belong to the structure of a program (halves, unit steps, base cases)."""
 
 _FLIPPED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
-_WEAKER = {"==": ("<=", ">="), "<": ("<=",), ">": (">=",), "<==>": ("==>", "<==")}
-_STRONGER = {"<=": ("<", "=="), ">=": (">", "==")}
+_WEAKER: Mapping[str, tuple[str, ...]] = {
+    "==": ("<=", ">="),
+    "<": ("<=",),
+    ">": (">=",),
+    "<==>": ("==>", "<=="),
+}
+_STRONGER: Mapping[str, tuple[str, ...]] = {"<=": ("<", "=="), ">=": (">", "==")}
 
 
 def change_constant(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
@@ -81,7 +87,7 @@ def change_bound(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
     pieces = scan_places(read_problem(parent.problem).text)
     numbers = {
         after
-        for (_, piece, _), (kind, after, _) in zip(pieces, pieces[1:], strict=False)
+        for (_, piece, _), (kind, after, _) in pairwise(pieces)
         if piece in _FLIPPED and kind == "number" and int(after, 0) >= 1
     }
     limit = _pick(rng, sorted(numbers))
@@ -141,7 +147,7 @@ def strengthen_ensures(rng: random.Random, parents: Sequence[Parent]) -> Made | 
 
 
 def _change_claim(
-    rng: random.Random, target: Declaration, table: dict[str, tuple[str, ...]]
+    rng: random.Random, target: Declaration, table: Mapping[str, tuple[str, ...]]
 ) -> Declaration | None:
     places = []
     for clause, (word, text) in enumerate(target.clauses):

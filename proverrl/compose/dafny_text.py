@@ -146,7 +146,8 @@ def _read_member(
         raise ProblemError(f"{element.name}: type parameters and bare names are not composed")
     closed = _find_close(tokens, opened)
     formals = _read_formals(cut(opened + 1, closed))
-    rest, returns, result = closed + 1, (), ""
+    rest, result = closed + 1, ""
+    returns: tuple[Formal, ...] = ()
     if rest < clauses.start and tokens[rest].text == "returns":
         returns = _read_formals(cut(rest + 2, _find_close(tokens, rest + 1)))
     elif rest < clauses.start:

@@ -53,17 +53,26 @@ OPERATORS: Mapping[DafnyOperator, Operator] = {
 }
 """Composers of Dafny problems. ``arity`` is the least number of parents; fusions take more."""
 
-ALL_OPERATORS: Mapping[DafnyOperator | LeanOperator, Operator] = {**OPERATORS, **LEAN_OPERATORS}
+OperatorName = DafnyOperator | LeanOperator
+
+
+def get_operator(name: OperatorName) -> Operator:
+    """The operator of a name, of either language."""
+    return {
+        str(known): operator
+        for table in (OPERATORS, LEAN_OPERATORS)
+        for known, operator in table.items()
+    }[name]
 
 
 def compose(
-    name: DafnyOperator | LeanOperator, parents: Sequence[Parent], *, round: int, seed: int
+    name: OperatorName, parents: Sequence[Parent], *, round_number: int, seed: int
 ) -> Composed | None:
     """One problem by one operator, or None where the operator has no hold on these parents.
 
     Raises ``ProblemError`` when a parent is not a training problem, or there are too few.
     """
-    operator = ALL_OPERATORS[name]
+    operator = get_operator(name)
     if len(parents) < operator.arity:
         raise ProblemError(f"{name} needs {operator.arity} parents, got {len(parents)}")
     for parent in parents:
@@ -73,18 +82,22 @@ def compose(
                 "from training problems only"
             )
     ids = [parent.problem.id for parent in parents]
-    rng = random.Random(derive_seed("compose", name, round, seed, *ids))
+    rng = random.Random(derive_seed("compose", name, round_number, seed, *ids))
     made = operator.compose(rng, parents)
-    if made is None or any(
-        (made.preamble + made.statement).split() == (p.problem.preamble + p.problem.statement).split()
-        for p in parents
-    ):
+    if made is None or _says_nothing_new(made, parents):
         return None
-    return build_composed(made, [parent.problem for parent in parents], name, round=round, seed=seed)
+    return build_composed(
+        made, [parent.problem for parent in parents], name, round_number=round_number, seed=seed
+    )
+
+
+def _says_nothing_new(made: Made, parents: Sequence[Parent]) -> bool:
+    texts = [parent.problem.preamble + parent.problem.statement for parent in parents]
+    return any((made.preamble + made.statement).split() == text.split() for text in texts)
 
 
 def build_composed(
-    made: Made, parents: Sequence[Problem], operator: str, *, round: int, seed: int
+    made: Made, parents: Sequence[Problem], operator: str, *, round_number: int, seed: int
 ) -> Composed:
     """A made text as a problem with lineage; its level is that of its hardest parent."""
     digest = hashlib.sha256((made.preamble + made.statement).encode("utf-8")).hexdigest()[:8]
@@ -100,9 +113,9 @@ def build_composed(
             "level": max(parent.level for parent in parents),
             "family": operator,
             "parents": [parent.id for parent in parents],
-            "round": round,
+            "round": round_number,
         },
     )
     return Composed(
-        problem, tuple(p.id for p in parents), operator, round, seed, made.reference
+        problem, tuple(p.id for p in parents), operator, round_number, seed, made.reference
     )

@@ -1,7 +1,8 @@
 """Names of what composes problems and of what guards them.
 
-Flows in: nothing. Flows out: one ``Literal`` a literal dict: ``proverrl.compose.operators.OPERATORS``,
-``proverrl.compose.lean_text.LEAN_OPERATORS`` and ``proverrl.compose.guards.GUARDS``.
+Flows in: nothing. Flows out: one ``Literal`` a literal dict: ``OPERATORS`` in
+``proverrl.compose.operators``, ``LEAN_OPERATORS`` in ``proverrl.compose.lean_text``, ``GUARDS`` in
+``proverrl.compose.guard_checks``.
 Not handled here: a section of a run; the loop that composes has its own.
 """
 
