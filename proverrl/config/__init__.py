@@ -52,12 +52,22 @@ from proverrl.config.sections import (
     ShardName,
     WarmStartConfig,
 )
+from proverrl.config.selfplay import (
+    ComposerFormat,
+    ComposerName,
+    ComposerRewardName,
+    ParentChoice,
+    SelfplayConfig,
+)
 
 __all__ = [
     "AdvantageConfig",
     "AdvantageName",
     "AuditConfig",
     "CategoryField",
+    "ComposerFormat",
+    "ComposerName",
+    "ComposerRewardName",
     "Config",
     "CorrectionName",
     "CovarianceName",
@@ -85,6 +95,7 @@ __all__ = [
     "LossConfig",
     "LossName",
     "OptimizerName",
+    "ParentChoice",
     "PolicyConfig",
     "PoolConfig",
     "PrecisionName",
@@ -102,6 +113,7 @@ __all__ = [
     "SearchName",
     "SearchStates",
     "Section",
+    "SelfplayConfig",
     "ShardName",
     "StatesName",
     "TierName",

@@ -22,8 +22,9 @@ from proverrl.config.restart import RestartConfig
 from proverrl.config.rewards import AuditConfig, RewardConfig
 from proverrl.config.rollout import RolloutConfig
 from proverrl.config.search import SearchConfig
+from proverrl.config.selfplay import SelfplayConfig
 
-LoopName = Literal["warm_start", "grpo", "expert_iteration"]
+LoopName = Literal["warm_start", "grpo", "expert_iteration", "selfplay"]
 OptimizerName = Literal["adamw", "muon"]
 LayoutName = Literal["plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny"]
 DeviceName = Literal["auto", "cpu", "cuda"]
@@ -282,6 +283,7 @@ class Config(Section):
     expert_iteration: ExpertIterationConfig = ExpertIterationConfig()
     evaluation: EvalConfig = EvalConfig()
     search: SearchConfig = SearchConfig()
+    selfplay: SelfplayConfig = SelfplayConfig()
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Config:
@@ -307,6 +309,8 @@ class Config(Section):
             )
         if self.learner.shard != "none" and (reason := self._against_shards()):
             raise ValueError(f'learner.shard = "fsdp2" {reason}')
+        if self.loop == "selfplay" and (reason := self._against_selfplay()):
+            raise ValueError(reason)
         return self
 
     def _against_shards(self) -> str:
@@ -319,6 +323,21 @@ class Config(Section):
             return 'has not been joined with vLLM; set policy.engine = "transformers"'
         if self.loss.distill.weight:
             return "has no teacher for self-distillation; set loss.distill.weight = 0"
+        return ""
+
+    def _against_selfplay(self) -> str:
+        """Why the loop cannot be made of these parts; empty when it can."""
+        selfplay = self.selfplay
+        if not self.grpo.in_order:
+            return 'loop = "selfplay" learns in order; set grpo.in_order = true'
+        if self.restart.name != "none" or self.grpo.inject_proofs:
+            return 'no restarts and no injected proofs in loop = "selfplay"; turn them off'
+        copies = selfplay.composer == "policy" and not selfplay.shared
+        if copies and (self.policy.engine == "vllm" or self.policy.lora.rank):
+            return (
+                "selfplay.shared = false copies whole weights of transformers; set "
+                'policy.engine = "transformers" and policy.lora.rank = 0'
+            )
         return ""
 
     def dump(self) -> dict[str, Any]:
