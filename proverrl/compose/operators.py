@@ -114,6 +114,7 @@ def build_composed(
             "family": operator,
             "parents": [parent.id for parent in parents],
             "round": round_number,
+            "lineage": {"operator": operator},
         },
     )
     return Composed(

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from pydantic import model_validator
 
-from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
+from proverrl.config.base import Fraction, NonNegative, Positive, Section
 from proverrl.config.compose import DafnyOperator, GuardName, LeanOperator
 
 ComposerName = Literal["program", "policy"]
@@ -49,7 +49,6 @@ class SelfplayConfig(Section):
     solver_low: Fraction = 0.0
     solver_high: Fraction = 0.5
     modified_weight: Fraction = 0.5
-    temperature: PositiveFloat = 1.0
     max_new_tokens: Positive = 48
     warm_pairs: NonNegative = 400
 

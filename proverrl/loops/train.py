@@ -27,6 +27,7 @@ from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.loops.grpo import run_grpo
 from proverrl.loops.mixture import check_files
+from proverrl.loops.selfplay import run_selfplay, teach_composer
 from proverrl.loops.session import (
     RESOLVED_FILE,
     Session,
@@ -57,6 +58,7 @@ LOOPS: dict[LoopName, Callable[[Session], Awaitable[None]]] = {
     "warm_start": _no_loop,
     "grpo": run_grpo,
     "expert_iteration": run_expert_iteration,
+    "selfplay": run_selfplay,
 }
 
 
@@ -209,7 +211,8 @@ def _open_policy(config: Config, folder: Path, problems: TrainingProblems) -> Tr
 
 def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
     checkpoint = latest_checkpoint(folder / "checkpoints")
-    total = config.grpo.steps if config.loop == "grpo" else config.expert_iteration.rounds
+    rounds = config.loop == "expert_iteration"
+    total = config.expert_iteration.rounds if rounds else config.grpo.steps
     resume_step: int | None = None
     if (folder / "metrics.jsonl").exists():
         warm = (folder / "warm_start" / "weights.pt").exists()
@@ -221,7 +224,7 @@ def _warm_start(session: Session) -> None:
     """Train on the references, then save the weights; the last file written marks the end."""
     config, monitor, policy = session.config, session.monitor, session.policy
     settings = config.warm_start
-    sources = reference_sources(session)
+    sources = reference_sources(session) + teach_composer(session)
 
     def show(step: int, loss: float) -> None:
         monitor.phase("warm start", f"{step}/{settings.steps}, loss {loss:.3f}")
