@@ -4,6 +4,7 @@ from proverrl.config.advantages import AdvantageConfig, AdvantageName, StatesNam
 from proverrl.config.base import Section
 from proverrl.config.curriculum import (
     CategoryField,
+    CollapseConfig,
     CurriculumConfig,
     CurriculumName,
     InsideName,
@@ -58,6 +59,7 @@ __all__ = [
     "AdvantageName",
     "AuditConfig",
     "CategoryField",
+    "CollapseConfig",
     "Config",
     "CorrectionName",
     "CovarianceName",
