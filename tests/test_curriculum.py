@@ -108,7 +108,7 @@ def test_problems_that_arrive_later_survive_too(name: CurriculumName) -> None:
         for problem in second.draw(11):
             drawn[problem.id] = problem
             second.observe(build_test_group(problem.id, [1, 0, 0, 0], family=problem.family))
-    assert [drawn[p.id].metadata for p in new if p.id in drawn][0] == metadata
+    assert next(drawn[p.id].metadata for p in new if p.id in drawn) == metadata
     assert first.metrics()["curriculum_added"] == second.metrics()["curriculum_added"] == 20
 
 

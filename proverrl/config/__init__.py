@@ -4,6 +4,7 @@ from proverrl.config.advantages import AdvantageConfig, AdvantageName, StatesNam
 from proverrl.config.base import Section
 from proverrl.config.curriculum import (
     CategoryField,
+    CollapseConfig,
     CurriculumConfig,
     CurriculumName,
     InsideName,
@@ -65,6 +66,7 @@ __all__ = [
     "AdvantageName",
     "AuditConfig",
     "CategoryField",
+    "CollapseConfig",
     "ComposerFormat",
     "ComposerName",
     "ComposerRewardName",

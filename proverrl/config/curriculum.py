@@ -101,6 +101,27 @@ class PoolsConfig(Section):
         return self
 
 
+class CollapseConfig(Section):
+    """When composed problems give cause for a warning; see ``proverrl.curriculum.collapse``.
+
+    All limits are ours. ``min_operator_entropy`` and ``max_drift`` are factors on the first round's
+    figures; over ``window`` rounds a reward that rises by ``min_rise`` or more while the skeletons
+    a problem fall to ``min_kept`` of what they were, or below, is a sign of gaming.
+    """
+
+    min_problems: Positive = 8
+    min_variety: Fraction = 0.5
+    max_template: Fraction = 0.5
+    min_operator_entropy: Fraction = 0.5
+    max_overlap: Fraction = 0.9
+    max_always: Fraction = 0.5
+    max_never: Fraction = 0.75
+    window: Positive = 3
+    min_rise: _Share = 0.05
+    min_kept: Fraction = 0.8
+    max_drift: Annotated[float, Field(ge=1.0)] = 2.0
+
+
 class CurriculumConfig(Section):
     """Which problems are drawn. ``categories`` are what makes two problems one arm of ``sec`` and
     ``dump``, or one category of ``sws``."""

@@ -180,6 +180,12 @@ def take_statements(problems: Iterable[Problem]) -> list[Statement]:
     return [Statement(p.id, p.language, p.statement) for p in problems]
 
 
+def make_skeleton(problem: Problem) -> str:
+    """The statement's tokens, a space between each, with names replaced by the order in which they
+    appear; two statements that differ in names, comments or layout only have one skeleton."""
+    return _read_both(Statement(problem.id, problem.language, problem.statement))[1]
+
+
 def check_problems(problems: Iterable[Problem], training: Path) -> dict[str, Any]:
     """The counts of ``find_overlap`` for problems and a training file, with the file's name."""
     found = find_overlap(take_statements(problems), read_statements(training))
