@@ -236,8 +236,8 @@ GUARDS: Mapping[GuardName, Callable[[GuardTools], Guard]] = {
     "duplicate": guard_duplicate,
     "leak": guard_leak,
     "well_formed": guard_well_formed,
-    "trivial": guard_trivial,
     "satisfiable": guard_satisfiable,
+    "trivial": guard_trivial,
     "weak_contract": guard_weak_contract,
     "refuted": guard_refuted,
 }

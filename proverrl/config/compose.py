@@ -35,8 +35,8 @@ GuardName = Literal[
     "duplicate",
     "leak",
     "well_formed",
-    "trivial",
     "satisfiable",
+    "trivial",
     "weak_contract",
     "refuted",
 ]
