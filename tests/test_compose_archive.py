@@ -118,7 +118,7 @@ def test_both_exports_read_back(tmp_path: Path) -> None:
     assert graph.nodes["f"]["witnesses"] == "[1, 2]"
     data = json.loads((tmp_path / "a.json").read_text())
     assert sorted(nx.node_link_graph(data, edges="edges").edges) == sorted(archive.graph.edges)
-    with pytest.raises(RunError, match="exported as .graphml or .json"):
+    with pytest.raises(RunError, match=r"exported as \.graphml or \.json"):
         archive.export(tmp_path / "a.dot")
 
 
