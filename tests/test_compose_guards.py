@@ -127,7 +127,9 @@ def test_each_guard_stops_its_example_on_real_dafny() -> None:
     assert found.num_calls == ledger.calls.total()
     (refuted,) = [stop for stop in found.stops if stop.problem_id == "false-lemma"]
     assert refuted.kept is not None
-    kept = Candidate(refuted.kept, refuted.body)
+    assert (refuted.kept.parents, refuted.kept.operator) == (("false-lemma",), "negate")
+    assert refuted.kept.reference == refuted.body
+    kept = Candidate(refuted.kept.problem, refuted.body)
 
     async def judge() -> bool:
         fresh, _ = open_draft_verifier(1)
@@ -166,6 +168,23 @@ def test_a_duplicate_is_the_later_of_two_and_existing_problems_count() -> None:
     assert found.kept == ()
     assert make_skeleton(twin) == make_skeleton(loop("a"))
     assert make_skeleton(twin) != make_skeleton(loop("a", LOOP.replace("7", "8")))
+
+
+@pytest.mark.parametrize(
+    ("number", "guard"), [(0, "well_formed"), (1, "weak_contract"), (3, "refuted")]
+)
+def test_a_late_question_that_is_not_judged_stops_as_well(number: int, guard: GuardName) -> None:
+    names: tuple[GuardName, ...] = ("well_formed", "weak_contract", "refuted")
+    verifier = FakeVerifier(refuse, script={number: Status.TIMEOUT})
+    found = run([loop("a")], verifier, names=names)
+    assert [(stop.guard, stop.reason) for stop in found.stops] == [(guard, "not judged")]
+
+
+def test_what_was_seen_goes_into_a_checkpoint() -> None:
+    tools = make_tools(FakeVerifier(refuse), existing=[loop("a")], held_out=())
+    other = make_tools(FakeVerifier(refuse), existing=(), held_out=())
+    other.load_state_dict(tools.state_dict())
+    assert other.seen == tools.seen == {make_skeleton(loop("b"))}
 
 
 @pytest.mark.parametrize("status", [Status.TIMEOUT, Status.CRASHED])
@@ -226,7 +245,7 @@ def test_small_values_and_witnesses() -> None:
     assert list_plain_proofs(lemma("w")) == ["if m > 0 { Law(m - 1); }"]
     negation = make_negation(lemma("w"))
     assert negation is not None
-    assert "ensures exists m: nat :: !(F(m) == 9 * m + 4)\n" in negation.statement
+    assert "ensures exists m: nat :: !(F(m) == 9 * m + 4)\n" in negation.problem.statement
     assert make_negation(loop("l")) is None
 
 

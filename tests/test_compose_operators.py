@@ -13,7 +13,7 @@ from proverrl.compose.dafny_text import edit_calls, fill_hole, read_program, spl
 from proverrl.compose.guard_checks import GUARDS
 from proverrl.compose.lean_text import LEAN_OPERATORS, read_theorem
 from proverrl.compose.operator import Made, Parent
-from proverrl.compose.operators import OPERATORS, compose
+from proverrl.compose.operators import OPERATORS, compose, draw_composed
 from proverrl.config.compose import DafnyOperator, GuardName, LeanOperator
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.problems.load import load_problems, load_references
@@ -264,6 +264,16 @@ def test_only_training_problems_are_composed() -> None:
         compose("change_constant", [parent], round_number=0, seed=0)
     with pytest.raises(ProblemError, match="conjoin_lemmas needs 2 parents, got 1"):
         compose("conjoin_lemmas", [lemma()], round_number=0, seed=0)
+
+
+def test_a_batch_is_drawn_from_all_operators() -> None:
+    parents = [loop(), lemma(), Parent(lemma(LEMMA.replace("9", "8")).problem)]
+    made, draws = draw_composed(parents, 20, round_number=1, seed=0)
+    assert len({composed.problem.statement for composed in made}) == 20 <= draws
+    assert len({composed.operator for composed in made}) > 5
+    assert (made, draws) == draw_composed(parents, 20, round_number=1, seed=0)
+    few, draws = draw_composed(parents[:1], 5, names=("conjoin_lemmas",), round_number=0, seed=0)
+    assert (few, draws) == ([], 1000)
 
 
 def theorem(text: str) -> Parent:

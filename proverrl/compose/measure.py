@@ -7,20 +7,15 @@ Not handled here: how hard the problems are for a policy.
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
-from proverrl.compose.archive import Composed
 from proverrl.compose.guard_checks import make_guards
 from proverrl.compose.guards import GuardLedger, GuardTools, run_guards
 from proverrl.compose.operator import Parent
-from proverrl.compose.operators import OPERATORS, compose
+from proverrl.compose.operators import OPERATORS, draw_composed
 from proverrl.config.compose import DafnyOperator
-from proverrl.seeds import derive_seed
 from proverrl.types import Candidate
-
-MAX_DRAWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +43,6 @@ class OperatorScore:
         )
 
 
-def draw_composed(
-    name: DafnyOperator, parents: Sequence[Parent], num: int, seed: int
-) -> tuple[list[Composed], int]:
-    """``num`` distinct problems by one operator from parents drawn at random, and the number of
-    draws that took; fewer when ``MAX_DRAWS`` bring no more."""
-    rng = random.Random(derive_seed("draw", name, seed))
-    found: dict[str, Composed] = {}
-    draws = 0
-    while len(found) < num and draws < MAX_DRAWS:
-        draws += 1
-        chosen = rng.sample(list(parents), OPERATORS[name].arity)
-        made = compose(name, chosen, round_number=0, seed=draws)
-        if made is not None:
-            found.setdefault(made.problem.id, made)
-    return list(found.values()), draws
-
-
 async def measure_operators(
     parents: Sequence[Parent],
     tools: GuardTools,
@@ -80,7 +58,7 @@ async def measure_operators(
     guards = make_guards(tools)
     for name in names:
         given = [Parent(p.problem) for p in parents] if name == "negate" else parents
-        made, draws = draw_composed(name, given, num, seed)
+        made, draws = draw_composed(given, num, names=(name,), round_number=0, seed=seed)
         ledger = GuardLedger()
         run = await run_guards([c.problem for c in made], guards, tools, ledger=ledger)
         kept = {problem.id for problem in run.kept}
