@@ -170,6 +170,15 @@ def test_a_duplicate_is_the_later_of_two_and_existing_problems_count() -> None:
     assert make_skeleton(twin) != make_skeleton(loop("a", LOOP.replace("7", "8")))
 
 
+def test_a_problem_that_holds_a_held_out_one_whole_is_a_leak() -> None:
+    more = f"lemma More(a: int)\n  ensures a * a >= 0\n{{\n}}\n{HELD_OUT.statement}"
+    names: tuple[GuardName, ...] = ("leak",)
+    found = run([loop("more", more)], FakeVerifier(refuse), held_out=[HELD_OUT], names=names)
+    assert [stop.reason for stop in found.stops] == ["near as held"]
+    # The same family with another number shares runs, and is no leak.
+    assert run([loop("kin")], FakeVerifier(refuse), held_out=[HELD_OUT], names=names).stops == ()
+
+
 @pytest.mark.parametrize(
     ("number", "guard"), [(0, "well_formed"), (1, "weak_contract"), (3, "refuted")]
 )
