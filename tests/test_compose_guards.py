@@ -202,6 +202,15 @@ def test_what_is_not_judged_is_stopped(status: Status) -> None:
     assert [(stop.guard, stop.reason) for stop in found.stops] == [("well_formed", "not judged")]
 
 
+def test_a_program_that_cannot_be_taken_apart_is_stopped() -> None:
+    text = f"class C {{ method M() ensures 1 > 0 {{ {HOLE} }} }}\n"
+    found = run([lemma("class", text), loop("a")], FakeVerifier(refuse))
+    (stop,) = found.stops
+    assert (stop.problem_id, stop.guard, stop.reason) == ("class", "well_formed", "cannot be read")
+    assert stop.body == "the hole must stand in a top-level method, function or lemma"
+    assert [problem.id for problem in found.kept] == ["a"]
+
+
 def test_a_broken_verifier_is_raised_and_not_counted_as_a_stop() -> None:
     def fail(_: Candidate) -> Verdict:
         raise VerifierError("no machine")

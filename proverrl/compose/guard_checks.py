@@ -23,7 +23,6 @@ from proverrl.compose.guards import (
 from proverrl.compose.operator import Parent
 from proverrl.compose.operators import OperatorName, compose
 from proverrl.config.compose import GuardName
-from proverrl.errors import ProblemError
 from proverrl.problems.contamination import Statement
 from proverrl.types import Candidate, Problem, Status
 from proverrl.verify.dafny_vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
@@ -71,10 +70,7 @@ def guard_well_formed(tools: GuardTools) -> Guard:
 
     async def check(problem: Problem) -> Stop | None:
         body = "sorry" if problem.language == "lean" else ""
-        try:
-            verdict = await tools.asker.ask("well_formed", Candidate(problem, body))
-        except ProblemError as error:
-            return Stop("well_formed", problem.id, "cannot be read", body=str(error))
+        verdict = await tools.asker.ask("well_formed", Candidate(problem, body))
         if problem.language == "lean":
             is_fine = verdict.status in (Status.INCOMPLETE, Status.UNSOUND)
             return None if is_fine else Stop("well_formed", problem.id, "does not elaborate")

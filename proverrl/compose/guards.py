@@ -4,7 +4,7 @@ Flows in: problems, a verifier. Flows out: the problems that pass, and for each 
 ``Stop`` that says which guard stopped it and why; what was stopped and how many verifier calls it
 cost is counted in a ``GuardLedger``, which goes into a checkpoint.
 A question that was not judged (time, crash) stops the problem: what is unknown is not good enough
-to train on.
+to train on. So does a program that the guards cannot take apart (classes, type parameters).
 Not handled here: difficulty (the curriculum's), whether a Lean statement says what was meant; with
 Lean nothing of this ran against a real Lean.
 """
@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from proverrl.compose.archive import Composed
 from proverrl.config.compose import GuardName
+from proverrl.errors import ProblemError
 from proverrl.problems.contamination import OverlapIndex, Statement, read_skeleton, take_statements
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verify.base import Verifier
@@ -210,6 +211,8 @@ async def run_guards(
                 return stop or await _run_all(problem, late)
             except NotJudgedError as error:
                 return Stop(error.guard, problem.id, "not judged")
+            except ProblemError as error:
+                return Stop("well_formed", problem.id, "cannot be read", body=str(error))
 
     # What needs no verifier goes in the order of the input: which of two equals is the duplicate
     # must not depend on the verifier's speed.
