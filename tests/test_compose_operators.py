@@ -18,9 +18,11 @@ from proverrl.config.compose import DafnyOperator, GuardName, LeanOperator
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem
+from proverrl.verify.dafny_audit import audit
 from proverrl.verify.drafts import open_draft_verifier
 from proverrl.verify.toolchain import find_dafny_toolchain
 
+TRAIN = "dafny/curriculum/train.jsonl"
 LOOP = f"""method Sum(n: nat) returns (r: int)
   ensures r == 7 * n + 5
 {{
@@ -276,6 +278,24 @@ def test_a_batch_is_drawn_from_all_operators() -> None:
     assert (few, draws) == ([], 1000)
 
 
+@pytest.mark.parametrize("name", OPERATORS)
+def test_what_is_made_of_the_curriculum_can_be_read_and_its_references_admitted(
+    name: DafnyOperator,
+) -> None:
+    references = load_references(TRAIN)
+    known = name != "negate"
+    parents = [Parent(p, references[p.id] if known else None) for p in load_problems(TRAIN)]
+    made, _ = draw_composed(parents, 15, names=(name,), round_number=0, seed=5)
+    assert len(made) == 15
+    for composed in made:
+        program = read_program(composed.problem.statement)
+        assert program.text == composed.problem.statement
+        assert (composed.reference is not None) == known
+        if composed.reference is not None:
+            kind = composed.problem.kind
+            assert audit(kind, composed.reference, problem=composed.problem) == []
+
+
 def theorem(text: str) -> Parent:
     statement = f"{text} := by\n  {HOLE}\n"
     return Parent(Problem("t", "lean", "tactics", "import Mathlib\n", statement))
@@ -315,8 +335,8 @@ def test_real_dafny_proves_what_keeps_a_reference() -> None:
         find_dafny_toolchain()
     except ToolchainError as error:
         pytest.skip(str(error))
-    problems = {p.id: p for p in load_problems("dafny/curriculum/train.jsonl")}
-    references = load_references("dafny/curriculum/train.jsonl")
+    problems = {p.id: p for p in load_problems(TRAIN)}
+    references = load_references(TRAIN)
     tri = Parent(problems["dafny-l1-acc-8e1100c5"], references["dafny-l1-acc-8e1100c5"])
     law = Parent(problems["dafny-l4-closed-5b99f2d7"], references["dafny-l4-closed-5b99f2d7"])
     drawn = {
