@@ -13,14 +13,16 @@ from proverrl.compose.dafny_text import edit_calls, fill_hole, read_program, spl
 from proverrl.compose.guard_checks import GUARDS
 from proverrl.compose.lean_text import LEAN_OPERATORS, read_theorem
 from proverrl.compose.operator import Made, Parent
-from proverrl.compose.operators import OPERATORS, compose
+from proverrl.compose.operators import OPERATORS, compose, draw_composed
 from proverrl.config.compose import DafnyOperator, GuardName, LeanOperator
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem
+from proverrl.verify.dafny_audit import audit
 from proverrl.verify.drafts import open_draft_verifier
 from proverrl.verify.toolchain import find_dafny_toolchain
 
+TRAIN = "dafny/curriculum/train.jsonl"
 LOOP = f"""method Sum(n: nat) returns (r: int)
   ensures r == 7 * n + 5
 {{
@@ -266,6 +268,34 @@ def test_only_training_problems_are_composed() -> None:
         compose("conjoin_lemmas", [lemma()], round_number=0, seed=0)
 
 
+def test_a_batch_is_drawn_from_all_operators() -> None:
+    parents = [loop(), lemma(), Parent(lemma(LEMMA.replace("9", "8")).problem)]
+    made, draws = draw_composed(parents, 20, round_number=1, seed=0)
+    assert len({composed.problem.statement for composed in made}) == 20 <= draws
+    assert len({composed.operator for composed in made}) > 5
+    assert (made, draws) == draw_composed(parents, 20, round_number=1, seed=0)
+    few, draws = draw_composed(parents[:1], 5, names=("conjoin_lemmas",), round_number=0, seed=0)
+    assert (few, draws) == ([], 1000)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_what_is_made_of_the_curriculum_can_be_read_and_its_references_admitted(
+    name: DafnyOperator,
+) -> None:
+    references = load_references(TRAIN)
+    known = name != "negate"
+    parents = [Parent(p, references[p.id] if known else None) for p in load_problems(TRAIN)]
+    made, _ = draw_composed(parents, 15, names=(name,), round_number=0, seed=5)
+    assert len(made) == 15
+    for composed in made:
+        program = read_program(composed.problem.statement)
+        assert program.text == composed.problem.statement
+        assert (composed.reference is not None) == known
+        if composed.reference is not None:
+            kind = composed.problem.kind
+            assert audit(kind, composed.reference, problem=composed.problem) == []
+
+
 def theorem(text: str) -> Parent:
     statement = f"{text} := by\n  {HOLE}\n"
     return Parent(Problem("t", "lean", "tactics", "import Mathlib\n", statement))
@@ -305,8 +335,8 @@ def test_real_dafny_proves_what_keeps_a_reference() -> None:
         find_dafny_toolchain()
     except ToolchainError as error:
         pytest.skip(str(error))
-    problems = {p.id: p for p in load_problems("dafny/curriculum/train.jsonl")}
-    references = load_references("dafny/curriculum/train.jsonl")
+    problems = {p.id: p for p in load_problems(TRAIN)}
+    references = load_references(TRAIN)
     tri = Parent(problems["dafny-l1-acc-8e1100c5"], references["dafny-l1-acc-8e1100c5"])
     law = Parent(problems["dafny-l4-closed-5b99f2d7"], references["dafny-l4-closed-5b99f2d7"])
     drawn = {

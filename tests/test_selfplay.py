@@ -229,7 +229,8 @@ def test_an_unjudged_statement_is_no_failure(
         return StubVerifier(lambda c: judge(c) if c.problem.id.startswith("p") else Status.TIMEOUT)
 
     monkeypatch.setattr(train_module, "open_configured", open_slow)
-    (line,) = step_lines(run(make_play("slow", grpo__steps=1)))
+    guards = {"guards": ["duplicate", "leak"]}
+    (line,) = step_lines(run(make_play("slow", guards, grpo__steps=1)))
     assert line["statements_kept"] > 0
     assert sum(line["solve_rates"].values()) == 0
     # Nothing malformed, nothing stopped: no statement has a reward.

@@ -164,9 +164,9 @@ class _Unroller:
             if depth >= _MAX_LOOPS or len(element.slots) != 2:
                 return None
             clauses, inside = element.slots
-            guard = self._cut(element.start + 1, clauses.start)
+            guard = self._cut(element.start + 1, clauses.start).strip()
             body = "".join(self.write(e, depth + 1) or "\x00" for e in inside.elements)
-            turn = f"if {guard} {{ {body} }}\n"
+            turn = f"if {guard} {{ {body.strip()} }}\n"
             return turn * _MAX_TURNS + f"assert !({guard});\n"
         parts, place = [], element.start
         for inner in (e for slot in element.slots for e in slot.elements):

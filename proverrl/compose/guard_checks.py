@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from proverrl.compose import dafny_attack, lean_text
+from proverrl.compose.archive import Composed
 from proverrl.compose.dafny_text import read_problem
 from proverrl.compose.guards import (
     Guard,
@@ -19,9 +21,8 @@ from proverrl.compose.guards import (
     make_skeleton,
 )
 from proverrl.compose.operator import Parent
-from proverrl.compose.operators import compose
+from proverrl.compose.operators import OperatorName, compose
 from proverrl.config.compose import GuardName
-from proverrl.errors import ProblemError
 from proverrl.problems.contamination import Statement
 from proverrl.types import Candidate, Problem, Status
 from proverrl.verify.dafny_vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
@@ -69,12 +70,7 @@ def guard_well_formed(tools: GuardTools) -> Guard:
 
     async def check(problem: Problem) -> Stop | None:
         body = "sorry" if problem.language == "lean" else ""
-        try:
-            verdict = await tools.asker.ask("well_formed", Candidate(problem, body))
-        except ProblemError as error:
-            return Stop("well_formed", problem.id, "cannot be read", body=str(error))
-        if not verdict.status.judged:
-            return Stop("well_formed", problem.id, "not judged")
+        verdict = await tools.asker.ask("well_formed", Candidate(problem, body))
         if problem.language == "lean":
             is_fine = verdict.status in (Status.INCOMPLETE, Status.UNSOUND)
             return None if is_fine else Stop("well_formed", problem.id, "does not elaborate")
@@ -126,10 +122,7 @@ def guard_satisfiable(tools: GuardTools) -> Guard:
         probe = build_requires_probe(problem)
         if probe is None:
             return None
-        verdict = await tools.asker.ask("satisfiable", probe)
-        if not verdict.status.judged:
-            return Stop("satisfiable", problem.id, "not judged")
-        if proves_probe(verdict):
+        if proves_probe(await tools.asker.ask("satisfiable", probe)):
             return Stop("satisfiable", problem.id, "its requires contradict each other")
         return None
 
@@ -170,10 +163,11 @@ def guard_refuted(tools: GuardTools) -> Guard:
         negation = make_negation(problem)
         if negation is None:
             return None
-        body = await _attack_both(tools, problem, negation)
+        body = await _attack_both(tools, problem, negation.problem)
         if body is None:
             return None
-        return Stop("refuted", problem.id, "its negation is proved", body=body, kept=negation)
+        kept = replace(negation, reference=body)
+        return Stop("refuted", problem.id, "its negation is proved", body=body, kept=kept)
 
     return check
 
@@ -210,13 +204,13 @@ async def _attack_both(tools: GuardTools, problem: Problem, negation: Problem) -
         await asyncio.gather(*sides, return_exceptions=True)
 
 
-def make_negation(problem: Problem) -> Problem | None:
+def make_negation(problem: Problem) -> Composed | None:
     """The negation as a problem; None where the language or the form has none."""
-    name = "negate" if problem.language == "dafny" else "lean_negate"
+    name: OperatorName = "negate" if problem.language == "dafny" else "lean_negate"
     if problem.language == "dafny" and problem.kind not in ("statements", "calc"):
         return None
-    made = compose(name, [Parent(problem)], round_number=0, seed=0)  # type: ignore[arg-type]
-    return None if made is None else made.problem
+    number = int(problem.metadata.get("round", 0))
+    return compose(name, [Parent(problem)], round_number=number, seed=0)
 
 
 def make_lean_absurd(problem: Problem) -> Problem | None:
@@ -236,8 +230,8 @@ GUARDS: Mapping[GuardName, Callable[[GuardTools], Guard]] = {
     "duplicate": guard_duplicate,
     "leak": guard_leak,
     "well_formed": guard_well_formed,
-    "trivial": guard_trivial,
     "satisfiable": guard_satisfiable,
+    "trivial": guard_trivial,
     "weak_contract": guard_weak_contract,
     "refuted": guard_refuted,
 }

@@ -4,7 +4,7 @@ Flows in: problems, a verifier. Flows out: the problems that pass, and for each 
 ``Stop`` that says which guard stopped it and why; what was stopped and how many verifier calls it
 cost is counted in a ``GuardLedger``, which goes into a checkpoint.
 A question that was not judged (time, crash) stops the problem: what is unknown is not good enough
-to train on.
+to train on. So does a program that the guards cannot take apart (classes, type parameters).
 Not handled here: difficulty (the curriculum's), whether a Lean statement says what was meant; with
 Lean nothing of this ran against a real Lean.
 """
@@ -12,12 +12,15 @@ Lean nothing of this ran against a real Lean.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+from proverrl.compose.archive import Composed
 from proverrl.config.compose import GuardName
+from proverrl.errors import ProblemError
 from proverrl.problems.contamination import OverlapIndex, Statement, read_skeleton, take_statements
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verify.base import Verifier
@@ -31,13 +34,21 @@ _NUM_IN_FLIGHT = 4
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Why a problem may not be used. ``body`` is what proved too much; ``kept`` a problem that
-    came of it: the negation of a refuted statement, with ``body`` as its proof."""
+    came of it: the negation of a refuted statement, with ``body`` as its reference."""
 
     guard: GuardName
     problem_id: str
     reason: str
     body: str = ""
-    kept: Problem | None = None
+    kept: Composed | None = None
+
+
+class NotJudgedError(Exception):
+    """The verifier gave no verdict on what a guard asked; ``run_guards`` makes it a ``Stop``."""
+
+    def __init__(self, guard: GuardName) -> None:
+        super().__init__(guard)
+        self.guard = guard
 
 
 class Guard(Protocol):
@@ -100,12 +111,17 @@ class Asker:
         self.calls: Counter[str] = Counter()
 
     async def ask(self, guard: GuardName, candidate: Candidate) -> Verdict:
-        """The verdict of a candidate; from memory where it was asked before."""
+        """The verdict of a candidate; from memory where it was asked before.
+
+        Raises ``NotJudgedError``, and what the verifier raises.
+        """
         known = self._known.get(candidate.key)
         if known is not None:
             return known
         self.calls[guard] += 1
         verdict = await self._verifier.verify(candidate, deadline_seconds=self._deadline_seconds)
+        if not verdict.status.judged:
+            raise NotJudgedError(guard)
         self._known[candidate.key] = verdict
         if len(self._known) > _MAX_KNOWN:
             self._known.popitem(last=False)
@@ -125,6 +141,14 @@ class GuardTools:
     seen: set[str]
     attack: Attack | None = None
     near_share: float = 1.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was seen, stopped problems too: a resumed run calls the same ones duplicates."""
+        return {"seen": sorted(self.seen)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.seen.clear()
+        self.seen.update(state["seen"])
 
 
 def make_tools(
@@ -148,9 +172,10 @@ def make_tools(
 
 
 def make_skeleton(problem: Problem) -> str:
-    """A problem's text without names, with its kind: equal for two that are renamings."""
+    """SHA-256 of a problem's kind and its text without names: equal for two renamings."""
     statement = Statement(problem.id, problem.language, problem.preamble + problem.statement)
-    return f"{problem.kind} {read_skeleton(statement)}"
+    text = f"{problem.kind} {read_skeleton(statement)}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +207,12 @@ async def run_guards(
 
     async def judge(problem: Problem, stop: Stop | None) -> Stop | None:
         async with room:
-            for guard in late.values() if stop is None else ():
-                stop = await guard(problem)
-                if stop is not None:
-                    break
-        return stop
+            try:
+                return stop or await _run_all(problem, late)
+            except NotJudgedError as error:
+                return Stop(error.guard, problem.id, "not judged")
+            except ProblemError as error:
+                return Stop("well_formed", problem.id, "cannot be read", body=str(error))
 
     # What needs no verifier goes in the order of the input: which of two equals is the duplicate
     # must not depend on the verifier's speed.
@@ -222,7 +248,7 @@ async def _run_all(problem: Problem, guards: Mapping[GuardName, Guard]) -> Stop 
 async def find_first_proof(
     asker: Asker, guard: GuardName, problem: Problem, bodies: Iterable[str]
 ) -> str | None:
-    """The first body that proves the problem. An unjudged question proves nothing."""
+    """The first body that proves the problem."""
     for body in bodies:
         if (await asker.ask(guard, Candidate(problem, body))).proved:
             return body
@@ -236,6 +262,7 @@ __all__ = [
     "GuardLedger",
     "GuardRun",
     "GuardTools",
+    "NotJudgedError",
     "Stop",
     "find_first_proof",
     "make_skeleton",

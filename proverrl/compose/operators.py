@@ -91,6 +91,33 @@ def compose(
     )
 
 
+def draw_composed(
+    parents: Sequence[Parent],
+    num: int,
+    *,
+    names: Sequence[OperatorName] = tuple(OPERATORS),
+    round_number: int,
+    seed: int,
+    max_draws: int = 1000,
+) -> tuple[list[Composed], int]:
+    """``num`` distinct problems by operators and from parents drawn at random, and how many draws
+    that took; fewer when ``max_draws`` bring no more. The same for the same input."""
+    rng = random.Random(derive_seed("draw", *names, round_number, seed))
+    pool = list(parents)
+    found: dict[str, Composed] = {}
+    draws = 0
+    while len(found) < num and draws < max_draws:
+        draws += 1
+        name = names[0] if len(names) == 1 else rng.choice(names)
+        arity = get_operator(name).arity
+        if arity > len(pool):
+            continue
+        made = compose(name, rng.sample(pool, arity), round_number=round_number, seed=draws)
+        if made is not None:
+            found.setdefault(made.problem.id, made)
+    return list(found.values()), draws
+
+
 def _says_nothing_new(made: Made, parents: Sequence[Parent]) -> bool:
     texts = [parent.problem.preamble + parent.problem.statement for parent in parents]
     return any((made.preamble + made.statement).split() == text.split() for text in texts)

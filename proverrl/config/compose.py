@@ -2,7 +2,7 @@
 
 Flows in: nothing. Flows out: one ``Literal`` a literal dict: ``OPERATORS`` in
 ``proverrl.compose.operators``, ``LEAN_OPERATORS`` in ``proverrl.compose.lean_text``, ``GUARDS`` in
-``proverrl.compose.guard_checks``.
+``proverrl.compose.guard_checks``, ``SCAFFOLDS`` in ``proverrl.compose.scaffolds``.
 Not handled here: a section of a run; the loop that composes has its own.
 """
 
@@ -31,12 +31,21 @@ DafnyOperator = Literal[
 
 LeanOperator = Literal["lean_fuse", "lean_instantiate", "lean_generalise", "lean_negate"]
 
+ScaffoldName = Literal[
+    "show_hints",
+    "mask_hint",
+    "easier",
+    "harder",
+    "extract_lemma",
+    "chain_solved",
+]
+
 GuardName = Literal[
     "duplicate",
     "leak",
     "well_formed",
-    "trivial",
     "satisfiable",
+    "trivial",
     "weak_contract",
     "refuted",
 ]

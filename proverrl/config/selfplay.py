@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from proverrl.config.base import Fraction, NonNegative, Positive, Section
 from proverrl.config.compose import DafnyOperator, GuardName, LeanOperator
+from proverrl.config.curriculum import CollapseConfig
 
 ComposerName = Literal["program", "policy"]
 ComposerFormat = Literal["statement", "edit"]
@@ -51,6 +52,7 @@ class SelfplayConfig(Section):
     modified_weight: Fraction = 0.5
     max_new_tokens: Positive = 48
     warm_pairs: NonNegative = 400
+    collapse: CollapseConfig = CollapseConfig()
 
     @model_validator(mode="after")
     def _window_is_open(self) -> SelfplayConfig:

@@ -13,7 +13,7 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from proverrl.benchmarks.open import open_benchmark
@@ -24,6 +24,7 @@ from proverrl.compose.guard_checks import make_guards
 from proverrl.compose.guards import Asker, GuardLedger, GuardRun, GuardTools, make_skeleton
 from proverrl.compose.guards import run_guards as run_guard_checks
 from proverrl.compose.operator import Parent
+from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
 from proverrl.errors import ProblemError
 from proverrl.loops.ledger import Ledger, Order, StepBatch
 from proverrl.loops.session import Session
@@ -73,7 +74,8 @@ class SelfplayLedger(Ledger):
         self.guards = GuardLedger()
         self.drafts_next = 0
         self._held_out = OverlapIndex(take_statements(_read_held_out(session)))
-        self._skeletons = {make_skeleton(problem) for problem in self._base.all}
+        self._seen = {make_skeleton(problem) for problem in self._base.all}
+        self._rounds: list[RoundFigures] = []
         self._reward = _with_penalty(self._reward, self.settings.modified_weight)
 
     def draw_pairs(self) -> tuple[int, list[Pair]]:
@@ -106,7 +108,7 @@ class SelfplayLedger(Ledger):
                 deadline_seconds=self.session.config.pool.deadline_seconds,
             ),
             held_out=self._held_out,
-            seen=self._skeletons | {make_skeleton(c.problem) for c in self.archive},
+            seen=set(self._seen),
             near_share=self.settings.near_share,
         )
         problems = [draft.composed.problem for draft in drafts if draft.composed is not None]
@@ -117,6 +119,8 @@ class SelfplayLedger(Ledger):
         """Take what passed into the archive and the curriculum, and count what was stopped."""
         by_id = {d.composed.problem.id: d.composed for d in drafts if d.composed is not None}
         this = Round(number, drafts, guard_calls=run.num_calls)
+        # Stopped ones too: to stop them again would cost the same calls again.
+        self._seen |= {make_skeleton(composed.problem) for composed in by_id.values()}
         batch.tally.verifier_calls += run.num_calls
         self.guards.num_seen += len(by_id)
         self.guards.num_kept += len(run.kept)
@@ -125,8 +129,8 @@ class SelfplayLedger(Ledger):
             composed = by_id[stop.problem_id]
             self.guards.record(composed.problem, stop)
             if stop.kept is not None:
-                self._keep(Composed(stop.kept, composed.parents, "negate", number, 0, stop.body))
-                self.archive.note(stop.kept.id, negation_of=stop.problem_id)
+                self._keep(stop.kept)
+                self.archive.note(stop.kept.problem.id, negation_of=stop.problem_id)
         self.guards.calls["all"] += run.num_calls
         for problem in run.kept:
             this.kept.append(self._keep(by_id[problem.id]))
@@ -180,6 +184,7 @@ class SelfplayLedger(Ledger):
                     reward=reward,
                 )
         batch.figures |= describe_round(this, outcomes, rewards)
+        batch.figures |= self._watch(this, outcomes, rewards)
         batch.figures["archive"] = len(self.archive)
         batch.figures["guard_calls_total"] = sum(self.guards.calls.values())
         if not self.settings.train_composer:
@@ -189,6 +194,24 @@ class SelfplayLedger(Ledger):
             if draft.completion is not None and advantage != 0.0:
                 samples += _build_sample(draft, f"c{this.number}-{number}", advantage, self._base)
         return samples
+
+    def _watch(
+        self, this: Round, outcomes: Sequence[Outcome], rewards: Sequence[float | None]
+    ) -> dict[str, Any]:
+        """The collapse watch's figures of the round, and its warnings."""
+        tried = [
+            (draft.composed.problem, outcome.solved)
+            for draft, outcome in zip(this.drafts, outcomes, strict=True)
+            if draft.composed is not None and outcome.solved is not None
+        ]
+        earned = [reward for reward in rewards if reward is not None]
+        problems, rates = [p for p, _ in tried], [rate for _, rate in tried]
+        self._rounds.append(examine_round(this.number, problems, rates, earned))
+        warnings = find_warnings(self._rounds, self.settings.collapse)
+        texts = [f"{warning.rule}: {warning.text}" for warning in warnings]
+        for text in texts:
+            self.session.monitor.phase("collapse watch", text)
+        return self._rounds[-1].metrics() | {"compose_warnings": texts}
 
     def _judge(self, draft: Draft, this: Round) -> Outcome:
         if draft.composed is None:
@@ -216,6 +239,8 @@ class SelfplayLedger(Ledger):
             "archive": self.archive.state_dict(),
             "guards": self.guards.state_dict(),
             "drafts_next": self.drafts_next,
+            "seen": sorted(self._seen),
+            "rounds": [asdict(figures) for figures in self._rounds],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -223,6 +248,8 @@ class SelfplayLedger(Ledger):
         self.archive.load_state_dict(state["archive"])
         self.guards.load_state_dict(state["guards"])
         self.drafts_next = state["drafts_next"]
+        self._seen = set(state["seen"])
+        self._rounds = [RoundFigures(**figures) for figures in state["rounds"]]
         self.session.problems = self._base.join([c.problem for c in self.archive])
 
 
