@@ -31,7 +31,7 @@ from tests.test_grpo import (
 __all__ = ["make_config", "verifiers"]
 
 NO_EVALUATION = {"before": False, "after": False}
-POLICY = {"composer": "policy", "warm_pairs": 64, "max_new_tokens": 24}
+POLICY = {"composer": "policy", "warm_pairs": 64, "max_new_tokens": 24, "statements": 6}
 
 
 @pytest.fixture
@@ -39,13 +39,16 @@ def make_play(make_config: Callable[..., Config]) -> Callable[..., Config]:
     def make(name: str, selfplay: dict[str, Any] | None = None, **changes: Any) -> Config:
         settings = {
             "statements": 3,
-            "operators": ["change_constant", "change_bound"],
+            "operators": ["change_constant", "flip_sign"],
             # The scripted verifier counts no obligations, which the others ask for.
             "guards": ["duplicate", "leak", "trivial"],
             "solver_high": 0.9,
             **(selfplay or {}),
         }
         changes = {"evaluation": NO_EVALUATION, "selfplay": settings, **changes}
+        if settings.get("composer") == "policy":
+            # Enough for a model of this size to write scripts most of the time.
+            changes |= {"warm_start__steps": 300, "warm_start__learning_rate": 1e-2}
         return make_config(name, loop="selfplay", **changes)
 
     return make
@@ -66,7 +69,7 @@ def test_a_program_composes_and_the_solver_learns(
     assert len(archive) == sum(line["statements_kept"] for line in lines) > 0
     for composed in archive:
         assert base.issuperset(composed.parents)
-        assert composed.operator in ("change_constant", "change_bound")
+        assert composed.operator in ("change_constant", "flip_sign")
     for line in lines:
         stopped = sum(line["guard_stops"].values())
         assert line["statements_written"] == 3
@@ -127,9 +130,8 @@ def test_a_policy_that_was_taught_writes_scripts_and_learns(
     config = make_play("policy", {**POLICY, "reward": reward, "stp_high": 0.9})
     lines = step_lines(run(config))
     written = sum(line["statements_written"] for line in lines)
-    assert written == 12
-    # Taught for 120 steps only; a model that was not taught writes no script at all.
-    assert sum(line["statements_malformed"] for line in lines) < written
+    assert written == 24
+    assert sum(line["statements_malformed"] for line in lines) < written / 2
     assert all(line["composer_reward"] is not None for line in lines)
 
 

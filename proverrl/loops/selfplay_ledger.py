@@ -80,16 +80,17 @@ class SelfplayLedger(Ledger):
 
     def draw_pairs(self) -> tuple[int, list[Pair]]:
         """The next round's number and its pairs of base problems, each with a proof where one is
-        known: of the references of warm start, or of the run's own proofs."""
+        known: of the references of warm start, or of the run's own proofs. Solved are those that
+        the run has proved; while there are none, any problem may stand for them."""
         number = self.drafts_next
         self.drafts_next += 1
         rng = random.Random(derive_seed(self.session.config.seed, "parents", number))
         references = {problem.id: body for problem, body in self._base.references}
-        for name, body in self.store.pairs():
-            references.setdefault(name, body)
+        own = dict(self.store.pairs())
         problems = sorted(self._base.all, key=lambda problem: problem.id)
-        solved = [problem for problem in problems if problem.id in references]
-        open_ = [problem for problem in problems if problem.id not in references]
+        solved = [problem for problem in problems if problem.id in own]
+        open_ = [problem for problem in problems if problem.id not in own]
+        references |= own
         if self.settings.parents == "solved":
             first, second = solved or problems, solved or problems
         elif self.settings.parents == "mixed":
