@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -149,7 +149,7 @@ def test_a_changed_statement_is_recognised_by_what_the_extraction_says() -> None
 
 
 def test_settings_that_cannot_work_are_refused() -> None:
-    for table, message in [
+    tables: list[tuple[dict[str, Any], str]] = [
         ({"selfplay": {"solver_low": 0.5, "solver_high": 0.5}}, "solver_low is not below"),
         ({"grpo": {"in_order": False}}, "grpo.in_order = true"),
         (
@@ -157,6 +157,7 @@ def test_settings_that_cannot_work_are_refused() -> None:
             "selfplay.shared = false",
         ),
         ({"selfplay": {"guards": ["nonsense"]}}, "selfplay.guards.0"),
-    ]:
+    ]
+    for table, message in tables:
         with pytest.raises(ConfigError, match=message):
             parse_config({"loop": "selfplay", **table}, source="test")

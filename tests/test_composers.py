@@ -160,7 +160,7 @@ def test_taught_scripts_are_scripts_after_the_prompt_of_the_pair() -> None:
     for prompt_ids, target_ids in taught:
         assert prompt_ids == encode_pair(policy, PAIR, "edit").token_ids
         assert target_ids[-1] == policy.end_id
-        script = read_script(policy.tokenizer.decode(list(target_ids[:-1])), ALL)
+        script = read_script(str(policy.tokenizer.decode(list(target_ids[:-1]))), ALL)
         assert apply_script(script, PAIR, round_number=0) is not None
 
 

@@ -6,8 +6,8 @@ reward both, update both. With shared weights there is one update over the sampl
 otherwise the composer has a copy of the solver's first weights, with a learner and a checkpoint of
 its own, or stays as it is.
 
-Flows in: a session. Flows out: what a GRPO run leaves, and ``archive.jsonl``. It is the loop of
-``grpo`` with another ledger and another collector. Not handled here: several processes.
+Flows in: a session. Flows out: what a GRPO run leaves, and ``archive.jsonl`` with a picture. It is
+the loop of ``grpo`` with another ledger and another collector. Not handled here: several processes.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from proverrl.compose.archive import ProblemArchive
+from proverrl.compose.archive_picture import draw_archive
 from proverrl.compose.composers import Composer, PolicyComposer, ProgramComposer, teach_scripts
 from proverrl.compose.operator import Parent
 from proverrl.config import SelfplayConfig
 from proverrl.errors import UsageError
 from proverrl.learner import TorchLearner
 from proverrl.loops.grpo import run_steps
-from proverrl.loops.selfplay_ledger import SelfplayLedger
+from proverrl.loops.selfplay_ledger import ARCHIVE_FILE, SelfplayLedger
 from proverrl.loops.selfplay_step import SelfplayCollector
 from proverrl.loops.session import Session
 from proverrl.loops.warm_start import Pair, PairSource
+from proverrl.monitor.metrics import write_atomically
 from proverrl.policy.transformers import TransformersPolicy, load_policy
 from proverrl.seeds import derive_seed
 from proverrl.types import TrainingSample
@@ -115,7 +118,17 @@ async def run_selfplay(session: Session) -> None:
     if session.policy.world.size > 1:
         raise UsageError('loop = "selfplay" runs in one process; start it without a launcher')
     _say_who_composes(session)
-    await run_steps(session, _Ledger, _open_collector)
+    try:
+        await run_steps(session, _Ledger, _open_collector)
+    finally:
+        _draw_lineage(session)
+
+
+def _draw_lineage(session: Session) -> None:
+    """Draw the archive beside it, as far as there is one."""
+    path = session.folder / ARCHIVE_FILE
+    if path.exists():
+        write_atomically(path.with_suffix(".svg"), draw_archive(ProblemArchive(path)))
 
 
 def teach_composer(session: Session) -> list[PairSource]:

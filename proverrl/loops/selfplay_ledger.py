@@ -59,6 +59,14 @@ class Round:
     guard_calls: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the guards said of a round, and the verifier calls of each guard."""
+
+    run: GuardRun
+    calls: Counter[str]
+
+
 class SelfplayLedger(Ledger):
     """The ledger of a self-play run. Its base problems are those of the training file."""
 
@@ -101,7 +109,7 @@ class SelfplayLedger(Ledger):
             _draw_pair(rng, first, second, references) for _ in range(self.settings.statements)
         ]
 
-    async def run_guards(self, drafts: Sequence[Draft]) -> GuardRun:
+    async def run_guards(self, drafts: Sequence[Draft]) -> Checked:
         """The guards on a round's statements; nothing of the ledger changes."""
         tools = GuardTools(
             asker=Asker(
@@ -114,10 +122,11 @@ class SelfplayLedger(Ledger):
         )
         problems = [draft.composed.problem for draft in drafts if draft.composed is not None]
         guards = make_guards(tools, self.settings.guards)
-        return await run_guard_checks(problems, guards, tools)
+        return Checked(await run_guard_checks(problems, guards, tools), tools.asker.calls)
 
-    def admit(self, batch: StepBatch, number: int, drafts: list[Draft], run: GuardRun) -> Round:
+    def admit(self, batch: StepBatch, number: int, drafts: list[Draft], checked: Checked) -> Round:
         """Take what passed into the archive and the curriculum, and count what was stopped."""
+        run = checked.run
         by_id = {d.composed.problem.id: d.composed for d in drafts if d.composed is not None}
         this = Round(number, drafts, guard_calls=run.num_calls)
         # Stopped ones too: to stop them again would cost the same calls again.
@@ -129,15 +138,21 @@ class SelfplayLedger(Ledger):
             this.stops[stop.problem_id] = stop.guard
             composed = by_id[stop.problem_id]
             self.guards.record(composed.problem, stop)
-            if stop.kept is not None:
-                self._keep(stop.kept)
+            # A duplicate may be in the archive already, where it is a problem like any other.
+            if self.archive.add(composed):
+                self.archive.note(stop.problem_id, stopped_by=stop.guard, reason=stop.reason)
+            if stop.kept is not None and self.archive.add(stop.kept):
                 self.archive.note(stop.kept.problem.id, negation_of=stop.problem_id)
-        self.guards.calls["all"] += run.num_calls
+        self.guards.calls += checked.calls
         for problem in run.kept:
             this.kept.append(self._keep(by_id[problem.id]))
         self.curriculum.add(this.kept)
-        self.session.problems = self.session.problems.join(this.kept)
+        self._join_composed()
         return this
+
+    def _join_composed(self) -> None:
+        """Have the session know all problems that the run may have proofs of."""
+        self.session.problems = self._base.join([c.problem for c in self.archive])
 
     def _keep(self, composed: Composed) -> Problem:
         """Archive a problem; one that is there already stays as it was."""
@@ -251,7 +266,7 @@ class SelfplayLedger(Ledger):
         self.drafts_next = state["drafts_next"]
         self._seen = set(state["seen"])
         self._rounds = [RoundFigures(**figures) for figures in state["rounds"]]
-        self.session.problems = self._base.join([c.problem for c in self.archive])
+        self._join_composed()
 
 
 def _with_penalty(plain: RewardFn, weight: float) -> RewardFn:

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from proverrl.compose.composers import Composer, Draft, dump_drafts, load_drafts
-from proverrl.compose.guards import GuardRun
 from proverrl.loops.audit import judge_first, judge_rest
 from proverrl.loops.collector import Usage, write_draw
 from proverrl.loops.ledger import Order, StepBatch
-from proverrl.loops.selfplay_ledger import Round, SelfplayLedger
+from proverrl.loops.selfplay_ledger import Checked, Round, SelfplayLedger
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import TrainingSample
 
@@ -33,7 +32,7 @@ class Composition:
 
     number: int
     drafts: list[Draft]
-    checked: asyncio.Task[GuardRun]
+    checked: asyncio.Task[Checked]
 
 
 @dataclass
@@ -76,8 +75,8 @@ class SelfplayCollector:
         self._next = composition
         if num_base:
             await self._write(ledger.choose(num_base))
-        run = await composition.checked
-        this = ledger.admit(batch, composition.number, composition.drafts, run)
+        checked = await composition.checked
+        this = ledger.admit(batch, composition.number, composition.drafts, checked)
         if this.kept:
             await self._write(ledger.order_composed(this.kept))
         missing = num_groups - num_base - len(this.kept)
@@ -126,7 +125,7 @@ class SelfplayCollector:
         return self._check(number, drafts)
 
     def _check(self, number: int, drafts: list[Draft]) -> Composition:
-        async def check() -> GuardRun:
+        async def check() -> Checked:
             with self.usage.busy("pool"):
                 return await self._ledger.run_guards(drafts)
 
