@@ -367,6 +367,8 @@ def test_categories_are_named_by_fields() -> None:
     composed = replace(PROBLEMS[0], origin="self", metadata=lineage)
     assert name_category(composed, tuple(FIELDS)) == "dafny/invariants/self/negate/f/2"
     assert name_category(PROBLEMS[0], ("operator", "level")) == "/1"
+    named = replace(PROBLEMS[0], metadata={"family": "chain_calls", "parents": ["a", "b"]})
+    assert name_category(named, ("operator",)) == "chain_calls"
 
 
 def test_settings_that_contradict_are_refused() -> None:

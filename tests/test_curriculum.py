@@ -120,6 +120,17 @@ def test_a_draw_repeats_nothing_while_there_is_more(name: CurriculumName) -> Non
     assert len({p.id for p in curriculum.draw(30)}) == 12
 
 
+@pytest.mark.parametrize("name", sorted(CURRICULA))
+def test_it_may_begin_with_nothing_and_live_on_what_arrives(name: CurriculumName) -> None:
+    curriculum = CURRICULA[name]([], CurriculumConfig(name=name), 0)
+    assert curriculum.metrics()["curriculum_problems"] == 0
+    assert curriculum.draw(0) == []
+    curriculum.add(PROBLEMS)
+    assert len({problem.id for problem in curriculum.draw(8)}) == 8
+    curriculum.observe(build_test_group("a0", [1, 0], family="a"))
+    assert curriculum.metrics()["curriculum_added"] == 90
+
+
 def test_other_problems_are_refused() -> None:
     state = PosteriorCurriculum(PROBLEMS, CurriculumConfig(), 0).state_dict()
     other = PosteriorCurriculum(PROBLEMS[:30], CurriculumConfig(), 0)

@@ -64,7 +64,9 @@ class ProblemCurriculum:
         Raises:
             RunError: there is no problem to draw.
         """
-        if n and not self._problems:
+        if n == 0:
+            return []
+        if not self._problems:
             raise RunError("the curriculum has no problems; check problems.train")
         drawn = []
         for name in self._choose(n):

@@ -42,6 +42,8 @@ class CbrlCurriculum(ArmCurriculum):
     @property
     def difficulty(self) -> float:
         """Where the controller stands; what a composer should aim at."""
+        if not self._steps:
+            return self._knob
         return min(max(self._knob, self._steps[0]), self._steps[-1])
 
     def _arm(self, problem: Problem) -> str:

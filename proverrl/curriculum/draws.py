@@ -16,9 +16,15 @@ from proverrl.types import Problem
 
 
 def operator_of(problem: Problem) -> str:
-    """The operator that composed a problem (its metadata's ``lineage``); empty for a given one."""
+    """The operator that composed a problem; empty for a given one.
+
+    It is ``operator`` in the metadata's ``lineage`` or, where the metadata has ``parents``, its
+    ``family``.
+    """
     lineage = problem.metadata.get("lineage")
-    return str(lineage.get("operator", "")) if isinstance(lineage, Mapping) else ""
+    if isinstance(lineage, Mapping):
+        return str(lineage.get("operator", ""))
+    return problem.family if problem.metadata.get("parents") else ""
 
 
 def entropy(counts: Iterable[int]) -> float:

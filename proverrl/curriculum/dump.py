@@ -75,5 +75,5 @@ class DumpCurriculum(ArmCurriculum):
             self._counts[arm] = int(state["counts"][arm])
 
     def _figures(self) -> dict[str, Any]:
-        scores = self._scores().values()
+        scores = self._scores().values() or [0.0]
         return {"curriculum_score_max": max(scores), "curriculum_score_min": min(scores)}

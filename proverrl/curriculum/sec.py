@@ -49,5 +49,5 @@ class SecCurriculum(ArmCurriculum):
         self._values = {arm: float(state["values"][arm]) for arm in self._arms}
 
     def _figures(self) -> dict[str, Any]:
-        values = self._values.values()
+        values = self._values.values() or [0.0]
         return {"curriculum_value_max": max(values), "curriculum_value_min": min(values)}

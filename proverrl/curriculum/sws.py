@@ -91,6 +91,8 @@ class SwsCurriculum(ArmCurriculum):
 
     def _figures(self) -> dict[str, Any]:
         shares = self._shares()
+        if not shares:
+            return {}
         weakest = max(shares, key=shares.__getitem__)
         kept = sum(self.keeps(rate) for rate in self._latest.values())
         return {
