@@ -99,10 +99,10 @@ def draw_composed(
     names: Sequence[OperatorName] = tuple(OPERATORS),
     round_number: int,
     seed: int,
-    max_draws: int = 1000,
+    max_draws: int | None = None,
 ) -> tuple[list[Composed], int]:
     """``num`` distinct problems by operators and from parents drawn at random, and how many draws
-    that took; fewer when ``max_draws`` bring no more. The same for the same input.
+    that took; fewer when ``max_draws`` (1,000, or 20 a problem) bring no more. The same for the same input.
 
     An operator that has no hold on the parents drawn is given others, up to ``MAX_TRIES`` times:
     those that need parents of one kind would be rare otherwise.
@@ -111,8 +111,9 @@ def draw_composed(
     pool = list(parents)
     found: dict[str, Composed] = {}
     draws = tries = 0
+    limit = max(1000, 20 * num) if max_draws is None else max_draws
     name = names[0]
-    while len(found) < num and draws < max_draws:
+    while len(found) < num and draws < limit:
         if tries % MAX_TRIES == 0 and len(names) > 1:
             name = rng.choice(names)
         tries += 1
