@@ -102,7 +102,8 @@ def draw_composed(
     max_draws: int | None = None,
 ) -> tuple[list[Composed], int]:
     """``num`` distinct problems by operators and from parents drawn at random, and how many draws
-    that took; fewer when ``max_draws`` (1,000, or 20 a problem) bring no more. The same for the same input.
+    that took; fewer when ``max_draws`` (left out: 20 a problem, at least 1,000) bring no more. The
+    same for the same input.
 
     An operator that has no hold on the parents drawn is given others, up to ``MAX_TRIES`` times:
     those that need parents of one kind would be rare otherwise.

@@ -38,8 +38,8 @@ Scaffold = Callable[[random.Random, Sequence[Parent]], list[Made]]
 
 LiftFailed = Callable[[Problem, str], Sequence[tuple[Problem, Problem]]]
 """A problem and a body that failed: its open parts as problems, each in the two forms of
-DeepSeek-Prover-V2: alone, and with the parts before it as assumptions. Of a
-``proverrl.search.subgoals.Decomposition`` these are ``alone`` and ``given`` of each of ``lifted``."""
+DeepSeek-Prover-V2: alone, and with the parts before it as assumptions. Of
+a ``Decomposition`` of ``proverrl.search.subgoals``: ``alone`` and ``given`` of all in ``lifted``."""
 
 _LOOP_CLAUSES = ("invariant", "decreases", "modifies")
 
