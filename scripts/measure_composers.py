@@ -1,5 +1,7 @@
 """Prints for every Dafny composer what became of its problems: a Markdown table.
 
+With --families it asks instead whether the guards let good problems pass: one training problem of
+each family, of which none should be stopped.
 Example: python scripts/measure_composers.py --num 12
 """
 
@@ -9,7 +11,8 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from proverrl.compose.guards import make_tools
+from proverrl.compose.guard_checks import make_guards
+from proverrl.compose.guards import GuardLedger, make_tools, run_guards
 from proverrl.compose.measure import measure_operators
 from proverrl.compose.operator import Parent
 from proverrl.problems.load import load_problems, load_references
@@ -18,7 +21,7 @@ from proverrl.verify.drafts import open_draft_verifier
 DAFNY = Path(__file__).resolve().parents[1] / "dafny"
 
 
-async def main(num: int, seed: int, workers: int) -> None:
+async def main(num: int, seed: int, workers: int, *, families: bool) -> None:
     """Measure every operator on the training split and print a line for each."""
     path = DAFNY / "curriculum" / "train.jsonl"
     problems, references = load_problems(path), load_references(path)
@@ -27,8 +30,17 @@ async def main(num: int, seed: int, workers: int) -> None:
         *load_problems(DAFNY / "benchmark" / "problems.jsonl"),
     ]
     verifier, _ = open_draft_verifier(workers)
-    tools = make_tools(verifier, existing=problems, held_out=held_out)
+    tools = make_tools(verifier, existing=() if families else problems, held_out=held_out)
     parents = [Parent(problem, references[problem.id]) for problem in problems]
+    if families:
+        first = {problem.family: problem for problem in reversed(problems)}
+        ledger = GuardLedger()
+        try:
+            await run_guards(list(first.values()), make_guards(tools), tools, ledger=ledger)
+        finally:
+            await verifier.aclose()
+        print(ledger.describe())
+        return
     print("| operator | made of drawn | well formed | not trivial | kept | proved | calls each |")
     print("|---|---|---|---|---|---|---|")
     try:
@@ -43,5 +55,6 @@ if __name__ == "__main__":
     parser.add_argument("--num", type=int, default=12, help="problems for each operator")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--families", action="store_true", help="test the guards, see above")
     given = parser.parse_args()
-    asyncio.run(main(given.num, given.seed, given.workers))
+    asyncio.run(main(given.num, given.seed, given.workers, families=given.families))

@@ -211,6 +211,23 @@ def test_a_program_that_cannot_be_taken_apart_is_stopped() -> None:
     assert [problem.id for problem in found.kept] == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("lemma {:induction false}", "lemma {:verify false}", "attributes"),
+        ("lemma {:induction false}", "lemma H() { assume false; }\nlemma", "keywords"),
+        ("lemma {:induction false}", "lemma H() ensures false\nlemma", "missing-body"),
+        ("function F", 'include "x.dfy"\nfunction F', "keywords"),
+    ],
+)
+def test_a_statement_that_assumes_is_stopped_before_any_call(old: str, new: str, rule: str) -> None:
+    verifier = FakeVerifier(refuse)
+    names: tuple[GuardName, ...] = ("well_formed",)
+    (stop,) = run([lemma("a", LEMMA.replace(old, new))], verifier, names=names).stops
+    assert (stop.guard, stop.reason) == ("well_formed", f"refused by the audit: {rule}")
+    assert verifier.num_calls == 0
+
+
 def test_a_broken_verifier_is_raised_and_not_counted_as_a_stop() -> None:
     def fail(_: Candidate) -> Verdict:
         raise VerifierError("no machine")

@@ -274,6 +274,9 @@ def test_a_batch_is_drawn_from_all_operators() -> None:
     assert len({composed.problem.statement for composed in made}) == 20 <= draws
     assert len({composed.operator for composed in made}) > 5
     assert (made, draws) == draw_composed(parents, 20, round_number=1, seed=0)
+    rare: tuple[DafnyOperator, ...] = ("conjoin_lemmas", "change_constant")
+    both, _ = draw_composed(parents, 6, names=rare, round_number=0, seed=0)
+    assert {composed.operator for composed in both} == set(rare)
     few, draws = draw_composed(parents[:1], 5, names=("conjoin_lemmas",), round_number=0, seed=0)
     assert (few, draws) == ([], 1000)
 

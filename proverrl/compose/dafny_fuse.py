@@ -93,7 +93,7 @@ def conjoin_lemmas(rng: random.Random, parents: Sequence[Parent]) -> Made | None
     fused = targets[0].rewrite(
         name=name,
         formals=formals,
-        clauses=tuple(clause for target in targets for clause in target.clauses),
+        clauses=_sort_clauses([clause for target in targets for clause in target.clauses]),
         body=f"{{\n  {HOLE}\n}}",
     )
     bodies = []

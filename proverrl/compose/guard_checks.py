@@ -25,6 +25,7 @@ from proverrl.compose.operators import OperatorName, compose
 from proverrl.config.compose import GuardName
 from proverrl.problems.contamination import Statement
 from proverrl.types import Candidate, Problem, Status
+from proverrl.verify.dafny_file_audit import audit_file
 from proverrl.verify.dafny_vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
 
 LEAN_PORTFOLIO: tuple[str, ...] = (
@@ -65,10 +66,17 @@ def guard_well_formed(tools: GuardTools) -> Guard:
 
     For Dafny the hole stays empty: the answer names what was checked. An entry that fails beside
     the declaration with the hole (a function that may not end, an index out of range in a
-    contract) would fail with every body. For Lean the hole holds ``sorry``.
+    contract) would fail with every body. Its text is audited first as if a policy had written it,
+    for a policy may have: nothing may be assumed or switched off. For Lean the hole holds
+    ``sorry``.
     """
 
     async def check(problem: Problem) -> Stop | None:
+        if problem.language == "dafny":
+            text = problem.preamble + problem.statement
+            for finding in audit_file(text):
+                reason = f"refused by the audit: {finding.rule}"
+                return Stop("well_formed", problem.id, reason, body=finding.message)
         body = "sorry" if problem.language == "lean" else ""
         verdict = await tools.asker.ask("well_formed", Candidate(problem, body))
         if problem.language == "lean":

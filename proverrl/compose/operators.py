@@ -32,6 +32,7 @@ from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 
 ORIGIN = "proverrl compose"
+MAX_TRIES = 25
 
 OPERATORS: Mapping[DafnyOperator, Operator] = {
     "change_constant": Operator(1, change_constant),
@@ -98,23 +99,33 @@ def draw_composed(
     names: Sequence[OperatorName] = tuple(OPERATORS),
     round_number: int,
     seed: int,
-    max_draws: int = 1000,
+    max_draws: int | None = None,
 ) -> tuple[list[Composed], int]:
     """``num`` distinct problems by operators and from parents drawn at random, and how many draws
-    that took; fewer when ``max_draws`` bring no more. The same for the same input."""
+    that took; fewer when ``max_draws`` (left out: 20 a problem, at least 1,000) bring no more. The
+    same for the same input.
+
+    An operator that has no hold on the parents drawn is given others, up to ``MAX_TRIES`` times:
+    those that need parents of one kind would be rare otherwise.
+    """
     rng = random.Random(derive_seed("draw", *names, round_number, seed))
     pool = list(parents)
     found: dict[str, Composed] = {}
-    draws = 0
-    while len(found) < num and draws < max_draws:
+    draws = tries = 0
+    limit = max(1000, 20 * num) if max_draws is None else max_draws
+    name = names[0]
+    while len(found) < num and draws < limit:
+        if tries % MAX_TRIES == 0 and len(names) > 1:
+            name = rng.choice(names)
+        tries += 1
         draws += 1
-        name = names[0] if len(names) == 1 else rng.choice(names)
         arity = get_operator(name).arity
         if arity > len(pool):
             continue
         made = compose(name, rng.sample(pool, arity), round_number=round_number, seed=draws)
         if made is not None:
             found.setdefault(made.problem.id, made)
+            tries = 0
     return list(found.values()), draws
 
 

@@ -38,7 +38,8 @@ Scaffold = Callable[[random.Random, Sequence[Parent]], list[Made]]
 
 LiftFailed = Callable[[Problem, str], Sequence[tuple[Problem, Problem]]]
 """A problem and a body that failed: its open parts as problems, each in the two forms of
-DeepSeek-Prover-V2: alone, and with the parts before it as assumptions."""
+DeepSeek-Prover-V2: alone, and with the parts before it as assumptions. ``search.subgoals`` calls
+them ``alone`` and ``given``, in the ``lifted`` of a ``Decomposition``."""
 
 _LOOP_CLAUSES = ("invariant", "decreases", "modifies")
 
