@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proverrl.errors import UsageError
+
 if TYPE_CHECKING:
     from proverrl.bench.grpo import Side
     from proverrl.config import SearchName
@@ -246,6 +248,42 @@ def bench_search(
         nodes=nodes,
         expansions=expansions,
         say=lambda text: click.echo(text, err=True),
+    )
+    Console().print(make_table(results))
+    _write_json(results, out)
+
+
+@bench.command("curriculum")
+@click.option(
+    "--curriculum",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Only this curriculum; may be given more than once.",
+)
+@click.option(
+    "--world",
+    "worlds",
+    multiple=True,
+    type=click.Choice(["graded", "with_false", "mostly_easy"]),
+    help="Only this world; may be given more than once.",
+)
+@click.option("--seeds", default=20, show_default=True, type=click.IntRange(2))
+@click.option("--out", type=_FILE, help="Write JSON here.")
+def bench_curriculum(
+    names: tuple[str, ...], worlds: tuple[str, ...], seeds: int, out: Path | None
+) -> None:
+    """Measure curricula against uniform draws on a simulated learner; no policy, no verifier."""
+    from rich.console import Console
+
+    from proverrl.bench.curriculum import make_table, measure_curricula
+    from proverrl.curriculum.sampler import CURRICULA
+
+    chosen = tuple(name for name in CURRICULA if name in names)
+    if unknown := [name for name in names if name not in CURRICULA]:
+        raise UsageError(f"no curriculum {unknown[0]!r}; there are {', '.join(CURRICULA)}")
+    results = measure_curricula(
+        names=chosen, worlds=worlds, seeds=seeds, say=lambda text: click.echo(text, err=True)
     )
     Console().print(make_table(results))
     _write_json(results, out)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
+import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from proverrl.config import CurriculumConfig, CurriculumName
-from proverrl.curriculum.sampler import CURRICULA, PosteriorCurriculum, UniformCurriculum
-from proverrl.errors import RunError
+from proverrl.curriculum.base import choose_weighted
+from proverrl.curriculum.draws import entropy
+from proverrl.curriculum.posterior import PosteriorCurriculum
+from proverrl.curriculum.sampler import CURRICULA
+from proverrl.curriculum.uniform import UniformCurriculum
+from proverrl.errors import ProblemError, RunError
 from proverrl.types import Group, Reward
 from tests.builders import build_problem, build_test_group
 
@@ -75,8 +83,123 @@ def test_state_survives_json(name: CurriculumName) -> None:
     assert first.metrics() == second.metrics()
 
 
-def test_other_families_are_refused() -> None:
+@pytest.mark.parametrize("name", sorted(CURRICULA))
+def test_problems_that_arrive_later_survive_too(name: CurriculumName) -> None:
+    config = CurriculumConfig(name=name)
+    first = CURRICULA[name](PROBLEMS, config, 3)
+    first.draw(25)
+    lineage = {"parents": ["a0", "b0"], "operator": "chain_calls", "round": 1}
+    metadata = {"level": 1, "family": "n", "lineage": lineage}
+    new = [replace(build_problem(f"n{i}"), metadata=metadata) for i in range(20)]
+    first.add(new)
+    first.observe(build_test_group("n0", [1, 0, 0, 0], family="n"))
+    first.observe(build_test_group("a0", [1, 1, 1, 0], family="a"))
+    first.draw(7)
+    first.observe(build_test_group("c3", [0, 0, 0, 0], family="c"))
+    second = CURRICULA[name](PROBLEMS, config, 99)
+    text = json.dumps(first.state_dict())
+    second.load_state_dict(json.loads(text))
+    assert json.dumps(second.state_dict()) == text
+    ids = [[p.id for p in curriculum.draw(60)] for curriculum in (first, second)]
+    assert ids[0] == ids[1]
+    # 110 problems: 440 draws reach the new ones, which are what they were.
+    drawn = {}
+    for _ in range(40):
+        for problem in second.draw(11):
+            drawn[problem.id] = problem
+            second.observe(build_test_group(problem.id, [1, 0, 0, 0], family=problem.family))
+    assert next(drawn[p.id].metadata for p in new if p.id in drawn) == metadata
+    assert first.metrics()["curriculum_added"] == second.metrics()["curriculum_added"] == 20
+
+
+@pytest.mark.parametrize("name", sorted(CURRICULA))
+def test_a_draw_repeats_nothing_while_there_is_more(name: CurriculumName) -> None:
+    problems = [build_problem(f"p{i}", family="f", level=1) for i in range(12)]
+    curriculum = CURRICULA[name](problems, CurriculumConfig(name=name), 0)
+    assert len({p.id for p in curriculum.draw(12)}) == 12
+    assert len({p.id for p in curriculum.draw(30)}) == 12
+
+
+@pytest.mark.parametrize("name", sorted(CURRICULA))
+def test_it_may_begin_with_nothing_and_live_on_what_arrives(name: CurriculumName) -> None:
+    curriculum = CURRICULA[name]([], CurriculumConfig(name=name), 0)
+    assert curriculum.metrics()["curriculum_problems"] == 0
+    assert curriculum.draw(0) == []
+    curriculum.add(PROBLEMS)
+    assert len({problem.id for problem in curriculum.draw(8)}) == 8
+    curriculum.observe(build_test_group("a0", [1, 0], family="a"))
+    assert curriculum.metrics()["curriculum_added"] == 90
+
+
+def test_other_problems_are_refused() -> None:
     state = PosteriorCurriculum(PROBLEMS, CurriculumConfig(), 0).state_dict()
     other = PosteriorCurriculum(PROBLEMS[:30], CurriculumConfig(), 0)
-    with pytest.raises(RunError, match="other problem families"):
+    with pytest.raises(RunError, match="other problems than this run"):
         other.load_state_dict(state)
+    early = PosteriorCurriculum(PROBLEMS, CurriculumConfig(), 0)
+    early.add([build_problem("new")])
+    with pytest.raises(RunError, match="before adding"):
+        early.load_state_dict(state)
+
+
+def test_what_is_unknown_or_ambiguous_is_refused() -> None:
+    curriculum = UniformCurriculum(PROBLEMS, CurriculumConfig(), 0)
+    curriculum.add([PROBLEMS[0]])
+    assert curriculum.metrics()["curriculum_added"] == 0
+    with pytest.raises(ProblemError, match="'a0' is in the curriculum with another text"):
+        curriculum.add([build_problem("a0", family="a", n=7)])
+    with pytest.raises(RunError, match="'z' is not in the curriculum"):
+        curriculum.observe(build_test_group("z", [1, 0]))
+    with pytest.raises(RunError, match="has no problems"):
+        UniformCurriculum([], CurriculumConfig(), 0).draw(1)
+
+
+def test_a_late_problem_takes_a_place_in_this_pass_of_uniform() -> None:
+    curriculum = UniformCurriculum(PROBLEMS, CurriculumConfig(), 0)
+    curriculum.draw(10)
+    curriculum.add([build_problem("new")])
+    # 90 - 10 problems and the new one are left.
+    assert "new" in {p.id for p in curriculum.draw(81)}
+
+
+def test_metrics_say_what_was_drawn_since_they_were_asked() -> None:
+    problems = [build_problem("x", family="a", level=1), build_problem("y", family="b", level=3)]
+    curriculum = UniformCurriculum(problems, CurriculumConfig(discount=1.0), 0)
+    curriculum.draw(2)
+    curriculum.observe(build_test_group("x", [1, 1, 0, 0, 0, 0], family="a"))
+    curriculum.draw(2)
+    figures = curriculum.metrics()
+    # Families a and b twice each: entropy ln 2. Levels 1, 3, 1, 3: mean 2. Expected before the
+    # group: 1/2 each; after it 3/8 for a: (1/2 + 1/2 + 3/8 + 1/2) / 4.
+    assert figures == {
+        "curriculum_problems": 2,
+        "curriculum_added": 0,
+        "curriculum_visited": 2,
+        "curriculum_mean_rate": pytest.approx((3 / 8 + 1 / 2) / 2),
+        "curriculum_drawn": 4,
+        "curriculum_new": 2,
+        "curriculum_level": 2.0,
+        "curriculum_predicted": pytest.approx(1.875 / 4),
+        "curriculum_entropy": pytest.approx(math.log(2)),
+        "curriculum_levels": {"1": 2, "3": 2},
+        "curriculum_families": {"a": 2, "b": 2},
+    }
+    assert "curriculum_drawn" not in curriculum.metrics()
+
+
+def test_entropy_is_that_of_shares() -> None:
+    assert entropy([]) == entropy([5]) == 0.0
+    # 1/4 and 3/4: -(1/4 ln 1/4 + 3/4 ln 3/4) = 0.5623.
+    assert entropy([1, 3, 0]) == pytest.approx(0.5623351446)
+
+
+def test_weights_decide_how_often_and_zero_never_comes() -> None:
+    rng = random.Random(0)
+    first: Counter[str] = Counter()
+    for _ in range(4000):
+        first[next(choose_weighted({"a": 3.0, "b": 1.0, "c": 0.0}, 1, rng))] += 1
+    # a comes first in 3 of 4 cases; the deviation of 4000 draws is 27.
+    assert first["a"] == pytest.approx(3000, abs=110)
+    assert first["c"] == 0
+    assert set(itertools.islice(choose_weighted({"a": 3.0, "b": 1.0}, 3, rng), 2)) == {"a", "b"}
+    assert len(list(choose_weighted({"a": 3.0, "b": 1.0}, 5, rng))) == 5

@@ -32,6 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "learner",
             "distill",
             "curriculum",
+            "compose",
             "formalize",
             "trained_weights",
             "sharded_weights",

@@ -2,6 +2,13 @@
 
 from proverrl.config.advantages import AdvantageConfig, AdvantageName, StatesName
 from proverrl.config.base import Section
+from proverrl.config.curriculum import (
+    CategoryField,
+    CollapseConfig,
+    CurriculumConfig,
+    CurriculumName,
+    InsideName,
+)
 from proverrl.config.endpoint import EndpointApi, EndpointConfig
 from proverrl.config.engine import EngineName, VllmConfig, VllmDtype
 from proverrl.config.load import (
@@ -29,8 +36,6 @@ from proverrl.config.rollout import FeedbackName, RolloutConfig, RolloutMode
 from proverrl.config.search import SearchConfig, SearchName, SearchStates, TierName
 from proverrl.config.sections import (
     Config,
-    CurriculumConfig,
-    CurriculumName,
     DeviceName,
     EvalConfig,
     ExpertIterationConfig,
@@ -48,12 +53,24 @@ from proverrl.config.sections import (
     ShardName,
     WarmStartConfig,
 )
+from proverrl.config.selfplay import (
+    ComposerFormat,
+    ComposerName,
+    ComposerRewardName,
+    ParentChoice,
+    SelfplayConfig,
+)
 from proverrl.config.value import SamplesConfig, ValueConfig
 
 __all__ = [
     "AdvantageConfig",
     "AdvantageName",
     "AuditConfig",
+    "CategoryField",
+    "CollapseConfig",
+    "ComposerFormat",
+    "ComposerName",
+    "ComposerRewardName",
     "Config",
     "CorrectionName",
     "CovarianceName",
@@ -71,6 +88,7 @@ __all__ = [
     "GrpoConfig",
     "GuardAction",
     "GuardConfig",
+    "InsideName",
     "KlConfig",
     "KlName",
     "LayoutName",
@@ -80,6 +98,7 @@ __all__ = [
     "LossConfig",
     "LossName",
     "OptimizerName",
+    "ParentChoice",
     "PolicyConfig",
     "PoolConfig",
     "PrecisionName",
@@ -98,6 +117,7 @@ __all__ = [
     "SearchName",
     "SearchStates",
     "Section",
+    "SelfplayConfig",
     "ShardName",
     "StatesName",
     "TierName",

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from proverrl.config.advantages import AdvantageConfig
 from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
+from proverrl.config.curriculum import CurriculumConfig
 from proverrl.config.endpoint import EndpointConfig
 from proverrl.config.engine import EngineName, VllmConfig
 from proverrl.config.losses import GuardConfig, LossConfig
@@ -21,11 +22,11 @@ from proverrl.config.restart import RestartConfig
 from proverrl.config.rewards import AuditConfig, RewardConfig
 from proverrl.config.rollout import RolloutConfig
 from proverrl.config.search import SearchConfig
+from proverrl.config.selfplay import SelfplayConfig
 from proverrl.config.value import SamplesConfig, ValueConfig
 
-LoopName = Literal["warm_start", "grpo", "expert_iteration", "value"]
+LoopName = Literal["warm_start", "grpo", "expert_iteration", "selfplay", "value"]
 OptimizerName = Literal["adamw", "muon"]
-CurriculumName = Literal["uniform", "posterior"]
 LayoutName = Literal["plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 PrecisionName = Literal["fp32", "bf16"]
@@ -118,14 +119,6 @@ class SamplingConfig(Section):
 
     temperature: PositiveFloat = 1.0
     max_new_tokens: Positive = 96
-
-
-class CurriculumConfig(Section):
-    """Which problems are drawn; see ``proverrl.curriculum.sampler``."""
-
-    name: CurriculumName = "posterior"
-    floor: Fraction = 0.02
-    discount: Fraction = 0.9
 
 
 class LearnerConfig(Section):
@@ -293,6 +286,7 @@ class Config(Section):
     search: SearchConfig = SearchConfig()
     samples: SamplesConfig = SamplesConfig()
     value: ValueConfig = ValueConfig()
+    selfplay: SelfplayConfig = SelfplayConfig()
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Config:
@@ -320,6 +314,8 @@ class Config(Section):
             )
         if self.learner.shard != "none" and (reason := self._against_shards()):
             raise ValueError(f'learner.shard = "fsdp2" {reason}')
+        if self.loop == "selfplay" and (reason := self._against_selfplay()):
+            raise ValueError(reason)
         return self
 
     def _against_shards(self) -> str:
@@ -332,6 +328,21 @@ class Config(Section):
             return 'has not been joined with vLLM; set policy.engine = "transformers"'
         if self.loss.distill.weight:
             return "has no teacher for self-distillation; set loss.distill.weight = 0"
+        return ""
+
+    def _against_selfplay(self) -> str:
+        """Why the loop cannot be made of these parts; empty when it can."""
+        selfplay = self.selfplay
+        if not self.grpo.in_order:
+            return 'loop = "selfplay" learns in order; set grpo.in_order = true'
+        if self.restart.name != "none" or self.grpo.inject_proofs:
+            return 'no restarts and no injected proofs in loop = "selfplay"; turn them off'
+        copies = selfplay.composer == "policy" and not selfplay.shared
+        if copies and (self.policy.engine == "vllm" or self.policy.lora.rank):
+            return (
+                "selfplay.shared = false copies whole weights of transformers; set "
+                'policy.engine = "transformers" and policy.lora.rank = 0'
+            )
         return ""
 
     def dump(self) -> dict[str, Any]:

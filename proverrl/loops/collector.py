@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -24,17 +24,20 @@ from proverrl.loops.ledger import Ledger, Order, StepBatch
 from proverrl.loops.session import Session, sample_draw
 from proverrl.rollout.whole_proof import Draw, JudgedDraw
 
-Part = Literal["generator", "pool", "learner"]
+Part = Literal["generator", "pool", "learner", "composer"]
 
 
 class Usage:
     """How long each part of a run had nothing to do, in wall seconds. ``pool`` works while any
     verdict is awaited; turns after the first, their writing included, count for it."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        parts: Sequence[Part] = ("generator", "pool", "learner"),
+    ) -> None:
         self._clock = clock
         self._since = clock()
-        parts: tuple[Part, ...] = ("generator", "pool", "learner")
         self._depth: dict[Part, int] = dict.fromkeys(parts, 0)
         self._began: dict[Part, float] = {}
         self._busy: dict[Part, float] = dict.fromkeys(parts, 0.0)

@@ -20,7 +20,8 @@ from typing import Any
 import torch
 
 from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
-from proverrl.curriculum.sampler import CURRICULA, Curriculum
+from proverrl.curriculum.base import Curriculum
+from proverrl.curriculum.sampler import CURRICULA
 from proverrl.errors import StoppedError
 from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.audit import Auditor, build_auditor, judge_first, judge_rest

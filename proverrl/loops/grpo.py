@@ -19,7 +19,7 @@ import copy
 import random
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
 from proverrl.errors import StoppedError
@@ -39,9 +39,22 @@ from proverrl.rollout.teaching import TeacherPair, build_pairs
 from proverrl.seeds import derive_seed
 from proverrl.types import TrainingSample
 
+LedgerT = TypeVar("LedgerT", bound=Ledger)
+
 
 async def run_grpo(session: Session) -> None:
     """Train until ``grpo.steps``, ``max_verifier_calls`` or ``max_minutes``; resumes by itself."""
+    await run_steps(session, Ledger, open_collector)
+
+
+OpenLedger = Callable[[Session], LedgerT]
+OpenCollector = Callable[[LedgerT, Mapping[str, Any] | None], Collector]
+
+
+async def run_steps(
+    session: Session, open_ledger: OpenLedger[LedgerT], open_groups: OpenCollector[LedgerT]
+) -> None:
+    """The steps of a run whose ledger and collector these make. See ``run_grpo``."""
     config, monitor = session.config, session.monitor
     guard = Guard(
         config.guard, session.folder / GUARD_FOLDER, lambda text: monitor.phase("guard", text)
@@ -51,7 +64,7 @@ async def run_grpo(session: Session) -> None:
     learner = await asyncio.to_thread(
         open_learner, config, session.policy, session.problems, guard.check
     )
-    ledger = Ledger(session)
+    ledger = open_ledger(session)
     in_flight = _restore(session, learner, ledger, guard)
     if config.learner.shard != "none":
         world = session.policy.world
@@ -62,7 +75,7 @@ async def run_grpo(session: Session) -> None:
         ledger.progress.verifier_calls += await learn_paths(session, learner)
     if ledger.end():
         return
-    collector = open_collector(ledger, in_flight)
+    collector = open_groups(ledger, in_flight)
     try:
         while not (end := ledger.end()):
             await _step(session, learner, ledger, collector, guard)
@@ -71,7 +84,7 @@ async def run_grpo(session: Session) -> None:
                 await _save(session, learner, ledger, collector, guard)
             if session.stop.is_set() and not end:
                 raise StoppedError(f"stopped; step {step} is saved")
-        monitor.phase("GRPO ended", end)
+        monitor.phase("loop ended", end)
     finally:
         await collector.aclose()
         ledger.auditor.close()
@@ -123,13 +136,14 @@ async def _learn(
 ) -> dict[str, float]:
     """One optimizer step on the admitted groups; no update when there are none."""
     guard.watch(batch.groups, batch.tally.solve_rate)
-    if not batch.groups:
+    if not batch.groups and not batch.extra:
         return {}
     samples = [
         sample
         for group, advantages in zip(batch.groups, batch.advantages, strict=True)
         for sample in build_samples(group, advantages)
     ]
+    samples += batch.extra
     replay = _make_replay(session, store, learner.version)
     pairs = _make_pairs(session, batch, learner.version)
     metrics = await asyncio.to_thread(learner.step, samples, replay, pairs)
@@ -186,6 +200,7 @@ async def _save(
         state,
         save_policy=session.policy.save,
         save_learner=learner.save,
+        save_files=ledger.save_files,
     )
 
 
@@ -201,6 +216,7 @@ def _restore(
     learner.load(checkpoint / "learner.pt")
     session.policy.version = learner.version
     session.sampler.push(learner.version)
+    ledger.load_files(checkpoint)
     ledger.load_state_dict(state)
     guard.load_state_dict(state["guard"])
     in_flight: dict[str, Any] = state["in_flight"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
+from pathlib import Path
 from typing import Any
 
 from proverrl.advantages import (
@@ -34,7 +35,7 @@ from proverrl.rollout.inject import InjectStore
 from proverrl.rollout.restart import Restarts
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.seeds import derive_seed
-from proverrl.types import Group, Problem
+from proverrl.types import Group, Problem, TrainingSample
 
 
 @dataclass
@@ -64,7 +65,8 @@ class Order:
 class StepBatch:
     """What a step learns from, and what its draws were like. ``groups`` are those admitted, with
     one entry of ``advantages`` each; ``seen`` are all but the ``num_stale`` ones that were too
-    old. ``ages`` counts, for each admitted group, the steps made since its weights."""
+    old. ``ages`` counts, for each admitted group, the steps made since its weights. ``extra`` are
+    samples of another role, with their advantages, and ``figures`` what else there is to tell."""
 
     groups: list[Group] = field(default_factory=list)
     advantages: list[GroupAdvantages] = field(default_factory=list)
@@ -72,6 +74,8 @@ class StepBatch:
     ages: list[int] = field(default_factory=list)
     num_stale: int = 0
     tally: Tally = field(default_factory=Tally)
+    extra: list[TrainingSample] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
 
     def metrics(self, seconds: float) -> dict[str, Any]:
         """The figures of a step that took ``seconds``."""
@@ -79,6 +83,7 @@ class StepBatch:
             "staleness_mean": sum(self.ages) / len(self.ages) if self.ages else 0.0,
             "staleness_max": max(self.ages, default=0),
             "groups_stale": self.num_stale,
+            **self.figures,
         }
 
 
@@ -111,9 +116,10 @@ class Ledger:
         progress = self.progress
         return budget_spent(self.session.config, progress.verifier_calls, progress.seconds)
 
-    def choose(self) -> Order:
-        """What the next draw is of."""
-        num_groups = self.session.config.grpo.groups_per_draw
+    def choose(self, num_groups: int | None = None) -> Order:
+        """What the next draw is of: ``num_groups`` groups, ``grpo.groups_per_draw`` by default."""
+        if num_groups is None:
+            num_groups = self.session.config.grpo.groups_per_draw
         self.progress.num_draws += 1
         restarts = plan_restarts(self.session, self.progress.restarts, self.store, num_groups)
         problems = self.curriculum.draw(num_groups - len(restarts))
@@ -178,6 +184,12 @@ class Ledger:
         )
         steps = STEPS[config.advantage.states](lambda ids: str(tokenizer.decode(ids)))
         return AdvantageInputs(groups, config.advantage, done, progress.history, steps)
+
+    def save_files(self, folder: Path) -> None:
+        """Write what is no JSON value into a checkpoint's folder: here there is nothing."""
+
+    def load_files(self, folder: Path) -> None:
+        """Read what ``save_files`` wrote."""
 
     def state_dict(self) -> dict[str, Any]:
         """The state as JSON values."""

@@ -68,6 +68,10 @@ class TrainingProblems:
         """Both parts; those without a reference first."""
         return (*self.without_reference, *(problem for problem, _ in self.references))
 
+    def join(self, problems: Sequence[Problem]) -> TrainingProblems:
+        """With further problems to draw from, which have no reference."""
+        return TrainingProblems(self.references, (*self.without_reference, *problems))
+
 
 @dataclass
 class Session:

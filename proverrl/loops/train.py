@@ -29,6 +29,7 @@ from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.loops.grpo import run_grpo
 from proverrl.loops.mixture import check_files
 from proverrl.loops.search_samples import check_sample_files, list_proofs
+from proverrl.loops.selfplay import run_selfplay, teach_composer
 from proverrl.loops.session import (
     RESOLVED_FILE,
     Session,
@@ -61,6 +62,7 @@ LOOPS: dict[LoopName, Callable[[Session], Awaitable[None]]] = {
     "warm_start": _no_loop,
     "grpo": run_grpo,
     "expert_iteration": run_expert_iteration,
+    "selfplay": run_selfplay,
 }
 
 
@@ -217,7 +219,8 @@ def _open_policy(config: Config, folder: Path, problems: TrainingProblems) -> Tr
 
 def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
     checkpoint = latest_checkpoint(folder / "checkpoints")
-    total = config.grpo.steps if config.loop == "grpo" else config.expert_iteration.rounds
+    rounds = config.loop == "expert_iteration"
+    total = config.expert_iteration.rounds if rounds else config.grpo.steps
     resume_step: int | None = None
     if (folder / "metrics.jsonl").exists():
         warm = (folder / "warm_start" / "weights.pt").exists()
@@ -230,7 +233,7 @@ def _warm_start(session: Session, proofs: Sequence[tuple[Problem, str]]) -> None
     written marks the end."""
     config, monitor, policy = session.config, session.monitor, session.policy
     settings = config.warm_start
-    sources = reference_sources(session)
+    sources = reference_sources(session) + teach_composer(session)
     sources += [make_source(policy, problem, body) for problem, body in proofs]
 
     def show(step: int, loss: float) -> None:

@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from proverrl.config import LayoutName
 from proverrl.errors import UsageError
 from proverrl.policy.base import Exchange
-from proverrl.problems.prompt import BODY_HEADING, LAYOUTS, render_messages, render_prompt
+from proverrl.problems.prompt import BODY_HEADING, LAYOUTS, join_messages, render_messages
 from proverrl.types import Message, Problem, Prompt
 
 FEEDBACK_HEADING = "\n// verifier\n"
@@ -43,14 +43,25 @@ def encode_prompt(
     Raises:
         UsageError: the chat template refuses the layout's messages.
     """
+    return encode_messages(tokenizer, problem.id, render_messages(problem, layout), layout)
+
+
+def encode_messages(
+    tokenizer: PreTrainedTokenizerBase, name: str, messages: Sequence[Message], layout: LayoutName
+) -> Prompt:
+    """Messages as a prompt of that name, written as ``layout`` writes a problem's.
+
+    Raises:
+        UsageError: the chat template refuses the messages.
+    """
     if uses_chat(tokenizer, layout):
-        text = _render_chat(tokenizer, render_messages(problem, layout))
-        return Prompt(problem.id, text, _encode(tokenizer, text))
-    text = render_prompt(problem, layout)
+        text = _render_chat(tokenizer, messages)
+        return Prompt(name, text, _encode(tokenizer, text))
+    text = join_messages(messages, layout)
     ids = _encode(tokenizer, text)
     if tokenizer.bos_token_id is not None:
         ids = (int(tokenizer.bos_token_id), *ids)
-    return Prompt(problem.id, text, ids)
+    return Prompt(name, text, ids)
 
 
 def resume_prompt(

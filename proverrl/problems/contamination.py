@@ -99,46 +99,62 @@ def find_overlap(
     near_share: float = NEAR_SHARE,
 ) -> Overlap:
     """Compare every statement of the benchmark with every one of the training data, by hashes."""
-    problems = list(benchmark)
-    same: dict[int, list[int]] = {}
-    renamed: dict[int, list[int]] = {}
-    holders: dict[int, list[int]] = {}
-    num_runs: list[int] = []
-    for number, problem in enumerate(problems):
-        plain, anonymous = _read_both(problem)
-        same.setdefault(hash((problem.language, plain)), []).append(number)
-        renamed.setdefault(hash((problem.language, anonymous)), []).append(number)
-        runs = _find_runs(problem.language, anonymous)
-        num_runs.append(len(runs))
-        for run in runs:
-            holders.setdefault(run, []).append(number)
-    best: dict[int, Match] = {}
-    touched: set[int] = set()
+    index = OverlapIndex(benchmark)
+    best: dict[str, Match] = {}
+    touched: set[str] = set()
     num_training = 0
     for statement in training:
         num_training += 1
+        for match in index.find(statement):
+            touched.add(match.benchmark_id)
+            if match.kind == "near" and match.share < near_share:
+                continue
+            known = best.get(match.benchmark_id)
+            if known is None or _badness(match) > _badness(known):
+                best[match.benchmark_id] = match
+    found = tuple(best[name] for name in index.ids if name in best)
+    return Overlap(len(index.ids), num_training, len(touched), found)
+
+
+class OverlapIndex:
+    """A benchmark, ready to be compared with one statement after another."""
+
+    def __init__(self, benchmark: Iterable[Statement]) -> None:
+        self._same: dict[int, list[int]] = {}
+        self._renamed: dict[int, list[int]] = {}
+        self._holders: dict[int, list[int]] = {}
+        self._num_runs: list[int] = []
+        self.ids: list[str] = []
+        for number, problem in enumerate(benchmark):
+            plain, anonymous = _read_both(problem)
+            self.ids.append(problem.id)
+            self._same.setdefault(hash((problem.language, plain)), []).append(number)
+            self._renamed.setdefault(hash((problem.language, anonymous)), []).append(number)
+            runs = _find_runs(problem.language, anonymous)
+            self._num_runs.append(len(runs))
+            for run in runs:
+                self._holders.setdefault(run, []).append(number)
+
+    def find(self, statement: Statement) -> list[Match]:
+        """Every problem of the benchmark that shares a run with the statement, or all of it."""
         plain, anonymous = _read_both(statement)
         shared = Counter(
             number
             for run in _find_runs(statement.language, anonymous)
-            for number in holders.get(run, ())
+            for number in self._holders.get(run, ())
         )
-        touched |= shared.keys()
-        exact = set(same.get(hash((statement.language, plain)), ()))
-        alike = set(renamed.get(hash((statement.language, anonymous)), ()))
-        for number in {*shared, *exact, *alike}:
-            share = shared[number] / num_runs[number] if num_runs[number] else 1.0
+        exact = set(self._same.get(hash((statement.language, plain)), ()))
+        alike = set(self._renamed.get(hash((statement.language, anonymous)), ()))
+        found = []
+        for number in sorted({*shared, *exact, *alike}):
+            # A statement shorter than a run has none; one that is there as a whole is touched too.
+            runs = self._num_runs[number]
+            share = shared[number] / runs if runs else 1.0
             kind: MatchKind = (
                 "same" if number in exact else "renamed" if number in alike else "near"
             )
-            if kind == "near" and share < near_share:
-                continue
-            match = Match(kind, problems[number].id, statement.id, round(share, 4))
-            if number not in best or _badness(match) > _badness(best[number]):
-                best[number] = match
-    found = tuple(best[number] for number in sorted(best))
-    # A statement shorter than a run has none; one that is there as a whole is touched too.
-    return Overlap(len(problems), num_training, len(touched | best.keys()), found)
+            found.append(Match(kind, self.ids[number], statement.id, round(share, 4)))
+        return found
 
 
 def read_statements(path: Path) -> Iterator[Statement]:
@@ -162,6 +178,12 @@ def read_statements(path: Path) -> Iterator[Statement]:
 def take_statements(problems: Iterable[Problem]) -> list[Statement]:
     """The statements of problems."""
     return [Statement(p.id, p.language, p.statement) for p in problems]
+
+
+def make_skeleton(problem: Problem) -> str:
+    """The statement's tokens, a space between each, with names replaced by the order in which they
+    appear; two statements that differ in names, comments or layout only have one skeleton."""
+    return _read_both(Statement(problem.id, problem.language, problem.statement))[1]
 
 
 def check_problems(problems: Iterable[Problem], training: Path) -> dict[str, Any]:
@@ -200,6 +222,11 @@ def _read_statement(where: str, line: str, number: int) -> Statement:
 
 def _guess_language(text: str) -> Language:
     return "lean" if re.search(r"^\s*(theorem|import|example)\b", text, re.MULTILINE) else "dafny"
+
+
+def read_skeleton(statement: Statement) -> str:
+    """The statement as tokens without its names: equal for two that differ in names only."""
+    return _read_both(statement)[1]
 
 
 def _read_both(statement: Statement) -> tuple[str, str]:

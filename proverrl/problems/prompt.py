@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -65,7 +65,12 @@ def render_messages(problem: Problem, layout: LayoutName) -> tuple[Message, ...]
 
 def render_prompt(problem: Problem, layout: LayoutName) -> str:
     """What a policy that continues text is shown; the answer follows at once."""
-    text = "\n\n".join(message.content for message in render_messages(problem, layout))
+    return join_messages(render_messages(problem, layout), layout)
+
+
+def join_messages(messages: Sequence[Message], layout: LayoutName) -> str:
+    """Messages one after another, for a tokenizer without a chat template."""
+    text = "\n\n".join(message.content for message in messages)
     return text + "\n\n" if LAYOUTS[layout].in_block else text
 
 

@@ -77,7 +77,7 @@ def _line_chart(
     note = "; ".join(_unjudged_notes(runs) if key == "solve_rate" else gaps)
     if any(item["low"] for item in series):
         note += f"; {BAND_NOTE}"
-    return _chart(title, unit, series, percent=percent, note=note)
+    return step_chart(title, unit, series, percent=percent, note=note)
 
 
 def _solve_rate_bands(rows: Sequence[Row], values: Sequence[float | None]) -> Bands:
@@ -117,11 +117,11 @@ def _smoothed(
         return []
     width = smoothing_width(len(values))
     if width == 1:
-        return [_series(label, color, rows, values, bands=bands)]
+        return [step_series(label, color, rows, values, bands=bands)]
     mean = trailing_mean(values, width)
     return [
-        _series(label, color, rows, values, faint=True),
-        _series(label, color, rows, mean, hint=f"mean of {width} steps", bands=bands),
+        step_series(label, color, rows, values, faint=True),
+        step_series(label, color, rows, mean, hint=f"mean of {width} steps", bands=bands),
     ]
 
 
@@ -139,10 +139,10 @@ def _groups_chart(run: RunRecord, runs: Sequence[RunRecord]) -> Chart:
         shares = [float(row.get(key) or 0) / float(row["groups"]) for row in rows]
         smooth = trailing_mean(shares, width)
         if rows:
-            series.append(_series(name, color, rows, smooth, stacked=True, width=width))
+            series.append(step_series(name, color, rows, smooth, stacked=True, width=width))
     title = "Groups" if len(runs) == 1 else f"Groups, {run.label}"
     note = "only mixed groups carry a learning signal" if rows else ""
-    return _chart(
+    return step_chart(
         title, "share of the groups drawn", series, percent=True, note=note, ramp="groups"
     )
 
@@ -156,9 +156,9 @@ def _levels_chart(run: RunRecord, runs: Sequence[RunRecord]) -> Chart:
         attempts = [float(_level(row, name).get("attempts") or 0) for row in rows]
         solved = [float(_level(row, name).get("solved") or 0) for row in rows]
         rates = _window_rates(solved, attempts, width)
-        series.append(_series(f"level {name}", color, rows, rates, width=width))
+        series.append(step_series(f"level {name}", color, rows, rates, width=width))
     title = "Solve rate per level" if len(runs) == 1 else f"Per level, {run.label}"
-    return _chart(title, "share of judged rollouts", series, percent=True, ramp="levels")
+    return step_chart(title, "share of judged rollouts", series, percent=True, ramp="levels")
 
 
 def _level(row: Row, name: str) -> Row:
@@ -184,7 +184,7 @@ def _unjudged_chart(runs: Sequence[RunRecord]) -> Chart:
         counts = [sum(unjudged_counts(row.get("unjudged")).values()) for row in rows]
         shares = [count / float(row["rollouts"]) for count, row in zip(counts, rows, strict=True)]
         series += _smoothed(run.label, index, rows, shares)
-    return _chart("Unjudged", "share of rollouts that got no verdict", series, percent=True)
+    return step_chart("Unjudged", "share of rollouts that got no verdict", series, percent=True)
 
 
 def _warm_start_chart(runs: Sequence[RunRecord]) -> Chart:
@@ -193,8 +193,8 @@ def _warm_start_chart(runs: Sequence[RunRecord]) -> Chart:
         rows = [row for row in run.metrics if row.get("kind") == "sft"]
         values = [_number(row.get("loss")) for row in rows]
         if any(value is not None for value in values):
-            series.append(_series(run.label, index, rows, values))
-    chart = _chart("Warm start", "cross-entropy, nats per token", series)
+            series.append(step_series(run.label, index, rows, values))
+    chart = step_chart("Warm start", "cross-entropy, nats per token", series)
     return chart | {"axis": "step", "axis_title": "warm-start step"}
 
 
@@ -208,7 +208,7 @@ def _unjudged_notes(runs: Sequence[RunRecord]) -> list[str]:
     return notes
 
 
-def _series(
+def step_series(
     name: str,
     color: int,
     rows: Sequence[Row],
@@ -220,6 +220,7 @@ def _series(
     hint: str = "",
     bands: Bands | None = None,
 ) -> Series:
+    """A series over steps, calls and minutes, one value a row; long ones are thinned out."""
     stride = max(1, math.ceil(len(rows) / MAX_POINTS))
 
     def axis(read: Callable[[Row], float | None]) -> list[float | None]:
@@ -242,7 +243,7 @@ def _series(
     }
 
 
-def _chart(
+def step_chart(
     title: str,
     unit: str,
     series: Sequence[Series],
@@ -251,6 +252,7 @@ def _chart(
     note: str = "",
     ramp: str = "runs",
 ) -> Chart:
+    """A chart whose horizontal axis the reader chooses; ``ramp`` names its colours."""
     hints = {item["hint"] for item in series if item["hint"]}
     notes = [part for part in (note, *(f"line: {hint}" for hint in sorted(hints))) if part]
     return {
@@ -299,7 +301,7 @@ def plain_chart(
     title: str, unit: str, series: Sequence[Series], *, holder: str, axis: str, log: bool = False
 ) -> Chart:
     """A chart of shares over an axis of its own, for the element ``holder`` of the page."""
-    chart = _chart(title, unit, series, percent=True)
+    chart = step_chart(title, unit, series, percent=True)
     return chart | {"holder": holder, "axis": "own", "axis_title": axis, "log": log}
 
 

@@ -25,6 +25,7 @@ from proverrl.report.calibration import (
 )
 from proverrl.report.compared import render_differences, render_matrices, render_warnings
 from proverrl.report.comparison import Shelf, list_shelves, list_warnings
+from proverrl.report.curriculum import build_curriculum_charts, render_curriculum
 from proverrl.report.embedded import embed_json
 from proverrl.report.examples import render_examples
 from proverrl.report.figures import build_charts
@@ -71,6 +72,7 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         "runs": [run.label for run in runs],
         "charts": [
             *build_charts(runs),
+            *build_curriculum_charts(runs),
             *budget_charts,
             *build_calibration_charts(calibrations),
         ],
@@ -92,6 +94,7 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         "HEADLINE": render_headline(runs),
         "WARNINGS": render_warnings(list_warnings(runs)),
         "RESULTS": render_results(runs) + render_differences(shelves),
+        "CURRICULUM": render_curriculum(runs),
         "BUDGETS": budgets,
         "CALIBRATION": render_calibrations(calibrations, several=len(runs) > 1),
         "MATRICES": render_matrices(shelves),

@@ -54,15 +54,17 @@ async def check_vacuity(
     for check in checks:
         for candidate in _list_candidates(problem, check):
             verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
-            proved = _proves_probe(verdict) if check == "requires" else verdict.proved
+            proved = proves_probe(verdict) if check == "requires" else verdict.proved
             if proved or not verdict.status.judged:
                 failed.append(check)
                 break
     return tuple(failed)
 
 
-def _proves_probe(verdict: Verdict) -> bool:
-    """The program around the probe has an empty hole, so only the probe's own entry counts."""
+def proves_probe(verdict: Verdict) -> bool:
+    """Whether a verdict on ``build_requires_probe``'s candidate proves the probe.
+
+    The program around the probe has an empty hole, so only the probe's own entry counts."""
     return any(
         found.entry.startswith("Impl$$") and found.entry.endswith(f".{_PROBE}")
         for found in verdict.obligations

@@ -1,0 +1,275 @@
+"""Composers: what writes new statements from pairs of problems.
+
+Flows in: pairs of parents, a round. Flows out: a ``Draft`` for each pair, in their order: a
+composed problem, or the reason why there is none, with the completion where a policy wrote it.
+A program needs no model. A policy writes scripts of operators (``edit``, for a small model that
+was taught them), or whole statements in a code block (``statement``, for a pretrained one), whose
+text is audited, because from then on it is believed as the problem's own.
+Not handled here: which pairs are drawn, guards, rewards.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from proverrl.compose.archive import Composed
+from proverrl.compose.operator import Made, Parent
+from proverrl.compose.operators import OperatorName, build_composed
+from proverrl.compose.script import apply_script, check_operators, read_script, write_script
+from proverrl.config import ComposerFormat
+from proverrl.policy.base import Policy
+from proverrl.policy.conversation import encode_messages
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.problems.load import make_row
+from proverrl.problems.prompt import use_layout_words
+from proverrl.rollout.extract import find_blocks, skip_thinking
+from proverrl.seeds import derive_seed
+from proverrl.types import HOLE, Completion, Message, Problem, Prompt, Sampling
+from proverrl.verify.dafny_file_audit import audit_file
+
+SCRIPT_HEADING = "\n// compose\n"
+"""Ends the prompt of a script, as ``BODY_HEADING`` ends that of a proof."""
+
+TWO_LINES = 0.25
+"""The share of taught scripts that have two lines."""
+
+_REQUEST = """Here are two verification problems. Each has one hole, {hole}, where its proof goes.
+
+{first}
+
+{second}
+
+Find the key idea of each. Write one new problem that needs both ideas, is harder than either, and \
+can still be proved. It must be complete and true, assume nothing that is false, and hold the \
+marker {hole} exactly once, where a body of the same kind as in the first problem goes. Do not \
+write the proof. Give the whole program in one code block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What came of a pair: a composed problem, or ``reason``. ``parents`` are the pair's ids, and
+    ``task`` is the kind of its first problem."""
+
+    parents: tuple[str, ...]
+    task: str
+    composed: Composed | None
+    reason: str = ""
+    prompt_id: str = ""
+    completion: Completion | None = None
+
+
+Pair = tuple[Parent, Parent]
+
+
+class Composer(Protocol):
+    """Writes one statement a pair; the same for the same round, pairs and weights."""
+
+    async def write(self, pairs: Sequence[Pair], *, round_number: int) -> list[Draft]: ...
+
+
+class ProgramComposer:
+    """One operator a statement, any with the same chance that has a hold on the pair."""
+
+    def __init__(self, operators: Sequence[OperatorName], seed: int) -> None:
+        self._chosen = operators
+        self._seed = seed
+
+    async def write(self, pairs: Sequence[Pair], *, round_number: int) -> list[Draft]:
+        drafts = []
+        for number, pair in enumerate(pairs):
+            rng = random.Random(derive_seed(self._seed, "program", round_number, number))
+            operators = check_operators(pair[0].problem.language, self._chosen)
+            script = write_script(rng, pair, operators)
+            composed = script and apply_script(script, pair, round_number=round_number)
+            drafts.append(_make_draft(pair, composed or None, "no operator has a hold on the pair"))
+        return drafts
+
+
+class PolicyComposer:
+    """A policy that writes; ``trained`` is the model whose tokenizer and layout it has."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        trained: TransformersPolicy,
+        *,
+        form: ComposerFormat,
+        operators: Sequence[OperatorName],
+        temperature: float,
+        max_new_tokens: int,
+        seed: int,
+    ) -> None:
+        self.policy = policy
+        self._trained = trained
+        self._form = form
+        self._chosen = operators
+        self._temperature = temperature
+        self._max_new_tokens = max_new_tokens
+        self._seed = seed
+
+    async def write(self, pairs: Sequence[Pair], *, round_number: int) -> list[Draft]:
+        if not pairs:
+            return []
+        prompts = [encode_pair(self._trained, pair, self._form) for pair in pairs]
+        sampling = Sampling(
+            temperature=self._temperature,
+            max_new_tokens=self._max_new_tokens,
+            seed=derive_seed(self._seed, "compose", round_number),
+        )
+        written = await self.policy.generate(prompts, n=1, sampling=sampling)
+        return [
+            self._read(pair, prompt, completions[0], round_number)
+            for pair, prompt, completions in zip(pairs, prompts, written, strict=True)
+        ]
+
+    def _read(self, pair: Pair, prompt: Prompt, completion: Completion, number: int) -> Draft:
+        if self._form == "statement":
+            composed, reason = read_statement(completion.text, pair, number)
+        else:
+            operators = check_operators(pair[0].problem.language, self._chosen)
+            script = read_script(completion.text, operators)
+            reason = script.reason or "an operator has no hold on what it is given"
+            composed = None
+            if not script.reason:
+                composed = apply_script(script, pair, round_number=number)
+        return _make_draft(pair, composed, reason, prompt.problem_id, completion)
+
+
+def encode_pair(policy: TransformersPolicy, pair: Pair, form: ComposerFormat) -> Prompt:
+    """The composer's prompt: both problems, in the words of the policy's layout for a script, and
+    as they are where a statement is to be written."""
+    name = "+".join(parent.problem.id for parent in pair)
+    if form == "statement":
+        first, second = (p.problem.preamble + p.problem.statement.strip() for p in pair)
+        text = _REQUEST.format(hole=HOLE, first=first, second=second)
+        return encode_messages(policy.tokenizer, name, (Message("user", text),), policy.layout)
+    text = "".join(
+        f"// {name}\n{_show(parent.problem, policy)}\n"
+        for name, parent in zip("ab", pair, strict=True)
+    )
+    message = Message("user", text.rstrip("\n") + SCRIPT_HEADING)
+    return encode_messages(policy.tokenizer, name, (message,), policy.layout)
+
+
+def teach_scripts(
+    policy: TransformersPolicy,
+    pairs: Sequence[Pair],
+    operators: Sequence[OperatorName],
+    *,
+    seed: int,
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Prompt and script of each pair, as token ids, end token included; a pair on which no
+    operator has a hold is left out."""
+    taught = []
+    for number, pair in enumerate(pairs):
+        rng = random.Random(derive_seed(seed, "teach", number))
+        known = check_operators(pair[0].problem.language, operators)
+        script = write_script(rng, pair, known, two_lines=TWO_LINES)
+        if script is None:
+            continue
+        ids = policy.tokenizer(str(script), add_special_tokens=False)["input_ids"]
+        taught.append((encode_pair(policy, pair, "edit").token_ids, (*ids, policy.end_id)))
+    return taught
+
+
+def read_statement(text: str, pair: Pair, round_number: int) -> tuple[Composed | None, str]:
+    """The problem in an answer's last code block, or why there is none."""
+    start, end, reason = skip_thinking(text)
+    blocks = find_blocks(text, start, end)
+    if reason or not blocks:
+        return None, reason or "no code block in the answer"
+    code = text[blocks[-1].start : blocks[-1].end].strip() + "\n"
+    first = pair[0].problem
+    if code.count(HOLE) != 1:
+        return None, f"the marker {HOLE} does not stand in it exactly once"
+    if len({parent.problem.language for parent in pair}) != 1:
+        return None, "the parents are of two languages"
+    preamble = ""
+    if first.language == "dafny":
+        if findings := audit_file(code.replace(HOLE, "")):
+            return None, f"refused by the audit: {findings[0].message}"
+    else:
+        preamble = first.preamble
+        if any(word in code.split() for word in ("axiom", "sorry", "import", "opaque", "unsafe")):
+            return None, "refused: it assumes or imports"
+    made = Made(first.kind, code, None, preamble)
+    parents = [parent.problem for parent in pair]
+    return build_composed(made, parents, "policy", round_number=round_number, seed=0), ""
+
+
+def dump_drafts(drafts: Sequence[Draft]) -> list[dict[str, Any]]:
+    """Drafts as JSON values; all digits of floats are kept."""
+    return [
+        {
+            "parents": draft.parents,
+            "task": draft.task,
+            "composed": None if draft.composed is None else _dump_composed(draft.composed),
+            "reason": draft.reason,
+            "prompt_id": draft.prompt_id,
+            "completion": None if draft.completion is None else _dump_completion(draft.completion),
+        }
+        for draft in drafts
+    ]
+
+
+def load_drafts(rows: Sequence[Mapping[str, Any]]) -> list[Draft]:
+    """What ``dump_drafts`` wrote."""
+    return [
+        Draft(
+            tuple(row["parents"]),
+            row["task"],
+            row["composed"] and _load_composed(row["composed"]),
+            row["reason"],
+            row["prompt_id"],
+            row["completion"] and _load_completion(row["completion"]),
+        )
+        for row in rows
+    ]
+
+
+def _make_draft(
+    pair: Pair,
+    composed: Composed | None,
+    reason: str,
+    prompt_id: str = "",
+    completion: Completion | None = None,
+) -> Draft:
+    parents = tuple(parent.problem.id for parent in pair)
+    kept = "" if composed is not None else reason
+    return Draft(parents, pair[0].problem.kind, composed, kept, prompt_id, completion)
+
+
+def _show(problem: Problem, policy: TransformersPolicy) -> str:
+    text = problem.preamble + problem.statement.rstrip()
+    return use_layout_words(problem, text, policy.layout)
+
+
+def _dump_composed(composed: Composed) -> dict[str, Any]:
+    return {
+        "problem": make_row(composed.problem),
+        "parents": composed.parents,
+        "operator": composed.operator,
+        "round": composed.round,
+        "seed": composed.seed,
+        "reference": composed.reference,
+    }
+
+
+def _load_composed(row: Mapping[str, Any]) -> Composed:
+    problem = Problem(**row["problem"])
+    return Composed(**{**row, "problem": problem, "parents": tuple(row["parents"])})
+
+
+def _dump_completion(completion: Completion) -> dict[str, Any]:
+    return {name: getattr(completion, name) for name in _FIELDS}
+
+
+def _load_completion(row: Mapping[str, Any]) -> Completion:
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+    return Completion(**values)
+
+
+_FIELDS = ("text", "prompt_ids", "token_ids", "logprobs", "finish_reason", "policy_version")

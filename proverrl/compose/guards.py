@@ -1,0 +1,271 @@
+"""Guards: what a composed problem must pass before it may be trained on.
+
+Flows in: problems, a verifier. Flows out: the problems that pass, and for each of the others a
+``Stop`` that says which guard stopped it and why; what was stopped and how many verifier calls it
+cost is counted in a ``GuardLedger``, which goes into a checkpoint.
+A question that was not judged (time, crash) stops the problem: what is unknown is not good enough
+to train on. So does a program that the guards cannot take apart (classes, type parameters).
+Not handled here: difficulty (the curriculum's), whether a Lean statement says what was meant; with
+Lean nothing of this ran against a real Lean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from proverrl.compose.archive import Composed
+from proverrl.config.compose import GuardName
+from proverrl.errors import ProblemError
+from proverrl.problems.contamination import OverlapIndex, Statement, read_skeleton, take_statements
+from proverrl.types import Candidate, Problem, Verdict
+from proverrl.verify.base import Verifier
+
+MAX_EXAMPLES = 5
+DEADLINE_SECONDS = 60.0
+_MAX_KNOWN = 10_000
+_NUM_IN_FLIGHT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why a problem may not be used. ``body`` is what proved too much; ``kept`` a problem that
+    came of it: the negation of a refuted statement, with ``body`` as its reference."""
+
+    guard: GuardName
+    problem_id: str
+    reason: str
+    body: str = ""
+    kept: Composed | None = None
+
+
+class NotJudgedError(Exception):
+    """The verifier gave no verdict on what a guard asked; ``run_guards`` makes it a ``Stop``."""
+
+    def __init__(self, guard: GuardName) -> None:
+        super().__init__(guard)
+        self.guard = guard
+
+
+class Guard(Protocol):
+    """Looks at one problem; None lets it pass."""
+
+    async def __call__(self, problem: Problem) -> Stop | None: ...
+
+
+Attack = Callable[[Problem], Awaitable[Sequence[str]]]
+"""Bodies to try on a problem, from a policy for instance."""
+
+
+@dataclass(slots=True)
+class GuardLedger:
+    """What the guards did: problems seen and kept, stops by guard and reason, a few examples of
+    each guard, and verifier calls by guard (each candidate counts once)."""
+
+    num_seen: int = 0
+    num_kept: int = 0
+    stops: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+
+    def record(self, problem: Problem, stop: Stop) -> None:
+        """Count a stop, and keep it as an example while there are few."""
+        self.stops[f"{stop.guard}: {stop.reason}"] += 1
+        kept = self.examples.setdefault(stop.guard, [])
+        if len(kept) < MAX_EXAMPLES:
+            text = problem.preamble + problem.statement
+            kept.append(
+                {"id": problem.id, "reason": stop.reason, "statement": text, "body": stop.body}
+            )
+
+    def count(self, guard: GuardName) -> int:
+        """How many problems a guard stopped."""
+        return sum(n for name, n in self.stops.items() if name.startswith(f"{guard}:"))
+
+    def describe(self) -> str:
+        """One line for a person."""
+        stopped = "; ".join(f"{n} {name}" for name, n in self.stops.most_common())
+        line = f"{self.num_kept} of {self.num_seen} kept, {sum(self.calls.values())} verifier calls"
+        return f"{line}: {stopped}" if stopped else line
+
+    def state_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"stops": dict(self.stops), "calls": dict(self.calls)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.num_seen, self.num_kept = state["num_seen"], state["num_kept"]
+        self.stops, self.calls = Counter(state["stops"]), Counter(state["calls"])
+        self.examples = {name: list(rows) for name, rows in state["examples"].items()}
+
+
+class Asker:
+    """Asks the verifier for the guards, each candidate once, and counts what was asked."""
+
+    def __init__(self, verifier: Verifier, *, deadline_seconds: float = DEADLINE_SECONDS) -> None:
+        self._verifier = verifier
+        self._deadline_seconds = deadline_seconds
+        self._known: OrderedDict[str, Verdict] = OrderedDict()
+        self.calls: Counter[str] = Counter()
+
+    async def ask(self, guard: GuardName, candidate: Candidate) -> Verdict:
+        """The verdict of a candidate; from memory where it was asked before.
+
+        Raises ``NotJudgedError``, and what the verifier raises.
+        """
+        known = self._known.get(candidate.key)
+        if known is not None:
+            return known
+        self.calls[guard] += 1
+        verdict = await self._verifier.verify(candidate, deadline_seconds=self._deadline_seconds)
+        if not verdict.status.judged:
+            raise NotJudgedError(guard)
+        self._known[candidate.key] = verdict
+        if len(self._known) > _MAX_KNOWN:
+            self._known.popitem(last=False)
+        return verdict
+
+
+@dataclass(frozen=True, slots=True)
+class GuardTools:
+    """What guards work with. ``held_out`` is the index of problems that must not leak, ``seen``
+    the skeletons of problems that exist already (it grows), ``attack`` further bodies to try.
+
+    ``near_share`` is the share of a held-out problem's runs of tokens that makes a leak.
+    """
+
+    asker: Asker
+    held_out: OverlapIndex
+    seen: set[str]
+    attack: Attack | None = None
+    near_share: float = 1.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was seen, stopped problems too: a resumed run calls the same ones duplicates."""
+        return {"seen": sorted(self.seen)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.seen.clear()
+        self.seen.update(state["seen"])
+
+
+def make_tools(
+    verifier: Verifier,
+    *,
+    existing: Iterable[Problem],
+    held_out: Iterable[Problem],
+    attack: Attack | None = None,
+    near_share: float = 1.0,
+    deadline_seconds: float = DEADLINE_SECONDS,
+) -> GuardTools:
+    """Tools for a run: ``existing`` are the problems a composed one must differ from, ``held_out``
+    those that it must not give away."""
+    return GuardTools(
+        asker=Asker(verifier, deadline_seconds=deadline_seconds),
+        held_out=OverlapIndex(take_statements(held_out)),
+        seen={make_skeleton(problem) for problem in existing},
+        attack=attack,
+        near_share=near_share,
+    )
+
+
+def make_skeleton(problem: Problem) -> str:
+    """SHA-256 of a problem's kind and its text without names: equal for two renamings."""
+    statement = Statement(problem.id, problem.language, problem.preamble + problem.statement)
+    text = f"{problem.kind} {read_skeleton(statement)}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class GuardRun:
+    """What came of a batch: problems kept and stops, each in the order of the input."""
+
+    kept: tuple[Problem, ...]
+    stops: tuple[Stop, ...]
+    num_calls: int
+
+
+async def run_guards(
+    problems: Sequence[Problem],
+    guards: Mapping[GuardName, Guard],
+    tools: GuardTools,
+    *,
+    ledger: GuardLedger | None = None,
+) -> GuardRun:
+    """Every problem through the guards in their order, up to the first that stops it.
+
+    A few problems are in work at once; the result does not depend on which is judged first.
+    Raises what the verifier raises, when the work of the others is cancelled.
+    """
+    tally = GuardLedger() if ledger is None else ledger
+    before = Counter(tools.asker.calls)
+    room = asyncio.Semaphore(_NUM_IN_FLIGHT)
+    early: dict[GuardName, Guard] = {n: g for n, g in guards.items() if n in ("duplicate", "leak")}
+    late = {name: guard for name, guard in guards.items() if name not in early}
+
+    async def judge(problem: Problem, stop: Stop | None) -> Stop | None:
+        async with room:
+            try:
+                return stop or await _run_all(problem, late)
+            except NotJudgedError as error:
+                return Stop(error.guard, problem.id, "not judged")
+            except ProblemError as error:
+                return Stop("well_formed", problem.id, "cannot be read", body=str(error))
+
+    # What needs no verifier goes in the order of the input: which of two equals is the duplicate
+    # must not depend on the verifier's speed.
+    first = [await _run_all(problem, early) for problem in problems]
+    async with asyncio.TaskGroup() as tasks:
+        running = [
+            tasks.create_task(judge(problem, stop))
+            for problem, stop in zip(problems, first, strict=True)
+        ]
+    results = [task.result() for task in running]
+    tally.num_seen += len(problems)
+    tally.num_kept += sum(stop is None for stop in results)
+    for problem, stop in zip(problems, results, strict=True):
+        if stop is not None:
+            tally.record(problem, stop)
+    spent = tools.asker.calls - before
+    tally.calls += spent
+    return GuardRun(
+        kept=tuple(p for p, stop in zip(problems, results, strict=True) if stop is None),
+        stops=tuple(stop for stop in results if stop is not None),
+        num_calls=sum(spent.values()),
+    )
+
+
+async def _run_all(problem: Problem, guards: Mapping[GuardName, Guard]) -> Stop | None:
+    for guard in guards.values():
+        stop = await guard(problem)
+        if stop is not None:
+            return stop
+    return None
+
+
+async def find_first_proof(
+    asker: Asker, guard: GuardName, problem: Problem, bodies: Iterable[str]
+) -> str | None:
+    """The first body that proves the problem."""
+    for body in bodies:
+        if (await asker.ask(guard, Candidate(problem, body))).proved:
+            return body
+    return None
+
+
+__all__ = [
+    "Asker",
+    "Attack",
+    "Guard",
+    "GuardLedger",
+    "GuardRun",
+    "GuardTools",
+    "NotJudgedError",
+    "Stop",
+    "find_first_proof",
+    "make_skeleton",
+    "make_tools",
+    "run_guards",
+]

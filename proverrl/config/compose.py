@@ -1,0 +1,51 @@
+"""Names of what composes problems and of what guards them.
+
+Flows in: nothing. Flows out: one ``Literal`` a literal dict: ``OPERATORS`` in
+``proverrl.compose.operators``, ``LEAN_OPERATORS`` in ``proverrl.compose.lean_text``, ``GUARDS`` in
+``proverrl.compose.guard_checks``, ``SCAFFOLDS`` in ``proverrl.compose.scaffolds``.
+Not handled here: a section of a run; the loop that composes has its own.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+DafnyOperator = Literal[
+    "change_constant",
+    "flip_sign",
+    "change_bound",
+    "drop_requires",
+    "add_requires",
+    "drop_ensures",
+    "weaken_ensures",
+    "strengthen_ensures",
+    "instantiate",
+    "generalise",
+    "apply_lemma",
+    "negate",
+    "conjoin_lemmas",
+    "sequence_loops",
+    "chain_calls",
+    "nest_loop",
+]
+
+LeanOperator = Literal["lean_fuse", "lean_instantiate", "lean_generalise", "lean_negate"]
+
+ScaffoldName = Literal[
+    "show_hints",
+    "mask_hint",
+    "easier",
+    "harder",
+    "extract_lemma",
+    "chain_solved",
+]
+
+GuardName = Literal[
+    "duplicate",
+    "leak",
+    "well_formed",
+    "satisfiable",
+    "trivial",
+    "weak_contract",
+    "refuted",
+]

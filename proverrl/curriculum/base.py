@@ -1,0 +1,227 @@
+"""The seam of the curricula, and what all of them share.
+
+Flows in: problems, at the start and later (composed ones), and the groups that came back. Flows
+out: the problems of the next draw, and figures of what was drawn. The state holds everything that
+decides the next draw, problems that were added included, so that a resumed run draws the same.
+Not handled here: which problems are drawn; each curriculum is a module of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from proverrl.config import CurriculumConfig
+from proverrl.curriculum.beliefs import Belief, mean_rate, update_belief
+from proverrl.curriculum.draws import DrawLog
+from proverrl.errors import ProblemError, RunError
+from proverrl.problems.load import make_row
+from proverrl.types import Group, Problem, Status
+
+
+class Curriculum(Protocol):
+    """Draws problems and learns from what became of them.
+
+    ``metrics`` gives the figures since it was last called. ``load_state_dict`` comes before any
+    ``add``: what was added is in the state.
+    """
+
+    def draw(self, n: int) -> list[Problem]: ...
+    def observe(self, group: Group) -> None: ...
+    def add(self, problems: Iterable[Problem]) -> None: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def metrics(self) -> dict[str, Any]: ...
+
+
+class ProblemCurriculum:
+    """What all curricula share: problems, visits, a generator of random numbers, a solve rate of
+    each family, and the log of draws. A curriculum says what comes next (``_choose``), and may
+    learn from groups (``_learn``), from new problems (``_admit``) and predict solve rates.
+
+    Fields that ``_admit`` reads are set before this class's ``__init__`` is called.
+    """
+
+    def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
+        self._config = config
+        self._rng = random.Random(seed)
+        self._problems: dict[str, Problem] = {}
+        self._added: list[str] = []
+        self._posterior: dict[str, Belief] = {}
+        self._visits: dict[str, int] = {}
+        self._log = DrawLog()
+        for problem in problems:
+            self._take(problem)
+        self._fingerprint = hashlib.sha256("\n".join(self._problems).encode()).hexdigest()
+
+    def draw(self, n: int) -> list[Problem]:
+        """``n`` problems; repeats within a draw only where a choice leaves no other.
+
+        Raises:
+            RunError: there is no problem to draw.
+        """
+        if n == 0:
+            return []
+        if not self._problems:
+            raise RunError("the curriculum has no problems; check problems.train")
+        drawn = []
+        for name in self._choose(n):
+            problem, visits = self._problems[name], self._visits.get(name, 0)
+            self._log.note(problem, self.predict(problem), new=visits == 0)
+            self._visits[name] = visits + 1
+            drawn.append(problem)
+        return drawn
+
+    def observe(self, group: Group) -> None:
+        """Count a group's proofs. Rewards matter only to curricula that compare them.
+
+        Raises:
+            RunError: the group's problem was never given to this curriculum.
+        """
+        name = group.rollouts[0].problem.id
+        problem = self._problems.get(name)
+        if problem is None:
+            raise RunError(f"problem {name!r} is not in the curriculum; add it before a draw")
+        solved = sum(rollout.status is Status.PROVED for rollout in group.rollouts)
+        total = len(group.rollouts)
+        update_belief(self._posterior[problem.family], solved, total, self._config.discount)
+        self._learn(problem, solved, group)
+
+    def add(self, problems: Iterable[Problem]) -> None:
+        """Problems that arrive during a run; one that is known already, text and all, is left out.
+
+        Raises:
+            ProblemError: another problem has the same id.
+        """
+        for problem in problems:
+            known = self._problems.get(problem.id)
+            if known is None:
+                self._take(problem)
+                self._added.append(problem.id)
+            elif make_row(known) != make_row(problem):
+                raise ProblemError(
+                    f"problem {problem.id!r} is in the curriculum with another text; "
+                    "give every problem its own id"
+                )
+
+    def predict(self, problem: Problem) -> float:
+        """The solve rate that is expected of a problem: by default its family's."""
+        return mean_rate(self._posterior[problem.family])
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as JSON values. ``posterior`` holds each family's Beta parameters."""
+        return {
+            "problems": self._fingerprint,
+            "added": [make_row(self._problems[name]) for name in self._added],
+            "rng": dump_rng(self._rng),
+            "posterior": {family: list(belief) for family, belief in self._posterior.items()},
+            "visits": dict(self._visits),
+            "draws": self._log.dump(),
+            **self._dump(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Become what ``state_dict`` wrote.
+
+        Raises:
+            RunError: the run has other problems than the checkpoint, or some were added first.
+        """
+        if state["problems"] != self._fingerprint:
+            raise RunError(
+                "the checkpoint's curriculum was given other problems than this run has; give the "
+                "run its problem file back, or start a new run"
+            )
+        if self._added:
+            raise RunError("load the curriculum's state before adding problems; it holds them")
+        self.add(Problem(**row) for row in state["added"])
+        load_rng(self._rng, state["rng"])
+        # In the order of the problems, which decides what a random number chooses.
+        self._posterior = {
+            family: [float(value) for value in state["posterior"][family]]
+            for family in self._posterior
+        }
+        self._visits = dict(state["visits"])
+        self._log.load(state["draws"])
+        self._load(state)
+
+    def metrics(self) -> dict[str, Any]:
+        """How many problems there are, and what was drawn since this was last called."""
+        rates = [mean_rate(belief) for belief in self._posterior.values()]
+        return {
+            "curriculum_problems": len(self._problems),
+            "curriculum_added": len(self._added),
+            "curriculum_visited": len(self._visits),
+            "curriculum_mean_rate": sum(rates) / len(rates) if rates else 0.0,
+            **self._log.take(),
+            **self._figures(),
+        }
+
+    def _take(self, problem: Problem) -> None:
+        self._problems[problem.id] = problem
+        self._posterior.setdefault(problem.family, [1.0, 1.0])
+        self._admit(problem)
+
+    def _least_visited(self, names: Sequence[str]) -> str:
+        """One of the names that were drawn least often."""
+        fewest = min(self._visits.get(name, 0) for name in names)
+        return self._rng.choice([n for n in names if self._visits.get(n, 0) == fewest])
+
+    def _choose(self, n: int) -> Iterator[str]:
+        """Ids of the next ``n`` problems; each counts as visited before the next is asked for."""
+        raise NotImplementedError
+
+    def _admit(self, problem: Problem) -> None:
+        """A problem is there, from the start or later."""
+
+    def _learn(self, problem: Problem, solved: int, group: Group) -> None:
+        """A group on the problem came back with so many proofs."""
+
+    def _dump(self) -> dict[str, Any]:
+        """What a curriculum's own state adds."""
+        return {}
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        """Take back what ``_dump`` gave."""
+
+    def _figures(self) -> dict[str, Any]:
+        """Figures of the curriculum's own."""
+        return {}
+
+
+def mean_advantage(group: Group) -> float:
+    """Mean distance of a group's rewards from their mean: the size of advantages that are not
+    divided by a deviation. Divided ones are of one size in every mixed group."""
+    rewards = [reward.total for reward in group.rewards]
+    mean = sum(rewards) / len(rewards)
+    return sum(abs(reward - mean) for reward in rewards) / len(rewards)
+
+
+def choose_weighted(weights: Mapping[str, float], n: int, rng: random.Random) -> Iterator[str]:
+    """``n`` keys, one after the other in proportion to weights, none twice before each with a
+    weight above 0 came once. One random number a key (Efraimidis and Spirakis 2006): each waits
+    for an exponential time with its weight as rate, and the first ``n`` are taken."""
+    while n > 0:
+        waits = {
+            key: -math.log(1.0 - rng.random()) / weight
+            for key, weight in weights.items()
+            if weight > 0.0
+        }
+        first = heapq.nsmallest(n, waits, key=waits.__getitem__)
+        yield from first
+        n -= len(first)
+
+
+def dump_rng(rng: random.Random) -> list[Any]:
+    """A generator's state as JSON values."""
+    version, internal, gauss = rng.getstate()
+    return [version, list(internal), gauss]
+
+
+def load_rng(rng: random.Random, state: list[Any]) -> None:
+    """Set a generator to what ``dump_rng`` wrote."""
+    version, internal, gauss = state
+    rng.setstate((version, tuple(internal), gauss))

@@ -1,0 +1,114 @@
+"""What is believed of solve rates: one Beta distribution a problem or family, and where it begins.
+
+Flows in: how many of a group's rollouts were proved. Flows out: means and random draws of rates.
+Counts of an earlier run are read from JSON lines. Not handled here: what is drawn because of them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from proverrl.errors import ProblemError
+from proverrl.types import Status
+
+Belief = list[float]
+"""The two parameters of a Beta distribution, for proofs and failures; [1, 1] knows nothing."""
+
+
+def update_belief(belief: Belief, solved: int, total: int, discount: float) -> None:
+    """Let a belief fade towards [1, 1], then count a group: with discount d, each parameter x
+    becomes d x + (1 - d) plus the new proofs or failures (MoPPS, Qu et al. 2025,
+    arXiv 2507.04632). d = 1 forgets nothing; below 1 it follows a policy that changes."""
+    belief[0] = discount * belief[0] + (1.0 - discount) + solved
+    belief[1] = discount * belief[1] + (1.0 - discount) + total - solved
+
+
+def mean_rate(belief: Belief) -> float:
+    """The expected solve rate."""
+    return belief[0] / (belief[0] + belief[1])
+
+
+class Beliefs:
+    """One belief a key, [1, 1] for a key that was never observed."""
+
+    def __init__(self, discount: float) -> None:
+        self._discount = discount
+        self._beliefs: dict[str, Belief] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._beliefs
+
+    def start(self, counts: Mapping[str, tuple[int, int]], weight: float) -> None:
+        """Begin with counts of (proofs, attempts) from elsewhere, each worth ``weight`` of ours:
+        MoPPS starts warm at [1 + 3 proofs, 1 + 3 failures]."""
+        for key, (solved, total) in counts.items():
+            self._beliefs[key] = [1.0 + weight * solved, 1.0 + weight * (total - solved)]
+
+    def observe(self, key: str, solved: int, total: int) -> None:
+        """Count a group."""
+        update_belief(self._beliefs.setdefault(key, [1.0, 1.0]), solved, total, self._discount)
+
+    def mean(self, key: str) -> float:
+        """The expected solve rate."""
+        return mean_rate(self._beliefs.get(key, [1.0, 1.0]))
+
+    def sample(self, key: str, rng: random.Random) -> float:
+        """A solve rate drawn from the belief (Thompson sampling)."""
+        a, b = self._beliefs.get(key, (1.0, 1.0))
+        return rng.betavariate(a, b)
+
+    def dump(self) -> dict[str, Belief]:
+        """All beliefs as JSON values."""
+        return {key: list(belief) for key, belief in self._beliefs.items()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Become what ``dump`` wrote."""
+        self._beliefs = {key: [float(a), float(b)] for key, (a, b) in state.items()}
+
+
+def read_counts(path: Path) -> dict[str, tuple[int, int]]:
+    """(proofs, judged attempts) of each problem, from JSON lines of an earlier run.
+
+    A line is the attempt of an evaluation (``evals/NAME.jsonl``), a rollout of a training
+    (``rollouts/step_N.jsonl``), or ``{"id": ..., "solved": ..., "attempts": ...}``. Attempts that
+    were not judged do not count.
+
+    Raises:
+        ProblemError: the file cannot be read, or a line is none of these.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    name, solved, total = _read_line(f"{path}, line {number}", line)
+                    before = found.get(name, (0, 0))
+                    found[name] = (before[0] + solved, before[1] + total)
+    except OSError as error:
+        raise ProblemError(f"cannot read {path}: {error.strerror}; check the path") from error
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"{path} is not UTF-8 text: {error.reason}; save it as UTF-8") from error
+    return found
+
+
+def _read_line(where: str, line: str) -> tuple[str, int, int]:
+    try:
+        row = json.loads(line)
+        if "attempts" in row:
+            name, solved, total = str(row["id"]), int(row["solved"]), int(row["attempts"])
+        else:
+            status = Status(row["status"])
+            name = str(row["problem_id"] if "problem_id" in row else row["problem"]["id"])
+            solved, total = int(status is Status.PROVED), int(status.judged)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProblemError(
+            f"{where}: no attempt, rollout, or object with id, solved and attempts ({error}); "
+            "give evals/NAME.jsonl or rollouts/step_N.jsonl of a run"
+        ) from error
+    if not 0 <= solved <= total:
+        raise ProblemError(f"{where}: {solved} of {total} attempts solved; correct the counts")
+    return name, solved, total

@@ -1,0 +1,226 @@
+"""Signs that composed problems lose their variety, or that a composer games its reward.
+
+Flows in: the problems of a round, how often each was solved, and what the composer earned. Flows
+out: figures of the round, and warnings that name the rule that fired. All of it is pure; a caller
+keeps the figures of earlier rounds. Not handled here: what to do about a warning, and whether a
+problem is a duplicate (a guard stops it before it gets here).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from proverrl.config import CollapseConfig
+from proverrl.curriculum.draws import entropy, operator_of
+from proverrl.errors import RecordError
+from proverrl.problems.contamination import make_skeleton
+from proverrl.types import Problem
+
+RuleName = Literal[
+    "few_skeletons",
+    "one_template",
+    "operators_fade",
+    "overlap",
+    "all_solved",
+    "none_solved",
+    "reward_without_variety",
+    "length_drift",
+]
+
+_NUMBER = re.compile(r"\b\d[\d_.]*\b")
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFigures:
+    """One round's composed problems. Shares lie in [0, 1]; lengths are tokens of a statement.
+
+    ``skeletons`` counts statements that differ by more than names and layout, ``templates`` those
+    that differ by more than numbers as well; ``top_template`` is the share of the commonest.
+    ``distinct`` is distinct n-grams over all n-grams (distinct-n, Li et al. 2016, arXiv
+    1510.03055), ``overlap`` the mean share of a problem's n-grams that another problem of the
+    round has too. ``operator_entropy`` is in nats. ``always`` and ``never`` are the shares of
+    problems that every attempt solved, and none; ``reward`` is the composer's mean.
+    """
+
+    round: int
+    problems: int
+    skeletons: int
+    templates: int
+    top_template: float
+    operator_entropy: float
+    distinct: float
+    overlap: float
+    always: float
+    never: float
+    reward: float
+    length: float
+
+    @property
+    def variety(self) -> float:
+        """Skeletons a problem; 1 when no two are alike."""
+        return self.skeletons / self.problems if self.problems else 1.0
+
+    def metrics(self) -> dict[str, Any]:
+        """The figures as keys of ``metrics.jsonl``."""
+        values = asdict(self) | {"variety": self.variety}
+        return {f"compose_{name}": value for name, value in values.items() if name != "round"}
+
+
+@dataclass(frozen=True, slots=True)
+class CollapseWarning:
+    """A rule that fired on a round, with the numbers that made it fire."""
+
+    rule: RuleName
+    round: int
+    text: str
+
+
+def find_ngrams(tokens: Sequence[str], n: int) -> list[tuple[str, ...]]:
+    """All runs of ``n`` tokens, in order; none of a shorter text."""
+    return [tuple(tokens[start : start + n]) for start in range(len(tokens) - n + 1)]
+
+
+def distinct_share(texts: Sequence[Sequence[str]], n: int) -> float:
+    """Distinct n-grams over all n-grams of all texts; 1 when there is none."""
+    grams = [gram for tokens in texts for gram in find_ngrams(tokens, n)]
+    return len(set(grams)) / len(grams) if grams else 1.0
+
+
+def overlap_share(texts: Sequence[Sequence[str]], n: int) -> float:
+    """Mean over texts of the share of their distinct n-grams that another text has too; texts
+    without n-grams are left out, and of nothing it is 0."""
+    sets = [set(find_ngrams(tokens, n)) for tokens in texts]
+    holders = Counter(gram for grams in sets for gram in grams)
+    shares = [sum(holders[gram] > 1 for gram in grams) / len(grams) for grams in sets if grams]
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def examine_round(
+    number: int,
+    problems: Sequence[Problem],
+    rates: Sequence[float],
+    rewards: Sequence[float],
+    *,
+    n: int = 4,
+) -> RoundFigures:
+    """The figures of a round: its problems, each one's solve rate, and the composer's rewards,
+    which may be of more or other attempts than those that became problems.
+
+    Raises:
+        RecordError: there is not one rate a problem.
+    """
+    if len(rates) != len(problems):
+        raise RecordError(f"round {number}: {len(problems)} problems but {len(rates)} solve rates")
+    skeletons = [make_skeleton(problem) for problem in problems]
+    texts = [skeleton.split(" ") for skeleton in skeletons]
+    templates = Counter(_NUMBER.sub("0", skeleton) for skeleton in skeletons)
+    num = len(problems)
+    return RoundFigures(
+        round=number,
+        problems=num,
+        skeletons=len(set(skeletons)),
+        templates=len(templates),
+        top_template=max(templates.values(), default=0) / num if num else 0.0,
+        operator_entropy=entropy(Counter(operator_of(p) for p in problems).values()),
+        distinct=distinct_share(texts, n),
+        overlap=overlap_share(texts, n),
+        always=sum(rate == 1.0 for rate in rates) / num if num else 0.0,
+        never=sum(rate == 0.0 for rate in rates) / num if num else 0.0,
+        reward=sum(rewards) / len(rewards) if rewards else 0.0,
+        length=sum(len(tokens) for tokens in texts) / num if num else 0.0,
+    )
+
+
+def find_warnings(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> list[CollapseWarning]:
+    """What the newest round gives cause to, the rounds before it known; oldest first in ``rounds``.
+
+    A round with fewer than ``min_problems`` problems says too little: it gives no warning, and is
+    left out when rounds are compared.
+    """
+    known = [figures for figures in rounds if figures.problems >= limits.min_problems]
+    if not known or known[-1] is not rounds[-1]:
+        return []
+    return [
+        CollapseWarning(rule, known[-1].round, text)
+        for rule, check in RULES.items()
+        if (text := check(known, limits))
+    ]
+
+
+def _few_skeletons(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
+    last = rounds[-1]
+    if last.variety >= limits.min_variety:
+        return ""
+    return f"{last.problems} problems have {last.skeletons} skeletons, names aside"
+
+
+def _one_template(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
+    share = rounds[-1].top_template
+    if share <= limits.max_template:
+        return ""
+    return f"{share:.0%} of the problems are one template, names and numbers aside"
+
+
+def _operators_fade(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
+    first, last = rounds[0].operator_entropy, rounds[-1].operator_entropy
+    if last >= limits.min_operator_entropy * first:
+        return ""
+    return f"the entropy of operators fell from {first:.2f} to {last:.2f} nats"
+
+
+def _overlap(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
+    share = rounds[-1].overlap
+    if share <= limits.max_overlap:
+        return ""
+    return f"{share:.0%} of a problem's n-grams stand in another problem too"
+
+
+def _all_solved(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
+    share = rounds[-1].always
+    if share <= limits.max_always:
+        return ""
+    return f"{share:.0%} of the problems are solved by every attempt"
+
+
+def _none_solved(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
+    share = rounds[-1].never
+    if share <= limits.max_never:
+        return ""
+    return f"{share:.0%} of the problems are solved by no attempt"
+
+
+def _reward_without_variety(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
+    if len(rounds) <= limits.window:
+        return ""
+    first, last = rounds[-1 - limits.window], rounds[-1]
+    rose = last.reward - first.reward >= limits.min_rise
+    if not rose or last.variety > limits.min_kept * first.variety:
+        return ""
+    return (
+        f"since round {first.round} the composer's reward rose from {first.reward:.3f} to "
+        f"{last.reward:.3f} while skeletons a problem fell from {first.variety:.2f} to "
+        f"{last.variety:.2f}"
+    )
+
+
+def _length_drift(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
+    first, last = rounds[0].length, rounds[-1].length
+    if first / limits.max_drift <= last <= first * limits.max_drift:
+        return ""
+    return f"statements have {last:.1f} tokens, {first:.1f} in the first round"
+
+
+RULES: dict[RuleName, Callable[[Sequence[RoundFigures], CollapseConfig], str]] = {
+    "few_skeletons": _few_skeletons,
+    "one_template": _one_template,
+    "operators_fade": _operators_fade,
+    "overlap": _overlap,
+    "all_solved": _all_solved,
+    "none_solved": _none_solved,
+    "reward_without_variety": _reward_without_variety,
+    "length_drift": _length_drift,
+}

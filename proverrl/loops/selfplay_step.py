@@ -1,0 +1,156 @@
+"""A step of self-play: statements, guards, the solver's groups, and what overlaps with what.
+
+Flows in: a ledger, a composer. Flows out: a ``StepBatch`` a step, with the composer's samples. The
+order is fixed, so that a run repeats bit for bit: the pool checks the round's statements while the
+policy writes the step's groups on base problems; what passed is given to the solver; while the
+pool judges its proofs the composer writes the next round, whose checks go on while the learner
+updates. So a solver's group is never stale, and a statement is one step older than its update.
+A checkpoint holds the next round's drafts; their checks are made again, from the cache.
+Not handled here: what is learned from (``selfplay_ledger``), the composer's own weights
+(``selfplay``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proverrl.compose.composers import Composer, Draft, dump_drafts, load_drafts
+from proverrl.loops.audit import judge_first, judge_rest
+from proverrl.loops.collector import Usage, write_draw
+from proverrl.loops.ledger import Order, StepBatch
+from proverrl.loops.selfplay_ledger import Checked, Round, SelfplayLedger
+from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.types import TrainingSample
+
+
+@dataclass
+class Composition:
+    """A round's drafts, whose checks are under way."""
+
+    number: int
+    drafts: list[Draft]
+    checked: asyncio.Task[Checked]
+
+
+@dataclass
+class Flight:
+    """Groups whose verdicts are awaited, and the seconds that it took to write them."""
+
+    judged: asyncio.Task[list[JudgedDraw]]
+    seconds: float
+
+
+class SelfplayCollector:
+    """The ``Collector`` of a self-play run; ``train_composer`` is given what a composer with
+    weights of its own learns from, and otherwise the batch is."""
+
+    def __init__(
+        self,
+        ledger: SelfplayLedger,
+        composer: Composer,
+        state: Mapping[str, Any] | None = None,
+        *,
+        train_composer: Callable[[Sequence[TrainingSample]], dict[str, float]] | None = None,
+    ) -> None:
+        self.usage = Usage(parts=("generator", "pool", "learner", "composer"))
+        self._ledger = ledger
+        self._session = ledger.session
+        self._composer = composer
+        self._train = train_composer
+        self._samples: list[TrainingSample] = []
+        self._next: Composition | None = None
+        self._flights: list[Flight] = []
+        if state is not None and state["drafts"] is not None:
+            self._next = self._check(state["round"], load_drafts(state["drafts"]))
+
+    async def collect(self) -> StepBatch:
+        """See ``Collector.collect``: one round and one draw on base problems."""
+        ledger, batch = self._ledger, StepBatch()
+        num_groups = self._session.config.grpo.groups_per_draw
+        num_base = round(ledger.settings.base_share * num_groups)
+        composition = self._next or await self._compose()
+        self._next = composition
+        if num_base:
+            await self._write(ledger.choose(num_base))
+        checked = await composition.checked
+        this = ledger.admit(batch, composition.number, composition.drafts, checked)
+        if this.kept:
+            await self._write(ledger.order_composed(this.kept))
+        missing = num_groups - num_base - len(this.kept)
+        if missing > 0:
+            await self._write(ledger.choose(missing))
+        self._next = await self._compose()
+        await self._absorb(batch, this)
+        samples = ledger.reward_round(batch, this)
+        if self._train is None:
+            batch.extra = samples
+        else:
+            self._samples = samples
+        return batch
+
+    async def learned(self) -> dict[str, float]:
+        """Bring the solver's weights to the sampler, and train a composer that has its own."""
+        session = self._session
+        metrics = await asyncio.to_thread(session.sampler.push, session.policy.version)
+        if self._train is not None and self._samples:
+            with self.usage.busy("learner"):
+                metrics |= await asyncio.to_thread(self._train, self._samples)
+        self._samples = []
+        return metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        """See ``Collector.state_dict``."""
+        following = self._next
+        return {
+            "round": following.number if following else 0,
+            "drafts": dump_drafts(following.drafts) if following else None,
+        }
+
+    async def aclose(self) -> None:
+        """See ``Collector.aclose``."""
+        tasks: list[asyncio.Task[Any]] = [flight.judged for flight in self._flights]
+        if self._next is not None:
+            tasks.append(self._next.checked)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _compose(self) -> Composition:
+        with self.usage.busy("composer"):
+            number, pairs = self._ledger.draw_pairs()
+            drafts = await self._composer.write(pairs, round_number=number)
+        return self._check(number, drafts)
+
+    def _check(self, number: int, drafts: list[Draft]) -> Composition:
+        async def check() -> Checked:
+            with self.usage.busy("pool"):
+                return await self._ledger.run_guards(drafts)
+
+        return Composition(number, drafts, asyncio.create_task(check()))
+
+    async def _write(self, order: Order) -> None:
+        with self.usage.busy("generator"):
+            draws, seconds = await write_draw(self._session, order)
+
+        async def judge() -> list[JudgedDraw]:
+            with self.usage.busy("pool"):
+                return await judge_first(self._session, self._ledger.auditor, draws)
+
+        self._flights.append(Flight(asyncio.create_task(judge()), seconds))
+
+    async def _absorb(self, batch: StepBatch, this: Round) -> None:
+        """Await the step's verdicts in the order of writing, and note those on the round."""
+        composed = {problem.id for problem in this.kept}
+        for flight in self._flights:
+            judged = await flight.judged
+            with self.usage.busy("pool"):
+                judged = await judge_rest(self._session, self._ledger.auditor, judged)
+            for draw in judged:
+                name = draw.rollouts[0].problem.id
+                if name in composed:
+                    this.attempts[name] = (*this.attempts.get(name, ()), *draw.rollouts)
+            await self._ledger.absorb(batch, judged, flight.seconds, age=0)
+        self._flights = []

@@ -1,0 +1,148 @@
+"""What a composer earns for its statements, and what that is in comparison.
+
+Flows in: what became of each statement of a batch. Flows out: a reward for each, None where
+nothing was judged, and advantages. All of it is pure. A batch is compared as a whole, because a
+pair of parents gives one statement: there is no group within which to compare.
+Not handled here: who measures p and m (``proverrl.loops.selfplay_ledger``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from proverrl.advantages.base import standardize
+from proverrl.config.selfplay import ComposerRewardName, SelfplayConfig
+from proverrl.errors import RecordError
+from proverrl.types import Reward, Rollout
+
+Stage = Literal["malformed", "stopped", "tried"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a statement: not readable (``malformed``), refused by a guard for another
+    reason (``stopped``), or ``tried`` by the solver.
+
+    ``solved`` is p, the share of judged attempts that proved it (None: none was judged);
+    ``modified`` is m, the share of attempts that changed it. ``ratio`` is the length of its
+    shortest proof over its own (None without a proof). ``task`` is the kind of problem asked for.
+    """
+
+    stage: Stage
+    solved: float | None = None
+    modified: float = 0.0
+    ratio: float | None = None
+    task: str = ""
+
+    def __post_init__(self) -> None:
+        if self.stage != "tried" and self.solved is not None:
+            raise RecordError(f"a {self.stage} statement has no solve rate")
+        for name, share in (("solved", self.solved), ("modified", self.modified)):
+            if share is not None and not 0.0 <= share <= 1.0:
+                raise RecordError(f"{name} is a share in [0, 1], got {share}")
+
+
+def gar_reward(solved: float, modified: float) -> float:
+    """(1 - p)(1 - m) where p > 0, else 0: hard, but not too hard, and not by being rewritten (GAR,
+    2025, arXiv 2510.11769)."""
+    return (1.0 - solved) * (1.0 - modified) if solved > 0.0 else 0.0
+
+
+def absolute_zero_reward(outcome: Outcome) -> float | None:
+    """-1 for what cannot be read, -0.5 where p is 0 or 1, else 1 - p (Absolute Zero, Zhao et al.
+    2025, arXiv 2505.03335). What a guard stopped for another reason teaches as little as p = 0 or
+    1 (it is false, or trivial, or known): -0.5 as well, which is ours."""
+    if outcome.stage == "malformed":
+        return -1.0
+    if outcome.stage == "stopped":
+        return -0.5
+    if outcome.solved is None:
+        return None
+    return 1.0 - outcome.solved if 0.0 < outcome.solved < 1.0 else -0.5
+
+
+def _gar(outcomes: Sequence[Outcome], config: SelfplayConfig) -> list[float | None]:
+    """GAR's batch: what was refused before anyone tried it counts as unsolved (ours: there is no
+    such statement in the paper's batch, and a policy would never learn to avoid it)."""
+    return [
+        0.0
+        if o.stage != "tried"
+        else None
+        if o.solved is None
+        else gar_reward(o.solved, o.modified)
+        for o in outcomes
+    ]
+
+
+def _absolute_zero(outcomes: Sequence[Outcome], config: SelfplayConfig) -> list[float | None]:
+    return [absolute_zero_reward(outcome) for outcome in outcomes]
+
+
+def _stp(outcomes: Sequence[Outcome], config: SelfplayConfig) -> list[float | None]:
+    """1 for a useful conjecture, 0 < p <= ``stp_high``, else 0. Of the useful ones the
+    ``stp_drop`` with the lowest ratio of shortest proof to statement earn nothing: many words for
+    an easy matter (STP, Dong and Ma 2025, arXiv 2502.00212)."""
+    useful = [
+        i
+        for i, o in enumerate(outcomes)
+        if o.solved is not None and 0.0 < o.solved <= config.stp_high
+    ]
+    # Stable in the order of the batch where ratios are equal.
+    ranked = sorted(useful, key=lambda i: ratio if (ratio := outcomes[i].ratio) else 0.0)
+    kept = set(ranked[math.floor(config.stp_drop * len(ranked)) :])
+    return [
+        None if o.stage == "tried" and o.solved is None else float(i in kept)
+        for i, o in enumerate(outcomes)
+    ]
+
+
+COMPOSER_REWARDS: dict[
+    ComposerRewardName, Callable[[Sequence[Outcome], SelfplayConfig], list[float | None]]
+] = {
+    "gar": _gar,
+    "absolute_zero": _absolute_zero,
+    "stp": _stp,
+}
+
+
+def compare_statements(
+    outcomes: Sequence[Outcome], rewards: Sequence[float | None], name: ComposerRewardName
+) -> list[float]:
+    """Each statement's advantage: its reward less the mean, over the deviation, of the whole batch
+    (of its task only under ``absolute_zero``); 0 where nothing was judged or all are alike.
+
+    Mean and deviation are those of GRPO's groups (``standardize``).
+    """
+    by_task = name == "absolute_zero"
+    places: dict[str, list[int]] = defaultdict(list)
+    for i, (outcome, reward) in enumerate(zip(outcomes, rewards, strict=True)):
+        if reward is not None:
+            places[outcome.task if by_task else ""].append(i)
+    advantages = [0.0] * len(outcomes)
+    for part in places.values():
+        values = standardize([reward for i in part if (reward := rewards[i]) is not None])
+        for i, value in zip(part, values, strict=True):
+            advantages[i] = value
+    return advantages
+
+
+def penalise_modified(reward: Reward, modified: bool, weight: float) -> Reward:
+    """GAR's solver: the reward times 1 - 0.5 m_k (``weight`` for 0.5), m_k = 1 where the answer
+    changed the statement. The paper prints the factor alone; a failure must not earn it.
+
+    With our layouts a changed statement leaves no candidate, so that it has earned nothing before.
+    """
+    if not modified:
+        return reward
+    factor = 1.0 - weight
+    parts = {name: factor * value for name, value in reward.parts.items()}
+    return replace(reward, total=factor * reward.total, parts=parts)
+
+
+def is_modified(rollout: Rollout) -> bool:
+    """Whether the answer changed the statement that it was to prove (``extract`` says so)."""
+    return "was changed" in rollout.turns[-1].reason

@@ -1,0 +1,147 @@
+"""The archive of composed problems: lineage, a file that only grows, and what a crash leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import networkx as nx
+import pytest
+
+from proverrl.compose.archive import Composed, ProblemArchive
+from proverrl.compose.archive_picture import draw_archive
+from proverrl.errors import RecordError, RunError
+from proverrl.types import HOLE, Problem
+
+
+def make(name: str, *parents: str, operator: str = "nest_loop", round_number: int = 0) -> Composed:
+    problem = Problem(name, "dafny", "statements", "", f"lemma {name}() {{ {HOLE} }}\n")
+    return Composed(problem, parents, operator, round_number, 7, reference="assert true;")
+
+
+FAMILY = (
+    make("c", "base1", "base2"),
+    make("d", "c", operator="negate", round_number=1),
+    make("e", "d", "base2", round_number=2),
+    make("f", "base1"),
+)
+
+
+def fill(archive: ProblemArchive) -> ProblemArchive:
+    for composed in FAMILY:
+        assert archive.add(composed)
+    archive.note("d", stopped_by="refuted", solve_rate=0.25)
+    return archive
+
+
+def test_a_graph_of_who_was_made_from_whom() -> None:
+    archive = fill(ProblemArchive())
+    assert archive.ancestors("e") == {"d", "c", "base1", "base2"}
+    assert archive.ancestors("f") == {"base1"}
+    assert sorted(archive.graph.edges) == [
+        ("base1", "c"),
+        ("base1", "f"),
+        ("base2", "c"),
+        ("base2", "e"),
+        ("c", "d"),
+        ("d", "e"),
+    ]
+    assert archive.graph.nodes["d"] == {
+        "operator": "negate",
+        "round": 1,
+        "level": 0,
+        "stopped_by": "refuted",
+        "solve_rate": 0.25,
+    }
+    assert archive.graph.nodes["base1"]["operator"] == "base"
+    assert archive.count_operators() == {"nest_loop": 3, "negate": 1}
+    with pytest.raises(RunError, match="holds no problem 'base1'"):
+        archive.ancestors("base1")
+
+
+def test_the_file_gives_everything_back(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "archive.jsonl"
+    archive = fill(ProblemArchive(path))
+    assert not archive.add(FAMILY[0])
+    again = ProblemArchive(path)
+    assert list(again) == list(FAMILY)
+    assert again.facts("d") == {"stopped_by": "refuted", "solve_rate": 0.25}
+    assert again.state_dict() == archive.state_dict()
+    assert len(path.read_text().splitlines()) == 5
+    with pytest.raises(RecordError, match="two composed problems have the id 'c'"):
+        again.add(Composed(Problem("c", "dafny", "calc", "", HOLE), ("x",), "negate", 0, 0))
+    with pytest.raises(RecordError, match="no problem 'zz'"):
+        again.note("zz", solved=1)
+
+
+def test_a_torn_last_line_is_dropped_and_a_damaged_one_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "archive.jsonl"
+    fill(ProblemArchive(path))
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"type":"composed","probl')
+    assert len(ProblemArchive(path)) == 4
+    assert path.read_bytes() == whole
+    path.write_bytes(whole.replace(b'"type":"facts"', b'"type":facts'))
+    with pytest.raises(RunError, match=r"archive.jsonl, line 5: not a line of an archive"):
+        ProblemArchive(path)
+
+
+def test_a_checkpoint_brings_back_the_past_and_keeps_the_rest_beside(tmp_path: Path) -> None:
+    path = tmp_path / "archive.jsonl"
+    archive = ProblemArchive(path)
+    archive.add(FAMILY[0])
+    state = archive.state_dict()
+    early = path.read_bytes()
+    archive.add(FAMILY[1])
+    late = path.read_bytes()[len(early) :]
+    resumed = ProblemArchive(path)
+    resumed.load_state_dict(state)
+    assert path.read_bytes() == early
+    assert (tmp_path / "archive.jsonl.later").read_bytes() == late
+    assert [composed.problem.id for composed in resumed] == ["c"]
+    assert resumed.add(FAMILY[1])
+    assert path.read_bytes() == early + late
+    with pytest.raises(RunError, match="not the one of the checkpoint, which had 9 lines"):
+        resumed.load_state_dict({"num_lines": 9, "sha256": ""})
+    with pytest.raises(RunError, match="put back the file of that run"):
+        resumed.load_state_dict({"num_lines": 1, "sha256": "0"})
+
+
+def test_both_exports_read_back(tmp_path: Path) -> None:
+    archive = fill(ProblemArchive())
+    archive.note("f", witnesses=[1, 2])
+    archive.export(tmp_path / "a.graphml")
+    archive.export(tmp_path / "a.json")
+    graph = nx.read_graphml(tmp_path / "a.graphml")
+    assert sorted(graph.edges) == sorted(archive.graph.edges)
+    assert graph.nodes["f"]["witnesses"] == "[1, 2]"
+    data = json.loads((tmp_path / "a.json").read_text())
+    assert sorted(nx.node_link_graph(data, edges="edges").edges) == sorted(archive.graph.edges)
+    with pytest.raises(RunError, match=r"exported as \.graphml or \.json"):
+        archive.export(tmp_path / "a.dot")
+
+
+def test_the_picture_shows_every_problem_and_says_what_it_leaves_out() -> None:
+    archive = fill(ProblemArchive())
+    name = "{http://www.w3.org/2000/svg}"
+    picture = ElementTree.fromstring(draw_archive(archive))
+    circles = picture.findall(f"{name}circle")
+    # 4 composed and 2 base problems; a legend of base and two operators.
+    assert len(circles) == 6 + 3
+    assert len(picture.findall(f"{name}line")) == 6
+    titles = [title.text or "" for title in picture.iter(f"{name}title")]
+    assert "d, level 0, operator negate, round 1, solve_rate 0.25, stopped_by refuted" in titles
+    hollow = [circle for circle in circles if circle.get("fill") == "none"]
+    assert len(hollow) == 1
+    few = draw_archive(archive, max_nodes=2)
+    assert "4 composed problems, 3 not drawn" in few
+    assert "base2" not in few
+    assert "0 composed problems<" in draw_archive(ProblemArchive())
+
+
+def test_a_composed_problem_has_parents() -> None:
+    with pytest.raises(RecordError, match="has parents, not itself"):
+        make("x")
+    with pytest.raises(RecordError, match="has parents, not itself"):
+        make("x", "x")

@@ -1,0 +1,225 @@
+"""Composers and scripts: what a script means, and what becomes of a text that a policy wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proverrl.compose.composers import (
+    PolicyComposer,
+    ProgramComposer,
+    dump_drafts,
+    encode_pair,
+    load_drafts,
+    read_statement,
+    teach_scripts,
+)
+from proverrl.compose.operator import Parent
+from proverrl.compose.operators import OPERATORS
+from proverrl.compose.script import (
+    Line,
+    Script,
+    apply_script,
+    check_operators,
+    list_operators,
+    read_script,
+    write_script,
+)
+from proverrl.errors import ProblemError
+from proverrl.types import HOLE, Problem
+from tests.test_policy import tiny_policy as make_policy
+
+ALL = list_operators("dafny")
+
+
+def make_loop(name: str, constant: int) -> Problem:
+    statement = (
+        f"method {name}(n: nat) returns (r: int)\n  ensures r == {constant} * n\n{{\n  r := 0;\n"
+        f"  var i := 0;\n  while i < n\n    {HOLE}\n  {{\n    i := i + 1;\n"
+        f"    r := r + {constant};\n  }}\n}}\n"
+    )
+    metadata = {"level": 1 if name == "Sum" else 3, "family": "f"}
+    return Problem(f"p-{name}", "dafny", "invariants", "", statement, metadata=metadata)
+
+
+PAIR = (
+    Parent(make_loop("Sum", 7), "invariant i <= n\ninvariant r == 7 * i"),
+    Parent(make_loop("Go", 5)),
+)
+
+
+def test_a_line_says_operator_parents_and_choice() -> None:
+    script = read_script("change_constant a 3\nsequence_loops b a 0\n", ALL)
+    assert script.lines == (
+        Line("change_constant", ("a",), 3),
+        Line("sequence_loops", ("b", "a"), 0),
+    )
+    assert str(script) == "change_constant a 3\nsequence_loops b a 0"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "not a line"),
+        ("change_constant a", "not a line"),
+        ("change_constant a 8", "not a line"),
+        ("change_constant c 1", "not a line"),
+        ("invariant i <= n", "not a line"),
+        ("no_such_thing a 1", "no such operator"),
+        ("lean_fuse a b 1", "no such operator"),
+        ("change_constant a b 1", "takes other parents"),
+        ("sequence_loops a 1", "takes other parents"),
+        ("sequence_loops a a 1", "takes other parents"),
+        ("flip_sign a 1\n" * 4, "more than 3 lines"),
+    ],
+)
+def test_what_is_no_script_has_a_reason(text: str, reason: str) -> None:
+    script = read_script(text, ALL)
+    assert reason in script.reason
+    assert script.lines == ()
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_script_or_has_a_reason(text: str) -> None:
+    script = read_script(text, ALL)
+    assert bool(script.lines) != bool(script.reason)
+
+
+@given(st.integers(0, 10_000))
+def test_what_the_program_writes_is_read_as_the_same_and_has_a_hold(seed: int) -> None:
+    script = write_script(random.Random(seed), PAIR, ALL, two_lines=0.5)
+    assert script is not None
+    assert read_script(str(script), ALL) == script
+    assert apply_script(script, PAIR, round_number=0) is not None
+
+
+def test_a_script_changes_its_first_parent_line_by_line() -> None:
+    script = Script((Line("change_constant", ("a",), 3), Line("sequence_loops", ("a", "b"), 0)))
+    made = apply_script(script, PAIR, round_number=4)
+    assert made is not None
+    changed = apply_script(Script(script.lines[:1]), PAIR, round_number=4)
+    assert changed is not None
+    # Of one method of ours only a constant differs.
+    ours, theirs = PAIR[0].problem.statement.split(), changed.problem.statement.split()
+    assert len(ours) == len(theirs)
+    assert ours != theirs
+    assert made.problem.statement.count("while") == 2
+    assert made.parents == ("p-Sum", "p-Go")
+    assert changed.parents == ("p-Sum",)
+    assert (made.operator, made.round) == ("change_constant+sequence_loops", 4)
+    assert made.problem.level == 3
+    assert made.problem.metadata["family"] == "sequence_loops"
+    assert made.problem.metadata["lineage"]["operator"] == "change_constant+sequence_loops"
+    # The same whatever the round: a number means the same choice for ever.
+    later = apply_script(script, PAIR, round_number=9)
+    assert later is not None
+    assert later.problem.statement == made.problem.statement
+
+
+def test_a_script_without_a_hold_makes_nothing() -> None:
+    script = read_script("drop_requires a 0", ALL)
+    assert not script.reason
+    assert apply_script(script, PAIR, round_number=0) is None
+
+
+def test_operators_of_another_language_are_refused() -> None:
+    assert check_operators("dafny", ()) == list(OPERATORS)
+    with pytest.raises(ProblemError, match="names none for lean"):
+        check_operators("lean", ("flip_sign",))
+
+
+def test_held_out_problems_are_no_parents() -> None:
+    held_out = replace(PAIR[0].problem, split="heldout")
+    script = read_script("change_constant a 3", ALL)
+    with pytest.raises(ProblemError, match="compose from training problems only"):
+        apply_script(script, (Parent(held_out), PAIR[1]), round_number=0)
+
+
+def test_a_program_writes_the_same_for_the_same_round() -> None:
+    def write(seed: int, number: int) -> list[str]:
+        pairs = [PAIR] * 6
+        drafts = asyncio.run(ProgramComposer((), seed).write(pairs, round_number=number))
+        return [d.composed.problem.statement if d.composed else "" for d in drafts]
+
+    assert write(0, 1) == write(0, 1)
+    assert write(0, 1) != write(0, 2)
+    assert write(0, 1) != write(1, 1)
+    assert all(write(0, 1))
+
+
+def test_taught_scripts_are_scripts_after_the_prompt_of_the_pair() -> None:
+    policy = make_policy()
+    taught = teach_scripts(policy, [PAIR] * 8, (), seed=0)
+    assert len(taught) == 8
+    for prompt_ids, target_ids in taught:
+        assert prompt_ids == encode_pair(policy, PAIR, "edit").token_ids
+        assert target_ids[-1] == policy.end_id
+        script = read_script(str(policy.tokenizer.decode(list(target_ids[:-1]))), ALL)
+        assert apply_script(script, PAIR, round_number=0) is not None
+
+
+def test_a_prompt_of_statements_shows_both_and_asks_for_the_hole() -> None:
+    prompt = encode_pair(make_policy(), PAIR, "statement")
+    assert prompt.text.count("returns (r: int)") == 2
+    assert "harder than either" in prompt.text
+    assert prompt.problem_id == "p-Sum+p-Go"
+
+
+def answer(code: str) -> str:
+    return f"The key idea is to add.\n```dafny\n{code}```\n"
+
+
+def test_a_statement_is_read_from_the_last_code_block() -> None:
+    code = make_loop("New", 9).statement
+    composed, reason = read_statement("```dafny\nno\n```\n" + answer(code), PAIR, 2)
+    assert reason == ""
+    assert composed is not None
+    assert composed.problem.statement == code
+    assert composed.problem.kind == "invariants"
+    assert (composed.operator, composed.parents, composed.round) == ("policy", ("p-Sum", "p-Go"), 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("no code at all", "no code block"),
+        (answer("method M() { }\n"), "exactly once"),
+        (answer(make_loop("New", 9).statement * 2), "exactly once"),
+        (answer(make_loop("New", 9).statement.replace("r := 0;", "assume false;")), "audit"),
+        (answer("lemma L()\n  ensures false\n" + make_loop("New", 9).statement), "audit"),
+        (
+            answer(make_loop("New", 9).statement.replace("method", "method {:verify false}")),
+            "audit",
+        ),
+        ("<think>never closed", "never closed"),
+    ],
+)
+def test_a_statement_that_may_not_be_believed_is_refused(text: str, reason: str) -> None:
+    composed, why = read_statement(text, PAIR, 0)
+    assert composed is None
+    assert reason in why
+
+
+@pytest.mark.parametrize("form", ["edit", "statement"])
+def test_drafts_survive_a_checkpoint(form: str) -> None:
+    policy = make_policy()
+    composer = PolicyComposer(
+        policy,
+        policy,
+        form=form,  # type: ignore[arg-type]
+        operators=(),
+        temperature=1.0,
+        max_new_tokens=6,
+        seed=0,
+    )
+    drafts = asyncio.run(composer.write([PAIR, PAIR], round_number=1))
+    assert [draft.composed for draft in drafts] == [None, None]
+    assert all(draft.reason and draft.completion is not None for draft in drafts)
+    drafts += asyncio.run(ProgramComposer((), 0).write([PAIR], round_number=1))
+    assert load_drafts(json.loads(json.dumps(dump_drafts(drafts)))) == drafts

@@ -1,0 +1,91 @@
+"""The simulated learner, and which curricula beat uniform draws on it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from proverrl.bench.curriculum import make_table, measure_curricula
+from proverrl.config import CurriculumConfig, CurriculumName
+from proverrl.curriculum.sampler import CURRICULA
+from proverrl.curriculum.simulate import WORLDS, Learner, World, compare_curricula, run_learner
+from tests.builders import build_test_group
+
+SEEDS = range(6)
+BETTER = sorted(set(CURRICULA) - {"uniform"})
+
+
+def test_learning_is_largest_at_one_half() -> None:
+    world = World(categories=2, gain=0.1, transfer=0.5, skill_low=0.0, skill_high=0.0)
+    learner = Learner(world, 0)
+    problem = next(p for p in learner.problems if p.metadata["category"] == 0)
+    built = build_test_group(problem.id, [1, 0, 0, 0])
+    group = learner.attempt(problem)
+    learner.learn([type(group)(group.key, group.rollouts[:4], built.rewards)])
+    # 0.1 * 4 * 1/4 * 3/4 * (1 - 0/10), and half of that for the other category.
+    assert learner.skills == pytest.approx([0.075, 0.0375])
+    before = list(learner.skills)
+    full = build_test_group(problem.id, [1, 1, 1, 1])
+    learner.learn([type(group)(group.key, group.rollouts[:4], full.rewards)])
+    assert learner.skills == before
+
+
+def test_a_proof_is_as_likely_as_skill_and_difficulty_say() -> None:
+    learner = Learner(World(noise=0.0, skill_low=1.5, skill_high=1.5, false=0.25), 0)
+    by_level: dict[int, list[float]] = {}
+    for problem in learner.problems:
+        by_level.setdefault(problem.level, []).append(learner.rate(problem))
+    # Level 2 has difficulty 1.5, which is the skill; a quarter of 12 cannot be proved.
+    assert sorted(by_level[2][:12]) == pytest.approx([0.0] * 3 + [0.5] * 9)
+    assert max(by_level[1]) == pytest.approx(1 / (1 + math.exp(-1.5)))
+    attempts = [learner.attempt(p) for p in learner.problems if learner.rate(p) == 0.0]
+    assert len(attempts) == 3 * 6 * 5
+    assert not any(reward.total for group in attempts for reward in group.rewards)
+
+
+def test_a_run_repeats_bit_for_bit() -> None:
+    config = CurriculumConfig(name="mopps")
+    world = World(draws=5)
+    assert run_learner(world, config, 3) == run_learner(world, config, 3)
+    assert run_learner(world, config, 3) != run_learner(world, config, 4)
+
+
+@pytest.mark.parametrize("name", BETTER)
+def test_each_beats_uniform_where_most_is_solved(name: CurriculumName) -> None:
+    (row,) = compare_curricula(
+        [CurriculumConfig(name=name)],
+        worlds={"mostly_easy": WORLDS["mostly_easy"]},
+        seeds=SEEDS,
+    )
+    assert row.difference.low > 0.0
+
+
+@pytest.mark.parametrize("name", sorted(set(BETTER) - {"prioritised"}))
+def test_each_but_prioritised_beats_uniform_where_much_cannot_be_solved(
+    name: CurriculumName,
+) -> None:
+    (row,) = compare_curricula(
+        [CurriculumConfig(name=name)], worlds={"with_false": WORLDS["with_false"]}, seeds=SEEDS
+    )
+    assert row.difference.low > 0.0
+
+
+def test_prioritised_loses_where_much_cannot_be_solved() -> None:
+    """It draws what is never solved most of all, and such groups teach nothing: fewer of its
+    groups are mixed than under uniform."""
+    world = {"with_false": WORLDS["with_false"]}
+    configs = [CurriculumConfig(name="uniform"), CurriculumConfig(name="prioritised")]
+    uniform, prioritised = compare_curricula(configs, worlds=world, seeds=SEEDS)
+    assert uniform.difference.value == 0.0
+    assert prioritised.difference.high < 0.0
+    assert prioritised.mixed < uniform.mixed
+
+
+def test_the_bench_has_a_row_for_each() -> None:
+    results = measure_curricula(names=["uniform", "sec"], worlds=["graded"], seeds=2)
+    assert [(row["world"], row["name"]) for row in results["rows"]] == [
+        ("graded", "uniform"),
+        ("graded", "sec"),
+    ]
+    assert make_table(results).row_count == 2

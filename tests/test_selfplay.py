@@ -1,0 +1,243 @@
+"""The self-play loop on a scripted verifier: every composer, exact resumption, who learns what."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proverrl.compose.archive import ProblemArchive
+from proverrl.config import Config
+from proverrl.loops import train as train_module
+from tests.test_grpo import (
+    StubVerifier,
+    judge,
+    make_config,
+    run,
+    same,
+    state_of,
+    step_lines,
+    verifiers,
+    weights,
+)
+
+__all__ = ["make_config", "verifiers"]
+
+NO_EVALUATION = {"before": False, "after": False}
+POLICY = {"composer": "policy", "warm_pairs": 64, "max_new_tokens": 24, "statements": 6}
+
+
+@pytest.fixture
+def make_play(make_config: Callable[..., Config]) -> Callable[..., Config]:
+    def make(name: str, selfplay: dict[str, Any] | None = None, **changes: Any) -> Config:
+        settings = {
+            "statements": 3,
+            "operators": ["change_constant", "flip_sign"],
+            # The scripted verifier counts no obligations, which the others ask for.
+            "guards": ["duplicate", "leak", "trivial"],
+            "solver_high": 0.9,
+            **(selfplay or {}),
+        }
+        changes = {"evaluation": NO_EVALUATION, "selfplay": settings, **changes}
+        if settings.get("composer") == "policy":
+            # Enough for a model of this size to write scripts most of the time.
+            changes |= {"warm_start__steps": 300, "warm_start__learning_rate": 1e-2}
+        return make_config(name, loop="selfplay", **changes)
+
+    return make
+
+
+def archive_of(folder: Path) -> ProblemArchive:
+    return ProblemArchive(folder / "archive.jsonl")
+
+
+def test_a_program_composes_and_the_solver_learns(
+    make_play: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    folder = run(make_play("play"))
+    lines = step_lines(folder)
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    archive = archive_of(folder)
+    base = {f"p{n}" for n in range(60)}
+    stopped = [c for c in archive if "stopped_by" in archive.facts(c.problem.id)]
+    kept = [c for c in archive if c not in stopped]
+    assert len(kept) == sum(line["statements_kept"] for line in lines) > 0
+    assert "<svg" in (folder / "archive.svg").read_text()
+    for composed in archive:
+        assert base.issuperset(composed.parents)
+        assert composed.operator in ("change_constant", "flip_sign")
+    for line in lines:
+        stopped = sum(line["guard_stops"].values())
+        assert line["statements_written"] == 3
+        assert line["statements_malformed"] + line["statements_kept"] + stopped == 3
+        # Four groups: two of the curriculum, and the rest up to four of it where guards stopped.
+        composed_groups = line["statements_kept"]
+        assert line["groups"] == max(4, 2 + composed_groups)
+        assert line["curriculum_added"] >= line["statements_kept"]
+        assert sum(line["solve_rates"].values()) == composed_groups
+        assert {f"idle_{p}_seconds" for p in ("generator", "pool", "learner", "composer")} <= set(
+            json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+        )
+    rated = [archive.facts(c.problem.id)["solve_rate"] for c in kept]
+    counted = {name: sum(line["solve_rates"][name] for line in lines) for name in ("0", "1")}
+    assert counted == {"0": rated.count(0.0), "1": rated.count(1.0)}
+    assert lines[-1]["grad_norm"] > 0
+
+
+def test_verifier_calls_of_guards_count(
+    make_play: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    folder = run(make_play("play"))
+    lines = step_lines(folder)
+    assert lines[-1]["verifier_calls_total"] == sum(line["verifier_calls"] for line in lines)
+    assert lines[-1]["guard_calls_total"] == sum(line["guard_calls"] for line in lines) > 0
+    # Two bodies are tried by the guard "trivial" on each statement that no guard stopped before.
+    assert lines[0]["guard_calls"] >= 2 * lines[0]["statements_kept"]
+    limit = lines[1]["verifier_calls_total"]
+    short = step_lines(run(make_play("short", max_verifier_calls=limit)))
+    assert [line["verifier_calls_total"] for line in short] == [
+        line["verifier_calls_total"] for line in lines[:2]
+    ]
+
+
+def test_the_solver_learns_within_its_window_only(
+    make_play: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    folder = run(make_play("window", {"solver_low": 0.2, "solver_high": 0.5}))
+    seen = set()
+    for path in sorted((folder / "rollouts").glob("*.jsonl")):
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for row in map(json.loads, path.read_text().splitlines()):
+            groups.setdefault(row["rollout_id"].rpartition("-")[0], []).append(row)
+        for rows in groups.values():
+            rate = sum(row["status"] == "proved" for row in rows) / len(rows)
+            learned = any(row["advantage"] for row in rows)
+            inside = 0.2 < rate <= 0.5
+            # Groups within the window are mixed, and so have advantages.
+            assert learned == inside
+            seen.add(inside)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("reward", ["gar", "absolute_zero", "stp"])
+def test_a_policy_that_was_taught_writes_scripts_and_learns(
+    make_play: Callable[..., Config], verifiers: list[StubVerifier], reward: str
+) -> None:
+    config = make_play("policy", {**POLICY, "reward": reward, "stp_high": 0.9})
+    lines = step_lines(run(config))
+    written = sum(line["statements_written"] for line in lines)
+    assert written == 24
+    assert sum(line["statements_malformed"] for line in lines) < written / 2
+    assert all(line["composer_reward"] is not None for line in lines)
+
+
+def test_shared_weights_learn_from_both_roles(
+    make_play: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    settings = {**POLICY, "reward": "absolute_zero"}
+    both = run(make_play("both", settings, grpo__steps=2))
+    solver = run(make_play("solver", {**settings, "train_composer": False}, grpo__steps=2))
+    # The first round is the same; what the composer learned makes the difference.
+    first, other = step_lines(both)[0], step_lines(solver)[0]
+    assert first["statements_reasons"] == other["statements_reasons"]
+    assert not same(weights(both), weights(solver))
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_weights_of_its_own(
+    make_play: Callable[..., Config], verifiers: list[StubVerifier], train: bool
+) -> None:
+    from safetensors.torch import load_file
+
+    settings = {**POLICY, "shared": False, "train_composer": train, "reward": "absolute_zero"}
+    folder = run(make_play("own", settings))
+    stored = [
+        load_file(folder / f"checkpoints/step_00000{n}/composer/model.safetensors") for n in (2, 4)
+    ]
+    warm = load_file(folder / "warm_start/policy/model.safetensors")
+    assert same(warm, stored[0]) != train
+    assert same(stored[0], stored[1]) != train
+    assert not same(warm, weights(folder))
+    assert any("composer_loss" in line for line in step_lines(folder)) == train
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, POLICY, {**POLICY, "shared": False, "reward": "absolute_zero"}],
+    ids=["program", "shared", "own"],
+)
+def test_two_and_two_steps_equal_four_bit_for_bit(
+    make_play: Callable[..., Config], verifiers: list[StubVerifier], settings: dict[str, Any]
+) -> None:
+    whole = run(make_play("whole", settings))
+    run(make_play("parts", settings, grpo__steps=2))
+    shutil.rmtree(whole.parent / "parts" / "policy")
+    again = run(make_play("parts", settings))
+    assert step_lines(whole) == step_lines(again)
+    assert same(weights(whole), weights(again))
+    assert (whole / "archive.jsonl").read_text() == (again / "archive.jsonl").read_text()
+    assert state_of(whole, 4)["curriculum"] == state_of(again, 4)["curriculum"]
+
+
+KILLED_RUN = """
+import asyncio, json, sys
+from proverrl.config import parse_config
+from proverrl.loops import train as train_module
+from tests.test_grpo import StubVerifier, judge
+
+train_module.open_configured = lambda *a, **k: StubVerifier(judge)
+config = parse_config(json.loads(sys.argv[1]), source="test")
+asyncio.run(train_module.train(config, live=False))
+"""
+
+
+def test_a_killed_run_ends_like_an_unbroken_one(
+    make_play: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    settings = {**POLICY, "shared": False, "reward": "absolute_zero"}
+    whole = run(make_play("unbroken", settings, grpo__steps=8))
+    config = make_play("killed", settings, grpo__steps=8)
+    command = [sys.executable, "-c", KILLED_RUN, json.dumps(config.dump())]
+    kills = 0
+    for wanted in ("archive.jsonl", "checkpoints/step_000002", "checkpoints/step_000006"):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while not (config.run / wanted).exists() and process.poll() is None:
+            time.sleep(0.005)
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+    assert kills == 3
+    again = run(config)
+    assert step_lines(whole) == step_lines(again)
+    assert same(weights(whole), weights(again))
+    assert (whole / "archive.jsonl").read_text() == (again / "archive.jsonl").read_text()
+    mine, other = (
+        (folder / "checkpoints/step_000008/composer/model.safetensors").read_bytes()
+        for folder in (whole, again)
+    )
+    assert mine == other
+
+
+def test_an_unjudged_statement_is_no_failure(
+    make_play: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_slow(*_: Any, **__: Any) -> StubVerifier:
+        from proverrl.types import Status
+
+        return StubVerifier(lambda c: judge(c) if c.problem.id.startswith("p") else Status.TIMEOUT)
+
+    monkeypatch.setattr(train_module, "open_configured", open_slow)
+    guards = {"guards": ["duplicate", "leak"]}
+    (line,) = step_lines(run(make_play("slow", guards, grpo__steps=1)))
+    assert line["statements_kept"] > 0
+    assert sum(line["solve_rates"].values()) == 0
+    # Nothing malformed, nothing stopped: no statement has a reward.
+    if line["statements_kept"] == 3:
+        assert line["composer_reward"] is None
