@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -157,6 +157,8 @@ class Recorder:
 
     def observe(self, group: Group) -> None:
         self.heard.append(group)
+
+    def add(self, problems: Iterable[Problem]) -> None: ...
 
     def state_dict(self) -> dict[str, Any]:
         return {}
