@@ -131,6 +131,19 @@ def test_it_may_begin_with_nothing_and_live_on_what_arrives(name: CurriculumName
     assert curriculum.metrics()["curriculum_added"] == 90
 
 
+@pytest.mark.parametrize("name", sorted(CURRICULA))
+def test_a_problem_that_is_gone_is_forgotten(name: CurriculumName) -> None:
+    config = CurriculumConfig(name=name)
+    first = CURRICULA[name](PROBLEMS, config, 0)
+    for problem in first.draw(40):
+        first.observe(build_test_group(problem.id, [1, 0], family=problem.family))
+    fewer = CURRICULA[name](PROBLEMS[1:], config, 0)
+    fewer.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    drawn = {problem.id for _ in range(4) for problem in fewer.draw(30)}
+    assert PROBLEMS[0].id not in drawn
+    assert drawn <= {problem.id for problem in PROBLEMS}
+
+
 def test_other_problems_are_refused() -> None:
     state = PosteriorCurriculum(PROBLEMS, CurriculumConfig(), 0).state_dict()
     other = PosteriorCurriculum(PROBLEMS[:30], CurriculumConfig(), 0)

@@ -8,7 +8,7 @@ until the next draw, so that a batch counts as one. Not handled here: the weight
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from proverrl.curriculum.base import ProblemCurriculum, mean_advantage
 from proverrl.curriculum.beliefs import Beliefs
 from proverrl.curriculum.draws import operator_of
 from proverrl.curriculum.mopps import open_beliefs, pick_problems
+from proverrl.errors import RunError
 from proverrl.types import Group, Problem
 
 FIELDS: dict[CategoryField, Callable[[Problem], str]] = {
@@ -127,6 +128,15 @@ class ArmCurriculum(ProblemCurriculum):
         batch.advantage += mean_advantage(group) * total
         batch.solved += solved
         batch.rollouts += total
+
+    def check_arms(self, stored: Iterable[str]) -> None:
+        """Raise ``RunError`` when a checkpoint knows other arms than this run's problems make."""
+        differ = sorted({*stored} ^ {*self._arms})
+        if differ:
+            raise RunError(
+                f"the checkpoint's curriculum has other categories than this run: {differ[0]!r}; "
+                "give the run its problem file back, or start a new run"
+            )
 
     def _dump(self) -> dict[str, Any]:
         pending = {a: [b.advantage, b.solved, b.rollouts] for a, b in self._pending.items()}

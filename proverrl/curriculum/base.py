@@ -8,7 +8,6 @@ Not handled here: which problems are drawn; each curriculum is a module of its o
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import math
 import random
@@ -56,7 +55,7 @@ class ProblemCurriculum:
         self._log = DrawLog()
         for problem in problems:
             self._take(problem)
-        self._fingerprint = hashlib.sha256("\n".join(self._problems).encode()).hexdigest()
+        self._first_families = sorted(self._posterior)
 
     def draw(self, n: int) -> list[Problem]:
         """``n`` problems; repeats within a draw only where a choice leaves no other.
@@ -115,7 +114,7 @@ class ProblemCurriculum:
     def state_dict(self) -> dict[str, Any]:
         """The state as JSON values. ``posterior`` holds each family's Beta parameters."""
         return {
-            "problems": self._fingerprint,
+            "families": self._first_families,
             "added": [make_row(self._problems[name]) for name in self._added],
             "rng": dump_rng(self._rng),
             "posterior": {family: list(belief) for family, belief in self._posterior.items()},
@@ -125,15 +124,16 @@ class ProblemCurriculum:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Become what ``state_dict`` wrote.
+        """Become what ``state_dict`` wrote; problems gone from the run's file are forgotten.
 
         Raises:
-            RunError: the run has other problems than the checkpoint, or some were added first.
+            RunError: the run has other families of problems than the checkpoint, or some were
+                added first.
         """
-        if state["problems"] != self._fingerprint:
+        if state["families"] != self._first_families:
             raise RunError(
-                "the checkpoint's curriculum was given other problems than this run has; give the "
-                "run its problem file back, or start a new run"
+                "the checkpoint's curriculum was given other problems than this run has: their "
+                "families differ; give the run its problem file back, or start a new run"
             )
         if self._added:
             raise RunError("load the curriculum's state before adding problems; it holds them")

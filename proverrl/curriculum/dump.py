@@ -70,6 +70,7 @@ class DumpCurriculum(ArmCurriculum):
 
     def _load(self, state: Mapping[str, Any]) -> None:
         super()._load(state)
+        self.check_arms(state["counts"])
         for arm in self._arms:
             self._windows[arm] = deque(state["windows"][arm], maxlen=self._config.dump.window)
             self._counts[arm] = int(state["counts"][arm])

@@ -46,6 +46,7 @@ class SecCurriculum(ArmCurriculum):
 
     def _load(self, state: Mapping[str, Any]) -> None:
         super()._load(state)
+        self.check_arms(state["values"])
         self._values = {arm: float(state["values"][arm]) for arm in self._arms}
 
     def _figures(self) -> dict[str, Any]:

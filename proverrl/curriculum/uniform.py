@@ -39,4 +39,4 @@ class UniformCurriculum(ProblemCurriculum):
         return {"left": list(self._left)}
 
     def _load(self, state: Mapping[str, Any]) -> None:
-        self._left = list(state["left"])
+        self._left = [name for name in state["left"] if name in self._problems]
