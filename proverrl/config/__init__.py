@@ -9,6 +9,7 @@ from proverrl.config.curriculum import (
     CurriculumName,
     InsideName,
 )
+from proverrl.config.data_loop import DataLoopConfig, GradeName
 from proverrl.config.endpoint import EndpointApi, EndpointConfig
 from proverrl.config.engine import EngineName, VllmConfig, VllmDtype
 from proverrl.config.load import (
@@ -76,6 +77,7 @@ __all__ = [
     "CovarianceName",
     "CurriculumConfig",
     "CurriculumName",
+    "DataLoopConfig",
     "DeviceName",
     "DistillConfig",
     "EndpointApi",
@@ -85,6 +87,7 @@ __all__ = [
     "EvalConfig",
     "ExpertIterationConfig",
     "FeedbackName",
+    "GradeName",
     "GrpoConfig",
     "GuardAction",
     "GuardConfig",

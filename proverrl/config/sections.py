@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from proverrl.config.advantages import AdvantageConfig
 from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
 from proverrl.config.curriculum import CurriculumConfig
+from proverrl.config.data_loop import DataLoopConfig
 from proverrl.config.endpoint import EndpointConfig
 from proverrl.config.engine import EngineName, VllmConfig
 from proverrl.config.losses import GuardConfig, LossConfig
@@ -25,7 +26,7 @@ from proverrl.config.search import SearchConfig
 from proverrl.config.selfplay import SelfplayConfig
 from proverrl.config.value import SamplesConfig, ValueConfig
 
-LoopName = Literal["warm_start", "grpo", "expert_iteration", "selfplay", "value"]
+LoopName = Literal["warm_start", "grpo", "expert_iteration", "data_loop", "selfplay", "value"]
 OptimizerName = Literal["adamw", "muon"]
 LayoutName = Literal["plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny"]
 DeviceName = Literal["auto", "cpu", "cuda"]
@@ -287,12 +288,13 @@ class Config(Section):
     samples: SamplesConfig = SamplesConfig()
     value: ValueConfig = ValueConfig()
     selfplay: SelfplayConfig = SelfplayConfig()
+    data_loop: DataLoopConfig = DataLoopConfig()
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Config:
         if self.reward.false_negative_rate == "online" and self.audit.rate == 0.0:
             raise ValueError('reward.false_negative_rate = "online" needs audit.rate above 0')
-        if self.restart.name != "none" and self.loop == "expert_iteration":
+        if self.restart.name != "none" and self.loop in ("expert_iteration", "data_loop"):
             raise ValueError('restart.name is for loop = "grpo"; set it to "none"')
         if self.samples.passes and self.loop != "grpo":
             raise ValueError('samples.passes is for loop = "grpo"; set it to 0')
@@ -316,6 +318,9 @@ class Config(Section):
             raise ValueError(f'learner.shard = "fsdp2" {reason}')
         if self.loop == "selfplay" and (reason := self._against_selfplay()):
             raise ValueError(reason)
+        writes = self.loop == "data_loop" and self.selfplay.composer == "policy"
+        if writes and not self.selfplay.shared:
+            raise ValueError('loop = "data_loop" has one policy; set selfplay.shared = true')
         return self
 
     def _against_shards(self) -> str:

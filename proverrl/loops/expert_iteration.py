@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -57,8 +58,25 @@ class Progress:
     seconds: float = 0.0
 
 
-async def run_expert_iteration(session: Session) -> None:
-    """Run rounds until ``rounds``, ``max_verifier_calls`` or ``max_minutes``; resumes by itself."""
+class Supply(Protocol):
+    """Brings new problems before each round; its state is part of the checkpoint."""
+
+    def why_done(self) -> str:
+        """Why there is no further round, or an empty string."""
+
+    async def bring(self, curriculum: Curriculum, store: ProofStore, progress: Progress) -> int:
+        """Add problems, and proofs where some are found; returns the verifier calls."""
+
+    def describe(self, store: ProofStore) -> dict[str, Any]:
+        """The figures of the round, once its proofs are in the store."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+async def run_expert_iteration(session: Session, supply: Supply | None = None) -> None:
+    """Run rounds until ``rounds``, ``max_verifier_calls`` or ``max_minutes``, or until the supply
+    of new problems is done; resumes by itself."""
     config = session.config
     settings = config.expert_iteration
     curriculum = CURRICULA[config.curriculum.name](
@@ -68,10 +86,10 @@ async def run_expert_iteration(session: Session) -> None:
     )
     store = open_store(session, settings.keep_shortest)
     auditor = build_auditor(session)
-    progress = _restore(session, curriculum, store, auditor)
+    progress = _restore(session, curriculum, store, auditor, supply)
     progress.verifier_calls += await _check_proofs(session, store, progress)
     try:
-        await _run_rounds(session, curriculum, store, auditor, progress)
+        await _run_rounds(session, curriculum, store, auditor, progress, supply)
     finally:
         auditor.close()
 
@@ -82,6 +100,7 @@ async def _run_rounds(
     store: ProofStore,
     auditor: Auditor,
     progress: Progress,
+    supply: Supply | None,
 ) -> None:
     config, monitor = session.config, session.monitor
     settings = config.expert_iteration
@@ -90,8 +109,14 @@ async def _run_rounds(
         if spent := budget_spent(config, progress.verifier_calls, progress.seconds):
             monitor.phase("budget", spent)
             break
+        if supply is not None and (reason := supply.why_done()):
+            monitor.phase("done", reason)
+            break
         started = time.monotonic()
+        num_calls = await supply.bring(curriculum, store, progress) if supply is not None else 0
+        progress.verifier_calls += num_calls
         tally = await _sample_round(session, curriculum, store, auditor, progress)
+        tally.verifier_calls += num_calls
         progress.round += 1
         sampling_seconds = time.monotonic() - started
         sources = base + _round_sources(session, store, progress.round)
@@ -110,11 +135,12 @@ async def _run_rounds(
             "loss": loss,
             "learning_rate": settings.learning_rate,
             **pushed,
+            **(supply.describe(store) if supply is not None else {}),
         }
         monitor.write_rollouts(progress.round, tally.rows(progress.round))
         progress.seconds += time.monotonic() - started
         monitor.log("round", progress.round, values | seconds_left(config, progress.seconds))
-        await asyncio.to_thread(_save, session, curriculum, store, auditor, progress)
+        await asyncio.to_thread(_save, session, curriculum, store, auditor, progress, supply)
 
 
 async def _sample_round(
@@ -263,6 +289,7 @@ def _save(
     store: ProofStore,
     auditor: Auditor,
     progress: Progress,
+    supply: Supply | None,
 ) -> None:
     state: dict[str, Any] = {
         "num_draws": progress.num_draws,
@@ -271,12 +298,17 @@ def _save(
         "curriculum": curriculum.state_dict(),
         "proofs": store.state_dict(),
         "audits": auditor.state_dict(),
+        **({"supply": supply.state_dict()} if supply is not None else {}),
     }
     save_checkpoint(session.checkpoints, progress.round, state, save_policy=session.policy.save)
 
 
 def _restore(
-    session: Session, curriculum: Curriculum, store: ProofStore, auditor: Auditor
+    session: Session,
+    curriculum: Curriculum,
+    store: ProofStore,
+    auditor: Auditor,
+    supply: Supply | None,
 ) -> Progress:
     checkpoint = latest_checkpoint(session.checkpoints)
     if checkpoint is None:
@@ -285,6 +317,8 @@ def _restore(
     curriculum.load_state_dict(state["curriculum"])
     store.load_state_dict(state["proofs"])
     auditor.load_state_dict(state["audits"])
+    if supply is not None:
+        supply.load_state_dict(state["supply"])
     progress = Progress(
         state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]
     )

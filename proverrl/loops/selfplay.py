@@ -31,6 +31,7 @@ from proverrl.loops.selfplay_step import SelfplayCollector
 from proverrl.loops.session import Session
 from proverrl.loops.warm_start import Pair, PairSource
 from proverrl.monitor.metrics import write_atomically
+from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy, load_policy
 from proverrl.seeds import derive_seed
 from proverrl.types import TrainingSample
@@ -121,10 +122,10 @@ async def run_selfplay(session: Session) -> None:
     try:
         await run_steps(session, _Ledger, _open_collector)
     finally:
-        _draw_lineage(session)
+        draw_lineage(session)
 
 
-def _draw_lineage(session: Session) -> None:
+def draw_lineage(session: Session) -> None:
     """Draw the archive beside it, as far as there is one."""
     path = session.folder / ARCHIVE_FILE
     if path.exists():
@@ -135,7 +136,8 @@ def teach_composer(session: Session) -> list[PairSource]:
     """What warm start learns beside the references: scripts on pairs of training problems. None
     unless a policy writes scripts in this run."""
     settings = session.config.selfplay
-    asked = session.config.loop == "selfplay" and settings.composer == "policy"
+    composes = session.config.loop in ("selfplay", "data_loop")
+    asked = composes and settings.composer == "policy"
     if not asked or settings.format != "edit" or settings.warm_pairs == 0:
         return []
     rng = random.Random(derive_seed(session.config.seed, "warm_pairs"))
@@ -156,16 +158,18 @@ def _give(pair: Pair) -> PairSource:
 def _open_collector(ledger: _Ledger, state: Mapping[str, Any] | None) -> SelfplayCollector:
     own = ledger.own
     train = own.step if own is not None and own.learner is not None else None
-    return SelfplayCollector(ledger, _open_composer(ledger), state, train_composer=train)
+    writer = ledger.session.sampler if own is None else own.policy
+    composer = open_composer(ledger.session, writer)
+    return SelfplayCollector(ledger, composer, state, train_composer=train)
 
 
-def _open_composer(ledger: _Ledger) -> Composer:
-    config, settings = ledger.session.config, ledger.settings
+def open_composer(session: Session, writer: Policy) -> Composer:
+    """The composer of the configuration; ``writer`` writes where a policy does."""
+    config, settings = session.config, session.config.selfplay
     if settings.composer == "program":
         return ProgramComposer(settings.operators, config.seed)
-    session = ledger.session
     return PolicyComposer(
-        session.sampler if ledger.own is None else ledger.own.policy,
+        writer,
         session.policy,
         form=settings.format,
         operators=settings.operators,

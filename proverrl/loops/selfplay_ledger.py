@@ -24,10 +24,11 @@ from proverrl.compose.guard_checks import make_guards
 from proverrl.compose.guards import Asker, GuardLedger, GuardRun, GuardTools, make_skeleton
 from proverrl.compose.guards import run_guards as run_guard_checks
 from proverrl.compose.operator import Parent
+from proverrl.config import Config
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
 from proverrl.errors import ProblemError
 from proverrl.loops.ledger import Ledger, Order, StepBatch
-from proverrl.loops.session import Session
+from proverrl.loops.session import Session, TrainingProblems
 from proverrl.problems.contamination import OverlapIndex, take_statements
 from proverrl.rewards import RewardFn
 from proverrl.rewards.composer import (
@@ -74,40 +75,19 @@ class SelfplayLedger(Ledger):
         super().__init__(session)
         self.settings = session.config.selfplay
         self._base = session.problems
-        self.archive = ProblemArchive(session.folder / ARCHIVE_FILE)
-        if latest_checkpoint(session.checkpoints) is None:
-            # What a run wrote that was stopped before its first checkpoint is made again.
-            empty = hashlib.sha256().hexdigest()
-            self.archive.load_state_dict({"num_lines": 0, "sha256": empty})
+        self.archive = open_archive(session)
         self.guards = GuardLedger()
         self.drafts_next = 0
-        self._held_out = OverlapIndex(take_statements(_read_held_out(session)))
+        self._held_out = OverlapIndex(take_statements(read_held_out(session)))
         self._seen = {make_skeleton(problem) for problem in self._base.all}
         self._rounds: list[RoundFigures] = []
         self._reward = _with_penalty(self._reward, self.settings.modified_weight)
 
     def draw_pairs(self) -> tuple[int, list[Pair]]:
-        """The next round's number and its pairs of base problems, each with a proof where one is
-        known: of the references of warm start, or of the run's own proofs. Solved are those that
-        the run has proved; while there are none, any problem may stand for them."""
+        """The next round's number and its pairs of base problems."""
         number = self.drafts_next
         self.drafts_next += 1
-        rng = random.Random(derive_seed(self.session.config.seed, "parents", number))
-        references = {problem.id: body for problem, body in self._base.references}
-        own = dict(self.store.pairs())
-        problems = sorted(self._base.all, key=lambda problem: problem.id)
-        solved = [problem for problem in problems if problem.id in own]
-        open_ = [problem for problem in problems if problem.id not in own]
-        references |= own
-        if self.settings.parents == "solved":
-            first, second = solved or problems, solved or problems
-        elif self.settings.parents == "mixed":
-            first, second = open_ or problems, solved or problems
-        else:
-            first = second = problems
-        return number, [
-            _draw_pair(rng, first, second, references) for _ in range(self.settings.statements)
-        ]
+        return number, draw_pairs(self.session.config, self._base, dict(self.store.pairs()), number)
 
     async def run_guards(self, drafts: Sequence[Draft]) -> Checked:
         """The guards on a round's statements; nothing of the ledger changes."""
@@ -318,6 +298,27 @@ def describe_round(
     }
 
 
+def draw_pairs(
+    config: Config, base: TrainingProblems, own: Mapping[str, str], number: int
+) -> list[Pair]:
+    """A round's pairs of base problems, each with a proof where one is known: of the references of
+    warm start, or of ``own``, the run's proofs. Solved are those that the run has proved; while
+    there are none, any problem may stand for them."""
+    settings = config.selfplay
+    rng = random.Random(derive_seed(config.seed, "parents", number))
+    references = {problem.id: body for problem, body in base.references} | dict(own)
+    problems = sorted(base.all, key=lambda problem: problem.id)
+    solved = [problem for problem in problems if problem.id in own]
+    open_ = [problem for problem in problems if problem.id not in own]
+    if settings.parents == "solved":
+        first, second = solved or problems, solved or problems
+    elif settings.parents == "mixed":
+        first, second = open_ or problems, solved or problems
+    else:
+        first = second = problems
+    return [_draw_pair(rng, first, second, references) for _ in range(settings.statements)]
+
+
 def _draw_pair(
     rng: random.Random,
     first: Sequence[Problem],
@@ -344,7 +345,16 @@ def _build_sample(draft: Draft, name: str, advantage: float, base: Any) -> list[
     return build_rollout_samples(rollout, [advantage])
 
 
-def _read_held_out(session: Session) -> list[Problem]:
+def open_archive(session: Session) -> ProblemArchive:
+    """The run's archive; empty before its first checkpoint."""
+    archive = ProblemArchive(session.folder / ARCHIVE_FILE)
+    if latest_checkpoint(session.checkpoints) is None:
+        # What a run wrote that was stopped before its first checkpoint is made again.
+        archive.load_state_dict({"num_lines": 0, "sha256": hashlib.sha256().hexdigest()})
+    return archive
+
+
+def read_held_out(session: Session) -> list[Problem]:
     """All problems that the run is measured by."""
     config = session.config
     sources = [str(config.problems.heldout), *config.evaluation.benchmarks]

@@ -23,6 +23,7 @@ from proverrl.config import Config, LoopName
 from proverrl.errors import StoppedError, UsageError
 from proverrl.evaluate import evaluate
 from proverrl.loops import value
+from proverrl.loops.data_loop import run_data_loop
 from proverrl.loops.evaluate_run import build_evaluation, collect_figures, load_benchmark
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
@@ -62,8 +63,13 @@ LOOPS: dict[LoopName, Callable[[Session], Awaitable[None]]] = {
     "warm_start": _no_loop,
     "grpo": run_grpo,
     "expert_iteration": run_expert_iteration,
+    "data_loop": run_data_loop,
     "selfplay": run_selfplay,
 }
+
+
+ROUND_LOOPS: tuple[LoopName, ...] = ("expert_iteration", "data_loop")
+"""Those that count rounds of ``[expert_iteration]``."""
 
 
 async def train(config: Config, *, live: bool | None = None) -> Path:
@@ -118,7 +124,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
     folder = config.run
     with lock_run(folder):
         check_resumable(folder, config)
-        if config.loop == "expert_iteration":
+        if config.loop in ROUND_LOOPS:
             check_files(config)
         check_sample_files(config, world)
         problems = load_training(config)
@@ -219,7 +225,7 @@ def _open_policy(config: Config, folder: Path, problems: TrainingProblems) -> Tr
 
 def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
     checkpoint = latest_checkpoint(folder / "checkpoints")
-    rounds = config.loop == "expert_iteration"
+    rounds = config.loop in ROUND_LOOPS
     total = config.expert_iteration.rounds if rounds else config.grpo.steps
     resume_step: int | None = None
     if (folder / "metrics.jsonl").exists():

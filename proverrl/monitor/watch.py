@@ -144,7 +144,7 @@ class RunView:
         """Steps or rounds that the configuration asks for; 0 when it does not say."""
         table, key = (
             ("expert_iteration", "rounds")
-            if self.config.get("loop") == "expert_iteration"
+            if self.config.get("loop") in ("expert_iteration", "data_loop")
             else ("grpo", "steps")
         )
         return int((self.config.get(table) or {}).get(key) or 0)

@@ -27,6 +27,7 @@ EVALS_FOLDER = "evals"
 LOOP_TITLES = {
     "grpo": "GRPO",
     "expert_iteration": "expert iteration",
+    "data_loop": "data loop",
     "warm_start": "warm start",
     "value": "value model",
 }
@@ -100,7 +101,8 @@ class RunRecord:
     def steps_wanted(self) -> int:
         """Steps or rounds that the configuration asks for; 0 when it does not say."""
         grpo, rounds = self.config.get("grpo") or {}, self.config.get("expert_iteration") or {}
-        wanted = rounds.get("rounds") if self.loop == "expert_iteration" else grpo.get("steps")
+        in_rounds = self.loop in ("expert_iteration", "data_loop")
+        wanted = rounds.get("rounds") if in_rounds else grpo.get("steps")
         return int(wanted or 0)
 
     @property

@@ -63,7 +63,7 @@ def render_state(runs: Sequence[RunRecord]) -> str:
 
 
 def _describe_state(run: RunRecord) -> str:
-    unit = "round" if run.loop == "expert_iteration" else "step"
+    unit = "round" if run.loop in ("expert_iteration", "data_loop") else "step"
     seconds = format_seconds(run.seconds)
     if not run.steps:
         warm = any(row.get("kind") == "sft" for row in run.metrics)

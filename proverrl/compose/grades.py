@@ -1,0 +1,110 @@
+"""Cheap grades of composed statements, with reasons (Xin et al. 2024, DeepSeek-Prover, arXiv
+2405.14333, has a language model grade on the same five steps and drops fair and poor).
+
+Flows in: a statement, its parents, how much the verifier finds to prove in it. Flows out: a
+``Grade``. No model and no call is needed: a statement begins as excellent and loses steps for what
+speaks against it. Not handled here: whether it is true, false or trivial (``guards``), likeness to
+other composed statements of the run (exact copies are the guard ``duplicate``'s).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from proverrl.compose.dafny_text import list_names, read_problem
+from proverrl.config.data_loop import DataLoopConfig, GradeName
+from proverrl.errors import ProblemError
+from proverrl.problems.contamination import Statement, read_skeleton
+from proverrl.problems.dafny import KEYWORDS, scan_tokens
+from proverrl.types import HOLE, Problem
+
+GRADES: tuple[GradeName, ...] = get_args(GradeName)
+"""From the best to the worst."""
+
+RUN = 4
+"""Tokens in a run, for novelty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """A grade, and what cost the steps below excellent."""
+
+    name: GradeName
+    reasons: tuple[str, ...]
+
+
+def grade_statement(
+    problem: Problem,
+    parents: Sequence[Problem],
+    obligations: int | None,
+    settings: DataLoopConfig,
+) -> Grade:
+    """The grade of a statement. ``obligations`` is None where the verifier counts none, and is left
+    out then. What cannot be read is poor; a program that cannot be taken apart is not asked about
+    its conclusions."""
+    try:
+        size, novelty = len(_read_tokens(problem)), measure_novelty(problem, parents)
+    except ProblemError:
+        return Grade(GRADES[-1], ("cannot be read",))
+    steps = {
+        "few obligations": _miss(obligations, settings.min_obligations),
+        "short": _miss(size, settings.min_tokens),
+        "long": _miss(settings.max_tokens, size),
+        "near a parent": _miss(novelty, settings.min_novelty),
+        **_examine_conclusions(problem),
+    }
+    lost = min(sum(steps.values()), len(GRADES) - 1)
+    return Grade(GRADES[lost], tuple(reason for reason, cost in steps.items() if cost))
+
+
+def measure_novelty(problem: Problem, parents: Sequence[Problem]) -> float:
+    """The share of a statement's distinct runs of ``RUN`` tokens that its nearest parent has not,
+    names set aside; 1 without parents, 0 for a statement shorter than a run."""
+    runs = _find_runs(problem)
+    if not runs:
+        return 0.0
+    return min((len(runs - _find_runs(p)) / len(runs) for p in parents), default=1.0)
+
+
+def _miss(value: float | None, least: float) -> int:
+    """0 for a value that reaches the limit, 1 below it, 2 below half of it."""
+    if value is None or value >= least:
+        return 0
+    return 1 if 2 * value >= least else 2
+
+
+def _examine_conclusions(problem: Problem) -> dict[str, int]:
+    """For Dafny: two steps where nothing is concluded, one where the conclusions leave out all
+    that is given and returned."""
+    if problem.language != "dafny":
+        return {}
+    try:
+        target = read_problem(problem).target
+    except ProblemError:
+        return {}
+    claims = target.list_clauses("ensures")
+    if not claims:
+        return {"concludes nothing": 2}
+    names = {name for name, _ in (*target.formals, *target.returns)}
+    if names and not names & list_names(" ".join(claims)):
+        return {"concludes nothing about its parameters": 1}
+    return {}
+
+
+def _read_tokens(problem: Problem) -> list[str]:
+    """The statement's tokens without its hole. In Dafny all names are one: numbered in their order,
+    as in a skeleton, a parameter that is gone would make every later name a new one."""
+    text = problem.preamble + problem.statement
+    if problem.language == "lean":
+        return read_skeleton(Statement(problem.id, "lean", text)).split(" ")
+    return [
+        "_" if kind == "name" and piece not in KEYWORDS else piece
+        for kind, piece in scan_tokens(text.replace(HOLE, " "))
+    ]
+
+
+def _find_runs(problem: Problem) -> set[tuple[str, ...]]:
+    tokens = _read_tokens(problem)
+    return {tuple(tokens[i : i + RUN]) for i in range(len(tokens) - RUN + 1)}
