@@ -46,7 +46,7 @@
       }
       const problem = problems[name];
       if (problem.statement === undefined) card.append(make("p", "dim", "Its text is not in the run folder, and the training file was not found."));
-      else card.append(Listing.build(problem, { body: "", cut: problem.cut ?? 0, messages: [] }));
+      else card.append(Listing.build(problem, { body: "/*{HOLE}*/", cut: problem.cut ?? 0, messages: [] }));
       shown.replaceChildren(card);
     }
 
