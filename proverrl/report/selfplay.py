@@ -21,6 +21,7 @@ from proverrl.report.run import Row, RunRecord
 HOLDER = "selfplay-charts"
 PARTS = ("composer", "generator", "pool", "learner")
 MAX_WARNINGS = 50
+MAX_ROUNDS = 1000
 _KEPT, _UNREADABLE = "kept", "no statement in it"
 _BINS = ("0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")
 _COLLAPSE = (
@@ -231,7 +232,9 @@ def _render_guards(rows: Sequence[Row], examples: Mapping[str, Row]) -> str:
 
 
 def _render_rounds(rows: Sequence[Row]) -> str:
-    """Every round's counts, folded away."""
+    """The counts of each of the newest rounds, folded away."""
+    more = len(rows) - MAX_ROUNDS
+    rows = rows[-MAX_ROUNDS:]
     outcomes = [count_outcomes(row) for row in rows]
     names = sorted({name for counts in outcomes for name in counts}, key=lambda n: (n != _KEPT, n))
     heads = "".join(f"<th>{escape(name)}</th>" for name in names)
@@ -247,8 +250,9 @@ def _render_rounds(rows: Sequence[Row]) -> str:
             + "".join(f"<td>{n or ''}</td>" for n in cells)
             + f"<td>{'–' if reward is None else f'{reward:.3f}'}</td></tr>"
         )
+    title = f"The newest {MAX_ROUNDS:,} rounds" if more > 0 else "Every round"
     return (
-        '<details class="card"><summary><span class="id">Every round</span><span class="dim">'
+        f'<details class="card"><summary><span class="id">{title}</span><span class="dim">'
         'statements, stops, solve rates, reward</span></summary><div class="scroll inset"><table>'
         f"<thead><tr><th>Step</th><th>written</th>{heads}<th>reward</th></tr></thead>"
         f"<tbody>{body}</tbody></table></div></details>"
