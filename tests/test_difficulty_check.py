@@ -67,7 +67,7 @@ def test_rates_leave_out_what_was_not_judged(tmp_path: Path) -> None:
 
 def test_rows_are_means_over_problems() -> None:
     kept = {0: [make_problem("a"), make_problem("b")], 2: [make_problem("c")]}
-    rates = {
+    rates: dict[str, dict[str, float | None]] = {
         "untrained": {"a": 1.0, "b": 0.5, "c": None},
         "then": {"a": 0.25, "b": None, "c": 0.0},
         "trained": {"a": 1.0, "b": 1.0, "c": 1.0},

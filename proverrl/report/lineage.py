@@ -36,7 +36,7 @@ class Lineage:
 
 def build_lineages(runs: Iterable[RunRecord]) -> list[Lineage]:
     """Of each run that has an archive. Raises RunError for a damaged one."""
-    found = []
+    found: list[Lineage] = []
     for run in runs:
         path = run.path / ARCHIVE_FILE
         if path.is_file():
