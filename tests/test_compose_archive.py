@@ -87,6 +87,29 @@ def test_a_torn_last_line_is_dropped_and_a_damaged_one_is_not(tmp_path: Path) ->
         ProblemArchive(path)
 
 
+def test_a_reader_leaves_a_file_alone_that_is_being_written(tmp_path: Path) -> None:
+    path = tmp_path / "archive.jsonl"
+    fill(ProblemArchive(path))
+    half = path.read_bytes() + b'{"type":"composed","probl'
+    path.write_bytes(half)
+    archive = ProblemArchive.read(path)
+    assert len(archive) == 4
+    archive.add(make("g", "f"))
+    assert path.read_bytes() == half
+
+
+def test_hundreds_of_problems_stand_apart() -> None:
+    archive = ProblemArchive()
+    for number in range(300):
+        archive.add(make(f"n{number}", f"b{number % 150}", round_number=number // 10))
+    picture = ElementTree.fromstring(draw_archive(archive))
+    circles = picture.iter("{http://www.w3.org/2000/svg}circle")
+    places = [(c.get("cx"), c.get("cy")) for c in circles if c.get("data-id")]
+    assert len(places) == len(set(places)) == 450
+    # 48 rows of 16 and margins: it fits a screen's height.
+    assert int(picture.get("height", "")) == 24 + 20 + 47 * 16 + 24
+
+
 def test_a_checkpoint_brings_back_the_past_and_keeps_the_rest_beside(tmp_path: Path) -> None:
     path = tmp_path / "archive.jsonl"
     archive = ProblemArchive(path)
@@ -124,16 +147,24 @@ def test_both_exports_read_back(tmp_path: Path) -> None:
 
 def test_the_picture_shows_every_problem_and_says_what_it_leaves_out() -> None:
     archive = fill(ProblemArchive())
+    archive.note("d", reason="n = 0")
+    archive.note("e", solve_rate=0.5)
     name = "{http://www.w3.org/2000/svg}"
     picture = ElementTree.fromstring(draw_archive(archive))
     circles = picture.findall(f"{name}circle")
     # 4 composed and 2 base problems; a legend of base and two operators.
     assert len(circles) == 6 + 3
-    assert len(picture.findall(f"{name}line")) == 6
+    (edges,) = picture.findall(f"{name}path")
+    assert (edges.get("d") or "").count("M") == 6
     titles = [title.text or "" for title in picture.iter(f"{name}title")]
-    assert "d, level 0, operator negate, round 1, solve_rate 0.25, stopped_by refuted" in titles
-    hollow = [circle for circle in circles if circle.get("fill") == "none"]
-    assert len(hollow) == 1
+    assert "d: negate of c, round 1, stopped by refuted: n = 0" in titles
+    assert "e: nest_loop of base2 + d, round 2, p 0.50" in titles
+    assert "base1: a base problem" in titles
+    hollow = [circle.get("data-id") for circle in circles if circle.get("fill-opacity") == "0"]
+    assert hollow == ["d"]
+    # From left to right: base, c and f, d, e.
+    x = {circle.get("data-id"): int(circle.get("cx", "")) for circle in circles}
+    assert x["base1"] == x["base2"] < x["c"] == x["f"] < x["d"] < x["e"]
     few = draw_archive(archive, max_nodes=2)
     assert "4 composed problems, 3 not drawn" in few
     assert "base2" not in few

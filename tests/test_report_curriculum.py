@@ -6,11 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.report import build_page
-from proverrl.report.curriculum import (
-    build_curriculum_charts,
-    count_shares,
-    render_curriculum,
-)
+from proverrl.report.curriculum import build_curriculum_charts, count_shares
 from proverrl.report.run import load_runs
 from tests import report_runs as made
 
@@ -56,7 +52,6 @@ def test_shares_of_what_was_drawn(tmp_path: Path) -> None:
         ("measured", [0.25, 0.5]),
     ]
     assert charts["Difficulty aimed at"]["series"][0]["y"] == [1.5]
-    assert "Composed problems" not in charts
 
 
 def test_rare_names_are_one_and_shares_are_of_the_window() -> None:
@@ -69,26 +64,6 @@ def test_rare_names_are_one_and_shares_are_of_the_window() -> None:
     assert shares[0]["others"] == 1 / 29
     assert shares[1]["f0"] == 6 / 32
     assert shares[1]["others"] == 2 / 32
-
-
-def test_composed_problems_and_their_warnings(tmp_path: Path) -> None:
-    figures = {"compose_variety": 0.4, "compose_never": 0.9}
-    hostile = "one_template: <script>60%"
-    rows = [
-        make_row(1, {"1": 1}),
-        make_row(2, {"1": 1}, compose_warnings=["none_solved: 90%", hostile], **figures),
-    ]
-    made.write_lines(tmp_path / "metrics.jsonl", rows)
-    runs = load_runs([tmp_path])
-    charts = {chart["title"]: chart for chart in build_curriculum_charts(runs)}
-    assert [(s["name"], s["x"]["step"], s["y"]) for s in charts["Composed problems"]["series"]] == [
-        ("skeletons a problem", [2], [0.4]),
-        ("solved by none", [2], [0.9]),
-    ]
-    html = render_curriculum(runs)
-    assert "<li>step 2: none_solved: 90%</li>" in html
-    assert "<script>" not in html
-    assert "&lt;script&gt;60%" in html
 
 
 def test_a_run_without_such_figures_says_so(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from proverrl.monitor.watch import (
     Follower,
     RunView,
     describe_flow,
+    describe_lines,
     describe_verdicts,
     render_view,
     watch_run,
@@ -169,6 +170,28 @@ def test_verdicts_and_flow_are_told_as_far_as_they_are_there() -> None:
     assert describe_verdicts(row) == "2 proved, 1,200 rejected, 4 timeout, 1 unsound"
     assert describe_flow(row) == "staleness 0.50 (most 2)  idle seconds pool 1.2"
     assert (describe_verdicts({}), describe_flow({})) == ("", "")
+
+
+def test_self_play_says_what_became_of_its_statements(tmp_path: Path) -> None:
+    row = step(
+        3,
+        statements_written=12,
+        statements_kept=9,
+        solve_rates={"0": 5, "0-0.25": 1, "1": 2},
+        composer_reward=0.0625,
+        compose_warnings=["none_solved: 82% of the problems", "overlap: 95%"],
+        idle_composer_seconds=1.5,
+    )
+    append(tmp_path / "metrics.jsonl", json.dumps(row) + "\n")
+    view = RunView(tmp_path)
+    view.look()
+    text = "9/12 kept, p=0 5, p=1 2 of 8, reward 0.062, warns of none_solved, overlap"
+    assert f"composed {text}" in describe_lines(view, row)
+    assert "idle seconds composer 1.5" in describe_flow(row)
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render_view(view))
+    assert text in console.export_text()
+    assert "composed" not in describe_lines(view, step(4))
 
 
 def test_the_panel_is_drawn_until_the_end(tmp_path: Path) -> None:

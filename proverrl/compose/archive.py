@@ -59,6 +59,15 @@ class ProblemArchive:
             for number, line in enumerate(_read_whole_lines(path), start=1):
                 self._take(line, f"{path}, line {number}")
 
+    @classmethod
+    def read(cls, path: Path) -> ProblemArchive:
+        """The archive as it stands in the file, in memory: the file may be growing, and stays as it
+        is. Raises ``RunError`` when it cannot be read."""
+        archive = cls()
+        for number, line in enumerate(_read_whole_lines(path, cut=False), start=1):
+            archive._take(line, f"{path}, line {number}")
+        return archive
+
     def __len__(self) -> int:
         return len(self._found)
 
@@ -213,12 +222,12 @@ def _read_row(row: Mapping[str, Any]) -> Composed:
     )
 
 
-def _read_whole_lines(path: Path) -> list[str]:
+def _read_whole_lines(path: Path, *, cut: bool = True) -> list[str]:
     """The lines that end in a line break; what stands after the last one is cut off the file."""
     try:
         raw = path.read_bytes()
         whole = raw[: raw.rfind(b"\n") + 1]
-        if len(whole) < len(raw):
+        if cut and len(whole) < len(raw):
             with path.open("r+b") as file:
                 file.truncate(len(whole))
         return whole.decode("utf-8").split("\n")[:-1]

@@ -7,69 +7,68 @@ the picture says how many are left out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
+from statistics import fmean
+from typing import Any
 
 import networkx as nx
 
 from proverrl.compose.archive import ProblemArchive
 
-MAX_NODES = 240
-_STEP_X, _STEP_Y, _MARGIN, _RADIUS = 130, 16, 24, 5
+MAX_NODES = 900
+_ROWS, _STEP_X, _STEP_Y, _GAP, _MARGIN, _RADIUS = 48, 16, 16, 110, 24, 5
+_LEGEND = 160
 _COLOURS = (
     *("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f"),
-    *("#86bcb6", "#d37295", "#499894", "#b6992d", "#79706e", "#fabfd2", "#8cd17d", "#a0cbe8"),
+    *("#5b3a9e", "#d37295", "#499894", "#b6992d", "#79706e", "#fabfd2", "#8cd17d", "#a0cbe8"),
 )
-_BASE_COLOUR = "#c8c8c8"
+_BASE_COLOUR = "#a8a8a8"
+
+Places = dict[str, tuple[int, int]]
 
 
 def draw_archive(archive: ProblemArchive, *, max_nodes: int = MAX_NODES) -> str:
-    """The graph from left (problems that were not composed) to right, a column a generation.
+    """The graph from left (problems that were not composed) to right, a block a generation, in
+    which rounds follow each other downwards, column after column.
 
-    A circle is a problem, its colour the operator; hollow when a guard stopped it. Its title holds
-    id, operator, round and facts.
+    A circle is a problem, its colour the operator; hollow when a guard stopped it. ``data-id`` is
+    its id; its title says what it was made of, its solve rate, and why it was stopped.
     """
-    graph = _choose(archive, max_nodes)
-    columns = [sorted(column) for column in nx.topological_generations(graph)]
-    places = {
-        name: (_MARGIN + x * _STEP_X, _MARGIN + 20 + y * _STEP_Y)
-        for x, column in enumerate(columns)
-        for y, name in enumerate(column)
-    }
+    graph = choose_newest(archive, max_nodes)
+    places, width = _place(graph)
     operators = sorted({str(op) for _, op in graph.nodes(data="operator")} - {"base"})
     colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(operators)}
-    width = 2 * _MARGIN + max(1, len(columns)) * _STEP_X + 160
-    rows = max([len(column) for column in columns] + [len(operators) + 1])
-    height = 2 * _MARGIN + 20 + rows * _STEP_Y
+    legend_y = [_MARGIN + 20 + row * _STEP_Y for row in range(len(operators) + 1)]
+    height = max([y for _, y in places.values()] + legend_y) + _MARGIN
     left_out = len(archive) - sum(name in archive for name in graph)
     head = f"{len(archive)} composed problems" + (f", {left_out} not drawn" if left_out else "")
+    text = f'font-family="sans-serif" font-size="11" viewBox="0 0 {width + _LEGEND} {height}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" font-family="sans-serif" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + _LEGEND}" height="{height}" '
+        f'fill="currentColor" {text}>',
         f'<text x="{_MARGIN}" y="{_MARGIN}">{escape(head)}</text>',
+        f'<path stroke="#888" stroke-opacity="0.25" fill="none" d="{_draw_edges(graph, places)}"/>',
     ]
-    for start, end in graph.edges:
-        (x1, y1), (x2, y2) = places[start], places[end]
-        parts.append(
-            f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#999" stroke-opacity="0.4"/>'
-        )
     for name, facts in graph.nodes(data=True):
         x, y = places[name]
         colour = colours.get(facts["operator"], _BASE_COLOUR)
-        fill = "none" if facts.get("stopped_by") else colour
-        title = ", ".join([name, *(f"{key} {value}" for key, value in sorted(facts.items()))])
+        # Not "none": a hollow circle is to be hit by the pointer in its middle too.
+        hollow = ' fill-opacity="0"' if facts.get("stopped_by") else ""
+        parents = " + ".join(sorted(graph.predecessors(name)))
         parts.append(
-            f'<circle cx="{x}" cy="{y}" r="{_RADIUS}" fill="{fill}" stroke="{colour}">'
-            f"<title>{escape(title)}</title></circle>"
+            f'<circle cx="{x}" cy="{y}" r="{_RADIUS}" fill="{colour}"{hollow} stroke="{colour}" '
+            f'data-id="{escape(name)}"><title>{escape(_describe(name, parents, facts))}</title>'
+            "</circle>"
         )
-    for row, name in enumerate(["base", *operators]):
-        x, y = width - 160, _MARGIN + 20 + row * _STEP_Y
+    for y, name in zip(legend_y, ["base", *operators], strict=True):
         colour = colours.get(name, _BASE_COLOUR)
-        parts.append(f'<circle cx="{x}" cy="{y}" r="{_RADIUS}" fill="{colour}"/>')
-        parts.append(f'<text x="{x + 10}" y="{y + 4}">{escape(name)}</text>')
+        parts.append(f'<circle cx="{width}" cy="{y}" r="{_RADIUS}" fill="{colour}"/>')
+        parts.append(f'<text x="{width + 10}" y="{y + 4}">{escape(name)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _choose(archive: ProblemArchive, max_nodes: int) -> nx.DiGraph[str]:
+def choose_newest(archive: ProblemArchive, max_nodes: int) -> nx.DiGraph[str]:
     """The newest problems with all that they were made from, up to a number of nodes."""
     graph = archive.graph
     chosen: set[str] = set()
@@ -78,4 +77,41 @@ def _choose(archive: ProblemArchive, max_nodes: int) -> nx.DiGraph[str]:
         if len(chosen | family) > max_nodes:
             break
         chosen |= family
-    return graph.subgraph(chosen)
+    return nx.DiGraph(graph.subgraph(chosen))
+
+
+def _describe(name: str, parents: str, facts: Mapping[str, Any]) -> str:
+    if facts["operator"] == "base":
+        return f"{name}: a base problem"
+    text = f"{name}: {facts['operator']} of {parents}, round {facts['round']}"
+    if facts.get("stopped_by"):
+        return f"{text}, stopped by {facts['stopped_by']}: {facts.get('reason', '')}"
+    rate = facts.get("solve_rate")
+    return text if rate is None else f"{text}, p {rate:.2f}"
+
+
+def _place(graph: nx.DiGraph[str]) -> tuple[Places, int]:
+    """Where each problem stands, and where the last block ends; base problems stand about where
+    their first children do."""
+    order = {name: number for number, name in enumerate(graph)}
+    rounds = nx.get_node_attributes(graph, "round")
+
+    def by_round(name: str) -> tuple[float, int]:
+        return rounds[name], order[name]
+
+    def by_children(name: str) -> tuple[float, int]:
+        return fmean(rounds[child] for child in graph.successors(name)), order[name]
+
+    places: Places = {}
+    x = _MARGIN
+    for number, names in enumerate(nx.topological_generations(graph)):
+        for row, name in enumerate(sorted(names, key=by_round if number else by_children)):
+            column, line = divmod(row, _ROWS)
+            places[name] = (x + column * _STEP_X, _MARGIN + 20 + line * _STEP_Y)
+        x = max(at for at, _ in places.values()) + _GAP
+    return places, x
+
+
+def _draw_edges(graph: nx.DiGraph[str], places: Places) -> str:
+    edges = sorted((places[start], places[end]) for start, end in graph.edges)
+    return "".join(f"M{x1} {y1}L{x2} {y2}" for (x1, y1), (x2, y2) in edges)

@@ -75,9 +75,27 @@ def describe_step(step: int, total_steps: int, values: Mapping[str, Any], left: 
         parts.append(f"mixed {values['groups_mixed']}/{values.get('groups', '-')}")
     if unjudged:
         parts.append(f"unjudged {unjudged}")
+    if composed := describe_composed(values):
+        parts.append(f"composed {composed}")
     if left:
         parts.append(f"left {left}")
     return "  ".join(parts)
+
+
+def describe_composed(values: Mapping[str, Any]) -> str:
+    """Self-play's key figures of a step: statements kept of those written, how many of those tried
+    no attempt solved and every one did, the composer's reward, warnings; empty in other runs."""
+    if "statements_written" not in values:
+        return ""
+    rates = values.get("solve_rates") or {}
+    parts = [
+        f"{values.get('statements_kept', '-')}/{values['statements_written']} kept",
+        f"p=0 {rates.get('0', 0)}, p=1 {rates.get('1', 0)} of {sum(rates.values())}",
+        f"reward {format_figure(values.get('composer_reward'), 3)}",
+    ]
+    if warnings := values.get("compose_warnings"):
+        parts.append("warns of " + ", ".join(str(text).partition(":")[0] for text in warnings))
+    return ", ".join(parts)
 
 
 class PlainDisplay:
@@ -201,4 +219,10 @@ def render_steps(state: Mapping[str, Any], *, draw_blocks: bool = True) -> Rende
     bar.add_column(no_wrap=True)
     bar.add_column(ratio=1)
     bar.add_row(f"step {step}/{total}", ProgressBar(total=total, completed=step))
+    if composed := describe_composed(state):
+        line = Table.grid(padding=(0, 2))
+        line.add_column(style="dim", no_wrap=True)
+        line.add_column(overflow="fold")
+        line.add_row("composed", composed)
+        return Group(bar, grid, line)
     return Group(bar, grid)

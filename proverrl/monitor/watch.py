@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 STEPS_FOR_PACE = 10
 _STEP_KINDS = ("step", "round")
-_PARTS = ("generator", "pool", "learner")
+_PARTS = ("generator", "pool", "learner", "composer")
 
 
 @dataclass(slots=True)

@@ -1,15 +1,13 @@
-"""The section "Curriculum": what was drawn when, and what became of composed problems.
+"""The section "Curriculum": what was drawn when.
 
-Flows in: the figures that a curriculum and the watch over composed problems log with every step.
-Flows out: charts, and warnings as HTML. Not handled here: how well difficulty was predicted in the
-end (``calibration``).
+Flows in: the figures that a curriculum logs with every step. Flows out: charts. Not handled here:
+how well difficulty was predicted in the end (``calibration``), composed problems (``selfplay``).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 from proverrl.report.figures import (
@@ -23,17 +21,11 @@ from proverrl.report.run import Row, RunRecord
 
 MOST_NAMES = 7
 OTHERS, GIVEN = "others", "given"
-_COMPOSED = (
-    ("compose_variety", "skeletons a problem"),
-    ("compose_overlap", "shared n-grams"),
-    ("compose_always", "solved by every attempt"),
-    ("compose_never", "solved by none"),
-)
 
 
 def build_curriculum_charts(runs: Sequence[RunRecord]) -> list[Chart]:
     """The charts that have a point, for each run: shares of levels, families and operators drawn,
-    expected and measured solve rate, the controller's difficulty, composed problems."""
+    expected and measured solve rate, the controller's difficulty."""
     charts = []
     for run in runs:
         end = "" if len(runs) == 1 else f", {run.label}"
@@ -44,22 +36,12 @@ def build_curriculum_charts(runs: Sequence[RunRecord]) -> list[Chart]:
             _shares_chart(f"Composed by{end}", _with_given(drawn), "curriculum_operators", "runs"),
             _rates_chart(f"Expected solve rate{end}", drawn),
             _difficulty_chart(f"Difficulty aimed at{end}", drawn),
-            _composed_chart(f"Composed problems{end}", run.steps),
         ]
     return [chart | {"holder": "curriculum-charts"} for chart in charts if chart["series"]]
 
 
 def render_curriculum(runs: Sequence[RunRecord]) -> str:
-    """Warnings about composed problems, the newest first; a sentence when nothing was logged."""
-    lines = []
-    for run in runs:
-        name = f"{run.label}, " if len(runs) > 1 else ""
-        for row in reversed(run.steps):
-            where = f"{name}step {row.get('step')}"
-            texts = row.get("compose_warnings") or ()
-            lines += [f"<li>{escape(f'{where}: {text}')}</li>" for text in texts]
-    if lines:
-        return f"<h3>Warnings about composed problems</h3><ul>{''.join(lines)}</ul>"
+    """A sentence when nothing was logged, else nothing."""
     if any(row.get("curriculum_drawn") for run in runs for row in run.steps):
         return ""
     return '<p class="empty">No step has logged what was drawn.</p>'
@@ -140,15 +122,6 @@ def _difficulty_chart(title: str, rows: Sequence[Row]) -> Chart:
     values = [_figure(row, "curriculum_difficulty") for row in rows]
     series = [step_series("difficulty", 0, rows, values)] if rows else []
     return step_chart(title, "level, of the controller", series)
-
-
-def _composed_chart(title: str, rows: Sequence[Row]) -> Chart:
-    series = []
-    for color, (key, name) in enumerate(_COMPOSED):
-        found = [row for row in rows if _figure(row, key) is not None]
-        if found:
-            series.append(step_series(name, color, found, [_figure(row, key) for row in found]))
-    return step_chart(title, "share", series, percent=True)
 
 
 def _figure(row: Row, key: str) -> float | None:

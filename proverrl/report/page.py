@@ -30,6 +30,7 @@ from proverrl.report.embedded import embed_json
 from proverrl.report.examples import render_examples
 from proverrl.report.figures import build_charts
 from proverrl.report.files import write_whole
+from proverrl.report.lineage import build_lineages
 from proverrl.report.problem_data import build_problems
 from proverrl.report.rollout_data import build_rollouts
 from proverrl.report.run import Row, load_runs
@@ -43,10 +44,14 @@ from proverrl.report.sections import (
     render_state,
     render_unjudged,
 )
+from proverrl.report.selfplay import build_selfplay_charts, render_selfplay
 
 REPORT_FILE = "report.html"
-SCRIPTS = ("page.js", "highlight.js", "listing.js", "charts.js", "problems.js", "rollouts.js")
-STYLES = ("page.css", "rollouts.css", "problems.css")
+SCRIPTS = (
+    *("page.js", "highlight.js", "listing.js", "charts.js"),
+    *("lineage.js", "problems.js", "rollouts.js"),
+)
+STYLES = ("page.css", "rollouts.css", "problems.css", "lineage.css")
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -66,6 +71,7 @@ def build_page(run_dirs: Sequence[Path]) -> str:
     runs = load_runs(run_dirs)
     shelves = list_shelves(runs)
     rollouts, problems = build_rollouts(runs), build_problems(runs, shelves)
+    lineages = build_lineages(runs)
     calibrations = measure_calibrations(runs)
     budgets, budget_charts = _build_budgets(shelves)
     data: Row = {
@@ -73,6 +79,7 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         "charts": [
             *build_charts(runs),
             *build_curriculum_charts(runs),
+            *build_selfplay_charts(runs),
             *budget_charts,
             *build_calibration_charts(calibrations),
         ],
@@ -83,6 +90,7 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         "PLOTLY": _plotly_source() if data["charts"] else "",
         "SCRIPT": "".join(_read(name) for name in SCRIPTS),
     }
+    pieces = [*(lineage.piece for lineage in lineages), *rollouts.pieces, *problems.pieces]
     title = join_names([name_of(runs[0]), *(run.label for run in runs[1:])])
     parts = {
         **scripts,
@@ -95,6 +103,7 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         "WARNINGS": render_warnings(list_warnings(runs)),
         "RESULTS": render_results(runs) + render_differences(shelves),
         "CURRICULUM": render_curriculum(runs),
+        "SELFPLAY": render_selfplay(runs, lineages),
         "BUDGETS": budgets,
         "CALIBRATION": render_calibrations(calibrations, several=len(runs) > 1),
         "MATRICES": render_matrices(shelves),
@@ -102,7 +111,7 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         "EXAMPLES": render_examples(runs),
         "RESOLVED": render_resolved(runs),
         "DATA": embed_json(data),
-        "PIECES": "\n".join(piece.element for piece in (*rollouts.pieces, *problems.pieces)),
+        "PIECES": "\n".join(piece.element for piece in pieces),
     }
     return _PLACEHOLDER.sub(lambda match: parts[match[1]], _read("page.html"))
 

@@ -30,6 +30,7 @@ LOOP_TITLES = {
     "data_loop": "data loop",
     "warm_start": "warm start",
     "value": "value model",
+    "selfplay": "self-play",
 }
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 
@@ -226,7 +227,7 @@ def _find_problems(resolved: Row, evaluations: Sequence[Evaluation], path: Path)
             (config.get("problems") or {}).get(str(evaluation.summary.get("split"))),
         )
         for name in names:
-            file = _existing_file(name, path)
+            file = existing_file(name, path)
             if file is None or file in read or wanted <= problems.keys():
                 continue
             read.add(file)
@@ -240,7 +241,7 @@ def _texts_of(problem: Row) -> Row:
     return {name: problem[name] for name in names if name in problem}
 
 
-def _existing_file(name: Any, run_dir: Path) -> Path | None:
+def existing_file(name: Any, run_dir: Path) -> Path | None:
     """A benchmark's file, relative to the working folder or to the run folder."""
     if not isinstance(name, str) or not name.endswith(".jsonl"):
         return None
