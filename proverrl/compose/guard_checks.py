@@ -18,12 +18,11 @@ from proverrl.compose.guards import (
     GuardTools,
     Stop,
     find_first_proof,
-    make_skeleton,
 )
 from proverrl.compose.operator import Parent
 from proverrl.compose.operators import OperatorName, compose
 from proverrl.config.compose import GuardName
-from proverrl.problems.contamination import Statement
+from proverrl.problems.contamination import Statement, make_skeleton
 from proverrl.types import Candidate, Problem, Status
 from proverrl.verify.dafny_file_audit import audit_file
 from proverrl.verify.dafny_vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe

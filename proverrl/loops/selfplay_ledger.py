@@ -21,14 +21,14 @@ from proverrl.checkpoint import latest_checkpoint
 from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.compose.composers import Draft, Pair
 from proverrl.compose.guard_checks import make_guards
-from proverrl.compose.guards import Asker, GuardLedger, GuardRun, GuardTools, make_skeleton
+from proverrl.compose.guards import Asker, GuardLedger, GuardRun, GuardTools
 from proverrl.compose.guards import run_guards as run_guard_checks
 from proverrl.compose.operator import Parent
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
 from proverrl.errors import ProblemError
 from proverrl.loops.ledger import Ledger, Order, StepBatch
 from proverrl.loops.session import Session
-from proverrl.problems.contamination import OverlapIndex, take_statements
+from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
 from proverrl.rewards import RewardFn
 from proverrl.rewards.composer import (
     COMPOSER_REWARDS,
