@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -16,10 +17,12 @@ from proverrl.compose.guard_checks import GUARDS, make_guards, make_negation
 from proverrl.compose.guards import GuardLedger, GuardRun, make_tools, run_guards
 from proverrl.compose.operator import Made, Parent
 from proverrl.compose.operators import build_composed, compose, read_generation
+from proverrl.config import parse_config
 from proverrl.config.compose import SelfplayScaffold
-from proverrl.loops.selfplay_attack import list_negations, use_attacks
+from proverrl.loops.selfplay_attack import list_negations, use_attacks, write_attacks
 from proverrl.loops.selfplay_parents import draw_pairs, list_parents
 from proverrl.loops.selfplay_scaffolds import POOLS, Scaffolder, lift_failed
+from proverrl.seeds import derive_seed
 from proverrl.types import (
     HOLE,
     Candidate,
@@ -27,7 +30,9 @@ from proverrl.types import (
     Diagnostic,
     Obligations,
     Problem,
+    Prompt,
     Rollout,
+    Sampling,
     Status,
     Turn,
     Verdict,
@@ -205,6 +210,40 @@ def test_each_negation_is_attacked_once() -> None:
         Draft(("p",), "invariants", composed("easier", LOOP, [loop("p")])),
     ]
     assert [problem.kind for problem in list_negations(drafts)] == ["statements"]
+
+
+class Writer:
+    """A sampler that writes V, W, V, and notes its seeds."""
+
+    layout = "plain"
+
+    def __init__(self) -> None:
+        self.seeds: list[int] = []
+
+    def prompt(self, problem: Problem) -> Prompt:
+        return Prompt(problem.id, problem.statement, (1,))
+
+    async def generate(
+        self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        self.seeds.append(sampling.seed)
+        written = [Completion(text, (1,), (2,), (0.0,), "stop", 0) for text in "VWV"[:n]]
+        return [written for _ in prompts]
+
+
+def test_bodies_against_negations_are_written_once_a_round_and_seeded_by_it() -> None:
+    law = Problem("law", "dafny", "statements", "", FALSE)
+    made = compose("change_constant", [Parent(law)], round_number=0, seed=1)
+    assert made is not None
+    drafts = [Draft(("law",), "statements", made)]
+    (negation,) = list_negations(drafts)
+    writer = Writer()
+    cases: list[tuple[int, dict[str, list[str]]]] = [(0, {}), (3, {negation.id: ["V", "W"]})]
+    for samples, expected in cases:
+        table: dict[str, Any] = {"loop": "selfplay", "selfplay": {"attack_samples": samples}}
+        session: Any = SimpleNamespace(config=parse_config(table, source="test"), sampler=writer)
+        assert asyncio.run(write_attacks(session, drafts, 2)) == expected
+    assert writer.seeds == [derive_seed(0, "attack", 2)]
 
 
 @pytest.fixture(scope="module")
