@@ -23,12 +23,12 @@ from proverrl.compose.guards import (
     GuardLedger,
     GuardRun,
     Stop,
-    make_skeleton,
     make_tools,
     run_guards,
 )
 from proverrl.config.compose import GuardName
 from proverrl.errors import ToolchainError, VerifierError
+from proverrl.problems.contamination import make_skeleton
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from proverrl.verify.base import Verifier
 from proverrl.verify.drafts import open_draft_verifier

@@ -51,7 +51,8 @@ write the proof. Give the whole program in one code block."""
 @dataclass(frozen=True, slots=True)
 class Draft:
     """What came of a pair: a composed problem, or ``reason``. ``parents`` are the pair's ids, and
-    ``task`` is the kind of its first problem."""
+    ``task`` is the kind of its first problem. ``scaffold`` names what made it where no composer
+    did: it earns nothing then, and nothing is compared with it."""
 
     parents: tuple[str, ...]
     task: str
@@ -59,6 +60,7 @@ class Draft:
     reason: str = ""
     prompt_id: str = ""
     completion: Completion | None = None
+    scaffold: str = ""
 
 
 Pair = tuple[Parent, Parent]
@@ -206,10 +208,11 @@ def dump_drafts(drafts: Sequence[Draft]) -> list[dict[str, Any]]:
         {
             "parents": draft.parents,
             "task": draft.task,
-            "composed": None if draft.composed is None else _dump_composed(draft.composed),
+            "composed": None if draft.composed is None else dump_composed(draft.composed),
             "reason": draft.reason,
             "prompt_id": draft.prompt_id,
             "completion": None if draft.completion is None else _dump_completion(draft.completion),
+            "scaffold": draft.scaffold,
         }
         for draft in drafts
     ]
@@ -221,10 +224,11 @@ def load_drafts(rows: Sequence[Mapping[str, Any]]) -> list[Draft]:
         Draft(
             tuple(row["parents"]),
             row["task"],
-            row["composed"] and _load_composed(row["composed"]),
+            row["composed"] and load_composed(row["composed"]),
             row["reason"],
             row["prompt_id"],
             row["completion"] and _load_completion(row["completion"]),
+            row["scaffold"],
         )
         for row in rows
     ]
@@ -247,7 +251,8 @@ def _show(problem: Problem, policy: TransformersPolicy) -> str:
     return use_layout_words(problem, text, policy.layout)
 
 
-def _dump_composed(composed: Composed) -> dict[str, Any]:
+def dump_composed(composed: Composed) -> dict[str, Any]:
+    """A composed problem as JSON values."""
     return {
         "problem": make_row(composed.problem),
         "parents": composed.parents,
@@ -258,7 +263,8 @@ def _dump_composed(composed: Composed) -> dict[str, Any]:
     }
 
 
-def _load_composed(row: Mapping[str, Any]) -> Composed:
+def load_composed(row: Mapping[str, Any]) -> Composed:
+    """What ``dump_composed`` wrote."""
     problem = Problem(**row["problem"])
     return Composed(**{**row, "problem": problem, "parents": tuple(row["parents"])})
 

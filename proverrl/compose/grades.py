@@ -16,7 +16,7 @@ from typing import get_args
 from proverrl.compose.dafny_text import list_names, read_problem
 from proverrl.config.data_loop import DataLoopConfig, GradeName
 from proverrl.errors import ProblemError
-from proverrl.problems.contamination import Statement, read_skeleton
+from proverrl.problems.contamination import make_skeleton
 from proverrl.problems.dafny import KEYWORDS, scan_tokens
 from proverrl.types import HOLE, Problem
 
@@ -96,9 +96,9 @@ def _examine_conclusions(problem: Problem) -> dict[str, int]:
 def _read_tokens(problem: Problem) -> list[str]:
     """The statement's tokens without its hole. In Dafny all names are one: numbered in their order,
     as in a skeleton, a parameter that is gone would make every later name a new one."""
-    text = problem.preamble + problem.statement
     if problem.language == "lean":
-        return read_skeleton(Statement(problem.id, "lean", text)).split(" ")
+        return make_skeleton(problem).split(" ")
+    text = problem.preamble + problem.statement
     return [
         "_" if kind == "name" and piece not in KEYWORDS else piece
         for kind, piece in scan_tokens(text.replace(HOLE, " "))

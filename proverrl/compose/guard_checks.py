@@ -7,6 +7,7 @@ Not handled here: the order of problems and what is counted (``guards``).
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,13 +19,12 @@ from proverrl.compose.guards import (
     GuardTools,
     Stop,
     find_first_proof,
-    make_skeleton,
 )
 from proverrl.compose.operator import Parent
 from proverrl.compose.operators import OperatorName, compose
 from proverrl.config.compose import GuardName
-from proverrl.problems.contamination import Statement
-from proverrl.types import Candidate, Problem, Status
+from proverrl.problems.contamination import Statement, make_skeleton
+from proverrl.types import Candidate, Problem, Status, Verdict
 from proverrl.verify.dafny_file_audit import audit_file
 from proverrl.verify.dafny_vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
 
@@ -153,8 +153,8 @@ def guard_weak_contract(tools: GuardTools) -> Guard:
 
 
 def guard_refuted(tools: GuardTools) -> Guard:
-    """Stops what is false. Statement and negation are attacked at the same time; the first proof
-    ends both (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333).
+    """Stops what is false. Statement and negation are attacked at the same time, a body of each at
+    a turn; a proof ends both (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333).
 
     The negation of a refuted lemma is kept as a problem, with its proof. A method is refuted by a
     run on a small input that breaks its contract.
@@ -171,45 +171,52 @@ def guard_refuted(tools: GuardTools) -> Guard:
         negation = make_negation(problem)
         if negation is None:
             return None
-        body = await _attack_both(tools, problem, negation.problem)
-        if body is None:
+        found = await _attack_both(tools, problem, negation.problem)
+        if found is None:
             return None
+        body, reason = found
         kept = replace(negation, reference=body)
-        return Stop("refuted", problem.id, "its negation is proved", body=body, kept=kept)
+        return Stop("refuted", problem.id, reason, body=body, kept=kept)
 
     return check
 
 
-async def _attack_both(tools: GuardTools, problem: Problem, negation: Problem) -> str | None:
-    """The body that proves the negation, or None."""
+async def _attack_both(
+    tools: GuardTools, problem: Problem, negation: Problem
+) -> tuple[str, str] | None:
+    """The body that proves the negation and a reason that says whose it is, or None.
 
-    async def attack(attacked: Problem, bodies: Sequence[str]) -> str | None:
-        more = () if tools.attack is None else await tools.attack(attacked)
-        return await find_first_proof(tools.asker, "refuted", attacked, (*bodies, *more))
-
+    Both bodies of a turn are judged, whichever verdict comes first, so that the calls that a run
+    makes do not depend on the verifier's speed.
+    """
     if problem.language == "lean":
         for_it, against = LEAN_PORTFOLIO, tuple(f"push_neg; {t}" for t in LEAN_PORTFOLIO)
     else:
         for_it = tuple(dafny_attack.list_plain_proofs(problem))
         witnesses = dafny_attack.write_witnesses(problem)
         against = () if witnesses is None else (witnesses,)
-    sides = {
-        asyncio.create_task(attack(problem, for_it)): False,
-        asyncio.create_task(attack(negation, against)): True,
-    }
-    try:
-        waiting = set(sides)
-        while waiting:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                body = task.result()
-                if body is not None:
-                    return body if sides[task] else None
-        return None
-    finally:
-        for task in sides:
-            task.cancel()
-        await asyncio.gather(*sides, return_exceptions=True)
+    num_plain = len(against)
+    if tools.attack is not None:
+        for_it = (*for_it, *await tools.attack(problem))
+        against = (*against, *await tools.attack(negation))
+
+    async def judge(attacked: Problem, body: str | None) -> Verdict | None:
+        return body if body is None else await tools.asker.ask("refuted", Candidate(attacked, body))
+
+    for turn, (one, other) in enumerate(itertools.zip_longest(for_it, against)):
+        answers = await asyncio.gather(
+            judge(problem, one), judge(negation, other), return_exceptions=True
+        )
+        holds, fails = (isinstance(answer, Verdict) and answer.proved for answer in answers)
+        if fails:
+            whose = "" if turn < num_plain else " by the solver"
+            return other or "", f"its negation is proved{whose}"
+        if holds:
+            return None
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+    return None
 
 
 def make_negation(problem: Problem) -> Composed | None:

@@ -12,7 +12,6 @@ Lean nothing of this ran against a real Lean.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,7 +20,7 @@ from typing import Any, Protocol
 from proverrl.compose.archive import Composed
 from proverrl.config.compose import GuardName
 from proverrl.errors import ProblemError
-from proverrl.problems.contamination import OverlapIndex, Statement, read_skeleton, take_statements
+from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verify.base import Verifier
 
@@ -171,13 +170,6 @@ def make_tools(
     )
 
 
-def make_skeleton(problem: Problem) -> str:
-    """SHA-256 of a problem's kind and its text without names: equal for two renamings."""
-    statement = Statement(problem.id, problem.language, problem.preamble + problem.statement)
-    text = f"{problem.kind} {read_skeleton(statement)}"
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 @dataclass(frozen=True, slots=True)
 class GuardRun:
     """What came of a batch: problems kept and stops, each in the order of the input."""
@@ -265,7 +257,6 @@ __all__ = [
     "NotJudgedError",
     "Stop",
     "find_first_proof",
-    "make_skeleton",
     "make_tools",
     "run_guards",
 ]

@@ -134,6 +134,12 @@ def _says_nothing_new(made: Made, parents: Sequence[Parent]) -> bool:
     return any((made.preamble + made.statement).split() == text.split() for text in texts)
 
 
+def read_generation(problem: Problem) -> int:
+    """How many compositions lie between a problem and base problems, at most; 0 for those."""
+    lineage = problem.metadata.get("lineage")
+    return int(lineage.get("generation", 0)) if isinstance(lineage, Mapping) else 0
+
+
 def build_composed(
     made: Made, parents: Sequence[Problem], operator: str, *, round_number: int, seed: int
 ) -> Composed:
@@ -152,7 +158,10 @@ def build_composed(
             "family": operator,
             "parents": [parent.id for parent in parents],
             "round": round_number,
-            "lineage": {"operator": operator},
+            "lineage": {
+                "operator": operator,
+                "generation": 1 + max(read_generation(parent) for parent in parents),
+            },
         },
     )
     return Composed(

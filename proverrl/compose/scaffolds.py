@@ -36,10 +36,11 @@ from proverrl.verify.dafny_tokens import read_file
 
 Scaffold = Callable[[random.Random, Sequence[Parent]], list[Made]]
 
-LiftFailed = Callable[[Problem, str], Sequence[tuple[Problem, Problem]]]
+LiftFailed = Callable[[Problem, str], Sequence[tuple[Problem | None, Problem | None]]]
 """A problem and a body that failed: its open parts as problems, each in the two forms of
 DeepSeek-Prover-V2: alone, and with the parts before it as assumptions. ``search.subgoals`` calls
-them ``alone`` and ``given``, in the ``lifted`` of a ``Decomposition``."""
+them ``alone`` and ``given``, in the ``lifted`` of a ``Decomposition``. None for a form that cannot
+be said."""
 
 _LOOP_CLAUSES = ("invariant", "decreases", "modifies")
 
@@ -212,7 +213,10 @@ def build_scaffold(
         derive_seed("scaffold", name, round_number, seed, *(p.id for p in problems))
     )
     found: dict[str, Composed] = {}
+    given = {parent.problem.preamble + parent.problem.statement for parent in parents}
     for made in SCAFFOLDS[name](rng, parents):
+        if made.preamble + made.statement in given:
+            continue
         composed = build_composed(made, problems, name, round_number=round_number, seed=seed)
         found.setdefault(composed.problem.id, composed)
     return list(found.values())
@@ -226,6 +230,8 @@ def collect_subgoals(
     found: dict[tuple[str, str], Composed] = {}
     for alone, given in lift(problem, body):
         for name, part in (("subgoal_alone", alone), ("subgoal_given", given)):
+            if part is None:
+                continue
             made = Made(part.kind, part.statement, None, part.preamble)
             composed = build_composed(made, [problem], name, round_number=round_number, seed=seed)
             found.setdefault((part.preamble, part.statement), composed)

@@ -110,6 +110,9 @@ def apply_script(
     operators = [str(line.operator) for line in script.lines]
     used = {name for line in script.lines for name in line.names}
     descent = [p.problem for name, p in zip(NAMES, parents, strict=True) if name in used]
+    if any(p.preamble + p.statement == problem.preamble + problem.statement for p in descent):
+        # Two lines that undo each other: nothing new, and of a composed parent the same id.
+        return None
     whole = build_composed(
         Made(problem.kind, problem.statement, made.reference, problem.preamble),
         descent,

@@ -2,7 +2,8 @@
 
 Flows in: nothing. Flows out: one ``Literal`` a literal dict: ``OPERATORS`` in
 ``proverrl.compose.operators``, ``LEAN_OPERATORS`` in ``proverrl.compose.lean_text``, ``GUARDS`` in
-``proverrl.compose.guard_checks``, ``SCAFFOLDS`` in ``proverrl.compose.scaffolds``.
+``proverrl.compose.guard_checks``, ``SCAFFOLDS`` in ``proverrl.compose.scaffolds``,
+``POOLS`` in ``proverrl.loops.selfplay_scaffolds``.
 Not handled here: a section of a run; the loop that composes has its own.
 """
 
@@ -39,6 +40,9 @@ ScaffoldName = Literal[
     "extract_lemma",
     "chain_solved",
 ]
+
+SelfplayScaffold = ScaffoldName | Literal["subgoals"]
+"""What may stand in for fusion in a self-play run; ``subgoals`` are parts of failed proofs."""
 
 GuardName = Literal[
     "duplicate",

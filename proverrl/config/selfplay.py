@@ -12,13 +12,13 @@ from typing import Literal, get_args
 from pydantic import model_validator
 
 from proverrl.config.base import Fraction, NonNegative, Positive, Section
-from proverrl.config.compose import DafnyOperator, GuardName, LeanOperator
+from proverrl.config.compose import DafnyOperator, GuardName, LeanOperator, SelfplayScaffold
 from proverrl.config.curriculum import CollapseConfig
 
 ComposerName = Literal["program", "policy"]
 ComposerFormat = Literal["statement", "edit"]
 ComposerRewardName = Literal["gar", "absolute_zero", "stp"]
-ParentChoice = Literal["all", "solved", "mixed"]
+ParentChoice = Literal["all", "solved", "mixed", "archive"]
 
 
 class SelfplayConfig(Section):
@@ -29,6 +29,11 @@ class SelfplayConfig(Section):
     them with a learner of its own; ``train_composer = false`` leaves out its samples. It writes
     whole statements, or with ``format = "edit"`` scripts of operators, which warm start teaches
     with ``warm_pairs`` examples.
+
+    ``scaffold_share`` of the statements are made by ``scaffolds`` from what the run solved or
+    failed, as far as there is such; none without names.
+
+    The guard ``refuted`` tries ``attack_samples`` bodies of the solver on each negation.
 
     Of a step's ``grpo.groups_per_draw`` groups at least ``base_share`` are on problems that the
     curriculum draws; the solver learns from groups with ``solver_low`` < p <= ``solver_high``.
@@ -41,6 +46,9 @@ class SelfplayConfig(Section):
     statements: Positive = 8
     parents: ParentChoice = "all"
     operators: tuple[DafnyOperator | LeanOperator, ...] = ()
+    scaffolds: tuple[SelfplayScaffold, ...] = ()
+    scaffold_share: Fraction = 0.5
+    attack_samples: NonNegative = 0
     guards: tuple[GuardName, ...] = get_args(GuardName)
     near_share: Fraction = 1.0
     base_share: Fraction = 0.5

@@ -15,6 +15,7 @@ a first proof ended an attack.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,6 @@ from proverrl.compose.guards import (
     GuardTools,
     NotJudgedError,
     Stop,
-    make_skeleton,
     run_guards,
 )
 from proverrl.config.compose import GuardName
@@ -39,10 +39,12 @@ from proverrl.curriculum.base import Curriculum
 from proverrl.errors import ProblemError, StoppedError, UsageError
 from proverrl.loops.expert_iteration import Progress, run_expert_iteration
 from proverrl.loops.selfplay import draw_lineage, open_composer
-from proverrl.loops.selfplay_ledger import draw_pairs, open_archive, read_held_out
+from proverrl.loops.selfplay_ledger import open_archive, read_held_out
+from proverrl.loops.selfplay_parents import draw_pairs
 from proverrl.loops.session import Session, sample_draw
-from proverrl.problems.contamination import OverlapIndex, take_statements
+from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
 from proverrl.rollout.proofs import ProofStore
+from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem
 
 BEFORE_GRADES: tuple[GuardName, ...] = ("duplicate", "leak", "well_formed")
@@ -115,7 +117,16 @@ class Statements:
         if session.stop.is_set():
             raise StoppedError(f"stopped; round {progress.round} is saved")
         self._round = this = Round(len(store.proofs))
-        pairs = draw_pairs(session.config, self._base, dict(store.pairs()), progress.round)
+        settings = session.config.selfplay
+        pairs = draw_pairs(
+            random.Random(derive_seed(session.config.seed, "parents", progress.round)),
+            settings.parents,
+            settings.statements,
+            base=self._base.all,
+            archive=self.archive,
+            proofs=dict(store.pairs()),
+            references={problem.id: body for problem, body in self._base.references},
+        )
         drafts = await self._composer.write(pairs, round_number=progress.round)
         found = self._take_new(drafts)
         attack = Attack(self._open_tools())

@@ -21,15 +21,16 @@ from proverrl.checkpoint import latest_checkpoint
 from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.compose.composers import Draft, Pair
 from proverrl.compose.guard_checks import make_guards
-from proverrl.compose.guards import Asker, GuardLedger, GuardRun, GuardTools, make_skeleton
+from proverrl.compose.guards import Asker, GuardLedger, GuardRun, GuardTools
 from proverrl.compose.guards import run_guards as run_guard_checks
-from proverrl.compose.operator import Parent
-from proverrl.config import Config
+from proverrl.compose.operators import read_generation
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
-from proverrl.errors import ProblemError
 from proverrl.loops.ledger import Ledger, Order, StepBatch
-from proverrl.loops.session import Session, TrainingProblems
-from proverrl.problems.contamination import OverlapIndex, take_statements
+from proverrl.loops.selfplay_attack import use_attacks
+from proverrl.loops.selfplay_parents import draw_pairs
+from proverrl.loops.selfplay_scaffolds import Scaffolder
+from proverrl.loops.session import Session
+from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
 from proverrl.rewards import RewardFn
 from proverrl.rewards.composer import (
     COMPOSER_REWARDS,
@@ -81,15 +82,41 @@ class SelfplayLedger(Ledger):
         self._held_out = OverlapIndex(take_statements(read_held_out(session)))
         self._seen = {make_skeleton(problem) for problem in self._base.all}
         self._rounds: list[RoundFigures] = []
+        settings = self.settings
+        self.scaffolder = Scaffolder(
+            settings.scaffolds,
+            round(settings.scaffold_share * settings.statements),
+            seed=session.config.seed,
+        )
         self._reward = _with_penalty(self._reward, self.settings.modified_weight)
 
-    def draw_pairs(self) -> tuple[int, list[Pair]]:
-        """The next round's number and its pairs of base problems."""
+    def draw_round(self) -> tuple[int, list[Pair], list[Draft]]:
+        """The next round's number, the scaffolds among its drafts, and the pairs of parents of the
+        others, each with a proof where one is known: of the references of warm start, or of the
+        run's own proofs."""
         number = self.drafts_next
         self.drafts_next += 1
-        return number, draw_pairs(self.session.config, self._base, dict(self.store.pairs()), number)
+        proofs: dict[str, str] = {}
+        for name, body in self.store.pairs():
+            # The shortest comes first.
+            proofs.setdefault(name, body)
+        made = {c.problem.id: c.reference for c in self.archive if c.reference is not None}
+        problems = {problem.id: problem for problem in self.session.problems.all}
+        scaffolds = self.scaffolder.draw(number, problems, proofs, made, self.archive)
+        pairs = draw_pairs(
+            random.Random(derive_seed(self.session.config.seed, "parents", number)),
+            self.settings.parents,
+            self.settings.statements - len(scaffolds),
+            base=self._base.all,
+            archive=self.archive,
+            proofs=proofs,
+            references={problem.id: body for problem, body in self._base.references},
+        )
+        return number, pairs, scaffolds
 
-    async def run_guards(self, drafts: Sequence[Draft]) -> Checked:
+    async def run_guards(
+        self, drafts: Sequence[Draft], attacks: Mapping[str, Sequence[str]]
+    ) -> Checked:
         """The guards on a round's statements; nothing of the ledger changes."""
         tools = GuardTools(
             asker=Asker(
@@ -98,6 +125,7 @@ class SelfplayLedger(Ledger):
             ),
             held_out=self._held_out,
             seen=set(self._seen),
+            attack=use_attacks(attacks),
             near_share=self.settings.near_share,
         )
         problems = [draft.composed.problem for draft in drafts if draft.composed is not None]
@@ -123,6 +151,7 @@ class SelfplayLedger(Ledger):
                 self.archive.note(stop.problem_id, stopped_by=stop.guard, reason=stop.reason)
             if stop.kept is not None and self.archive.add(stop.kept):
                 self.archive.note(stop.kept.problem.id, negation_of=stop.problem_id)
+                self._seen.add(make_skeleton(stop.kept.problem))
         self.guards.calls += checked.calls
         for problem in run.kept:
             this.kept.append(self._keep(by_id[problem.id]))
@@ -155,6 +184,8 @@ class SelfplayLedger(Ledger):
     ) -> None:
         """See ``Ledger.absorb``; of what is admitted only groups within the window stay (GAR:
         0 < p <= 0.5)."""
+        for draw in judged:
+            self.scaffolder.see(draw.rollouts)
         before = len(batch.groups)
         await super().absorb(batch, judged, generation_seconds, age=age, stale=stale)
         fresh, ages = batch.groups[before:], batch.ages[before:]
@@ -169,8 +200,8 @@ class SelfplayLedger(Ledger):
         """Note what became of each statement, put the figures into the batch, and return the
         composer's samples: none where no policy wrote, or it is not trained."""
         outcomes = [self._judge(draft, this) for draft in this.drafts]
-        rewards = COMPOSER_REWARDS[self.settings.reward](outcomes, self.settings)
-        advantages = compare_statements(outcomes, rewards, self.settings.reward)
+        rewards, advantages = self._compare(this.drafts, outcomes)
+        self.scaffolder.end_step(this.number)
         for draft, outcome, reward in zip(this.drafts, outcomes, rewards, strict=True):
             if outcome.stage == "tried" and draft.composed is not None:
                 self.archive.note(
@@ -188,8 +219,24 @@ class SelfplayLedger(Ledger):
         samples = []
         for number, (draft, advantage) in enumerate(zip(this.drafts, advantages, strict=True)):
             if draft.completion is not None and advantage != 0.0:
-                samples += _build_sample(draft, f"c{this.number}-{number}", advantage, self._base)
+                problem = next(p for p in self.session.problems.all if p.id == draft.parents[0])
+                samples += _build_sample(draft, f"c{this.number}-{number}", advantage, problem)
         return samples
+
+    def _compare(
+        self, drafts: Sequence[Draft], outcomes: Sequence[Outcome]
+    ) -> tuple[list[float | None], list[float]]:
+        """Rewards and advantages of the composer's statements; None and 0 for scaffolds, which it
+        did not write and is not compared with."""
+        own = [number for number, draft in enumerate(drafts) if not draft.scaffold]
+        written = [outcomes[number] for number in own]
+        earned = COMPOSER_REWARDS[self.settings.reward](written, self.settings)
+        compared = compare_statements(written, earned, self.settings.reward)
+        rewards: list[float | None] = [None] * len(drafts)
+        advantages = [0.0] * len(drafts)
+        for number, reward, advantage in zip(own, earned, compared, strict=True):
+            rewards[number], advantages[number] = reward, advantage
+        return rewards, advantages
 
     def _watch(
         self, this: Round, outcomes: Sequence[Outcome], rewards: Sequence[float | None]
@@ -235,7 +282,7 @@ class SelfplayLedger(Ledger):
             "archive": self.archive.state_dict(),
             "guards": self.guards.state_dict(),
             "drafts_next": self.drafts_next,
-            "seen": sorted(self._seen),
+            "scaffolds": self.scaffolder.state_dict(),
             "rounds": [asdict(figures) for figures in self._rounds],
         }
 
@@ -244,7 +291,9 @@ class SelfplayLedger(Ledger):
         self.archive.load_state_dict(state["archive"])
         self.guards.load_state_dict(state["guards"])
         self.drafts_next = state["drafts_next"]
-        self._seen = set(state["seen"])
+        # Whatever was composed is in the archive, stopped or not.
+        self._seen |= {make_skeleton(composed.problem) for composed in self.archive}
+        self.scaffolder.load_state_dict(state["scaffolds"])
         self._rounds = [RoundFigures(**figures) for figures in state["rounds"]]
         self._join_composed()
 
@@ -285,6 +334,8 @@ def describe_round(
         "statements_malformed": sum(draft.composed is None for draft in this.drafts),
         "statements_well_formed": sum(outcome.stage != "malformed" for outcome in outcomes),
         "statements_kept": len(this.kept),
+        "statements_scaffolds": dict(Counter(d.scaffold for d in this.drafts if d.scaffold)),
+        "statements_generation": max(map(read_generation, this.kept), default=0),
         "statements_reasons": dict(Counter(d.reason for d in this.drafts if d.reason)),
         "guard_stops": dict(Counter(this.stops.values())),
         "guard_calls": this.guard_calls,
@@ -298,49 +349,11 @@ def describe_round(
     }
 
 
-def draw_pairs(
-    config: Config, base: TrainingProblems, own: Mapping[str, str], number: int
-) -> list[Pair]:
-    """A round's pairs of base problems, each with a proof where one is known: of the references of
-    warm start, or of ``own``, the run's proofs. Solved are those that the run has proved; while
-    there are none, any problem may stand for them."""
-    settings = config.selfplay
-    rng = random.Random(derive_seed(config.seed, "parents", number))
-    references = {problem.id: body for problem, body in base.references} | dict(own)
-    problems = sorted(base.all, key=lambda problem: problem.id)
-    solved = [problem for problem in problems if problem.id in own]
-    open_ = [problem for problem in problems if problem.id not in own]
-    if settings.parents == "solved":
-        first, second = solved or problems, solved or problems
-    elif settings.parents == "mixed":
-        first, second = open_ or problems, solved or problems
-    else:
-        first = second = problems
-    return [_draw_pair(rng, first, second, references) for _ in range(settings.statements)]
-
-
-def _draw_pair(
-    rng: random.Random,
-    first: Sequence[Problem],
-    second: Sequence[Problem],
-    references: Mapping[str, str],
-) -> Pair:
-    a = rng.choice(first)
-    # A pair is of one language; of two problems where there are two.
-    others = [p for p in second if p.id != a.id and p.language == a.language]
-    if not others:
-        raise ProblemError(
-            f"problem {a.id!r} has no second problem of its language to be paired with; give "
-            "problems.train at least two"
-        )
-    b = rng.choice(others)
-    return Parent(a, references.get(a.id)), Parent(b, references.get(b.id))
-
-
-def _build_sample(draft: Draft, name: str, advantage: float, base: Any) -> list[TrainingSample]:
-    """A composer's sample; its problem is the first parent, which it was asked about."""
+def _build_sample(
+    draft: Draft, name: str, advantage: float, problem: Problem
+) -> list[TrainingSample]:
+    """A composer's sample; ``problem`` is the first parent, which it was asked about."""
     assert draft.completion is not None
-    problem = next(p for p in base.all if p.id == draft.parents[0])
     rollout = Rollout(name, problem, "composer", (Turn(draft.completion, None, None),))
     return build_rollout_samples(rollout, [advantage])
 

@@ -21,6 +21,7 @@ from proverrl.compose.composers import Composer, Draft, dump_drafts, load_drafts
 from proverrl.loops.audit import judge_first, judge_rest
 from proverrl.loops.collector import Usage, write_draw
 from proverrl.loops.ledger import Order, StepBatch
+from proverrl.loops.selfplay_attack import Attacks, write_attacks
 from proverrl.loops.selfplay_ledger import Checked, Round, SelfplayLedger
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import TrainingSample
@@ -28,10 +29,11 @@ from proverrl.types import TrainingSample
 
 @dataclass
 class Composition:
-    """A round's drafts, whose checks are under way."""
+    """A round's drafts, whose checks are under way, and what is tried on their negations."""
 
     number: int
     drafts: list[Draft]
+    attacks: Attacks
     checked: asyncio.Task[Checked]
 
 
@@ -64,7 +66,7 @@ class SelfplayCollector:
         self._next: Composition | None = None
         self._flights: list[Flight] = []
         if state is not None and state["drafts"] is not None:
-            self._next = self._check(state["round"], load_drafts(state["drafts"]))
+            self._next = self._check(state["round"], load_drafts(state["drafts"]), state["attacks"])
 
     async def collect(self) -> StepBatch:
         """See ``Collector.collect``: one round and one draw on base problems."""
@@ -85,6 +87,7 @@ class SelfplayCollector:
         self._next = await self._compose()
         await self._absorb(batch, this)
         samples = ledger.reward_round(batch, this)
+        batch.figures["attack_bodies"] = sum(map(len, composition.attacks.values()))
         if self._train is None:
             batch.extra = samples
         else:
@@ -107,6 +110,7 @@ class SelfplayCollector:
         return {
             "round": following.number if following else 0,
             "drafts": dump_drafts(following.drafts) if following else None,
+            "attacks": following.attacks if following else {},
         }
 
     async def aclose(self) -> None:
@@ -120,16 +124,18 @@ class SelfplayCollector:
 
     async def _compose(self) -> Composition:
         with self.usage.busy("composer"):
-            number, pairs = self._ledger.draw_pairs()
-            drafts = await self._composer.write(pairs, round_number=number)
-        return self._check(number, drafts)
+            number, pairs, scaffolds = self._ledger.draw_round()
+            drafts = [*await self._composer.write(pairs, round_number=number), *scaffolds]
+        with self.usage.busy("generator"):
+            attacks = await write_attacks(self._session, drafts, number)
+        return self._check(number, drafts, attacks)
 
-    def _check(self, number: int, drafts: list[Draft]) -> Composition:
+    def _check(self, number: int, drafts: list[Draft], attacks: Attacks) -> Composition:
         async def check() -> Checked:
             with self.usage.busy("pool"):
-                return await self._ledger.run_guards(drafts)
+                return await self._ledger.run_guards(drafts, attacks)
 
-        return Composition(number, drafts, asyncio.create_task(check()))
+        return Composition(number, drafts, attacks, asyncio.create_task(check()))
 
     async def _write(self, order: Order) -> None:
         with self.usage.busy("generator"):

@@ -181,9 +181,10 @@ def take_statements(problems: Iterable[Problem]) -> list[Statement]:
 
 
 def make_skeleton(problem: Problem) -> str:
-    """The statement's tokens, a space between each, with names replaced by the order in which they
-    appear; two statements that differ in names, comments or layout only have one skeleton."""
-    return _read_both(Statement(problem.id, problem.language, problem.statement))[1]
+    """The tokens of preamble and statement, a space between each, with names replaced by the order
+    in which they appear; two that differ in names, comments or layout only have one skeleton."""
+    text = problem.preamble + problem.statement
+    return _read_both(Statement(problem.id, problem.language, text))[1]
 
 
 def check_problems(problems: Iterable[Problem], training: Path) -> dict[str, Any]:
@@ -222,11 +223,6 @@ def _read_statement(where: str, line: str, number: int) -> Statement:
 
 def _guess_language(text: str) -> Language:
     return "lean" if re.search(r"^\s*(theorem|import|example)\b", text, re.MULTILINE) else "dafny"
-
-
-def read_skeleton(statement: Statement) -> str:
-    """The statement as tokens without its names: equal for two that differ in names only."""
-    return _read_both(statement)[1]
 
 
 def _read_both(statement: Statement) -> tuple[str, str]:

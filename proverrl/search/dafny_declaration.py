@@ -123,7 +123,8 @@ def _read_clauses(
         depth += (word in _OPEN or kind == "attribute") - (word in _CLOSE)
         if not depth and kind == "name" and word in _CLAUSES:
             places.append(at)
-    ends = [tokens[at][2] for at in [*places[1:], end]]
+    # A declaration may have no clauses at all.
+    ends = [tokens[at][2] for at in [*places[1:], end]] if places else []
     return [
         (word, text[start + len(word) : stop].strip().rstrip(";"), start)
         for (_, word, start), stop in zip([tokens[at] for at in places], ends, strict=True)

@@ -1,0 +1,75 @@
+"""The solver's attack on new statements: bodies that may prove their negations.
+
+Flows in: a round's drafts. Flows out: bodies for the negation of each, which the guard ``refuted``
+has judged (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333, attack both sides with the prover).
+They are written with the round, by the weights of that moment, and go into the checkpoint with it:
+the guards work while the learner updates, when other weights would be a matter of time.
+Not handled here: methods, whose contracts have no negation; the statement itself, which the solver
+attacks when it has passed the guards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from proverrl.compose.composers import Draft
+from proverrl.compose.guard_checks import make_negation
+from proverrl.compose.guards import Attack
+from proverrl.errors import ProblemError
+from proverrl.loops.session import Session
+from proverrl.rollout.self_correct import first_stop
+from proverrl.rollout.whole_proof import draw_groups
+from proverrl.seeds import derive_seed
+from proverrl.types import Problem, Sampling
+
+Attacks = dict[str, list[str]]
+"""Distinct bodies for each negation, by its id, in the order in which they are tried."""
+
+
+async def write_attacks(session: Session, drafts: Sequence[Draft], round_number: int) -> Attacks:
+    """``selfplay.attack_samples`` completions on the negation of each draft that has one."""
+    config = session.config
+    num = config.selfplay.attack_samples
+    negations = list_negations(drafts) if num and "refuted" in config.selfplay.guards else []
+    if not negations:
+        return {}
+    sampling = Sampling(
+        temperature=config.sampling.temperature,
+        max_new_tokens=config.sampling.max_new_tokens,
+        seed=derive_seed(config.seed, "attack", round_number),
+        stop=first_stop(config.rollout),
+    )
+    draws = await draw_groups(
+        session.sampler, negations, n=num, sampling=sampling, name=f"attack{round_number}"
+    )
+    found: Attacks = {}
+    for draw in draws:
+        candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
+        bodies = [c.body for c in candidates if c is not None and not c.prelude]
+        found[draw.problem.id] = list(dict.fromkeys(bodies))
+    return found
+
+
+def list_negations(drafts: Sequence[Draft]) -> list[Problem]:
+    """The negations of the drafts' statements, each once."""
+    found: dict[str, Problem] = {}
+    for draft in drafts:
+        if draft.composed is None:
+            continue
+        try:
+            negation = make_negation(draft.composed.problem)
+        except ProblemError:
+            # The guards stop what cannot be taken apart.
+            continue
+        if negation is not None:
+            found.setdefault(negation.problem.id, negation.problem)
+    return list(found.values())
+
+
+def use_attacks(attacks: Mapping[str, Sequence[str]]) -> Attack:
+    """The attack of ``GuardTools`` that tries these bodies; none on anything else."""
+
+    async def attack(problem: Problem) -> Sequence[str]:
+        return attacks.get(problem.id, ())
+
+    return attack
