@@ -122,6 +122,16 @@ def test_a_script_changes_its_first_parent_line_by_line() -> None:
     assert later.problem.statement == made.problem.statement
 
 
+def test_lines_that_undo_each_other_give_no_composed_parent_its_own_id() -> None:
+    flip = Line("flip_sign", ("b",), 6)
+    script = Script((flip, replace(flip, variant=3)))
+    made = apply_script(script, PAIR, round_number=0)
+    assert made is not None
+    assert made.problem.statement == PAIR[1].problem.statement
+    again = (PAIR[0], Parent(made.problem))
+    assert apply_script(script, again, round_number=1) is None
+
+
 def test_a_script_without_a_hold_makes_nothing() -> None:
     script = read_script("drop_requires a 0", ALL)
     assert not script.reason

@@ -28,6 +28,7 @@ from proverrl.compose.operators import (
     build_composed,
     compose,
     get_operator,
+    read_generation,
 )
 from proverrl.errors import ProblemError
 from proverrl.types import Language
@@ -110,8 +111,10 @@ def apply_script(
     operators = [str(line.operator) for line in script.lines]
     used = {name for line in script.lines for name in line.names}
     descent = [p.problem for name, p in zip(NAMES, parents, strict=True) if name in used]
-    if any(p.preamble + p.statement == problem.preamble + problem.statement for p in descent):
-        # Two lines that undo each other: nothing new, and of a composed parent the same id.
+    text = problem.preamble + problem.statement
+    if any(read_generation(p) and p.preamble + p.statement == text for p in descent):
+        # Lines that undo each other give a composed parent its own id back, which no problem may
+        # descend from. Of a base problem they make a duplicate, which the guard stops.
         return None
     whole = build_composed(
         Made(problem.kind, problem.statement, made.reference, problem.preamble),
