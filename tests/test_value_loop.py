@@ -258,9 +258,9 @@ def test_a_policy_is_needed(tmp_path: Path, make_config: Callable[..., Config]) 
 
 
 def test_every_loop_but_value_is_in_the_table() -> None:
-    with pytest.raises(ConfigError, match="'selfplay' or 'value'"):
+    with pytest.raises(ConfigError, match="'data_loop', 'selfplay' or 'value'"):
         parse_config({"loop": "none"}, source="test")
-    assert set(LOOPS) == {"warm_start", "grpo", "expert_iteration", "selfplay"}
+    assert set(LOOPS) == {"warm_start", "grpo", "expert_iteration", "data_loop", "selfplay"}
 
 
 def test_the_command_says_what_came_of_it(
