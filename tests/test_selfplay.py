@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from proverrl.compose.archive import ProblemArchive
-from proverrl.config import Config
+from proverrl.config import Config, load_stored_config
 from proverrl.loops import train as train_module
+from proverrl.loops.export_proofs import export_proofs
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Status, Verdict
 from tests.test_grpo import (
     StubVerifier,
@@ -90,6 +91,11 @@ def test_a_program_composes_and_the_solver_learns(
     counted = {name: sum(line["solve_rates"][name] for line in lines) for name in ("0", "1")}
     assert counted == {"0": rated.count(0.0), "1": rated.count(1.0)}
     assert lines[-1]["grad_norm"] > 0
+    # `proverrl proofs` knows the composed problems that were proved beside those of the base.
+    export_proofs(folder, load_stored_config(folder), folder / "proofs.jsonl")
+    rows = [json.loads(text) for text in (folder / "proofs.jsonl").read_text().splitlines()]
+    proved = {row["problem"]["id"] for row in rows} - base
+    assert proved == {c.problem.id for c in kept if archive.facts(c.problem.id)["solve_rate"]}
 
 
 def test_verifier_calls_of_guards_count(
@@ -239,6 +245,7 @@ KILLED_RUN = """
 import asyncio, json, sys
 from proverrl.config import parse_config
 from proverrl.loops import train as train_module
+from proverrl.loops.export_proofs import export_proofs
 from tests.test_grpo import StubVerifier, judge
 
 train_module.open_configured = lambda *a, **k: StubVerifier(judge)

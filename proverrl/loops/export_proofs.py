@@ -12,8 +12,10 @@ from typing import Any
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.checkpoint import latest_checkpoint, read_state
+from proverrl.compose.archive import ProblemArchive
 from proverrl.config import Config
 from proverrl.errors import RunError
+from proverrl.loops.selfplay_ledger import ARCHIVE_FILE
 from proverrl.monitor.metrics import write_lines_atomically
 from proverrl.rollout.proofs import ProofStore, describe_conditions
 
@@ -29,6 +31,10 @@ def export_proofs(run: Path, config: Config, out: Path) -> tuple[int, int]:
     if checkpoint is None:
         raise RunError(f"{run} has no checkpoint yet, and so no proofs to write")
     by_id = {problem.id: problem for problem in open_benchmark(str(config.problems.train)).problems}
+    if (run / ARCHIVE_FILE).exists():
+        # A run that composes problems proves them too.
+        composed = ProblemArchive.read(run / ARCHIVE_FILE)
+        by_id = {one.problem.id: one.problem for one in composed} | by_id
     store = ProofStore(0, lambda problem: describe_conditions(problem, ""))
     store.load_state_dict(read_state(checkpoint)["proofs"])
     rows: list[dict[str, Any]] = []
