@@ -189,13 +189,6 @@ def test_a_late_question_that_is_not_judged_stops_as_well(number: int, guard: Gu
     assert [(stop.guard, stop.reason) for stop in found.stops] == [(guard, "not judged")]
 
 
-def test_what_was_seen_goes_into_a_checkpoint() -> None:
-    tools = make_tools(FakeVerifier(refuse), existing=[loop("a")], held_out=())
-    other = make_tools(FakeVerifier(refuse), existing=(), held_out=())
-    other.load_state_dict(tools.state_dict())
-    assert other.seen == tools.seen == {make_skeleton(loop("b"))}
-
-
 @pytest.mark.parametrize("status", [Status.TIMEOUT, Status.CRASHED])
 def test_what_is_not_judged_is_stopped(status: Status) -> None:
     found = run([loop("a")], FakeVerifier(lambda _: status))

@@ -163,6 +163,22 @@ def test_a_program_writes_the_same_for_the_same_round() -> None:
     assert all(write(0, 1))
 
 
+def test_a_program_prefers_what_is_believed_to_be_useful() -> None:
+    def count(beliefs: dict[str, list[float]]) -> int:
+        composer = ProgramComposer(("change_constant", "flip_sign"), 0, weigh=lambda: beliefs)
+        drafts = asyncio.run(composer.write([PAIR] * 40, round_number=1))
+        made = [draft.composed.operator for draft in drafts if draft.composed is not None]
+        assert len(made) == 40
+        return made.count("flip_sign")
+
+    # Means of 0.98 and 0.02, with deviations of 0.02: the first is drawn first for certain.
+    good, bad = [49.0, 1.0], [1.0, 49.0]
+    assert count({"change_constant": bad, "flip_sign": good}) == 40
+    assert count({"change_constant": good, "flip_sign": bad}) == 0
+    # Nothing is known: a chance of one half; fewer than 8 or more than 32 of 40 are 1 in 5,000.
+    assert 8 <= count({}) <= 32
+
+
 def test_taught_scripts_are_scripts_after_the_prompt_of_the_pair() -> None:
     policy = make_policy()
     taught = teach_scripts(policy, [PAIR] * 8, (), seed=0)

@@ -72,6 +72,9 @@ def test_what_became_of_statements() -> None:
     row = make_row(1, 3, {"trivial": 2, "leak": 0})
     assert count_outcomes(row) == {"kept": 3, "trivial": 2, "no statement in it": 1}
     assert count_outcomes({"step": 1}) == {}
+    row = make_row(1, 1, {"trivial": 1}, statements_unchecked=4)
+    counts = {"kept": 1, "trivial": 1, "no statement in it": 1, "not asked about": 4}
+    assert count_outcomes(row) == counts
 
 
 def test_charts_hold_the_shares_of_each_step(tmp_path: Path) -> None:
@@ -136,6 +139,17 @@ def test_tables_count_stops_and_waiting(tmp_path: Path) -> None:
     assert "pool 3.0 15 %" in text
     assert "leak: no example" in text
     assert "two, negate of b1, round 0" in text
+
+
+def test_what_no_late_guard_was_asked_about_was_not_stopped(tmp_path: Path) -> None:
+    made.write_lines(
+        tmp_path / "metrics.jsonl",
+        [make_row(1, 1, {"trivial": 2}, statements_unchecked=3, statements_written=7)],
+    )
+    html = render_selfplay(load_runs([tmp_path]), [])
+    # 7 - 1 kept - 1 unreadable - 3 not asked about = 2.
+    assert "2 stopped by guards, 1 kept, 3 too easy or too hard for late guards to be asked" in html
+    assert '<th scope="row">not asked about</th>' not in html
 
 
 def test_the_piece_has_what_a_click_shows(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from proverrl.compose.archive import ProblemArchive
 from proverrl.config import Config, load_stored_config
+from proverrl.errors import UsageError
 from proverrl.loops import train as train_module
 from proverrl.loops.export_proofs import export_proofs
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Status, Verdict
@@ -133,6 +134,90 @@ def test_the_solver_learns_within_its_window_only(
     assert seen == {True, False}
 
 
+def judge_by_name(candidate: Candidate) -> Status:
+    """``judge``, but composed problems are proved always, never or by luck, a third each."""
+    if candidate.problem.id.startswith("p"):
+        return judge(candidate)
+    outcomes = (Status.PROVED, Status.REJECTED, judge(candidate))
+    return outcomes[int(candidate.problem.id[-1], 16) % 3]
+
+
+def test_late_guards_are_asked_only_of_what_was_proved_in_part(
+    make_play: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_named(*_: Any, **__: Any) -> StubVerifier:
+        return StubVerifier(judge_by_name)
+
+    monkeypatch.setattr(train_module, "open_configured", open_named)
+    folder = run(make_play("late", {"late_guards": ["trivial"], "statements": 6}))
+    lines = step_lines(folder)
+    archive = archive_of(folder)
+    facts = {c.problem.id: archive.facts(c.problem.id) for c in archive}
+    stopped = {name for name, known in facts.items() if "stopped_by" in known}
+    rates = {name: known["solve_rate"] for name, known in facts.items() if name not in stopped}
+    unchecked = {name for name in facts if facts[name].get("unchecked")}
+    assert unchecked == {name for name, rate in rates.items() if rate in (0.0, 1.0)}
+    assert {rates[name] for name in unchecked} == {0.0, 1.0}
+    kept = set(rates) - unchecked
+    assert len(kept) == sum(line["statements_kept"] for line in lines) > 0
+    assert len(unchecked) == sum(line["statements_unchecked"] for line in lines) > 0
+    # Two bodies are tried by the guard on each of the others, and no other call is made.
+    assert sum(line["guard_calls"] for line in lines) == 2 * len(kept)
+    added = {row["id"] for row in state_of(folder, 4)["curriculum"]["added"]}
+    assert added == kept
+    # What was proved by every attempt is in the records, and no proof of it was learned from.
+    export_proofs(folder, load_stored_config(folder), folder / "proofs.jsonl")
+    rows = [json.loads(text) for text in (folder / "proofs.jsonl").read_text().splitlines()]
+    base = {f"p{n}" for n in range(60)}
+    assert {row["problem"]["id"] for row in rows} - base == kept
+    seen = {
+        row["problem"]["id"]: row["reward"]
+        for path in (folder / "rollouts").glob("*.jsonl")
+        for row in map(json.loads, path.read_text().splitlines())
+    }
+    assert unchecked <= set(seen)
+    assert all(seen[name] is None for name in unchecked)
+
+
+def test_a_late_guard_stops_what_the_solver_had_proved(
+    make_play: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge_trivial(candidate: Candidate) -> Status:
+        composed = not candidate.problem.id.startswith("p")
+        return Status.PROVED if composed and not candidate.body else judge(candidate)
+
+    def open_trivial(*_: Any, **__: Any) -> StubVerifier:
+        return StubVerifier(judge_trivial)
+
+    monkeypatch.setattr(train_module, "open_configured", open_trivial)
+    folder = run(make_play("late", {"late_guards": ["trivial"]}))
+    lines = step_lines(folder)
+    stops = sum(line["guard_stops"].get("trivial", 0) for line in lines)
+    assert stops > 0
+    assert sum(line["statements_kept"] for line in lines) == 0
+    assert sum(line["groups_composed"] for line in lines) == 0
+    archive = archive_of(folder)
+    by_trivial = [c for c in archive if archive.facts(c.problem.id).get("stopped_by") == "trivial"]
+    assert len(by_trivial) == stops
+    assert state_of(folder, 4)["curriculum"]["added"] == []
+    # One call a statement: the empty body proves it.
+    assert sum(line["guard_calls"] for line in lines) == stops
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"late_guards": ["leak"]}, "leak costs no call and is always asked first"),
+        ({"late_guards": ["refuted"]}, "late_guards names refuted, which guards does not"),
+    ],
+)
+def test_bad_late_guards(
+    make_play: Callable[..., Config], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        make_play("bad", changes)
+
+
 @pytest.mark.parametrize("reward", ["gar", "absolute_zero", "stp"])
 def test_a_policy_that_was_taught_writes_scripts_and_learns(
     make_play: Callable[..., Config], verifiers: list[StubVerifier], reward: str
@@ -177,8 +262,13 @@ def test_weights_of_its_own(
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, POLICY, {**POLICY, "shared": False, "reward": "absolute_zero"}],
-    ids=["program", "shared", "own"],
+    [
+        {},
+        {"late_guards": ["trivial"], "operator_choice": "useful"},
+        {**POLICY, "late_guards": ["trivial"]},
+        {**POLICY, "shared": False, "reward": "absolute_zero"},
+    ],
+    ids=["program", "late", "shared", "own"],
 )
 def test_two_and_two_steps_equal_four_bit_for_bit(
     make_play: Callable[..., Config], verifiers: list[StubVerifier], settings: dict[str, Any]

@@ -20,7 +20,7 @@ from proverrl.compose.operators import build_composed, compose, read_generation
 from proverrl.config import parse_config
 from proverrl.config.compose import SelfplayScaffold
 from proverrl.loops.selfplay_attack import list_negations, use_attacks, write_attacks
-from proverrl.loops.selfplay_parents import draw_pairs, list_parents
+from proverrl.loops.selfplay_parents import draw_pairs, list_parents, weigh_operators
 from proverrl.loops.selfplay_scaffolds import POOLS, Scaffolder, lift_failed
 from proverrl.seeds import derive_seed
 from proverrl.types import (
@@ -148,6 +148,25 @@ def test_kept_problems_that_are_solved_at_times_are_parents() -> None:
     assert drawn == [Parent(made[0].problem, "x")] * len(drawn)
     plain = draw_pairs(random.Random(0), "all", 40, **known)
     assert {p.problem.id for pair in plain for p in pair} == {"p0", "p1"}
+
+
+def test_operators_are_weighed_by_what_lay_in_the_window() -> None:
+    base = [loop("p0", "i"), loop("p1", "j")]
+    archive = ProblemArchive()
+    made = [composed("easier", LOOP.replace("r", c), base) for c in "abcde"]
+    made += [composed("flip_sign+harder", LOOP.replace("r", c), base) for c in "fg"]
+    for one in made:
+        archive.add(one)
+    for one, rate in zip(made, (0.5, 0.0, 0.75, 0.25, None, 0.5, 1.0), strict=True):
+        archive.note(one.problem.id, solve_rate=rate)
+    archive.note(made[3].problem.id, stopped_by="trivial")
+    # Easier: one within 0 < p <= 0.5, three not (the stopped one too), and one never judged. Both
+    # operators of a pair made two statements, one of them within.
+    assert weigh_operators(archive, 0.0, 0.5) == {
+        "easier": [2.0, 4.0],
+        "flip_sign": [2.0, 2.0],
+        "harder": [2.0, 2.0],
+    }
 
 
 def test_generations_count_from_base_problems() -> None:

@@ -11,7 +11,7 @@ Not handled here: which pairs are drawn, guards, rewards.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from proverrl.compose.operator import Made, Parent
 from proverrl.compose.operators import OperatorName, build_composed
 from proverrl.compose.script import apply_script, check_operators, read_script, write_script
 from proverrl.config import ComposerFormat
+from proverrl.curriculum.beliefs import Belief
 from proverrl.policy.base import Policy
 from proverrl.policy.conversation import encode_messages
 from proverrl.policy.transformers import TransformersPolicy
@@ -73,18 +74,27 @@ class Composer(Protocol):
 
 
 class ProgramComposer:
-    """One operator a statement, any with the same chance that has a hold on the pair."""
+    """One operator a statement, any with the same chance that has a hold on the pair; with
+    ``weigh``, which is asked once a round, by how useful each is believed to be."""
 
-    def __init__(self, operators: Sequence[OperatorName], seed: int) -> None:
+    def __init__(
+        self,
+        operators: Sequence[OperatorName],
+        seed: int,
+        *,
+        weigh: Callable[[], Mapping[str, Belief]] | None = None,
+    ) -> None:
         self._chosen = operators
         self._seed = seed
+        self._weigh = weigh
 
     async def write(self, pairs: Sequence[Pair], *, round_number: int) -> list[Draft]:
+        beliefs = None if self._weigh is None else self._weigh()
         drafts = []
         for number, pair in enumerate(pairs):
             rng = random.Random(derive_seed(self._seed, "program", round_number, number))
             operators = check_operators(pair[0].problem.language, self._chosen)
-            script = write_script(rng, pair, operators)
+            script = write_script(rng, pair, operators, beliefs=beliefs)
             composed = script and apply_script(script, pair, round_number=round_number)
             drafts.append(_make_draft(pair, composed or None, "no operator has a hold on the pair"))
         return drafts

@@ -141,14 +141,6 @@ class GuardTools:
     attack: Attack | None = None
     near_share: float = 1.0
 
-    def state_dict(self) -> dict[str, Any]:
-        """What was seen, stopped problems too: a resumed run calls the same ones duplicates."""
-        return {"seen": sorted(self.seen)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.seen.clear()
-        self.seen.update(state["seen"])
-
 
 def make_tools(
     verifier: Verifier,
@@ -245,18 +237,3 @@ async def find_first_proof(
         if (await asker.ask(guard, Candidate(problem, body))).proved:
             return body
     return None
-
-
-__all__ = [
-    "Asker",
-    "Attack",
-    "Guard",
-    "GuardLedger",
-    "GuardRun",
-    "GuardTools",
-    "NotJudgedError",
-    "Stop",
-    "find_first_proof",
-    "make_tools",
-    "run_guards",
-]

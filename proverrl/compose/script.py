@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.compose.archive import Composed
@@ -30,6 +30,7 @@ from proverrl.compose.operators import (
     get_operator,
     read_generation,
 )
+from proverrl.curriculum.beliefs import Belief
 from proverrl.errors import ProblemError
 from proverrl.types import Language
 
@@ -134,13 +135,15 @@ def write_script(
     operators: Sequence[OperatorName],
     *,
     two_lines: float = 0.0,
+    beliefs: Mapping[str, Belief] | None = None,
 ) -> Script | None:
     """A random script that has a hold on the parents, of two lines with that chance; None where no
-    operator has a hold. Every operator is as likely to be tried first."""
+    operator has a hold. Every operator is as likely to be tried first, or with ``beliefs`` as
+    likely as it is to be the most useful one (Thompson's sampling; Beta parameters by operator)."""
     values = list(parents)
     lines: list[Line] = []
     for _ in range(1 + (rng.random() < two_lines)):
-        found = _find_line(rng, values, operators)
+        found = _find_line(rng, values, _order(rng, operators, beliefs))
         if found is None:
             break
         line, made = found
@@ -149,10 +152,19 @@ def write_script(
     return Script(tuple(lines)) if lines else None
 
 
+def _order(
+    rng: random.Random, operators: Sequence[OperatorName], beliefs: Mapping[str, Belief] | None
+) -> list[OperatorName]:
+    if beliefs is None:
+        return rng.sample(list(operators), len(operators))
+    drawn = {name: rng.betavariate(*beliefs.get(name, [1.0, 1.0])) for name in operators}
+    return sorted(operators, key=lambda name: -drawn[name])
+
+
 def _find_line(
     rng: random.Random, values: Sequence[Parent], operators: Sequence[OperatorName]
 ) -> tuple[Line, Parent] | None:
-    for name in rng.sample(list(operators), len(operators)):
+    for name in operators:
         order = rng.sample(NAMES, len(NAMES))[: get_operator(name).arity]
         line = Line(name, tuple(order), rng.randrange(NUM_VARIANTS))
         given = [values[NAMES.index(n)] for n in line.names]

@@ -18,22 +18,27 @@ from proverrl.config.curriculum import CollapseConfig
 ComposerName = Literal["program", "policy"]
 ComposerFormat = Literal["statement", "edit"]
 ComposerRewardName = Literal["gar", "absolute_zero", "stp"]
+OperatorChoice = Literal["uniform", "useful"]
 ParentChoice = Literal["all", "solved", "mixed", "archive"]
 
 
 class SelfplayConfig(Section):
     """``statements`` new ones a step, each from a pair of base problems.
 
-    ``composer = "program"`` applies ``operators`` (all of the language where empty) and learns
-    nothing. ``"policy"`` has a model write: the solver's weights with ``shared``, else a copy of
-    them with a learner of its own; ``train_composer = false`` leaves out its samples. It writes
-    whole statements, or with ``format = "edit"`` scripts of operators, which warm start teaches
-    with ``warm_pairs`` examples.
+    ``composer = "program"`` applies ``operators`` (all of the language where empty), each with the
+    same chance, or with ``operator_choice = "useful"`` by what became of their statements: by the
+    share that lay within the solver's window. ``"policy"`` has a model write: the solver's weights
+    with ``shared``, else a copy of them with a learner of its own; ``train_composer = false``
+    leaves out its samples. It writes whole statements, or with ``format = "edit"`` scripts of
+    operators, which warm start teaches with ``warm_pairs`` examples.
 
     ``scaffold_share`` of the statements are made by ``scaffolds`` from what the run solved or
     failed, as far as there is such; none without names.
 
-    The guard ``refuted`` tries ``attack_samples`` bodies of the solver on each negation.
+    A statement must pass all ``guards``. ``late_guards`` of them are asked after the solver's
+    attempts, and only if some of these proved it and others did not: nothing is learned from the
+    rest, which need no answer. The guard ``refuted`` tries ``attack_samples`` bodies of the solver
+    on each negation.
 
     Of a step's ``grpo.groups_per_draw`` groups at least ``base_share`` are on problems that the
     curriculum draws; the solver learns from groups with ``solver_low`` < p <= ``solver_high``.
@@ -46,10 +51,12 @@ class SelfplayConfig(Section):
     statements: Positive = 8
     parents: ParentChoice = "all"
     operators: tuple[DafnyOperator | LeanOperator, ...] = ()
+    operator_choice: OperatorChoice = "uniform"
     scaffolds: tuple[SelfplayScaffold, ...] = ()
     scaffold_share: Fraction = 0.5
     attack_samples: NonNegative = 0
     guards: tuple[GuardName, ...] = get_args(GuardName)
+    late_guards: tuple[GuardName, ...] = ()
     near_share: Fraction = 1.0
     base_share: Fraction = 0.5
     reward: ComposerRewardName = "gar"
@@ -61,6 +68,15 @@ class SelfplayConfig(Section):
     max_new_tokens: Positive = 48
     warm_pairs: NonNegative = 400
     collapse: CollapseConfig = CollapseConfig()
+
+    @model_validator(mode="after")
+    def _late_guards_are_guards(self) -> SelfplayConfig:
+        for name in self.late_guards:
+            if name in ("duplicate", "leak"):
+                raise ValueError(f"late_guards: {name} costs no call and is always asked first")
+            if name not in self.guards:
+                raise ValueError(f"late_guards names {name}, which guards does not")
+        return self
 
     @model_validator(mode="after")
     def _window_is_open(self) -> SelfplayConfig:

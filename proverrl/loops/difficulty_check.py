@@ -1,9 +1,9 @@
 """GAR's difficulty check: do a run's composed problems get harder, and does the solver keep up?
 
 Flows in: a self-play run, the weights that it began with. Flows out: for each round the solve rate
-of the solver as it began, as it was in that round, and as it is now, on the problems that the
-guards kept (GAR, 2025, arXiv 2510.11769: the first should fall while the second holds). Attempts
-are stored as those of any evaluation, so that an interrupted check goes on where it stopped, and
+of the solver as it began, as it was in that round, and as it is now, on the problems that no guard
+stopped (GAR, 2025, arXiv 2510.11769: the first should fall while the second holds). Attempts are
+stored as those of any evaluation, so that an interrupted check goes on where it stopped, and
 verdicts come from the cache where they are known.
 Not handled here: what made the problems harder; the text of the table is all there is.
 """
@@ -75,7 +75,7 @@ async def check_difficulty(
     archive = ProblemArchive.read(run / ARCHIVE_FILE)
     kept = find_kept(archive, rounds)
     if not kept:
-        raise RunError(f"{run / ARCHIVE_FILE}: no problem of these rounds passed the guards")
+        raise RunError(f"{run / ARCHIVE_FILE}: the guards left no problem of these rounds")
     out = out or run / "difficulty"
     out.mkdir(parents=True, exist_ok=True)
     source = out / "problems.jsonl"
@@ -98,7 +98,7 @@ async def check_difficulty(
 
 
 def find_kept(archive: ProblemArchive, rounds: Collection[int] = ()) -> dict[int, list[Problem]]:
-    """By round the problems that passed every guard; negations that the guards proved are not among
+    """By round the problems that no guard stopped; negations that the guards proved are not among
     them. Rounds that kept nothing are left out."""
     found: dict[int, list[Problem]] = {}
     for composed in archive:

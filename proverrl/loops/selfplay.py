@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,12 @@ from proverrl.compose.archive_picture import draw_archive
 from proverrl.compose.composers import Composer, PolicyComposer, ProgramComposer, teach_scripts
 from proverrl.compose.operator import Parent
 from proverrl.config import SelfplayConfig
+from proverrl.curriculum.beliefs import Belief
 from proverrl.errors import UsageError
 from proverrl.learner import TorchLearner
 from proverrl.loops.grpo import run_steps
 from proverrl.loops.selfplay_ledger import ARCHIVE_FILE, SelfplayLedger
+from proverrl.loops.selfplay_parents import weigh_operators
 from proverrl.loops.selfplay_step import SelfplayCollector
 from proverrl.loops.session import Session
 from proverrl.loops.warm_start import Pair, PairSource
@@ -159,15 +162,23 @@ def _open_collector(ledger: _Ledger, state: Mapping[str, Any] | None) -> Selfpla
     own = ledger.own
     train = own.step if own is not None and own.learner is not None else None
     writer = ledger.session.sampler if own is None else own.policy
-    composer = open_composer(ledger.session, writer)
+    settings = ledger.settings
+    weigh = None
+    if settings.operator_choice == "useful":
+        low, high = settings.solver_low, settings.solver_high
+        weigh = partial(weigh_operators, ledger.archive, low, high)
+    composer = open_composer(ledger.session, writer, weigh=weigh)
     return SelfplayCollector(ledger, composer, state, train_composer=train)
 
 
-def open_composer(session: Session, writer: Policy) -> Composer:
-    """The composer of the configuration; ``writer`` writes where a policy does."""
+def open_composer(
+    session: Session, writer: Policy, *, weigh: Callable[[], Mapping[str, Belief]] | None = None
+) -> Composer:
+    """The composer of the configuration; ``writer`` writes where a policy does, and ``weigh`` says
+    how useful each operator is where a program chooses among them."""
     config, settings = session.config, session.config.selfplay
     if settings.composer == "program":
-        return ProgramComposer(settings.operators, config.seed)
+        return ProgramComposer(settings.operators, config.seed, weigh=weigh)
     return PolicyComposer(
         writer,
         session.policy,

@@ -11,26 +11,22 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.checkpoint import latest_checkpoint
 from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.compose.composers import Draft, Pair
-from proverrl.compose.guard_checks import make_guards
-from proverrl.compose.guards import Asker, GuardLedger, GuardRun, GuardTools
-from proverrl.compose.guards import run_guards as run_guard_checks
-from proverrl.compose.operators import read_generation
+from proverrl.compose.guards import GuardLedger
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
 from proverrl.loops.ledger import Ledger, Order, StepBatch
-from proverrl.loops.selfplay_attack import use_attacks
+from proverrl.loops.selfplay_guards import Checked, RoundGuards
 from proverrl.loops.selfplay_parents import draw_pairs
+from proverrl.loops.selfplay_round import Round, describe_round, solve_rate
 from proverrl.loops.selfplay_scaffolds import Scaffolder
 from proverrl.loops.session import Session
-from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
 from proverrl.rewards import RewardFn
 from proverrl.rewards.composer import (
     COMPOSER_REWARDS,
@@ -45,28 +41,6 @@ from proverrl.seeds import derive_seed
 from proverrl.types import Problem, Reward, Rollout, Status, TrainingSample, Turn
 
 ARCHIVE_FILE = "archive.jsonl"
-BINS = ("0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")
-"""Solve rates of composed problems: 0, up to and with each bound, below 1, and 1."""
-
-
-@dataclass
-class Round:
-    """A round's drafts, what the guards made of them, and the solver's attempts by problem id."""
-
-    number: int
-    drafts: list[Draft]
-    stops: dict[str, str] = field(default_factory=dict)
-    kept: list[Problem] = field(default_factory=list)
-    attempts: dict[str, tuple[Rollout, ...]] = field(default_factory=dict)
-    guard_calls: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What the guards said of a round, and the verifier calls of each guard."""
-
-    run: GuardRun
-    calls: Counter[str]
 
 
 class SelfplayLedger(Ledger):
@@ -77,10 +51,11 @@ class SelfplayLedger(Ledger):
         self.settings = session.config.selfplay
         self._base = session.problems
         self.archive = open_archive(session)
+        self.checks = RoundGuards(session, read_held_out(session))
+        self.checks.see(self._base.all)
         self.guards = GuardLedger()
         self.drafts_next = 0
-        self._held_out = OverlapIndex(take_statements(read_held_out(session)))
-        self._seen = {make_skeleton(problem) for problem in self._base.all}
+        self._set_aside: set[str] = set()
         self._rounds: list[RoundFigures] = []
         settings = self.settings
         self.scaffolder = Scaffolder(
@@ -114,50 +89,51 @@ class SelfplayLedger(Ledger):
         )
         return number, pairs, scaffolds
 
-    async def run_guards(
-        self, drafts: Sequence[Draft], attacks: Mapping[str, Sequence[str]]
-    ) -> Checked:
-        """The guards on a round's statements; nothing of the ledger changes."""
-        tools = GuardTools(
-            asker=Asker(
-                self.session.verifier,
-                deadline_seconds=self.session.config.pool.deadline_seconds,
-            ),
-            held_out=self._held_out,
-            seen=set(self._seen),
-            attack=use_attacks(attacks),
-            near_share=self.settings.near_share,
-        )
-        problems = [draft.composed.problem for draft in drafts if draft.composed is not None]
-        guards = make_guards(tools, self.settings.guards)
-        return Checked(await run_guard_checks(problems, guards, tools), tools.asker.calls)
-
     def admit(self, batch: StepBatch, number: int, drafts: list[Draft], checked: Checked) -> Round:
-        """Take what passed into the archive and the curriculum, and count what was stopped."""
-        run = checked.run
-        by_id = {d.composed.problem.id: d.composed for d in drafts if d.composed is not None}
-        this = Round(number, drafts, guard_calls=run.num_calls)
+        """Take a round into the archive; what the early guards let pass is tried by the solver."""
+        this = Round(number, drafts)
+        made = [draft.composed for draft in drafts if draft.composed is not None]
         # Stopped ones too: to stop them again would cost the same calls again.
-        self._seen |= {make_skeleton(composed.problem) for composed in by_id.values()}
+        self.checks.see(composed.problem for composed in made)
+        self.guards.num_seen += len(made)
+        self._note_stops(batch, this, checked)
+        by_id = {composed.problem.id: composed for composed in made}
+        this.tried = [self._keep(by_id[problem.id]) for problem in checked.run.kept]
+        if not self.checks.late:
+            self._take(this, this.tried)
+        self._join_composed()
+        return this
+
+    def settle(self, batch: StepBatch, this: Round, checked: Checked) -> None:
+        """Take what the late guards let pass into the curriculum. Nothing is learned from what
+        else was tried: no group, no stored proof."""
+        self._note_stops(batch, this, checked)
+        self._take(this, checked.run.kept)
+        self._set_aside = this.set_aside
+        self._join_composed()
+
+    def _take(self, this: Round, problems: Sequence[Problem]) -> None:
+        this.kept = list(problems)
+        self.guards.num_kept += len(this.kept)
+        self.curriculum.add(this.kept)
+
+    def _note_stops(self, batch: StepBatch, this: Round, checked: Checked) -> None:
+        run = checked.run
+        this.guard_calls += run.num_calls
         batch.tally.verifier_calls += run.num_calls
-        self.guards.num_seen += len(by_id)
-        self.guards.num_kept += len(run.kept)
+        self.guards.calls += checked.calls
+        by_id = {d.composed.problem.id: d.composed for d in this.drafts if d.composed is not None}
         for stop in run.stops:
             this.stops[stop.problem_id] = stop.guard
             composed = by_id[stop.problem_id]
             self.guards.record(composed.problem, stop)
-            # A duplicate may be in the archive already, where it is a problem like any other.
-            if self.archive.add(composed):
+            # A duplicate may be in the archive already, where it is a problem like any other; what
+            # a late guard stops is in there since it was tried.
+            if self.archive.add(composed) or stop.guard in self.checks.late:
                 self.archive.note(stop.problem_id, stopped_by=stop.guard, reason=stop.reason)
             if stop.kept is not None and self.archive.add(stop.kept):
                 self.archive.note(stop.kept.problem.id, negation_of=stop.problem_id)
-                self._seen.add(make_skeleton(stop.kept.problem))
-        self.guards.calls += checked.calls
-        for problem in run.kept:
-            this.kept.append(self._keep(by_id[problem.id]))
-        self.curriculum.add(this.kept)
-        self._join_composed()
-        return this
+                self.checks.see([stop.kept.problem])
 
     def _join_composed(self) -> None:
         """Have the session know all problems that the run may have proofs of."""
@@ -184,10 +160,13 @@ class SelfplayLedger(Ledger):
     ) -> None:
         """See ``Ledger.absorb``; of what is admitted only groups within the window stay (GAR:
         0 < p <= 0.5)."""
-        for draw in judged:
+        aside = [d for d in judged if d.rollouts[0].problem.id in self._set_aside]
+        used = [d for d in judged if d.rollouts[0].problem.id not in self._set_aside]
+        self._count_only(batch, aside)
+        for draw in used:
             self.scaffolder.see(draw.rollouts)
         before = len(batch.groups)
-        await super().absorb(batch, judged, generation_seconds, age=age, stale=stale)
+        await super().absorb(batch, used, generation_seconds, age=age, stale=stale)
         fresh, ages = batch.groups[before:], batch.ages[before:]
         inside = [
             self.settings.solver_low < rate <= self.settings.solver_high
@@ -195,6 +174,13 @@ class SelfplayLedger(Ledger):
         ]
         batch.groups[before:] = [g for g, keep in zip(fresh, inside, strict=True) if keep]
         batch.ages[before:] = [a for a, keep in zip(ages, inside, strict=True) if keep]
+
+    def _count_only(self, batch: StepBatch, judged: Sequence[JudgedDraw]) -> None:
+        """Count draws that nothing learns from."""
+        batch.tally.add_draw(judged, 0.0)
+        for draw in judged:
+            batch.tally.add_dropped(draw.rollouts)
+            batch.tally.add_audits(self.auditor.observe(draw))
 
     def reward_round(self, batch: StepBatch, this: Round) -> list[TrainingSample]:
         """Note what became of each statement, put the figures into the batch, and return the
@@ -204,22 +190,25 @@ class SelfplayLedger(Ledger):
         self.scaffolder.end_step(this.number)
         for draft, outcome, reward in zip(this.drafts, outcomes, rewards, strict=True):
             if outcome.stage == "tried" and draft.composed is not None:
-                self.archive.note(
-                    draft.composed.problem.id,
-                    solve_rate=outcome.solved,
-                    modified=outcome.modified,
-                    reward=reward,
-                )
+                name = draft.composed.problem.id
+                facts = {"solve_rate": outcome.solved, "modified": outcome.modified}
+                unchecked = {"unchecked": True} if name in self._set_aside else {}
+                self.archive.note(name, **facts, reward=reward, **unchecked)
+        composed = {problem.id for problem in this.kept}
+        batch.figures["groups_composed"] = sum(
+            group.rollouts[0].problem.id in composed for group in batch.groups
+        )
         batch.figures |= describe_round(this, outcomes, rewards)
         batch.figures |= self._watch(this, outcomes, rewards)
         batch.figures["archive"] = len(self.archive)
         batch.figures["guard_calls_total"] = sum(self.guards.calls.values())
         if not self.settings.train_composer:
             return []
+        problems = {problem.id: problem for problem in self.session.problems.all}
         samples = []
         for number, (draft, advantage) in enumerate(zip(this.drafts, advantages, strict=True)):
             if draft.completion is not None and advantage != 0.0:
-                problem = next(p for p in self.session.problems.all if p.id == draft.parents[0])
+                problem = problems[draft.parents[0]]
                 samples += _build_sample(draft, f"c{this.number}-{number}", advantage, problem)
         return samples
 
@@ -292,7 +281,7 @@ class SelfplayLedger(Ledger):
         self.guards.load_state_dict(state["guards"])
         self.drafts_next = state["drafts_next"]
         # Whatever was composed is in the archive, stopped or not.
-        self._seen |= {make_skeleton(composed.problem) for composed in self.archive}
+        self.checks.see(composed.problem for composed in self.archive)
         self.scaffolder.load_state_dict(state["scaffolds"])
         self._rounds = [RoundFigures(**figures) for figures in state["rounds"]]
         self._join_composed()
@@ -303,50 +292,6 @@ def _with_penalty(plain: RewardFn, weight: float) -> RewardFn:
         return penalise_modified(plain(rollout), is_modified(rollout), weight)
 
     return reward
-
-
-def solve_rate(rollouts: Sequence[Rollout]) -> float | None:
-    """Proved attempts over judged ones; None when none was judged."""
-    judged = [rollout for rollout in rollouts if rollout.status.judged]
-    if not judged:
-        return None
-    return sum(rollout.status is Status.PROVED for rollout in judged) / len(judged)
-
-
-def name_bin(rate: float) -> str:
-    """The bin of ``BINS`` that a solve rate falls into."""
-    if rate in (0.0, 1.0):
-        return BINS[0] if rate == 0.0 else BINS[-1]
-    return next(
-        name for name, bound in zip(BINS[1:], (0.25, 0.5, 0.75, 1.0), strict=False) if rate <= bound
-    )
-
-
-def describe_round(
-    this: Round, outcomes: Sequence[Outcome], rewards: Sequence[float | None]
-) -> dict[str, Any]:
-    """The figures of a round for ``metrics.jsonl``."""
-    rates = [outcome.solved for outcome in outcomes if outcome.solved is not None]
-    earned = [reward for reward in rewards if reward is not None]
-    bins = Counter(map(name_bin, rates))
-    return {
-        "statements_written": len(this.drafts),
-        "statements_malformed": sum(draft.composed is None for draft in this.drafts),
-        "statements_well_formed": sum(outcome.stage != "malformed" for outcome in outcomes),
-        "statements_kept": len(this.kept),
-        "statements_scaffolds": dict(Counter(d.scaffold for d in this.drafts if d.scaffold)),
-        "statements_generation": max(map(read_generation, this.kept), default=0),
-        "statements_reasons": dict(Counter(d.reason for d in this.drafts if d.reason)),
-        "guard_stops": dict(Counter(this.stops.values())),
-        "guard_calls": this.guard_calls,
-        "solve_rates": {name: bins[name] for name in BINS},
-        "statements_never": bins["0"] / len(rates) if rates else 0.0,
-        "statements_always": bins["1"] / len(rates) if rates else 0.0,
-        "statements_modified": (
-            sum(outcome.modified for outcome in outcomes) / len(rates) if rates else 0.0
-        ),
-        "composer_reward": sum(earned) / len(earned) if earned else None,
-    }
 
 
 def _build_sample(

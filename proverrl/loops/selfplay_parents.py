@@ -1,19 +1,21 @@
-"""Which problems a round's statements are made from.
+"""What a round's statements are made from, and which operators are worth it.
 
 Flows in: base problems, the archive, proofs. Flows out: pairs of parents, each with a proof where
-one is known. The same for the same generator and the same state.
+one is known; beliefs about operators. The same for the same generator and the same state.
 Not handled here: scaffolds, which draw parents of their own (``selfplay_scaffolds``).
 """
 
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from proverrl.compose.archive import ProblemArchive
 from proverrl.compose.composers import Pair
 from proverrl.compose.operator import Parent
 from proverrl.config.selfplay import ParentChoice
+from proverrl.curriculum.beliefs import Belief, update_belief
 from proverrl.errors import ProblemError
 from proverrl.types import Problem
 
@@ -65,6 +67,21 @@ def list_parents(archive: ProblemArchive, base: Sequence[Problem]) -> list[Probl
         if _length(composed.problem) <= MAX_GROWTH * longest:
             found.append(composed.problem)
     return sorted(found, key=lambda problem: problem.id)
+
+
+def weigh_operators(archive: ProblemArchive, low: float, high: float) -> dict[str, Belief]:
+    """How useful each operator has been: Beta parameters of the share of its statements that no
+    guard stopped and that were proved by more than ``low`` and at most ``high`` of the attempts."""
+    beliefs: dict[str, Belief] = defaultdict(lambda: [1.0, 1.0])
+    for composed in archive:
+        facts = archive.facts(composed.problem.id)
+        rate = facts.get("solve_rate")
+        if rate is None and "stopped_by" not in facts:
+            continue
+        useful = rate is not None and low < rate <= high and "stopped_by" not in facts
+        for name in composed.operator.split("+"):
+            update_belief(beliefs[name], int(useful), 1, discount=1.0)
+    return dict(beliefs)
 
 
 def _draw_pool(

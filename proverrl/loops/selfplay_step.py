@@ -4,7 +4,8 @@ Flows in: a ledger, a composer. Flows out: a ``StepBatch`` a step, with the comp
 order is fixed, so that a run repeats bit for bit: the pool checks the round's statements while the
 policy writes the step's groups on base problems; what passed is given to the solver; while the
 pool judges its proofs the composer writes the next round, whose checks go on while the learner
-updates. So a solver's group is never stale, and a statement is one step older than its update.
+updates. Late guards are asked once the attempts on the round are judged. So a solver's group is
+never stale, and a statement is one step older than its update.
 A checkpoint holds the next round's drafts; their checks are made again, from the cache.
 Not handled here: what is learned from (``selfplay_ledger``), the composer's own weights
 (``selfplay``).
@@ -13,7 +14,7 @@ Not handled here: what is learned from (``selfplay_ledger``), the composer's own
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,9 @@ from proverrl.loops.audit import judge_first, judge_rest
 from proverrl.loops.collector import Usage, write_draw
 from proverrl.loops.ledger import Order, StepBatch
 from proverrl.loops.selfplay_attack import Attacks, write_attacks
-from proverrl.loops.selfplay_ledger import Checked, Round, SelfplayLedger
+from proverrl.loops.selfplay_guards import Checked
+from proverrl.loops.selfplay_ledger import SelfplayLedger
+from proverrl.loops.selfplay_round import Round
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import TrainingSample
 
@@ -39,10 +42,12 @@ class Composition:
 
 @dataclass
 class Flight:
-    """Groups whose verdicts are awaited, and the seconds that it took to write them."""
+    """Groups whose verdicts are awaited, and the seconds that it took to write them; ``on_round``
+    are those on the round's statements."""
 
     judged: asyncio.Task[list[JudgedDraw]]
     seconds: float
+    on_round: bool
 
 
 class SelfplayCollector:
@@ -65,6 +70,7 @@ class SelfplayCollector:
         self._samples: list[TrainingSample] = []
         self._next: Composition | None = None
         self._flights: list[Flight] = []
+        self._late: asyncio.Task[Checked] | None = None
         if state is not None and state["drafts"] is not None:
             self._next = self._check(state["round"], load_drafts(state["drafts"]), state["attacks"])
 
@@ -79,13 +85,13 @@ class SelfplayCollector:
             await self._write(ledger.choose(num_base))
         checked = await composition.checked
         this = ledger.admit(batch, composition.number, composition.drafts, checked)
-        if this.kept:
-            await self._write(ledger.order_composed(this.kept))
-        missing = num_groups - num_base - len(this.kept)
+        if this.tried:
+            await self._write(ledger.order_composed(this.tried), on_round=True)
+        missing = num_groups - num_base - len(this.tried)
         if missing > 0:
             await self._write(ledger.choose(missing))
         self._next = await self._compose()
-        await self._absorb(batch, this)
+        await self._absorb(batch, this, composition.attacks)
         samples = ledger.reward_round(batch, this)
         batch.figures["attack_bodies"] = sum(map(len, composition.attacks.values()))
         if self._train is None:
@@ -118,6 +124,8 @@ class SelfplayCollector:
         tasks: list[asyncio.Task[Any]] = [flight.judged for flight in self._flights]
         if self._next is not None:
             tasks.append(self._next.checked)
+        if self._late is not None:
+            tasks.append(self._late)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -131,13 +139,10 @@ class SelfplayCollector:
         return self._check(number, drafts, attacks)
 
     def _check(self, number: int, drafts: list[Draft], attacks: Attacks) -> Composition:
-        async def check() -> Checked:
-            with self.usage.busy("pool"):
-                return await self._ledger.run_guards(drafts, attacks)
+        checked = self._start(self._ledger.checks.check_drafts(drafts, attacks))
+        return Composition(number, drafts, attacks, checked)
 
-        return Composition(number, drafts, attacks, asyncio.create_task(check()))
-
-    async def _write(self, order: Order) -> None:
+    async def _write(self, order: Order, *, on_round: bool = False) -> None:
         with self.usage.busy("generator"):
             draws, seconds = await write_draw(self._session, order)
 
@@ -145,18 +150,34 @@ class SelfplayCollector:
             with self.usage.busy("pool"):
                 return await judge_first(self._session, self._ledger.auditor, draws)
 
-        self._flights.append(Flight(asyncio.create_task(judge()), seconds))
+        self._flights.append(Flight(asyncio.create_task(judge()), seconds, on_round))
 
-    async def _absorb(self, batch: StepBatch, this: Round) -> None:
-        """Await the step's verdicts in the order of writing, and note those on the round."""
-        composed = {problem.id for problem in this.kept}
+    async def _absorb(self, batch: StepBatch, this: Round, attacks: Attacks) -> None:
+        """Await the step's verdicts, note those on the round, have the late guards asked about it
+        while the others are judged, and take them all in, in the order of writing."""
+        ledger = self._ledger
+        tried = {problem.id for problem in this.tried}
+        waited: list[tuple[list[JudgedDraw], float]] = []
         for flight in self._flights:
             judged = await flight.judged
             with self.usage.busy("pool"):
-                judged = await judge_rest(self._session, self._ledger.auditor, judged)
+                judged = await judge_rest(self._session, ledger.auditor, judged)
             for draw in judged:
                 name = draw.rollouts[0].problem.id
-                if name in composed:
+                if name in tried:
                     this.attempts[name] = (*this.attempts.get(name, ()), *draw.rollouts)
-            await self._ledger.absorb(batch, judged, flight.seconds, age=0)
-        self._flights = []
+            if flight.on_round and ledger.checks.late:
+                self._late = self._start(ledger.checks.check_tried(this, attacks))
+            waited.append((judged, flight.seconds))
+        if self._late is not None:
+            ledger.settle(batch, this, await self._late)
+        for judged, seconds in waited:
+            await ledger.absorb(batch, judged, seconds, age=0)
+        self._flights, self._late = [], None
+
+    def _start(self, checks: Coroutine[Any, Any, Checked]) -> asyncio.Task[Checked]:
+        async def check() -> Checked:
+            with self.usage.busy("pool"):
+                return await checks
+
+        return asyncio.create_task(check())

@@ -22,7 +22,7 @@ HOLDER = "selfplay-charts"
 PARTS = ("composer", "generator", "pool", "learner")
 MAX_WARNINGS = 50
 MAX_ROUNDS = 1000
-_KEPT, _UNREADABLE = "kept", "no statement in it"
+_KEPT, _UNREADABLE, _UNCHECKED = "kept", "no statement in it", "not asked about"
 _BINS = ("0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")
 _COLLAPSE = (
     ("compose_variety", "skeletons a problem"),
@@ -76,13 +76,15 @@ def render_selfplay(runs: Sequence[RunRecord], lineages: Sequence[Lineage]) -> s
 
 
 def count_outcomes(row: Row) -> Counter[str]:
-    """What became of a step's statements: kept, stopped by each guard, unreadable."""
+    """What became of a step's statements: kept, stopped by each guard, unreadable, or tried by the
+    solver with an outcome that spared the late guards the questions."""
     stops = row.get("guard_stops")
     found = Counter(
         {str(guard): int(n) for guard, n in stops.items()} if isinstance(stops, Mapping) else {}
     )
     found[_KEPT] = int(row.get("statements_kept") or 0)
     found[_UNREADABLE] = int(row.get("statements_malformed") or 0)
+    found[_UNCHECKED] = int(row.get("statements_unchecked") or 0)
     return +found
 
 
@@ -164,16 +166,21 @@ def _render_totals(rows: Sequence[Row]) -> str:
     outcomes: Counter[str] = sum((count_outcomes(row) for row in rows), Counter())
     rates: Counter[str] = sum((Counter(_bins(row)) for row in rows), Counter())
     written = sum(int(row["statements_written"]) for row in rows)
-    stopped = written - outcomes[_KEPT] - outcomes[_UNREADABLE]
+    stopped = written - outcomes[_KEPT] - outcomes[_UNREADABLE] - outcomes[_UNCHECKED]
     never, always = rates["0"], rates["1"]
     calls = sum(int(row.get("guard_calls") or 0) for row in rows)
     text = (
         f"{len(rows):,} rounds: {written:,} statements written, {outcomes[_UNREADABLE]:,} "
-        f"unreadable, {stopped:,} stopped by guards, {outcomes[_KEPT]:,} kept. Of "
+        f"unreadable, {stopped:,} stopped by guards, {outcomes[_KEPT]:,} kept"
+        f"{_name_unchecked(outcomes[_UNCHECKED])}. Of "
         f"{rates.total():,} tried, {never:,} were solved by no attempt, {always:,} by every one. "
         f"The guards took {calls:,} verifier calls."
     )
     return f'<p class="lead">{escape(text)}</p>'
+
+
+def _name_unchecked(num: int) -> str:
+    return f", {num:,} too easy or too hard for late guards to be asked" if num else ""
 
 
 def _render_idle(rows: Sequence[Row]) -> str:
@@ -199,7 +206,8 @@ def _render_idle(rows: Sequence[Row]) -> str:
 def _render_guards(rows: Sequence[Row], examples: Mapping[str, Row]) -> str:
     """A line a guard, with what it stopped last."""
     counts: Counter[str] = sum((count_outcomes(row) for row in rows), Counter())
-    del counts[_KEPT], counts[_UNREADABLE]
+    for name in (_KEPT, _UNREADABLE, _UNCHECKED):
+        del counts[name]
     if not counts:
         return '<p class="empty">No guard stopped anything.</p>'
     written = sum(int(row["statements_written"]) for row in rows)

@@ -1,0 +1,88 @@
+"""A round of self-play: statements, what the guards said, the solver's attempts, its figures.
+
+Flows in: drafts, stops, judged attempts. Flows out: solve rates and the figures of a round for
+``metrics.jsonl``. All of it is pure. Not handled here: who fills a round in (``selfplay_ledger``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proverrl.compose.composers import Draft
+from proverrl.compose.operators import read_generation
+from proverrl.rewards.composer import Outcome
+from proverrl.types import Problem, Rollout, Status
+
+BINS = ("0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")
+"""Solve rates of composed problems: 0, up to and with each bound, below 1, and 1."""
+
+
+@dataclass
+class Round:
+    """A round's drafts, what the guards made of them, and the solver's attempts by problem id.
+
+    ``tried`` passed the guards that are asked before the solver tries, ``kept`` all of them. What
+    is tried and neither kept nor stopped was not asked about any further, and nothing learns from
+    it.
+    """
+
+    number: int
+    drafts: list[Draft]
+    stops: dict[str, str] = field(default_factory=dict)
+    tried: list[Problem] = field(default_factory=list)
+    kept: list[Problem] = field(default_factory=list)
+    attempts: dict[str, tuple[Rollout, ...]] = field(default_factory=dict)
+    guard_calls: int = 0
+
+    @property
+    def set_aside(self) -> set[str]:
+        """Ids of what was tried and may not be learned from."""
+        return {problem.id for problem in self.tried} - {problem.id for problem in self.kept}
+
+
+def solve_rate(rollouts: Sequence[Rollout]) -> float | None:
+    """Proved attempts over judged ones; None when none was judged."""
+    judged = [rollout for rollout in rollouts if rollout.status.judged]
+    if not judged:
+        return None
+    return sum(rollout.status is Status.PROVED for rollout in judged) / len(judged)
+
+
+def name_bin(rate: float) -> str:
+    """The bin of ``BINS`` that a solve rate falls into."""
+    if rate in (0.0, 1.0):
+        return BINS[0] if rate == 0.0 else BINS[-1]
+    return next(
+        name for name, bound in zip(BINS[1:], (0.25, 0.5, 0.75, 1.0), strict=False) if rate <= bound
+    )
+
+
+def describe_round(
+    this: Round, outcomes: Sequence[Outcome], rewards: Sequence[float | None]
+) -> dict[str, Any]:
+    """The figures of a round for ``metrics.jsonl``."""
+    rates = [outcome.solved for outcome in outcomes if outcome.solved is not None]
+    earned = [reward for reward in rewards if reward is not None]
+    bins = Counter(map(name_bin, rates))
+    return {
+        "statements_written": len(this.drafts),
+        "statements_malformed": sum(draft.composed is None for draft in this.drafts),
+        "statements_well_formed": sum(outcome.stage != "malformed" for outcome in outcomes),
+        "statements_kept": len(this.kept),
+        "statements_unchecked": len(this.set_aside - set(this.stops)),
+        "statements_scaffolds": dict(Counter(d.scaffold for d in this.drafts if d.scaffold)),
+        "statements_generation": max(map(read_generation, this.kept), default=0),
+        "statements_reasons": dict(Counter(d.reason for d in this.drafts if d.reason)),
+        "guard_stops": dict(Counter(this.stops.values())),
+        "guard_calls": this.guard_calls,
+        "solve_rates": {name: bins[name] for name in BINS},
+        "statements_never": bins["0"] / len(rates) if rates else 0.0,
+        "statements_always": bins["1"] / len(rates) if rates else 0.0,
+        "statements_modified": (
+            sum(outcome.modified for outcome in outcomes) / len(rates) if rates else 0.0
+        ),
+        "composer_reward": sum(earned) / len(earned) if earned else None,
+    }
