@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -196,6 +199,39 @@ def test_one_and_two_rounds_equal_three_bit_for_bit(
     assert (whole / "archive.jsonl").read_text() == (again / "archive.jsonl").read_text()
 
 
+KILLED_RUN = """
+import asyncio, json, sys
+from proverrl.config import parse_config
+from proverrl.loops import train as train_module
+from tests.test_data_loop import answer
+from tests.test_grpo import StubVerifier
+
+train_module.open_configured = lambda *a, **k: StubVerifier(answer)
+config = parse_config(json.loads(sys.argv[1]), source="test")
+asyncio.run(train_module.train(config, live=False))
+"""
+
+
+def test_a_killed_loop_ends_like_an_unbroken_one(make_loop: Callable[..., Config]) -> None:
+    rounds = {"expert_iteration": {**ROUNDS, "rounds": 4}}
+    whole = run(make_loop("unbroken", **rounds))
+    config = make_loop("killed", **rounds)
+    command = [sys.executable, "-c", KILLED_RUN, json.dumps(config.dump())]
+    kills = 0
+    for wanted in ("archive.jsonl", "checkpoints/step_000001", "checkpoints/step_000003"):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while not (config.run / wanted).exists() and process.poll() is None:
+            time.sleep(0.005)
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+    assert kills == 3
+    again = run(config)
+    assert step_lines(whole) == step_lines(again)
+    assert same(weights(whole), weights(again))
+    assert (whole / "archive.jsonl").read_text() == (again / "archive.jsonl").read_text()
+
+
 def loop_problem(name: str, text: str) -> Problem:
     return Problem(name, "dafny", "statements", "", text)
 
@@ -254,6 +290,14 @@ def test_settings_that_cannot_work_are_refused() -> None:
     for data_loop, text in (({"keep": []}, "keep names no grade"), ({"min_tokens": 400}, "above")):
         with pytest.raises(ConfigError, match=text):
             parse_config({"data_loop": data_loop}, source="test")
+    for name, value in (
+        ("late_guards", ["trivial"]),
+        ("scaffolds", ["easier"]),
+        ("operator_choice", "useful"),
+    ):
+        play = {"loop": "data_loop", "selfplay": {name: value}}
+        with pytest.raises(ConfigError, match=f"no use for selfplay.{name}"):
+            parse_config(play, source="test")
     table = {"loop": "data_loop", "selfplay": {"composer": "policy", "shared": False}}
     with pytest.raises(ConfigError, match="one policy"):
         parse_config(table, source="test")

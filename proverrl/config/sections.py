@@ -318,10 +318,22 @@ class Config(Section):
             raise ValueError(f'learner.shard = "fsdp2" {reason}')
         if self.loop == "selfplay" and (reason := self._against_selfplay()):
             raise ValueError(reason)
-        writes = self.loop == "data_loop" and self.selfplay.composer == "policy"
-        if writes and not self.selfplay.shared:
-            raise ValueError('loop = "data_loop" has one policy; set selfplay.shared = true')
+        if self.loop == "data_loop" and (reason := self._against_data_loop()):
+            raise ValueError(f'loop = "data_loop" {reason}')
         return self
+
+    def _against_data_loop(self) -> str:
+        """Why the settings of self-play are none of the data loop's; empty when they are."""
+        selfplay = self.selfplay
+        if selfplay.composer == "policy" and not selfplay.shared:
+            return "has one policy; set selfplay.shared = true"
+        unused = {
+            "late_guards": selfplay.late_guards,
+            "scaffolds": selfplay.scaffolds,
+            "operator_choice": selfplay.operator_choice != "uniform",
+        }
+        names = [f"selfplay.{name}" for name, asked in unused.items() if asked]
+        return f"has no use for {', '.join(names)}; drop it" if names else ""
 
     def _against_shards(self) -> str:
         """Why what is trained cannot be cut over processes; empty when it can."""
