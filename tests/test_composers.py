@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proverrl.compose.composers import (
+    REPEATED,
     PolicyComposer,
     ProgramComposer,
+    drop_repeats,
     dump_drafts,
     encode_pair,
     load_drafts,
@@ -177,6 +179,14 @@ def test_a_program_prefers_what_is_believed_to_be_useful() -> None:
     assert count({"change_constant": good, "flip_sign": bad}) == 0
     # Nothing is known: a chance of one half; fewer than 8 or more than 32 of 40 are 1 in 5,000.
     assert 8 <= count({}) <= 32
+
+
+def test_a_statement_that_is_written_twice_in_a_round_counts_once() -> None:
+    drafts = asyncio.run(ProgramComposer(("flip_sign",), 0).write([PAIR] * 2, round_number=1))
+    other = asyncio.run(ProgramComposer(("change_constant",), 0).write([PAIR], round_number=1))
+    twice = drop_repeats([drafts[0], *other, drafts[0], *other])
+    assert twice[:2] == [drafts[0], *other]
+    assert [(d.composed, d.reason) for d in twice[2:]] == [(None, REPEATED)] * 2
 
 
 def test_taught_scripts_are_scripts_after_the_prompt_of_the_pair() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from proverrl.compose.archive import Composed
@@ -36,6 +36,8 @@ SCRIPT_HEADING = "\n// compose\n"
 
 TWO_LINES = 0.25
 """The share of taught scripts that have two lines."""
+
+REPEATED = "the same statement earlier in the round"
 
 _REQUEST = """Here are two verification problems. Each has one hole, {hole}, where its proof goes.
 
@@ -148,6 +150,20 @@ class PolicyComposer:
             if not script.reason:
                 composed = apply_script(script, pair, round_number=number)
         return _make_draft(pair, composed, reason, prompt.problem_id, completion)
+
+
+def drop_repeats(drafts: Sequence[Draft]) -> list[Draft]:
+    """The drafts, with a reason in place of a problem that an earlier one of them is, id and all:
+    what becomes of a statement is noted by its id."""
+    known: set[str] = set()
+    found = []
+    for draft in drafts:
+        if draft.composed is not None and draft.composed.problem.id in known:
+            draft = replace(draft, composed=None, reason=REPEATED)
+        elif draft.composed is not None:
+            known.add(draft.composed.problem.id)
+        found.append(draft)
+    return found
 
 
 def encode_pair(policy: TransformersPolicy, pair: Pair, form: ComposerFormat) -> Prompt:

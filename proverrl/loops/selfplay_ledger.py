@@ -18,7 +18,7 @@ from typing import Any
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.checkpoint import latest_checkpoint
 from proverrl.compose.archive import Composed, ProblemArchive
-from proverrl.compose.composers import Draft, Pair
+from proverrl.compose.composers import REPEATED, Draft, Pair
 from proverrl.compose.guards import GuardLedger
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
 from proverrl.loops.ledger import Ledger, Order, StepBatch
@@ -247,7 +247,8 @@ class SelfplayLedger(Ledger):
 
     def _judge(self, draft: Draft, this: Round) -> Outcome:
         if draft.composed is None:
-            return Outcome("malformed", task=draft.task)
+            stage = "stopped" if draft.reason == REPEATED else "malformed"
+            return Outcome(stage, task=draft.task)  # type: ignore[arg-type]
         problem = draft.composed.problem
         if guard := this.stops.get(problem.id):
             stage = "malformed" if guard == "well_formed" else "stopped"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proverrl.compose.composers import Composer, Draft, dump_drafts, load_drafts
+from proverrl.compose.composers import Composer, Draft, drop_repeats, dump_drafts, load_drafts
 from proverrl.loops.audit import judge_first, judge_rest
 from proverrl.loops.collector import Usage, write_draw
 from proverrl.loops.ledger import Order, StepBatch
@@ -133,7 +133,8 @@ class SelfplayCollector:
     async def _compose(self) -> Composition:
         with self.usage.busy("composer"):
             number, pairs, scaffolds = self._ledger.draw_round()
-            drafts = [*await self._composer.write(pairs, round_number=number), *scaffolds]
+            written = await self._composer.write(pairs, round_number=number)
+            drafts = drop_repeats([*written, *scaffolds])
         with self.usage.busy("generator"):
             attacks = await write_attacks(self._session, drafts, number)
         return self._check(number, drafts, attacks)
