@@ -125,6 +125,13 @@ def test_a_healthy_run_gives_no_warning() -> None:
         ("none_solved", replace(HEALTHY, never=0.8), "80% of the problems"),
         ("length_drift", replace(HEALTHY, length=121.0), "121.0 tokens, 60.0"),
         ("length_drift", replace(HEALTHY, length=29.0), "29.0 tokens, 60.0"),
+        ("unreadable", replace(HEALTHY, written=12, malformed=7), "7 of 12 statements hold no"),
+        # Also where too few are left for the other rules, which this round would break.
+        (
+            "unreadable",
+            replace(HEALTHY, problems=1, skeletons=0, written=12, malformed=11, always=1.0),
+            "11 of 12 statements",
+        ),
         (
             "reward_without_variety",
             replace(HEALTHY, reward=0.46, skeletons=16, round=4),
@@ -150,6 +157,8 @@ def test_each_rule_fires_alone(rule: RuleName, last: RoundFigures, words: str) -
         replace(HEALTHY, never=0.75),
         replace(HEALTHY, length=120.0),
         replace(HEALTHY, length=30.0),
+        replace(HEALTHY, written=12, malformed=6),
+        replace(HEALTHY, written=7, malformed=7),
         replace(HEALTHY, reward=0.44, skeletons=16),
         replace(HEALTHY, reward=0.9, skeletons=17),
     ],

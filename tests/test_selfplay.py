@@ -16,8 +16,11 @@ import pytest
 from proverrl.compose.archive import ProblemArchive
 from proverrl.config import Config, load_stored_config
 from proverrl.errors import UsageError
+from proverrl.loops import grpo
 from proverrl.loops import train as train_module
 from proverrl.loops.export_proofs import export_proofs
+from proverrl.loops.ledger import Ledger
+from proverrl.loops.session import Session
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Status, Verdict
 from tests.test_grpo import (
     StubVerifier,
@@ -240,6 +243,28 @@ def test_shared_weights_learn_from_both_roles(
     first, other = step_lines(both)[0], step_lines(solver)[0]
     assert first["statements_reasons"] == other["statements_reasons"]
     assert not same(weights(both), weights(solver))
+
+
+@pytest.mark.parametrize(
+    ("settings", "scripts"), [({}, 0), (POLICY, 64), ({**POLICY, "shared": False}, 0)]
+)
+def test_weights_that_compose_imitate_scripts_again(
+    make_play: Callable[..., Config],
+    verifiers: list[StubVerifier],
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    scripts: int,
+) -> None:
+    taught = []
+
+    def make_replay(session: Session, ledger: Ledger, version: int) -> Any:
+        taught.append(len(ledger.list_taught()))
+        return list
+
+    monkeypatch.setattr(grpo, "_make_replay", make_replay)
+    run(make_play("play", settings, grpo__steps=1))
+    # Eight references and a script for each of the 64 pairs.
+    assert taught == [8 + scripts]
 
 
 @pytest.mark.parametrize("train", [True, False])

@@ -120,6 +120,7 @@ class CollapseConfig(Section):
     min_rise: _Share = 0.05
     min_kept: Fraction = 0.8
     max_drift: Annotated[float, Field(ge=1.0)] = 2.0
+    max_malformed: Fraction = 0.5
 
 
 class CurriculumConfig(Section):

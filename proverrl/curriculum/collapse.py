@@ -29,6 +29,7 @@ RuleName = Literal[
     "none_solved",
     "reward_without_variety",
     "length_drift",
+    "unreadable",
 ]
 
 _NUMBER = re.compile(r"\b\d[\d_.]*\b")
@@ -43,7 +44,8 @@ class RoundFigures:
     ``distinct`` is distinct n-grams over all n-grams (distinct-n, Li et al. 2016, arXiv
     1510.03055), ``overlap`` the mean share of a problem's n-grams that another problem of the
     round has too. ``operator_entropy`` is in nats. ``always`` and ``never`` are the shares of
-    problems that every attempt solved, and none; ``reward`` is the composer's mean.
+    problems that every attempt solved, and none; ``reward`` is the composer's mean. Of the
+    ``written`` statements ``malformed`` held no problem.
     """
 
     round: int
@@ -58,6 +60,8 @@ class RoundFigures:
     never: float
     reward: float
     length: float
+    written: int = 0
+    malformed: int = 0
 
     @property
     def variety(self) -> float:
@@ -67,7 +71,8 @@ class RoundFigures:
     def metrics(self) -> dict[str, Any]:
         """The figures as keys of ``metrics.jsonl``."""
         values = asdict(self) | {"variety": self.variety}
-        return {f"compose_{name}": value for name, value in values.items() if name != "round"}
+        logged = set(values) - {"round", "written", "malformed"}
+        return {f"compose_{name}": value for name, value in values.items() if name in logged}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +110,13 @@ def examine_round(
     rates: Sequence[float],
     rewards: Sequence[float],
     *,
+    written: int = 0,
+    malformed: int = 0,
     n: int = 4,
 ) -> RoundFigures:
     """The figures of a round: its problems, each one's solve rate, and the composer's rewards,
-    which may be of more or other attempts than those that became problems.
+    which may be of more or other attempts than those that became problems; ``malformed`` of the
+    ``written`` statements held no problem.
 
     Raises:
         RecordError: there is not one rate a problem.
@@ -132,22 +140,24 @@ def examine_round(
         never=sum(rate == 0.0 for rate in rates) / num if num else 0.0,
         reward=sum(rewards) / len(rewards) if rewards else 0.0,
         length=sum(len(tokens) for tokens in texts) / num if num else 0.0,
+        written=written,
+        malformed=malformed,
     )
 
 
 def find_warnings(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> list[CollapseWarning]:
     """What the newest round gives cause to, the rounds before it known; oldest first in ``rounds``.
 
-    A round with fewer than ``min_problems`` problems says too little: it gives no warning, and is
-    left out when rounds are compared.
+    A round with fewer than ``min_problems`` problems says too little: it gives no warning but
+    ``unreadable``, and is left out when rounds are compared.
     """
     known = [figures for figures in rounds if figures.problems >= limits.min_problems]
-    if not known or known[-1] is not rounds[-1]:
-        return []
+    if known and known[-1] is not rounds[-1]:
+        known = []
     return [
-        CollapseWarning(rule, known[-1].round, text)
+        CollapseWarning(rule, rounds[-1].round, text)
         for rule, check in RULES.items()
-        if (text := check(known, limits))
+        if (given := rounds if rule == "unreadable" else known) and (text := check(given, limits))
     ]
 
 
@@ -214,6 +224,14 @@ def _length_drift(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str
     return f"statements have {last:.1f} tokens, {first:.1f} in the first round"
 
 
+def _unreadable(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
+    last = rounds[-1]
+    few = last.written < limits.min_problems
+    if few or last.malformed <= limits.max_malformed * last.written:
+        return ""
+    return f"{last.malformed} of {last.written} statements hold no problem"
+
+
 RULES: dict[RuleName, Callable[[Sequence[RoundFigures], CollapseConfig], str]] = {
     "few_skeletons": _few_skeletons,
     "one_template": _one_template,
@@ -223,4 +241,5 @@ RULES: dict[RuleName, Callable[[Sequence[RoundFigures], CollapseConfig], str]] =
     "none_solved": _none_solved,
     "reward_without_variety": _reward_without_variety,
     "length_drift": _length_drift,
+    "unreadable": _unreadable,
 }

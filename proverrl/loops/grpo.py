@@ -32,8 +32,7 @@ from proverrl.loops.ledger import Ledger, StepBatch
 from proverrl.loops.overlap import Overlap, PushedSampler, SamplerCopy
 from proverrl.loops.reverify import reverify_proofs
 from proverrl.loops.search_samples import keep_sample_proofs, learn_paths
-from proverrl.loops.session import Session, proof_sources, reference_sources, seconds_left
-from proverrl.rollout.proofs import ProofStore
+from proverrl.loops.session import Session, proof_sources, seconds_left
 from proverrl.rollout.samples import build_replay_sample, build_samples
 from proverrl.rollout.teaching import TeacherPair, build_pairs
 from proverrl.seeds import derive_seed
@@ -113,7 +112,7 @@ async def _step(
     batch = await collector.collect()
     ledger.compare(batch)
     with collector.usage.busy("learner"):
-        metrics = await _learn(session, learner, ledger.store, batch, guard)
+        metrics = await _learn(session, learner, ledger, batch, guard)
     progress.step += 1
     progress.verifier_calls += batch.tally.verifier_calls
     metrics |= await collector.learned()
@@ -132,7 +131,7 @@ async def _step(
 
 
 async def _learn(
-    session: Session, learner: TorchLearner, store: ProofStore, batch: StepBatch, guard: Guard
+    session: Session, learner: TorchLearner, ledger: Ledger, batch: StepBatch, guard: Guard
 ) -> dict[str, float]:
     """One optimizer step on the admitted groups; no update when there are none."""
     guard.watch(batch.groups, batch.tally.solve_rate)
@@ -144,7 +143,7 @@ async def _learn(
         for sample in build_samples(group, advantages)
     ]
     samples += batch.extra
-    replay = _make_replay(session, store, learner.version)
+    replay = _make_replay(session, ledger, learner.version)
     pairs = _make_pairs(session, batch, learner.version)
     metrics = await asyncio.to_thread(learner.step, samples, replay, pairs)
     session.policy.version = learner.version
@@ -168,13 +167,14 @@ def _make_pairs(session: Session, batch: StepBatch, version: int) -> list[Teache
 
 
 def _make_replay(
-    session: Session, store: ProofStore, version: int
+    session: Session, ledger: Ledger, version: int
 ) -> Callable[[], list[TrainingSample]]:
     """Gives proofs to imitate, drawn anew each time: half of them the run's own, as far as there
-    are so many, the rest references, so that what is not yet proved again is not forgotten."""
+    are so many, the rest of what warm start teaches, so that what is not yet proved again is not
+    forgotten."""
     num = session.config.learner.replay_samples
-    references = reference_sources(session) if num else []
-    own = proof_sources(session, store.pairs()) if num else []
+    references = ledger.list_taught() if num else []
+    own = proof_sources(session, ledger.store.pairs()) if num else []
     rng = random.Random(derive_seed(session.config.seed, "replay", version))
 
     def draw() -> list[TrainingSample]:

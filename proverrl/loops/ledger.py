@@ -28,8 +28,15 @@ from proverrl.hint import Hint
 from proverrl.loops.audit import build_auditor
 from proverrl.loops.injection import inject_proofs
 from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
-from proverrl.loops.session import Session, budget_spent, open_store, run_fraction
+from proverrl.loops.session import (
+    Session,
+    budget_spent,
+    open_store,
+    reference_sources,
+    run_fraction,
+)
 from proverrl.loops.tally import Tally, absorb_draw
+from proverrl.loops.warm_start import PairSource
 from proverrl.rewards import build_reward
 from proverrl.rollout.inject import InjectStore
 from proverrl.rollout.restart import Restarts
@@ -184,6 +191,10 @@ class Ledger:
         )
         steps = STEPS[config.advantage.states](lambda ids: str(tokenizer.decode(ids)))
         return AdvantageInputs(groups, config.advantage, done, progress.history, steps)
+
+    def list_taught(self) -> list[PairSource]:
+        """What warm start teaches; some of it is imitated again at each update."""
+        return reference_sources(self.session)
 
     def save_files(self, folder: Path) -> None:
         """Write what is no JSON value into a checkpoint's folder: here there is nothing."""

@@ -238,7 +238,13 @@ class SelfplayLedger(Ledger):
         ]
         earned = [reward for reward in rewards if reward is not None]
         problems, rates = [p for p, _ in tried], [rate for _, rate in tried]
-        self._rounds.append(examine_round(this.number, problems, rates, earned))
+        own = [draft for draft in this.drafts if not draft.scaffold]
+        malformed = sum(draft.composed is None and draft.reason != REPEATED for draft in own)
+        self._rounds.append(
+            examine_round(
+                this.number, problems, rates, earned, written=len(own), malformed=malformed
+            )
+        )
         warnings = find_warnings(self._rounds, self.settings.collapse)
         texts = [f"{warning.rule}: {warning.text}" for warning in warnings]
         for text in texts:
