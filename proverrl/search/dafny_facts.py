@@ -26,7 +26,8 @@ from proverrl.search.dafny_declaration import (
     replace_declaration,
 )
 from proverrl.search.dafny_places import find_cuts
-from proverrl.search.dafny_sketch import CLAUSE_KINDS, list_errors, offset_in_body
+from proverrl.search.dafny_sketch import CLAUSE_KINDS, offset_in_body
+from proverrl.search.states_dafny import list_errors
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 
 FACT_KINDS = frozenset({"statements", *CLAUSE_KINDS})

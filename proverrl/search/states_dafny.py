@@ -46,8 +46,12 @@ KINDS = frozenset({"invariants", "statements", "calc", "assertions"})
 NOTHING_KNOWN = "nothing else is known to be open"
 """Stands for the obligations where only what was dropped failed."""
 
-_POSTCONDITION = "A postcondition might not hold"
-_DECREASES = ("decreases expression", "cannot prove termination")
+POSTCONDITION = "A postcondition might not hold"
+"""Begins the error at a return path that does not reach the postcondition."""
+
+DECREASES = ("decreases expression", "cannot prove termination")
+"""Stand in the errors about termination."""
+
 _RELATED = "Related location"
 _NAME = re.compile(r"[A-Za-z_](?:[\w']*\w)?")
 _NUMBER = re.compile(r"\d+")
@@ -92,7 +96,7 @@ def statement_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment,
     _check_kind(candidate)
     if verdict.status not in (Status.REJECTED, Status.UNSOUND) or verdict.obligations:
         return step_segments(candidate, verdict)
-    places = [_offset(candidate.body, error) for error in _list_errors(verdict)]
+    places = [_offset(candidate.body, error) for error in list_errors(verdict)]
     known = [place for place in places if place is not None]
     if not known or None in places:
         return ()
@@ -125,7 +129,7 @@ def _find_cut(candidate: Candidate, verdict: Verdict) -> Cut | None:
     """Where the body is cut; None when nothing is kept or nothing was verified."""
     if verdict.status is not Status.REJECTED or not verdict.obligations:
         return None
-    errors = _list_errors(verdict)
+    errors = list_errors(verdict)
     cuts = find_cuts(candidate.body)
     if not errors or not cuts:
         return None
@@ -135,7 +139,8 @@ def _find_cut(candidate: Candidate, verdict: Verdict) -> Cut | None:
     return kept[-1] if kept else None
 
 
-def _list_errors(verdict: Verdict) -> list[Diagnostic]:
+def list_errors(verdict: Verdict) -> list[Diagnostic]:
+    """What failed, without Dafny's notes."""
     return [d for d in verdict.diagnostics if d.severity == "error" and d.message != _RELATED]
 
 
@@ -143,11 +148,11 @@ def _find_place(candidate: Candidate, error: Diagnostic) -> int:
     """The place in the body, in characters, before which all is kept."""
     body = candidate.body
     inside = _offset(body, error)
-    if error.message.startswith(_POSTCONDITION):
+    if error.message.startswith(POSTCONDITION):
         return len(body) if inside is None else find_branch_end(body, inside)
     if inside is not None:
         return inside
-    if candidate.problem.kind == "invariants" and error.message.startswith(_DECREASES):
+    if candidate.problem.kind == "invariants" and error.message.startswith(DECREASES):
         # Dafny names the loop; the clause that fails is the body's.
         starts = [0, *(cut.start for cut in find_cuts(body))]
         return next((s for s in starts if body.startswith("decreases", s)), len(body))
@@ -192,7 +197,7 @@ def _find_bound(blocks: tuple[str, ...]) -> set[str]:
 
 def _goes_with_the_rest(diagnostic: Diagnostic) -> bool:
     """Whether what it tells of is dropped: what fails in the body fails after the cut."""
-    is_return = diagnostic.message.startswith(_POSTCONDITION)
+    is_return = diagnostic.message.startswith(POSTCONDITION)
     return diagnostic.body_line is not None and not is_return
 
 
@@ -205,7 +210,7 @@ def _clean(message: str, written: set[str]) -> str:
 def _name_place(candidate: Candidate, diagnostic: Diagnostic) -> str:
     """The place in the problem's own text; a return path has none, since it is where the body's
     branches end and not what is open."""
-    if diagnostic.message.startswith(_POSTCONDITION):
+    if diagnostic.message.startswith(POSTCONDITION):
         return "return"
     hole_line = candidate.head.count("\n") + 1
     last_line = hole_line + candidate.body.count("\n")
