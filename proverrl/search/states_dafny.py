@@ -32,6 +32,8 @@ proof is a whole body that was verified as such. Not handled here: whole program
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from itertools import takewhile
 
 from proverrl.errors import UsageError
 from proverrl.problems.dafny import KEYWORDS, scan_tokens
@@ -77,16 +79,11 @@ def segment_dafny(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]
 def step_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
     """As ``segment_dafny``, with a segment for each statement before: its key is the text up to
     there without comments and blanks, in which the body's own names are numbered."""
-    known = _known_words(candidate)
-    segments = []
     last = segment_dafny(candidate, verdict)
-    for cut in find_cuts(candidate.body):
-        text = candidate.body[: cut.end]
-        if not last or len(text) >= len(last[0].text.rstrip()):
-            break
-        words = [word for _, word in scan_tokens(text)]
-        segments.append(Segment(text, f"text: {rename_new(words, known)}"))
-    return (*segments, *last)
+    if not last:
+        return ()
+    limit = len(last[0].text.rstrip())
+    return (*_text_segments(candidate, lambda cut: cut.end < limit), *last)
 
 
 def statement_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
@@ -100,20 +97,17 @@ def statement_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment,
     known = [place for place in places if place is not None]
     if not known or None in places:
         return ()
-    return _text_segments(candidate, min(known))
+    end = min(known)
+    return tuple(_text_segments(candidate, lambda cut: cut.start <= end))
 
 
-def _text_segments(candidate: Candidate, end: int) -> tuple[Segment, ...]:
-    """A segment for each statement that ends before a place of the body."""
+def _text_segments(candidate: Candidate, is_kept: Callable[[Cut], bool]) -> Iterator[Segment]:
+    """A segment for each statement up to the first cut that is not kept."""
     known = _known_words(candidate)
-    segments = []
-    for cut in find_cuts(candidate.body):
-        if cut.start > end:
-            break
+    for cut in takewhile(is_kept, find_cuts(candidate.body)):
         text = candidate.body[: cut.end]
         words = [word for _, word in scan_tokens(text)]
-        segments.append(Segment(text, f"text: {rename_new(words, known)}"))
-    return tuple(segments)
+        yield Segment(text, f"text: {rename_new(words, known)}")
 
 
 def _check_kind(candidate: Candidate) -> None:
