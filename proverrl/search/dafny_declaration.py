@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from proverrl.errors import ProblemError
 from proverrl.problems.dafny import scan_places
@@ -159,3 +160,8 @@ def replace_declaration(
         f"{{\n  {HOLE}\n}}"
     )
     return problem.statement[: found.start] + lemma + problem.statement[found.end :]
+
+
+def forget_entries(problem: Problem) -> dict[str, Any]:
+    """Metadata without the names of what Dafny verifies: in another statement they may differ."""
+    return {key: value for key, value in problem.metadata.items() if key != "expected_entries"}

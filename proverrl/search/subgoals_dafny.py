@@ -28,13 +28,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from proverrl.errors import ProblemError
 from proverrl.problems.dafny import normalise, scan_tokens
 from proverrl.search.dafny_branches import read_branches
 from proverrl.search.dafny_declaration import (
     Declaration,
+    forget_entries,
     join,
     put_in_hole,
     read_declaration,
@@ -94,7 +94,7 @@ def lift(
         id=f"{problem.id}.{'+'.join((subgoal.name, *given))}",
         kind=problem.kind if problem.kind in CLAUSE_KINDS else "statements",
         statement=statement,
-        metadata=_forget_entries(problem),
+        metadata=forget_entries(problem),
     )
     return None if is_circular(problem, lifted) else lifted
 
@@ -134,7 +134,7 @@ def close(problem: Problem, sketch: Sketch) -> Candidate | None:
         problem,
         id=f"{problem.id}.sketch",
         statement=statement,
-        metadata=_forget_entries(problem),
+        metadata=forget_entries(problem),
     )
     return Candidate(given, blank(sketch))
 
@@ -241,11 +241,6 @@ def _read_steps(problem: Problem, found: Declaration, sketch: Sketch) -> dict[st
             holes[mark[1]] = _Hole(path, f"({term}) {step.operator} ({step.term})")
         term = step.term
     return holes
-
-
-def _forget_entries(problem: Problem) -> dict[str, Any]:
-    """Metadata without the names of what Dafny verifies: they may differ now."""
-    return {key: value for key, value in problem.metadata.items() if key != "expected_entries"}
 
 
 def _plain(text: str) -> str:
