@@ -132,14 +132,6 @@ def _read_clauses(
     ]
 
 
-def put_in_hole(problem: Problem, text: str) -> str:
-    """The statement with ``text`` in its hole, further lines in the column of the first."""
-    before, _, after = problem.statement.partition(HOLE)
-    column = len(before) - (before.rfind("\n") + 1)
-    margin = " " * column if not before[len(before) - column :].strip() else ""
-    return before + text.replace("\n", f"\n{margin}") + after
-
-
 def require(statement: str, found: Declaration, clauses: Sequence[str]) -> str:
     """The statement with more ``requires`` clauses in the header of the declaration."""
     if not clauses:

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from proverrl.problems.dafny import fill_hole
 from proverrl.search.dafny_branches import Claim, names_of, read_facts
 from proverrl.search.dafny_declaration import (
     forget_entries,
     join,
-    put_in_hole,
     read_declaration,
     replace_declaration,
 )
@@ -95,7 +95,7 @@ def find_standing(candidate: Candidate, verdict: Verdict, facts: Sequence[str]) 
 
 def show(problem: Problem, facts: Sequence[str]) -> Problem:
     """The problem with facts before its hole."""
-    statement = put_in_hole(problem, put_together(facts, HOLE))
+    statement = fill_hole(problem.statement, put_together(facts, HOLE))
     return replace(
         problem,
         id=f"{problem.id}+{len(facts)}",

@@ -30,13 +30,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
-from proverrl.problems.dafny import normalise, scan_tokens
+from proverrl.problems.dafny import fill_hole, normalise, scan_tokens
 from proverrl.search.dafny_branches import read_branches
 from proverrl.search.dafny_declaration import (
     Declaration,
     forget_entries,
     join,
-    put_in_hole,
     read_declaration,
     replace_declaration,
     require,
@@ -72,7 +71,7 @@ def lift(
     itself again.
     """
     inner = sketch.body.replace(f"/*{{{subgoal.name}}}*/", HOLE)
-    statement = put_in_hole(problem, MARK.sub("", inner))
+    statement = fill_hole(problem.statement, MARK.sub("", inner))
     if len(sketch.subgoals) > 1:
         written = _ask_more(problem, sketch, subgoal.name, given)
         found = read_declaration(problem)
