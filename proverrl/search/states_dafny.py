@@ -40,6 +40,7 @@ from proverrl.problems.dafny import KEYWORDS, scan_tokens
 from proverrl.search.base import Segment
 from proverrl.search.dafny_places import Cut, find_branch_end, find_cuts, rename_new
 from proverrl.types import HOLE, Candidate, Diagnostic, Status, Verdict
+from proverrl.verify.body_place import end_column
 from proverrl.verify.lean_goals import NO_GOALS
 
 KINDS = frozenset({"invariants", "statements", "calc", "assertions"})
@@ -208,16 +209,12 @@ def _name_place(candidate: Candidate, diagnostic: Diagnostic) -> str:
         return "return"
     hole_line = candidate.head.count("\n") + 1
     last_line = hole_line + candidate.body.count("\n")
-    if (diagnostic.line, diagnostic.column) < (hole_line, _end_column(candidate.head)):
+    if (diagnostic.line, diagnostic.column) < (hole_line, end_column(candidate.head)):
         return f"{diagnostic.line - hole_line}:{diagnostic.column}"
     column = diagnostic.column
     if diagnostic.line == last_line:
-        column -= _end_column(candidate.head + candidate.body)
+        column -= end_column(candidate.head + candidate.body)
     return f"+{diagnostic.line - last_line}:{column}"
-
-
-def _end_column(text: str) -> int:
-    return len(text) - (text.rfind("\n") + 1)
 
 
 def _read_term(step: tuple[str, ...]) -> list[str]:
