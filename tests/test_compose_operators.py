@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from proverrl.compose import dafny_forms, dafny_fuse, dafny_mutate
-from proverrl.compose.dafny_text import edit_calls, fill_hole, read_program, split_at, substitute
+from proverrl.compose.dafny_text import edit_calls, read_program, split_at, substitute
 from proverrl.compose.guard_checks import GUARDS
 from proverrl.compose.lean_text import LEAN_OPERATORS, read_theorem
 from proverrl.compose.operator import Made, Parent
@@ -106,7 +106,6 @@ def test_pieces_of_text() -> None:
     assert split_at("a: map<int, int>, b: nat", ",", is_type=True) == ["a: map<int, int>", "b: nat"]
     assert substitute("n * F(n) + x.n", {"n": "k + 1"}) == "(k + 1) * F(k + 1) + x.n"
     assert edit_calls("L(L(a), b);", "L", lambda a: [*a, "c"]) == "L(L(a, c), b, c);"
-    assert fill_hole(f"  {HOLE}\n}}", "a\nb") == "  a\n  b\n}"
 
 
 def test_one_constant_changes_everywhere() -> None:

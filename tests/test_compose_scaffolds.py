@@ -66,6 +66,16 @@ def test_every_run_of_hints_is_hidden_once() -> None:
     assert made[1].statement == LOOP.replace(f"    {HOLE}\n", shown)
 
 
+def test_hints_beside_a_hole_do_not_repeat_the_code_before_it() -> None:
+    text = f"method M(n: nat)\n{{\n  while r < n {HOLE}\n  {{ r := r + 1; }}\n}}\n"
+    parent = Parent(Problem("beside", "dafny", "invariants", "", text), "invariant a\ninvariant b")
+    made = show_hints(random.Random(0), [parent])
+    assert [m.statement for m in made] == [
+        text.replace(HOLE, f"{HOLE}\ninvariant b"),
+        text.replace(HOLE, f"invariant a\n{HOLE}"),
+    ]
+
+
 def test_one_more_hint_is_masked() -> None:
     middle = show_hints(random.Random(0), [SOLVED])[1]
     parent = Parent(Problem("m", "dafny", "invariants", "", middle.statement), middle.reference)

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "proverrl"
 
 # Lowest first. A module may import from its own layer and from those below, never from above.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"__init__", "types", "errors", "seeds", "hint", "statistics"}),
+    frozenset({"__init__", "types", "errors", "seeds", "hint", "statistics", "tasks"}),
     frozenset({"config", "problems", "parallel"}),
     frozenset({"verify", "policy", "benchmarks"}),
     frozenset({"rollout", "rewards", "advantages"}),

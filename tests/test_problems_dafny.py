@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proverrl.errors import ProblemError
-from proverrl.problems.dafny import normalise, scan_tokens
+from proverrl.problems.dafny import fill_hole, normalise, scan_tokens
 from proverrl.types import HOLE
 
 BASE = """\
@@ -70,3 +70,12 @@ def test_tokens_keep_long_symbols_whole() -> None:
 def test_a_comment_that_never_ends_is_refused() -> None:
     with pytest.raises(ProblemError, match="never closed"):
         normalise("method M() /* {")
+
+
+@pytest.mark.parametrize(
+    ("before", "pad"),
+    [("  ", "  "), ("{\n\t ", "\t "), ("while i < n  ", ""), ("  { ", ""), ("", "")],
+    ids=["blanks", "a tab", "after code", "after a brace", "at the margin"],
+)
+def test_the_lines_of_a_body_stand_where_its_hole_does(before: str, pad: str) -> None:
+    assert fill_hole(f"{before}{HOLE}\n}}", "a\nb") == f"{before}a\n{pad}b\n}}"

@@ -16,7 +16,6 @@ from proverrl.compose.dafny_text import (
     FreshNames,
     Program,
     edit_calls,
-    fill_hole,
     list_names,
     map_tokens,
     read_problem,
@@ -24,7 +23,7 @@ from proverrl.compose.dafny_text import (
     write_formals,
 )
 from proverrl.compose.operator import Made, Parent
-from proverrl.problems.dafny import scan_places
+from proverrl.problems.dafny import fill_hole, scan_places
 from proverrl.types import HOLE
 
 _NUMBERS = ("nat", "int")

@@ -19,7 +19,6 @@ from proverrl.compose.dafny_text import (
     FreshNames,
     Program,
     edit_calls,
-    fill_hole,
     list_names,
     make_disjoint,
     read_problem,
@@ -28,7 +27,7 @@ from proverrl.compose.dafny_text import (
     substitute,
 )
 from proverrl.compose.operator import Made, Parent
-from proverrl.problems.dafny import scan_places
+from proverrl.problems.dafny import fill_hole, scan_places
 from proverrl.types import HOLE
 
 _INDENT = "  "

@@ -295,14 +295,6 @@ def edit_calls(text: str, name: str, edit: Callable[[list[str]], list[str]], to:
         rest = rest[closed + 1 :]
 
 
-def fill_hole(text: str, body: str) -> str:
-    """The text with its hole filled, the body's lines indented like the hole's."""
-    before, _, after = text.partition(HOLE)
-    line = before[before.rfind("\n") + 1 :]
-    pad = "" if line.strip() else line
-    return before + body.replace("\n", "\n" + pad) + after
-
-
 class FreshNames:
     """Names that a program does not use yet, from those that generated training programs use."""
 

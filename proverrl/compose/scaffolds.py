@@ -28,7 +28,7 @@ from proverrl.compose.operator import Compose, Made, Parent
 from proverrl.compose.operators import build_composed
 from proverrl.config.compose import ScaffoldName
 from proverrl.errors import ProblemError
-from proverrl.problems.dafny import scan_places
+from proverrl.problems.dafny import fill_hole, scan_places
 from proverrl.seeds import derive_seed
 from proverrl.types import HOLE, Problem
 from proverrl.verify.dafny_program import Element, parse_program
@@ -72,7 +72,7 @@ def show_hints(rng: random.Random, parents: Sequence[Parent]) -> list[Made]:
         for start in range(len(hints) - size + 1):
             hidden = hints[start : start + size]
             lines = [*hints[:start], HOLE, *hints[start + size :]]
-            made.append(Made("invariants", _put(text, lines), "\n".join(hidden)))
+            made.append(Made("invariants", fill_hole(text, "\n".join(lines)), "\n".join(hidden)))
     return made
 
 
@@ -94,12 +94,6 @@ def mask_hint(rng: random.Random, parents: Sequence[Parent]) -> list[Made]:
         kept = [line for number, line in enumerate(lines) if number != place]
         made.append(Made("invariants", "\n".join(kept), reference))
     return made
-
-
-def _put(text: str, lines: Sequence[str]) -> str:
-    before, _, after = text.partition(HOLE)
-    pad = before[before.rfind("\n") + 1 :]
-    return before + f"\n{pad}".join(lines) + after
 
 
 def _choose(functions: Sequence[Compose]) -> Scaffold:

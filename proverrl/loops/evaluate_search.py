@@ -12,7 +12,6 @@ saved while it runs (``proverrl search``).
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +25,7 @@ from proverrl.search.base import SearchResult
 from proverrl.search.methods import make_search
 from proverrl.search.wiring import Tools, make_functions
 from proverrl.seeds import derive_seed
+from proverrl.tasks import finish_all
 from proverrl.types import Candidate, Problem, Status
 
 Figures = Callable[[], Mapping[str, Any]]
@@ -62,13 +62,7 @@ async def evaluate_searches(
             show()
 
     show()
-    tasks = [asyncio.create_task(work()) for _ in range(min(searches, len(waiting)))]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await finish_all([work() for _ in range(min(searches, len(waiting)))])
     _, rows = store.complete_rows(evaluation.problems)
     summary = summarise(evaluation, rows) | _sum_up(rows, config) | dict(figures())
     path = evaluation.folder / f"{evaluation.name}.json"

@@ -39,6 +39,7 @@ from proverrl.loops.session import Session
 from proverrl.policy.base import Exchange, Policy, Sampler
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.whole_proof import Draw, JudgedDraw
+from proverrl.tasks import cancel_all
 from proverrl.types import Completion, Problem, Prompt, Sampling
 
 
@@ -199,10 +200,7 @@ class Overlap:
 
     async def aclose(self) -> None:
         """See ``Collector.aclose``."""
-        tasks = [self._generator, *(group.judged for group in self._waiting.values())]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all([self._generator, *(group.judged for group in self._waiting.values())])
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         by_id = {p.id: p for p in self._session.problems.without_reference}

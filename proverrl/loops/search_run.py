@@ -31,6 +31,7 @@ from proverrl.search.minimise import Minimised, minimise
 from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.values import WEIGHTS
 from proverrl.search.wiring import Tools, make_functions, needs_traces
+from proverrl.tasks import finish_all
 from proverrl.types import Candidate, Problem
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.make import open_configured
@@ -122,13 +123,7 @@ async def _search_all(
         async with free:
             return await _search_one(desk, search, folders[search.problem.id])
 
-    tasks = [asyncio.ensure_future(search_next(search)) for search in searches]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    return await finish_all(search_next(search) for search in searches)
 
 
 async def _search_one(desk: _Desk, search: Searching, path: Path) -> dict[str, Any]:

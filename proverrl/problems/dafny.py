@@ -1,7 +1,7 @@
-"""Dafny text as tokens, and a normal form that forgets names.
+"""Dafny text as tokens, a normal form that forgets names, and text with its hole filled.
 
 Flows in: Dafny source. Flows out: tokens, and a text that two programs share when they differ
-only in names, comments and white space.
+only in names, comments and white space; a text in which a body stands in the hole.
 Not handled here: scopes. A name is renamed the same way in the whole text, so two programs of
 which one uses a bound variable twice where the other uses two differ. Members of the language
 itself (``Length``, ``Keys``) keep their names.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from proverrl.errors import ProblemError
+from proverrl.types import HOLE
 
 KEYWORDS = frozenset(
     "abstract allocated as assert assume bool break by calc case char class codatatype colemma "
@@ -98,3 +99,12 @@ def normalise(text: str) -> str:
         mark = piece[len(stem) :]
         pieces.append(renamed.setdefault(stem, f"n{len(renamed)}") + mark)
     return " ".join(pieces)
+
+
+def fill_hole(text: str, body: str) -> str:
+    """The text with its hole filled. Further lines of the body are indented as the first, which
+    stands where the hole is, when nothing but blanks stands before that."""
+    before, _, after = text.partition(HOLE)
+    line = before[before.rfind("\n") + 1 :]
+    pad = "" if line.strip() else line
+    return before + body.replace("\n", "\n" + pad) + after

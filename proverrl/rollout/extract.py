@@ -24,6 +24,7 @@ from proverrl.problems.dafny import scan_places
 from proverrl.problems.lean import find_declarations
 from proverrl.problems.prompt import LAYOUTS, use_problem_words
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem
+from proverrl.verify.body_place import end_column, hole_column
 
 FILE = "file"
 CODE_SPAN = ("<code>", "</code>")
@@ -260,18 +261,13 @@ def _move_to_hole(problem: Problem, code: str, start: int) -> str:
     The first line begins where the hole stands in the statement; the others keep their place
     beside it.
     """
-    before, _, _ = problem.statement.partition(HOLE)
-    shift = _column(before, len(before)) - _column(code, start)
+    shift = hole_column(problem) - end_column(code[:start])
     first, *rest = code[start:].rstrip().split("\n")
     lines = [first]
     for line in rest:
         text = line.lstrip(" ")
         lines.append(" " * max(0, len(line) - len(text) + shift) + text if text else "")
     return "\n".join(lines)
-
-
-def _column(text: str, place: int) -> int:
-    return place - (text.rfind("\n", 0, place) + 1)
 
 
 def _find_prelude(problem: Problem, code: str, tokens: Sequence[lean_tokens.Token]) -> str:

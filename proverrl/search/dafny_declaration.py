@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from proverrl.errors import ProblemError
 from proverrl.problems.dafny import scan_places
@@ -131,14 +132,6 @@ def _read_clauses(
     ]
 
 
-def put_in_hole(problem: Problem, text: str) -> str:
-    """The statement with ``text`` in its hole, further lines in the column of the first."""
-    before, _, after = problem.statement.partition(HOLE)
-    column = len(before) - (before.rfind("\n") + 1)
-    margin = " " * column if not before[len(before) - column :].strip() else ""
-    return before + text.replace("\n", f"\n{margin}") + after
-
-
 def require(statement: str, found: Declaration, clauses: Sequence[str]) -> str:
     """The statement with more ``requires`` clauses in the header of the declaration."""
     if not clauses:
@@ -159,3 +152,8 @@ def replace_declaration(
         f"{{\n  {HOLE}\n}}"
     )
     return problem.statement[: found.start] + lemma + problem.statement[found.end :]
+
+
+def forget_entries(problem: Problem) -> dict[str, Any]:
+    """Metadata without the names of what Dafny verifies: in another statement they may differ."""
+    return {key: value for key, value in problem.metadata.items() if key != "expected_entries"}

@@ -16,17 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
+from proverrl.problems.dafny import fill_hole
 from proverrl.search.dafny_branches import Claim, names_of, read_facts
 from proverrl.search.dafny_declaration import (
+    forget_entries,
     join,
-    put_in_hole,
     read_declaration,
     replace_declaration,
 )
 from proverrl.search.dafny_places import find_cuts
-from proverrl.search.dafny_sketch import CLAUSE_KINDS, list_errors, offset_in_body
+from proverrl.search.dafny_sketch import CLAUSE_KINDS, offset_in_body
+from proverrl.search.states_dafny import list_errors
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 
 FACT_KINDS = frozenset({"statements", *CLAUSE_KINDS})
@@ -94,12 +95,12 @@ def find_standing(candidate: Candidate, verdict: Verdict, facts: Sequence[str]) 
 
 def show(problem: Problem, facts: Sequence[str]) -> Problem:
     """The problem with facts before its hole."""
-    statement = put_in_hole(problem, put_together(facts, HOLE))
+    statement = fill_hole(problem.statement, put_together(facts, HOLE))
     return replace(
         problem,
         id=f"{problem.id}+{len(facts)}",
         statement=statement,
-        metadata=_forget_entries(problem.metadata),
+        metadata=forget_entries(problem),
     )
 
 
@@ -118,7 +119,7 @@ def negate(problem: Problem, fact: str, *, says_not: bool = True) -> Problem | N
         problem,
         id=f"{problem.id}.{'not' if says_not else 'alone'}",
         statement=replace_declaration(problem, found, name, asked, goal),
-        metadata=_forget_entries(problem.metadata),
+        metadata=forget_entries(problem),
     )
 
 
@@ -133,7 +134,3 @@ def calls_itself(problem: Problem, body: str) -> bool:
     """Whether a proof of a fact alone calls the lemma that it was, which a body cannot hold."""
     found = read_declaration(problem)
     return found is not None and f"{found.name}{ALONE}" in names_of(body)
-
-
-def _forget_entries(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in metadata.items() if key != "expected_entries"}

@@ -15,6 +15,7 @@ from proverrl.problems.dafny import scan_places
 from proverrl.search.dafny_branches import Branch, Claim, are_disjoint, names_of, read_branches
 from proverrl.search.dafny_declaration import Declaration, read_declaration
 from proverrl.search.dafny_places import find_cuts
+from proverrl.search.states_dafny import DECREASES, POSTCONDITION, list_errors
 from proverrl.search.subgoals import Sketch, Subgoal
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.dafny_grammar import CALC_OPERATORS
@@ -24,10 +25,6 @@ MARK = re.compile(r"/\*\{([HR]\d+)\}\*/")
 
 CLAUSE_KINDS = frozenset({"invariants", "assertions"})
 """Kinds whose bodies are clauses, of which those that hold are kept."""
-
-_DECREASES = ("decreases expression", "cannot prove termination")
-_POSTCONDITION = "A postcondition might not hold"
-_RELATED = "Related location"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +59,6 @@ def make_sketch(candidate: Candidate, verdict: Verdict) -> Sketch | None:
         body = f"{body[: cut.start]}{cut.before}/*{{{name}}}*/{cut.after}{body[cut.end :]}"
     subgoals = tuple(Subgoal(name, tuple(names[:at])) for at, name in enumerate(names))
     return Sketch(body, subgoals) if subgoals else None
-
-
-def list_errors(verdict: Verdict) -> list[Diagnostic]:
-    """What failed, without Dafny's notes."""
-    return [d for d in verdict.diagnostics if d.severity == "error" and d.message != _RELATED]
 
 
 def blank(sketch: Sketch) -> str:
@@ -119,7 +111,7 @@ def _cut_statements(candidate: Candidate, errors: Sequence[Diagnostic]) -> list[
     said: dict[Claim, Branch | None] = {}
     for error in errors:
         place = offset_in_body(candidate, error) + first
-        is_return = error.message.startswith(_POSTCONDITION)
+        is_return = error.message.startswith(POSTCONDITION)
         around = [b for b in branches if _is_hit(b, place, is_return)]
         branch = max(around, key=lambda b: b.start, default=None)
         claim = None if is_return else _find_claim(claims, place)
@@ -229,7 +221,7 @@ def read_term(text: str) -> str:
 def _keep_clauses(candidate: Candidate, errors: Sequence[Diagnostic]) -> Sketch | None:
     """The clauses that hold, and a hole for others; None when none holds."""
     places = [offset_in_body(candidate, error) for error in errors]
-    is_endless = any(word in error.message for error in errors for word in _DECREASES)
+    is_endless = any(word in error.message for error in errors for word in DECREASES)
     kept, start = [], 0
     for cut in find_cuts(candidate.body):
         text = candidate.body[start : cut.end].strip()

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from proverrl.problems.lean_tokens import Token, scan_tokens
 from proverrl.search.lean_extract import find_mark
 from proverrl.search.lean_tactic_mode import split_tactics
-from proverrl.types import HOLE, Problem, Verdict
+from proverrl.types import Problem, Verdict
+from proverrl.verify.body_place import hole_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,7 @@ class Have:
 def find_haves(problem: Problem, body: str) -> list[Have]:
     """The ``have`` tactics that begin a line, in order; each goes on in all deeper lines."""
     code = [token for token in scan_tokens(body) if token.is_code]
-    before = problem.statement.partition(HOLE)[0]
-    base = len(before) - (before.rfind("\n") + 1)
+    base = hole_column(problem)
 
     def column(token: Token) -> int:
         return token.column + (base if token.line == 1 else 0)

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from proverrl.errors import WorkerError
 from proverrl.search.base import Verify
 from proverrl.search.lean_states import LeanStates
-from proverrl.types import HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import BodyState, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verify.body_place import hole_column
 from proverrl.verify.lean_goals import canonical_goals
 from proverrl.verify.lean_tactics import ProofState
 
@@ -39,8 +40,7 @@ def split_tactics(problem: Problem, body: str) -> list[PlacedTactic]:
     """The tactics of a body: lines at the hole's column begin one, deeper lines and alternatives
     go on with it, at their indentation beside it. Undoes ``assemble_body``, but for blank lines.
     """
-    before = problem.statement.partition(HOLE)[0]
-    base = len(before) - (before.rfind("\n") + 1)
+    base = hole_column(problem)
     tactics: list[PlacedTactic] = []
     for number, line in enumerate(body.split("\n"), 1):
         text = line.strip()

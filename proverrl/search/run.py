@@ -10,7 +10,7 @@ next (strategies), files.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from proverrl.search.base import (
 from proverrl.search.spending import Ledger
 from proverrl.search.strategy import Expansion, Strategy
 from proverrl.seeds import derive_seed
+from proverrl.tasks import cancel_all, finish_all
 from proverrl.types import Candidate, Problem, Verdict
 
 # What may change when a search is gone on with: how long, and how many at once.
@@ -123,7 +124,7 @@ class Search:
                     if watch is not None:
                         watch(self)
         finally:
-            await _cancel_all(tasks)
+            await cancel_all(tasks)
         for job in [*tasks.values(), *waiting]:
             self._drop(job)
         return self._result(self._stop_reason() or "exhausted")
@@ -284,7 +285,7 @@ class Desk:
 
     async def judge(self, written: Sequence[Written]) -> tuple[Judged, ...]:
         """Those that could be judged, in order: not after the budget's end or the last proof."""
-        found = await _finish_all([self._judge_one(item) for item in written])
+        found = await finish_all(self._judge_one(item) for item in written)
         return tuple(judged for judged in found if judged is not None)
 
     async def value(self, prefixes: Sequence[Prefix]) -> list[float]:
@@ -364,18 +365,3 @@ class Desk:
         proof = FoundProof(candidate.body, verdict, calls, tokens, confirm is not None)
         self._ledger.proofs.append(proof)
         return verdict
-
-
-async def _finish_all(works: Sequence[Coroutine[Any, Any, Judged | None]]) -> list[Judged | None]:
-    """All results in order; when one fails or is cancelled, none is left running."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        await _cancel_all(tasks)
-
-
-async def _cancel_all(tasks: Sequence[asyncio.Task[Any]] | dict[asyncio.Task[Any], Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -32,12 +32,15 @@ proof is a whole body that was verified as such. Not handled here: whole program
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from itertools import takewhile
 
 from proverrl.errors import UsageError
 from proverrl.problems.dafny import KEYWORDS, scan_tokens
 from proverrl.search.base import Segment
 from proverrl.search.dafny_places import Cut, find_branch_end, find_cuts, rename_new
 from proverrl.types import HOLE, Candidate, Diagnostic, Status, Verdict
+from proverrl.verify.body_place import end_column
 from proverrl.verify.lean_goals import NO_GOALS
 
 KINDS = frozenset({"invariants", "statements", "calc", "assertions"})
@@ -46,8 +49,12 @@ KINDS = frozenset({"invariants", "statements", "calc", "assertions"})
 NOTHING_KNOWN = "nothing else is known to be open"
 """Stands for the obligations where only what was dropped failed."""
 
-_POSTCONDITION = "A postcondition might not hold"
-_DECREASES = ("decreases expression", "cannot prove termination")
+POSTCONDITION = "A postcondition might not hold"
+"""Begins the error at a return path that does not reach the postcondition."""
+
+DECREASES = ("decreases expression", "cannot prove termination")
+"""Stand in the errors about termination."""
+
 _RELATED = "Related location"
 _NAME = re.compile(r"[A-Za-z_](?:[\w']*\w)?")
 _NUMBER = re.compile(r"\d+")
@@ -73,16 +80,11 @@ def segment_dafny(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]
 def step_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
     """As ``segment_dafny``, with a segment for each statement before: its key is the text up to
     there without comments and blanks, in which the body's own names are numbered."""
-    known = _known_words(candidate)
-    segments = []
     last = segment_dafny(candidate, verdict)
-    for cut in find_cuts(candidate.body):
-        text = candidate.body[: cut.end]
-        if not last or len(text) >= len(last[0].text.rstrip()):
-            break
-        words = [word for _, word in scan_tokens(text)]
-        segments.append(Segment(text, f"text: {rename_new(words, known)}"))
-    return (*segments, *last)
+    if not last:
+        return ()
+    limit = len(last[0].text.rstrip())
+    return (*_text_segments(candidate, lambda cut: cut.end < limit), *last)
 
 
 def statement_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
@@ -92,24 +94,21 @@ def statement_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment,
     _check_kind(candidate)
     if verdict.status not in (Status.REJECTED, Status.UNSOUND) or verdict.obligations:
         return step_segments(candidate, verdict)
-    places = [_offset(candidate.body, error) for error in _list_errors(verdict)]
+    places = [_offset(candidate.body, error) for error in list_errors(verdict)]
     known = [place for place in places if place is not None]
     if not known or None in places:
         return ()
-    return _text_segments(candidate, min(known))
+    end = min(known)
+    return tuple(_text_segments(candidate, lambda cut: cut.start <= end))
 
 
-def _text_segments(candidate: Candidate, end: int) -> tuple[Segment, ...]:
-    """A segment for each statement that ends before a place of the body."""
+def _text_segments(candidate: Candidate, is_kept: Callable[[Cut], bool]) -> Iterator[Segment]:
+    """A segment for each statement up to the first cut that is not kept."""
     known = _known_words(candidate)
-    segments = []
-    for cut in find_cuts(candidate.body):
-        if cut.start > end:
-            break
+    for cut in takewhile(is_kept, find_cuts(candidate.body)):
         text = candidate.body[: cut.end]
         words = [word for _, word in scan_tokens(text)]
-        segments.append(Segment(text, f"text: {rename_new(words, known)}"))
-    return tuple(segments)
+        yield Segment(text, f"text: {rename_new(words, known)}")
 
 
 def _check_kind(candidate: Candidate) -> None:
@@ -125,7 +124,7 @@ def _find_cut(candidate: Candidate, verdict: Verdict) -> Cut | None:
     """Where the body is cut; None when nothing is kept or nothing was verified."""
     if verdict.status is not Status.REJECTED or not verdict.obligations:
         return None
-    errors = _list_errors(verdict)
+    errors = list_errors(verdict)
     cuts = find_cuts(candidate.body)
     if not errors or not cuts:
         return None
@@ -135,7 +134,8 @@ def _find_cut(candidate: Candidate, verdict: Verdict) -> Cut | None:
     return kept[-1] if kept else None
 
 
-def _list_errors(verdict: Verdict) -> list[Diagnostic]:
+def list_errors(verdict: Verdict) -> list[Diagnostic]:
+    """What failed, without Dafny's notes."""
     return [d for d in verdict.diagnostics if d.severity == "error" and d.message != _RELATED]
 
 
@@ -143,11 +143,11 @@ def _find_place(candidate: Candidate, error: Diagnostic) -> int:
     """The place in the body, in characters, before which all is kept."""
     body = candidate.body
     inside = _offset(body, error)
-    if error.message.startswith(_POSTCONDITION):
+    if error.message.startswith(POSTCONDITION):
         return len(body) if inside is None else find_branch_end(body, inside)
     if inside is not None:
         return inside
-    if candidate.problem.kind == "invariants" and error.message.startswith(_DECREASES):
+    if candidate.problem.kind == "invariants" and error.message.startswith(DECREASES):
         # Dafny names the loop; the clause that fails is the body's.
         starts = [0, *(cut.start for cut in find_cuts(body))]
         return next((s for s in starts if body.startswith("decreases", s)), len(body))
@@ -192,7 +192,7 @@ def _find_bound(blocks: tuple[str, ...]) -> set[str]:
 
 def _goes_with_the_rest(diagnostic: Diagnostic) -> bool:
     """Whether what it tells of is dropped: what fails in the body fails after the cut."""
-    is_return = diagnostic.message.startswith(_POSTCONDITION)
+    is_return = diagnostic.message.startswith(POSTCONDITION)
     return diagnostic.body_line is not None and not is_return
 
 
@@ -205,20 +205,16 @@ def _clean(message: str, written: set[str]) -> str:
 def _name_place(candidate: Candidate, diagnostic: Diagnostic) -> str:
     """The place in the problem's own text; a return path has none, since it is where the body's
     branches end and not what is open."""
-    if diagnostic.message.startswith(_POSTCONDITION):
+    if diagnostic.message.startswith(POSTCONDITION):
         return "return"
     hole_line = candidate.head.count("\n") + 1
     last_line = hole_line + candidate.body.count("\n")
-    if (diagnostic.line, diagnostic.column) < (hole_line, _end_column(candidate.head)):
+    if (diagnostic.line, diagnostic.column) < (hole_line, end_column(candidate.head)):
         return f"{diagnostic.line - hole_line}:{diagnostic.column}"
     column = diagnostic.column
     if diagnostic.line == last_line:
-        column -= _end_column(candidate.head + candidate.body)
+        column -= end_column(candidate.head + candidate.body)
     return f"+{diagnostic.line - last_line}:{column}"
-
-
-def _end_column(text: str) -> int:
-    return len(text) - (text.rfind("\n") + 1)
 
 
 def _read_term(step: tuple[str, ...]) -> list[str]:

@@ -26,7 +26,8 @@ from bisect import bisect_left
 from proverrl.errors import UsageError
 from proverrl.problems.lean_tokens import scan_tokens
 from proverrl.search.base import Prefix, Segment
-from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verify.body_place import hole_column
 from proverrl.verify.lean_goals import NO_GOALS, canonical_goals
 
 _UNSOLVED = "unsolved goals"
@@ -127,9 +128,8 @@ def _offset(body: str, line: int, column: int) -> int:
 
 def _find_indent(problem: Problem, text: str) -> int:
     """The column in which the prefix's last line begins; its first line begins at the hole."""
-    before = problem.statement.partition(HOLE)[0]
     lines = text.rstrip().split("\n")
     if len(lines) == 1:
-        return len(before) - (before.rfind("\n") + 1)
+        return hole_column(problem)
     column = re.match(r" *(?:· *)*", lines[-1])
     return len(column.group()) if column else 0

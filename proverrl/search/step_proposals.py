@@ -19,7 +19,8 @@ from proverrl.policy.base import Policy
 from proverrl.problems.prompt import render_opening
 from proverrl.search.base import Prefix, Proposal
 from proverrl.search.proposals import Proposer, make_proposal, render_prefix
-from proverrl.types import HOLE, Completion, Problem, Sampling
+from proverrl.types import Completion, Problem, Sampling
+from proverrl.verify.body_place import hole_column
 
 _NO_TACTIC = ("--", "/-", "```", "<")
 """Begin lines in which no tactic stands: comments, the end of a block of code, marks of an end."""
@@ -55,8 +56,7 @@ class StepProposer(Proposer):
         if not prefix.text:
             return make_proposal(line.lstrip(), completion)
         if line == line.lstrip():
-            before = problem.statement.partition(HOLE)[0]
-            line = " " * (len(before) - (before.rfind("\n") + 1)) + line
+            line = " " * hole_column(problem) + line
         return make_proposal(f"{prefix.text}\n{line}", completion)
 
 

@@ -28,15 +28,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from proverrl.errors import ProblemError
-from proverrl.problems.dafny import normalise, scan_tokens
+from proverrl.problems.dafny import fill_hole, normalise, scan_tokens
 from proverrl.search.dafny_branches import read_branches
 from proverrl.search.dafny_declaration import (
     Declaration,
+    forget_entries,
     join,
-    put_in_hole,
     read_declaration,
     replace_declaration,
     require,
@@ -72,7 +71,7 @@ def lift(
     itself again.
     """
     inner = sketch.body.replace(f"/*{{{subgoal.name}}}*/", HOLE)
-    statement = put_in_hole(problem, MARK.sub("", inner))
+    statement = fill_hole(problem.statement, MARK.sub("", inner))
     if len(sketch.subgoals) > 1:
         written = _ask_more(problem, sketch, subgoal.name, given)
         found = read_declaration(problem)
@@ -94,7 +93,7 @@ def lift(
         id=f"{problem.id}.{'+'.join((subgoal.name, *given))}",
         kind=problem.kind if problem.kind in CLAUSE_KINDS else "statements",
         statement=statement,
-        metadata=_forget_entries(problem),
+        metadata=forget_entries(problem),
     )
     return None if is_circular(problem, lifted) else lifted
 
@@ -134,7 +133,7 @@ def close(problem: Problem, sketch: Sketch) -> Candidate | None:
         problem,
         id=f"{problem.id}.sketch",
         statement=statement,
-        metadata=_forget_entries(problem),
+        metadata=forget_entries(problem),
     )
     return Candidate(given, blank(sketch))
 
@@ -241,11 +240,6 @@ def _read_steps(problem: Problem, found: Declaration, sketch: Sketch) -> dict[st
             holes[mark[1]] = _Hole(path, f"({term}) {step.operator} ({step.term})")
         term = step.term
     return holes
-
-
-def _forget_entries(problem: Problem) -> dict[str, Any]:
-    """Metadata without the names of what Dafny verifies: they may differ now."""
-    return {key: value for key, value in problem.metadata.items() if key != "expected_entries"}
 
 
 def _plain(text: str) -> str:

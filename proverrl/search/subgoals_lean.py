@@ -32,7 +32,7 @@ from proverrl.search.lean_states import LeanStates
 from proverrl.search.lean_tactic_mode import split_tactics
 from proverrl.search.subgoals import Sketch, Subgoal
 from proverrl.types import HOLE, Candidate, Problem, Status
-from proverrl.verify.body_place import find_body_place
+from proverrl.verify.body_place import find_body_place, hole_column
 from proverrl.verify.lean import split_candidate
 from proverrl.verify.lean_audit import audit_lean_candidate
 from proverrl.verify.lean_protocol import Sorry
@@ -206,7 +206,7 @@ def _fill(problem: Problem, body: str, hole: Hole, proof: str) -> str:
     """The body with a proof for one ``sorry``, on lines of its own after a ``by``."""
     before, after = body[: hole.start], body[hole.end :]
     line = before[before.rfind("\n") + 1 :]
-    column = (0 if "\n" in before else _hole_column(problem)) + len(line)
+    column = (0 if "\n" in before else hole_column(problem)) + len(line)
     lines = _lines_of(hole, proof)
     code = [token for token in scan_tokens(before) if token.is_code]
     mark = code[-1].text if code else ""
@@ -232,11 +232,6 @@ def _lines_of(hole: Hole, proof: str) -> list[str]:
     if renamed and mentions(proof, renamed):
         lines.insert(0, f"rename_i {' '.join(renamed)}")
     return lines
-
-
-def _hole_column(problem: Problem) -> int:
-    before = problem.statement.partition(HOLE)[0]
-    return len(before) - (before.rfind("\n") + 1)
 
 
 def _find_sorries(body: str) -> list[Token]:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 from proverrl.errors import UsageError, VerifierError
+from proverrl.tasks import cancel_all
 from proverrl.types import Verdict
 from proverrl.verify.base import Verifier
 from proverrl.verify.inputs import Submission, Unusable
@@ -75,10 +76,7 @@ async def verify_stream(
         if item.error is not None:
             raise item.error
     finally:
-        filling.cancel()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(filling, *tasks, return_exceptions=True)
+        await cancel_all([filling, *tasks])
 
 
 async def read_now(entries: Iterator[Entry]) -> AsyncIterator[Entry]:

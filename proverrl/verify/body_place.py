@@ -1,11 +1,22 @@
-"""Where a place of the assembled file lies within the candidate's own text.
+"""Columns, and where a place of the assembled file lies within the candidate's own text.
 
-Flows in: a candidate and a place that a checker named. Flows out: the place in the body, or None.
+Flows in: a candidate and a place that a checker named. Flows out: the place in the body, or None;
+the column of a problem's hole.
 """
 
 from __future__ import annotations
 
-from proverrl.types import Candidate
+from proverrl.types import HOLE, Candidate, Problem
+
+
+def end_column(text: str) -> int:
+    """The column (from 0) in which a text ends."""
+    return len(text) - (text.rfind("\n") + 1)
+
+
+def hole_column(problem: Problem) -> int:
+    """The column (from 0) of the statement in which the hole stands."""
+    return end_column(problem.statement.partition(HOLE)[0])
 
 
 def find_body_place(candidate: Candidate, line: int, column: int) -> tuple[int, int] | None:
@@ -15,10 +26,10 @@ def find_body_place(candidate: Candidate, line: int, column: int) -> tuple[int, 
     """
     head, body = candidate.head, candidate.body
     first_line = head.count("\n") + 1
-    first_column = len(head) - (head.rfind("\n") + 1)
+    first_column = end_column(head)
     num_breaks = body.count("\n")
     last_line = first_line + num_breaks
-    last_column = len(body) - (body.rfind("\n") + 1) + (0 if num_breaks else first_column)
+    last_column = end_column(body) + (0 if num_breaks else first_column)
     if (line, column) < (first_line, first_column) or (line, column) > (last_line, last_column):
         return None
     return line - first_line + 1, column - (first_column if line == first_line else 0)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import RecordError, UsageError
+from proverrl.tasks import cancel_all
 from proverrl.types import Candidate, Diagnostic, Obligations, Status, Verdict
 from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, Limits, PoolStats, Verifier
 
@@ -160,10 +161,7 @@ class CachedVerifier:
 
     async def aclose(self) -> None:
         """Cancel what is at work, close the inner verifier, the appeals and the file."""
-        flights = [flight.task for flight in self._flights.values()]
-        for task in flights:
-            task.cancel()
-        await asyncio.gather(*flights, return_exceptions=True)
+        await cancel_all([flight.task for flight in self._flights.values()])
         await self.inner.aclose()
         if self._appeals is not None:
             await self._appeals.verifier.aclose()

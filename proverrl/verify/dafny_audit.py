@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from proverrl.errors import ProblemError
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.body_place import find_body_place
+from proverrl.verify.body_place import end_column, find_body_place
 from proverrl.verify.dafny_annotate import audit_annotated
 from proverrl.verify.dafny_file_audit import audit_file
 from proverrl.verify.dafny_grammar import (
@@ -112,9 +112,8 @@ def check_hole(problem: Problem) -> None:
 
 def _make_diagnostic(candidate: Candidate, finding: Finding) -> Diagnostic:
     first_line = candidate.head.count("\n") + 1
-    head_column = len(candidate.head) - (candidate.head.rfind("\n") + 1)
     line = first_line + finding.line - 1
-    column = finding.column + (head_column if finding.line == 1 else 0)
+    column = finding.column + (end_column(candidate.head) if finding.line == 1 else 0)
     # A finding counts in the body already; what the policy wrote past its end is in it too.
     place = find_body_place(candidate, line, column) or (finding.line, finding.column)
     return Diagnostic(

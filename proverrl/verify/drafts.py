@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from proverrl.errors import ProblemError
 from proverrl.problems.generate import Draft, build_id, stream_level
 from proverrl.problems.load import make_row, write_problems
+from proverrl.tasks import cancel_all
 from proverrl.types import Candidate, Problem, Split, Status
 from proverrl.verify.base import Limits, Verifier, Worker
 from proverrl.verify.dafny_audit import audit_candidate
@@ -212,9 +213,7 @@ async def check_drafts(
                 progress(tally)
             yield draft, row
     finally:
-        for _, task in running:
-            task.cancel()
-        await asyncio.gather(*(task for _, task in running), return_exceptions=True)
+        await cancel_all([task for _, task in running])
 
 
 async def generate_and_check(

@@ -22,6 +22,7 @@ from proverrl.errors import ProblemError
 from proverrl.problems.lean import find_target, split_header
 from proverrl.problems.lean_tokens import Token, scan_tokens
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verify.body_place import end_column
 from proverrl.verify.lean_lexical import find_lexical_findings, make_finding
 from proverrl.verify.lean_prelude import (
     PRELUDE_WORDS,
@@ -170,13 +171,12 @@ def _find_problem_error(preamble: str, statement: str) -> str:
 
 def _make_diagnostic(candidate: Candidate, part: Part, finding: Finding) -> Diagnostic:
     before = candidate.problem.preamble if part == "prelude" else candidate.head
-    last_column = len(before) - (before.rfind("\n") + 1)
     in_body = part != "prelude"
     return Diagnostic(
         severity="error",
         message=f"{finding.rule}: {finding.message}",
         line=before.count("\n") + finding.line,
-        column=finding.column + (last_column if finding.line == 1 else 0),
+        column=finding.column + (end_column(before) if finding.line == 1 else 0),
         body_line=finding.line if in_body else None,
         body_column=finding.column if in_body else None,
     )

@@ -1,0 +1,29 @@
+"""Tasks that run at once, of which none is left running.
+
+Flows in: coroutines, or tasks under way. Flows out: results, or the first error.
+Not handled here: a limit on how many run at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Coroutine, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def finish_all(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results in order; when one fails or is cancelled, none is left running."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        await cancel_all(tasks)
+
+
+async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel what is not done, and return when all has ended, whatever it raised."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
