@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from proverrl.compose.archive import Composed
+from proverrl.compose.archive import Composed, dump_composed, load_composed
 from proverrl.compose.operator import Made, Parent
 from proverrl.compose.operators import OperatorName, build_composed
 from proverrl.compose.script import apply_script, check_operators, read_script, write_script
@@ -23,7 +23,6 @@ from proverrl.config import ComposerFormat
 from proverrl.policy.base import Policy
 from proverrl.policy.conversation import encode_messages
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.problems.load import make_row
 from proverrl.problems.prompt import use_layout_words
 from proverrl.rollout.extract import find_blocks, skip_thinking
 from proverrl.seeds import derive_seed
@@ -249,24 +248,6 @@ def _make_draft(
 def _show(problem: Problem, policy: TransformersPolicy) -> str:
     text = problem.preamble + problem.statement.rstrip()
     return use_layout_words(problem, text, policy.layout)
-
-
-def dump_composed(composed: Composed) -> dict[str, Any]:
-    """A composed problem as JSON values."""
-    return {
-        "problem": make_row(composed.problem),
-        "parents": composed.parents,
-        "operator": composed.operator,
-        "round": composed.round,
-        "seed": composed.seed,
-        "reference": composed.reference,
-    }
-
-
-def load_composed(row: Mapping[str, Any]) -> Composed:
-    """What ``dump_composed`` wrote."""
-    problem = Problem(**row["problem"])
-    return Composed(**{**row, "problem": problem, "parents": tuple(row["parents"])})
 
 
 def _dump_completion(completion: Completion) -> dict[str, Any]:
