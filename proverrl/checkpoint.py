@@ -18,9 +18,10 @@ from typing import Any
 
 from proverrl.errors import RunError
 from proverrl.hint import Hint
+from proverrl.rollout.completion_rows import dump_completion, load_completion
 from proverrl.rollout.extract import Extraction
 from proverrl.rollout.whole_proof import Draw
-from proverrl.types import Completion, Problem
+from proverrl.types import Problem
 
 KEPT = 2
 STATE_FILE = "state.json"
@@ -85,7 +86,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def dump_draws(draws: Sequence[Draw]) -> list[dict[str, Any]]:
-    """Draws as JSON values; floats survive exactly, because JSON keeps all their digits."""
+    """Draws as JSON values."""
     return [
         {
             "id": draw.id,
@@ -95,17 +96,7 @@ def dump_draws(draws: Sequence[Draw]) -> list[dict[str, Any]]:
                 {"body": e.body, "prelude": e.prelude, "reason": e.reason, "span": e.span}
                 for e in draw.extractions
             ],
-            "completions": [
-                {
-                    "text": c.text,
-                    "prompt_ids": c.prompt_ids,
-                    "token_ids": c.token_ids,
-                    "logprobs": c.logprobs,
-                    "finish_reason": c.finish_reason,
-                    "policy_version": c.policy_version,
-                }
-                for c in draw.completions
-            ],
+            "completions": [dump_completion(c) for c in draw.completions],
         }
         for draw in draws
     ]
@@ -125,17 +116,7 @@ def load_draws(rows: Sequence[Mapping[str, Any]], problems: Mapping[str, Problem
                 f"the checkpoint draws on problem {row['problem_id']!r}, which is not in the "
                 "training file any more; resume with the file that the run began with"
             )
-        completions = tuple(
-            Completion(
-                text=c["text"],
-                prompt_ids=tuple(c["prompt_ids"]),
-                token_ids=tuple(c["token_ids"]),
-                logprobs=tuple(c["logprobs"]),
-                finish_reason=c["finish_reason"],
-                policy_version=c["policy_version"],
-            )
-            for c in row["completions"]
-        )
+        completions = tuple(load_completion(c) for c in row["completions"])
         extractions = tuple(
             Extraction(e["body"], e["prelude"], e["reason"], e["span"] and tuple(e["span"]))
             for e in row["extractions"]

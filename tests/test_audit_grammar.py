@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from proverrl.errors import ProblemError
 from proverrl.types import HOLE, Candidate, Problem, Status
 from proverrl.verify.dafny_audit import HOLE_KINDS, audit, audit_candidate
-from proverrl.verify.dafny_tokens import read_body, read_file
+from proverrl.verify.dafny_tokens import find_places, read_body, read_file
 
 EXAMPLES = Path(__file__).parents[2] / "shared" / "data" / "dafny_curriculum_examples.jsonl"
 
@@ -173,6 +173,15 @@ def test_positions_point_into_the_assembled_file() -> None:
     first = audit_candidate(Candidate(problem, "assume false;"))
     assert first is not None
     assert (first.diagnostics[0].line, first.diagnostics[0].column) == (4, 2)
+
+
+def test_places_of_tokens_count_characters() -> None:
+    # Line 1 is "a\r\n", 3 characters; line 2 is "/* é\n", 5; bb stands 4 into line 3: 3 + 5 + 4.
+    text = "a\r\n/* é\n */ bb\n"
+    tokens, findings = read_file(text)
+    assert not findings
+    assert [token.text for token in tokens] == ["a", "bb", ""]
+    assert find_places(text, tokens) == [0, 12, len(text)]
 
 
 def test_a_prelude_is_refused() -> None:

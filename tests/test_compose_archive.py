@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import networkx as nx
 import pytest
 
-from proverrl.compose.archive import Composed, ProblemArchive
+from proverrl.compose.archive import Composed, ProblemArchive, dump_composed, load_composed
 from proverrl.compose.archive_picture import draw_archive
 from proverrl.errors import RecordError, RunError
 from proverrl.types import HOLE, Problem
@@ -73,6 +74,15 @@ def test_the_file_gives_everything_back(tmp_path: Path) -> None:
         again.add(Composed(Problem("c", "dafny", "calc", "", HOLE), ("x",), "negate", 0, 0))
     with pytest.raises(RecordError, match="no problem 'zz'"):
         again.note("zz", solved=1)
+
+
+def test_a_row_may_leave_out_the_reference() -> None:
+    composed = replace(FAMILY[0], reference=None)
+    row = json.loads(json.dumps(dump_composed(composed)))
+    assert "reference" not in row
+    assert load_composed(row) == composed
+    assert load_composed({**row, "reference": None}) == composed  # as in earlier checkpoints
+    assert load_composed(json.loads(json.dumps(dump_composed(FAMILY[0])))) == FAMILY[0]
 
 
 def test_a_torn_last_line_is_dropped_and_a_damaged_one_is_not(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from proverrl.monitor.rollout_rows import read_turns
 from proverrl.problems.load import load_references
 from proverrl.report.transcript import render_rollout
 from proverrl.rewards import proved_reward
+from proverrl.rollout.completion_rows import dump_completion, load_completion
 from proverrl.rollout.extract import Extraction
 from proverrl.rollout.restart import Restarts
 from proverrl.rollout.whole_proof import Draw, JudgedDraw
@@ -144,6 +145,11 @@ def test_a_draw_in_flight_keeps_its_hint() -> None:
     draw = Draw("0-p-hint", problem, (completion,), (Extraction("invx"),), hint)
     stored = json.loads(json.dumps(dump_draws([draw])))
     assert load_draws(stored, {"p": problem}) == [draw]
+    # Checkpoints of earlier versions do not say what is missing.
+    del stored[0]["completions"][0]["missing"]
+    assert load_draws(stored, {"p": problem}) == [draw]
+    unscored = Completion("x", (), (), (), "stop", 2, ("prompt_ids", "token_ids", "logprobs"))
+    assert load_completion(json.loads(json.dumps(dump_completion(unscored)))) == unscored
 
 
 class Recorder:

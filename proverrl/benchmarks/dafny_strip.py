@@ -15,7 +15,7 @@ from proverrl.problems.dafny import scan_places
 from proverrl.verify.dafny_cursor import GrammarError
 from proverrl.verify.dafny_hints import read_hint
 from proverrl.verify.dafny_program import Element, parse_program
-from proverrl.verify.dafny_tokens import Token, read_file
+from proverrl.verify.dafny_tokens import Token, find_places, read_file
 
 DAFNY_4 = "dafny4"
 """The value of ``metadata.dialect`` of programs that Dafny 2.3 cannot read."""
@@ -42,8 +42,9 @@ def strip_hints(text: str) -> tuple[str, int]:
         found = error.finding
         reason = f"line {found.line}: outside the Dafny that can be read: {found.message}"
         raise ProblemError(explain_dafny_4(text) or reason) from error
+    places = find_places(text, tokens)
     spans = [
-        (_find_place(text, tokens[hint.start]), _find_end(text, tokens[hint.end - 1]))
+        (places[hint.start], places[hint.end - 1] + len(tokens[hint.end - 1].text))
         for hint in _iter_hints(tokens, root)
     ]
     for start, end in reversed(spans):
@@ -94,14 +95,3 @@ def _iter_hints(tokens: list[Token], element: Element) -> Iterator[Element]:
                 yield inner
             else:
                 yield from _iter_hints(tokens, inner)
-
-
-def _find_place(text: str, token: Token) -> int:
-    place = 0
-    for _ in range(token.line - 1):
-        place = text.index("\n", place) + 1
-    return place + token.column
-
-
-def _find_end(text: str, token: Token) -> int:
-    return _find_place(text, token) + len(token.text)

@@ -98,7 +98,7 @@ class ProblemArchive:
             if known.problem.statement != composed.problem.statement:
                 raise RecordError(f"two composed problems have the id {composed.problem.id!r}")
             return False
-        self._write({"type": "composed", **_make_row(composed)})
+        self._write({"type": "composed", **dump_composed(composed)})
         return True
 
     def note(self, problem_id: str, **facts: Any) -> None:
@@ -193,14 +193,15 @@ class ProblemArchive:
             if row["type"] == "facts":
                 self._facts.setdefault(row["id"], {}).update(row["facts"])
             else:
-                composed = _read_row(row)
+                composed = load_composed(row)
                 self._found[composed.problem.id] = composed
         except (ValueError, KeyError, TypeError) as error:
             raise RunError(f"{where}: not a line of an archive ({error}); remove it") from error
         self._lines.append(line)
 
 
-def _make_row(composed: Composed) -> dict[str, Any]:
+def dump_composed(composed: Composed) -> dict[str, Any]:
+    """A composed problem as JSON values."""
     row = {
         "problem": make_row(composed.problem),
         "parents": list(composed.parents),
@@ -211,7 +212,8 @@ def _make_row(composed: Composed) -> dict[str, Any]:
     return row | ({} if composed.reference is None else {"reference": composed.reference})
 
 
-def _read_row(row: Mapping[str, Any]) -> Composed:
+def load_composed(row: Mapping[str, Any]) -> Composed:
+    """What ``dump_composed`` wrote."""
     return Composed(
         problem=Problem(**row["problem"]),
         parents=tuple(row["parents"]),

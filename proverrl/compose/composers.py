@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from proverrl.compose.archive import Composed
+from proverrl.compose.archive import Composed, dump_composed, load_composed
 from proverrl.compose.operator import Made, Parent
 from proverrl.compose.operators import OperatorName, build_composed
 from proverrl.compose.script import apply_script, check_operators, read_script, write_script
@@ -24,8 +24,8 @@ from proverrl.curriculum.beliefs import Belief
 from proverrl.policy.base import Policy
 from proverrl.policy.conversation import encode_messages
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.problems.load import make_row
 from proverrl.problems.prompt import use_layout_words
+from proverrl.rollout.completion_rows import dump_completion, load_completion
 from proverrl.rollout.extract import find_blocks, skip_thinking
 from proverrl.seeds import derive_seed
 from proverrl.types import HOLE, Completion, Message, Problem, Prompt, Sampling
@@ -229,7 +229,7 @@ def read_statement(text: str, pair: Pair, round_number: int) -> tuple[Composed |
 
 
 def dump_drafts(drafts: Sequence[Draft]) -> list[dict[str, Any]]:
-    """Drafts as JSON values; all digits of floats are kept."""
+    """Drafts as JSON values."""
     return [
         {
             "parents": draft.parents,
@@ -237,7 +237,7 @@ def dump_drafts(drafts: Sequence[Draft]) -> list[dict[str, Any]]:
             "composed": None if draft.composed is None else dump_composed(draft.composed),
             "reason": draft.reason,
             "prompt_id": draft.prompt_id,
-            "completion": None if draft.completion is None else _dump_completion(draft.completion),
+            "completion": None if draft.completion is None else dump_completion(draft.completion),
             "scaffold": draft.scaffold,
         }
         for draft in drafts
@@ -253,7 +253,7 @@ def load_drafts(rows: Sequence[Mapping[str, Any]]) -> list[Draft]:
             row["composed"] and load_composed(row["composed"]),
             row["reason"],
             row["prompt_id"],
-            row["completion"] and _load_completion(row["completion"]),
+            row["completion"] and load_completion(row["completion"]),
             row["scaffold"],
         )
         for row in rows
@@ -275,33 +275,3 @@ def _make_draft(
 def _show(problem: Problem, policy: TransformersPolicy) -> str:
     text = problem.preamble + problem.statement.rstrip()
     return use_layout_words(problem, text, policy.layout)
-
-
-def dump_composed(composed: Composed) -> dict[str, Any]:
-    """A composed problem as JSON values."""
-    return {
-        "problem": make_row(composed.problem),
-        "parents": composed.parents,
-        "operator": composed.operator,
-        "round": composed.round,
-        "seed": composed.seed,
-        "reference": composed.reference,
-    }
-
-
-def load_composed(row: Mapping[str, Any]) -> Composed:
-    """What ``dump_composed`` wrote."""
-    problem = Problem(**row["problem"])
-    return Composed(**{**row, "problem": problem, "parents": tuple(row["parents"])})
-
-
-def _dump_completion(completion: Completion) -> dict[str, Any]:
-    return {name: getattr(completion, name) for name in _FIELDS}
-
-
-def _load_completion(row: Mapping[str, Any]) -> Completion:
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
-    return Completion(**values)
-
-
-_FIELDS = ("text", "prompt_ids", "token_ids", "logprobs", "finish_reason", "policy_version")

@@ -21,7 +21,7 @@ from proverrl.compose.dafny_text import (
 )
 from proverrl.types import HOLE, Candidate, Problem
 from proverrl.verify.dafny_program import Element, parse_program
-from proverrl.verify.dafny_tokens import Token, read_file
+from proverrl.verify.dafny_tokens import Token, find_places, read_file
 
 RUN_NAME = "RunProbe"
 NUM_RUNS = 4
@@ -141,12 +141,8 @@ def unroll_loops(body: str) -> str | None:
     tokens, findings = read_file(text)
     if findings:
         return None
-    starts = [0]
-    for line in text.split("\n"):
-        starts.append(starts[-1] + len(line) + 1)
     root = parse_program(tokens)
-    places = [starts[t.line - 1] + t.column for t in tokens]
-    written = _Unroller(text, tokens, places).write(root, 0)
+    written = _Unroller(text, tokens, find_places(text, tokens)).write(root, 0)
     return None if written is None else written[written.index("{") :]
 
 

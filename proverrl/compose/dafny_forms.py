@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from proverrl.compose.dafny_mutate import list_constants
 from proverrl.compose.dafny_text import (
     Declaration,
     FreshNames,
@@ -80,13 +81,7 @@ def generalise(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
     """A number of the program becomes a parameter, handed on through all functions that use it."""
     parent = parents[0]
     program = read_problem(parent.problem)
-    constants = sorted(
-        {
-            piece
-            for kind, piece, _ in scan_places(program.text)
-            if kind == "number" and piece.isdigit() and int(piece) >= 3
-        }
-    )
+    constants = list_constants(program.text)
     if not constants:
         return None
     old = rng.choice(constants)

@@ -34,7 +34,7 @@ def change_constant(rng: random.Random, parents: Sequence[Parent]) -> Made | Non
     """One number of the program becomes another wherever it stands, in the reference too."""
     parent = parents[0]
     text = read_problem(parent.problem).text
-    old = _pick(rng, _list_constants(text))
+    old = _pick(rng, list_constants(text))
     if old is None:
         return None
     taken = {piece for kind, piece, _ in scan_places(text) if kind == "number"}
@@ -56,7 +56,7 @@ def flip_sign(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
     """One number c of the program becomes -c wherever it stands, in the reference too."""
     parent = parents[0]
     text = read_problem(parent.problem).text
-    old = _pick(rng, _list_constants(text))
+    old = _pick(rng, list_constants(text))
     if old is None:
         return None
 
@@ -199,7 +199,7 @@ def _map_both(parent: Parent, change: Callable[[list[Piece], int], str | None]) 
     )
 
 
-def _list_constants(text: str) -> list[str]:
+def list_constants(text: str) -> list[str]:
     """Whole numbers of a program that are not part of its structure."""
     return sorted(
         {

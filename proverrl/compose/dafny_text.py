@@ -19,7 +19,7 @@ from proverrl.problems.generate.names import GLOBAL_POOLS, VARIABLE_POOLS
 from proverrl.types import HOLE, Problem
 from proverrl.verify.dafny_cursor import GrammarError
 from proverrl.verify.dafny_program import Element, parse_program
-from proverrl.verify.dafny_tokens import Token, read_file
+from proverrl.verify.dafny_tokens import Token, find_places, read_file
 
 Formal = tuple[str, str]
 """A parameter: its name and its type."""
@@ -111,30 +111,20 @@ def read_program(text: str) -> Program:
         root = parse_program(tokens)
     except GrammarError as error:
         raise ProblemError(f"line {error.finding.line}: {error.finding.message}") from error
-    starts = _find_line_starts(text)
-    found = tuple(_read_member(text, tokens, starts, e) for e in root.slots[0].elements)
+    places = find_places(text, tokens)
+    found = tuple(_read_member(text, tokens, places, e) for e in root.slots[0].elements)
     if sum(d.has_hole for d in found) != 1 or not next(d for d in found if d.has_hole).name:
         raise ProblemError("the hole must stand in a top-level method, function or lemma")
     return Program(found)
 
 
-def _find_line_starts(text: str) -> list[int]:
-    starts = [0]
-    for line in text.split("\n"):
-        starts.append(starts[-1] + len(line) + 1)
-    return starts
-
-
 def _read_member(
-    text: str, tokens: list[Token], starts: list[int], element: Element
+    text: str, tokens: list[Token], places: list[int], element: Element
 ) -> Declaration:
-    def begin(place: int) -> int:
-        return starts[tokens[place].line - 1] + tokens[place].column
-
     def cut(start: int, end: int) -> str:
         if start >= end:
             return ""
-        return text[begin(start) : begin(end - 1) + len(tokens[end - 1].text)]
+        return text[places[start] : places[end - 1] + len(tokens[end - 1].text)]
 
     whole = cut(element.start, element.end)
     if element.word not in _MEMBERS or not element.slots:

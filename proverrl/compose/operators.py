@@ -56,14 +56,14 @@ OPERATORS: Mapping[DafnyOperator, Operator] = {
 
 OperatorName = DafnyOperator | LeanOperator
 
+_BY_NAME: Mapping[str, Operator] = {
+    str(name): operator for table in (OPERATORS, LEAN_OPERATORS) for name, operator in table.items()
+}
+
 
 def get_operator(name: OperatorName) -> Operator:
     """The operator of a name, of either language."""
-    return {
-        str(known): operator
-        for table in (OPERATORS, LEAN_OPERATORS)
-        for known, operator in table.items()
-    }[name]
+    return _BY_NAME[name]
 
 
 def compose(

@@ -32,7 +32,7 @@ from proverrl.problems.dafny import fill_hole, scan_places
 from proverrl.seeds import derive_seed
 from proverrl.types import HOLE, Problem
 from proverrl.verify.dafny_program import Element, parse_program
-from proverrl.verify.dafny_tokens import read_file
+from proverrl.verify.dafny_tokens import find_places, read_file
 
 Scaffold = Callable[[random.Random, Sequence[Parent]], list[Made]]
 
@@ -148,10 +148,7 @@ def _list_statements(body: str) -> list[tuple[str, tuple[str, ...]]]:
     tokens, findings = read_file(text)
     if findings:
         raise ProblemError(f"a reference cannot be read: {findings[0].message}")
-    starts = [0]
-    for line in text.split("\n"):
-        starts.append(starts[-1] + len(line) + 1)
-    places = [starts[token.line - 1] + token.column for token in tokens]
+    places = find_places(text, tokens)
 
     def cut(start: int, end: int) -> str:
         last = places[end - 1] + len(tokens[end - 1].text)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from proverrl.config import CurriculumConfig
-from proverrl.curriculum.beliefs import Belief, mean_rate, update_belief
+from proverrl.curriculum.beliefs import Belief, Beliefs, mean_rate, update_belief
 from proverrl.curriculum.draws import DrawLog
 from proverrl.errors import ProblemError, RunError
 from proverrl.problems.load import make_row
@@ -190,6 +190,25 @@ class ProblemCurriculum:
     def _figures(self) -> dict[str, Any]:
         """Figures of the curriculum's own."""
         return {}
+
+
+class BeliefCurriculum(ProblemCurriculum):
+    """A curriculum with a belief about each problem, set before ``__init__`` is called."""
+
+    _beliefs: Beliefs
+
+    def predict(self, problem: Problem) -> float:
+        """The mean of the problem's belief."""
+        return self._beliefs.mean(problem.id)
+
+    def _learn(self, problem: Problem, solved: int, group: Group) -> None:
+        self._beliefs.observe(problem.id, solved, len(group.rollouts))
+
+    def _dump(self) -> dict[str, Any]:
+        return {"beliefs": self._beliefs.dump()}
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        self._beliefs.load(state["beliefs"])
 
 
 def mean_advantage(group: Group) -> float:

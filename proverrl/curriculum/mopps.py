@@ -7,16 +7,15 @@ warm start (``beliefs``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from proverrl.config import CurriculumConfig
 from proverrl.config.curriculum import MoppsConfig
-from proverrl.curriculum.base import ProblemCurriculum
+from proverrl.curriculum.base import BeliefCurriculum
 from proverrl.curriculum.beliefs import Beliefs, read_counts
-from proverrl.types import Group, Problem
+from proverrl.types import Problem
 
 
 def open_beliefs(settings: MoppsConfig) -> Beliefs:
@@ -56,16 +55,12 @@ def pick_problems(
     return sorted(names, key=distance)[:n]
 
 
-class MoppsCurriculum(ProblemCurriculum):
+class MoppsCurriculum(BeliefCurriculum):
     """The problems of ``pick_problems``; expects of each the mean of its belief."""
 
     def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
         self._beliefs = open_beliefs(config.mopps)
         super().__init__(problems, config, seed)
-
-    def predict(self, problem: Problem) -> float:
-        """The mean of the problem's belief."""
-        return self._beliefs.mean(problem.id)
 
     def _choose(self, n: int) -> Iterator[str]:
         names = list(self._problems)
@@ -73,12 +68,3 @@ class MoppsCurriculum(ProblemCurriculum):
             chosen = pick_problems(names, n, self._beliefs, self._config.mopps, self._rng)
             yield from chosen
             n -= len(chosen)
-
-    def _learn(self, problem: Problem, solved: int, group: Group) -> None:
-        self._beliefs.observe(problem.id, solved, len(group.rollouts))
-
-    def _dump(self) -> dict[str, Any]:
-        return {"beliefs": self._beliefs.dump()}
-
-    def _load(self, state: Mapping[str, Any]) -> None:
-        self._beliefs.load(state["beliefs"])

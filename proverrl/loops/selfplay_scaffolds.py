@@ -14,8 +14,8 @@ import random
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, Literal
 
-from proverrl.compose.archive import Composed
-from proverrl.compose.composers import Draft, dump_composed, load_composed
+from proverrl.compose.archive import Composed, dump_composed, load_composed
+from proverrl.compose.composers import Draft
 from proverrl.compose.operator import Parent
 from proverrl.compose.scaffolds import build_scaffold, collect_subgoals
 from proverrl.config.compose import SelfplayScaffold

@@ -12,10 +12,11 @@ Not handled here: proofs of several turns or with a hint, which are not stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proverrl.rewards import RewardFn
+from proverrl.rollout.completion_rows import dump_completion, load_completion
 from proverrl.types import Candidate, Completion, Group, Status, Turn
 from proverrl.verify.base import Verifier
 
@@ -52,19 +53,17 @@ class InjectStore:
 
     def state_dict(self) -> dict[str, Any]:
         """The state as JSON values."""
-        return {name: asdict(proof) for name, proof in self.proofs.items()}
+        return {
+            name: {"completion": dump_completion(proof.completion), "body": proof.body}
+            for name, proof in self.proofs.items()
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Become what ``state_dict`` wrote."""
         self.proofs = {
-            name: StoredProof(_read_completion(row["completion"]), row["body"])
+            name: StoredProof(load_completion(row["completion"]), row["body"])
             for name, row in state.items()
         }
-
-
-def _read_completion(row: Mapping[str, Any]) -> Completion:
-    lists = ("prompt_ids", "token_ids", "logprobs", "missing")
-    return Completion(**{**row, **{name: tuple(row[name]) for name in lists}})
 
 
 async def inject_proof(

@@ -10,6 +10,7 @@ Not handled here: what the tokens mean (``dafny_grammar``, ``dafny_audit``).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -95,6 +96,14 @@ _DIRECTIVE = re.compile(r"^[ \t]*#", re.MULTILINE)
 _LITERALS = ("char", "string", "verbatim")
 # Dafny reads these as operators; a look-alike of anything else is a trick.
 _KNOWN_SYMBOLS = "≤≥≠∀∃⇒⇐⇔∧∨¬•"
+
+
+def find_places(text: str, tokens: Iterable[Token]) -> list[int]:
+    """Where each token begins in the text that it was read from, in characters."""
+    starts = [0]
+    for line in text.split("\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    return [starts[token.line - 1] + token.column for token in tokens]
 
 
 def _position(text: str, offset: int) -> tuple[int, int]:
