@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proverrl.compose.archive import ProblemArchive
+from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.archive_picture import draw_archive
 from proverrl.compose.composers import Composer, PolicyComposer, ProgramComposer, teach_scripts
 from proverrl.compose.operator import Parent
@@ -26,7 +26,7 @@ from proverrl.config import SelfplayConfig
 from proverrl.errors import UsageError
 from proverrl.learner import TorchLearner
 from proverrl.loops.grpo import run_steps
-from proverrl.loops.selfplay_ledger import ARCHIVE_FILE, SelfplayLedger
+from proverrl.loops.selfplay_ledger import SelfplayLedger
 from proverrl.loops.selfplay_step import SelfplayCollector
 from proverrl.loops.session import Session
 from proverrl.loops.warm_start import Pair, PairSource

@@ -11,13 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from proverrl.compose.archive import ProblemArchive
+from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.archive_picture import choose_newest, draw_archive
 from proverrl.monitor import iter_json_lines
 from proverrl.report.embedded import Piece, pack_json
 from proverrl.report.run import Row, RunRecord, existing_file
 
-ARCHIVE_FILE = "archive.jsonl"
 MAX_DRAWN = 900
 MAX_TEXT_CHARS = 4000
 
