@@ -23,11 +23,10 @@ MAX_TEXT_CHARS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """A run's archive: how many problems were composed and stopped, its picture, the piece with the
-    problems of the picture by id, and of each guard the newest problem that it stopped."""
+    """A run's archive: its picture, the piece with the problems of the picture by id, and of each
+    guard the newest problem that it stopped."""
 
     label: str
-    num_composed: int
     picture: str
     piece: Piece
     examples: dict[str, Row]
@@ -56,9 +55,7 @@ def _build(run: RunRecord, archive: ProblemArchive, piece: Piece) -> Lineage:
         if guard := archive.facts(name).get("stopped_by"):
             examples[str(guard)] = _describe(archive, name) | {"id": name}
     picture = draw_archive(archive, max_nodes=MAX_DRAWN)
-    return Lineage(
-        run.label, len(archive), picture, Piece(piece.name, pack_json(problems)), examples
-    )
+    return Lineage(run.label, picture, Piece(piece.name, pack_json(problems)), examples)
 
 
 def _describe(archive: ProblemArchive, name: str) -> Row:
