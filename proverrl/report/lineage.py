@@ -17,7 +17,6 @@ from proverrl.monitor import iter_json_lines
 from proverrl.report.embedded import Piece, pack_json
 from proverrl.report.run import Row, RunRecord, existing_file
 
-MAX_DRAWN = 900
 MAX_TEXT_CHARS = 4000
 
 
@@ -44,7 +43,7 @@ def build_lineages(runs: Iterable[RunRecord]) -> list[Lineage]:
 
 
 def _build(run: RunRecord, archive: ProblemArchive, piece: Piece) -> Lineage:
-    drawn = choose_newest(archive, MAX_DRAWN)
+    drawn = choose_newest(archive)
     base = [name for name in drawn if name not in archive]
     problems = {name: {"operator": "base"} for name in base}
     problems |= {name: {"operator": "base", **row} for name, row in _read_base(run, base).items()}
@@ -54,7 +53,7 @@ def _build(run: RunRecord, archive: ProblemArchive, piece: Piece) -> Lineage:
         name = composed.problem.id
         if guard := archive.facts(name).get("stopped_by"):
             examples[str(guard)] = _describe(archive, name) | {"id": name}
-    picture = draw_archive(archive, max_nodes=MAX_DRAWN)
+    picture = draw_archive(archive, drawn)
     return Lineage(run.label, picture, Piece(piece.name, pack_json(problems)), examples)
 
 
