@@ -105,20 +105,14 @@ class AttemptStore:
         unique = {(row["problem_id"], row["attempt"]): row for row in reversed(found)}
         kept = {place: row for place, row in unique.items() if place not in cut}
         # In the order of the file.
-        self.rows = list(reversed(kept.values()))
-        text = "".join(json.dumps(row) + "\n" for row in self.rows)
-        if self.path.exists() and self.path.stat().st_size != len(text.encode()):
-            write_atomically(self.path, text)
+        self._keep(list(reversed(kept.values())))
         return blocks
 
     def missing_attempts(
         self, problems: Sequence[Problem], samples: int
     ) -> list[tuple[Problem, int]]:
         """Read what is stored; the attempts that are not, where each stands by itself."""
-        self.rows = read_json_lines(self.path) if self.path.exists() else []
-        text = "".join(json.dumps(row) + "\n" for row in self.rows)
-        if self.path.exists() and self.path.stat().st_size != len(text.encode()):
-            write_atomically(self.path, text)
+        self._keep(read_json_lines(self.path) if self.path.exists() else [])
         stored = {(row["problem_id"], row["attempt"]) for row in self.rows}
         return [(p, n) for n in range(samples) for p in problems if (p.id, n) not in stored]
 
@@ -140,6 +134,13 @@ class AttemptStore:
         while problems and all((p.id, number) in by_place for p in problems):
             number += 1
         return number, [by_place[p.id, n] for n in range(number) for p in problems]
+
+    def _keep(self, rows: list[Row]) -> None:
+        """Go on with these attempts, and drop whatever else the file holds."""
+        self.rows = rows
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        if self.path.exists() and self.path.stat().st_size != len(text.encode()):
+            write_atomically(self.path, text)
 
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
         text = json.dumps(dict(settings), indent=1, sort_keys=True) + "\n"

@@ -110,12 +110,25 @@ async def evaluate(
         if waiting:
             waiting[1].cancel()
     show()
+    return store_summary(evaluation, store, lambda rows: figures(), started=started)
+
+
+def store_summary(
+    evaluation: Evaluation,
+    store: AttemptStore,
+    figures: Callable[[Sequence[Row]], Mapping[str, Any]],
+    *,
+    started: float,
+) -> dict[str, Any]:
+    """Summarise the attempts that every problem has, and write ``NAME.json``. ``figures`` is given
+    them for more to put in; ``started`` is ``time.monotonic()`` when the call began. What earlier
+    calls wrote there stays: their ks are estimated anew, their seconds and canaries are added."""
     samples, rows = store.complete_rows(evaluation.problems)
     path = evaluation.folder / f"{evaluation.name}.json"
     earlier: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     ks = {*evaluation.ks, *(int(k) for k in _pass_of(earlier))}
     whole = replace(evaluation, samples=samples, ks=tuple(sorted(ks)))
-    summary = summarise(whole, rows) | dict(figures())
+    summary = summarise(whole, rows) | dict(figures(rows))
     _add_earlier(summary, earlier, round(time.monotonic() - started, 1))
     write_atomically(path, json.dumps(summary, indent=1) + "\n")
     return summary

@@ -11,7 +11,7 @@ import networkx as nx
 import pytest
 
 from proverrl.compose.archive import Composed, ProblemArchive, dump_composed, load_composed
-from proverrl.compose.archive_picture import draw_archive
+from proverrl.compose.archive_picture import choose_newest, draw_archive
 from proverrl.errors import RecordError, RunError
 from proverrl.types import HOLE, Problem
 
@@ -175,7 +175,7 @@ def test_the_picture_shows_every_problem_and_says_what_it_leaves_out() -> None:
     # From left to right: base, c and f, d, e.
     x = {circle.get("data-id"): int(circle.get("cx", "")) for circle in circles}
     assert x["base1"] == x["base2"] < x["c"] == x["f"] < x["d"] < x["e"]
-    few = draw_archive(archive, max_nodes=2)
+    few = draw_archive(archive, choose_newest(archive, 2))
     assert "4 composed problems, 3 not drawn" in few
     assert "base2" not in few
     assert "0 composed problems<" in draw_archive(ProblemArchive())

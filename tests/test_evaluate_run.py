@@ -80,6 +80,29 @@ def test_results_say_what_they_rest_on(
         evaluate(hotter)
 
 
+@pytest.mark.parametrize("search", [False, True])
+def test_training_problems_in_a_benchmark_are_warned_of(
+    tmp_path: Path,
+    make_config: Callable[..., Config],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    search: bool,
+) -> None:
+    for name in ("open_configured", "open_confirm"):
+        monkeypatch.setattr(evaluate_module, name, lambda *_, **__: StubVerifier(judge))
+    wanted = {"samples": 1, "ks": [1], "search": search}
+    limits = {"name": "best_of_n", "calls": 1}
+    config = make_config("run", evaluation=wanted, search=limits)
+    tiny_policy().save(config.run / "policy")
+    # Half are training problems.
+    other = write_split(tmp_path / "other.jsonl", range(50, 70))
+    going = evaluate_benchmarks(config, from_run=config.run, benchmarks={"e": str(other)})
+    (result,) = asyncio.run(going)
+    assert json.loads(result.read_text())["contamination"]["same"] == 10
+    warning = f"warning: of 20 problems 10 are in {config.problems.train} as they are"
+    assert warning in capsys.readouterr().out
+
+
 def render(results: list[Path]) -> str:
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(make_benchmark_table(results))

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -147,6 +148,32 @@ def test_searches_side_by_side_are_all_made(tmp_path: Path) -> None:
     lines = search_all(tmp_path, FakeVerifier(judge_short), searches=4)
     names = sorted(json.loads(line)["problem_id"] for line in lines)
     assert names == [f"loop-{number}" for number in range(6)]
+
+
+def test_searches_are_added_and_the_earlier_canaries_stay_counted(tmp_path: Path) -> None:
+    def search(samples: int, refused: int) -> dict[str, Any]:
+        evaluation = replace(make_evaluation(tmp_path), samples=samples, ks=(samples,))
+        tools = open_tools(FakeVerifier(judge_short))
+        return asyncio.run(
+            evaluate_searches(
+                evaluation,
+                tools,
+                CONFIG,
+                searches=1,
+                figures=lambda: {"canaries": {"refused": refused}},
+            )
+        )
+
+    assert search(1, 3)["canaries"] == {"refused": 3}
+    summary = search(2, 4)
+    assert summary["canaries"] == {"refused": 3 + 4}
+    assert list(summary["levels"][0]["pass"]) == ["1", "2"]
+    assert summary["levels"][0]["attempts"] == 6 * 2
+    # Fewer are asked for than are stored: the figures rest on all of them.
+    again = search(1, 0)
+    assert again["canaries"] == {"refused": 7}
+    assert (again["samples_per_problem"], again["levels"]) == (2, summary["levels"])
+    assert json.loads((tmp_path / "e.json").read_text()) == again
 
 
 def test_searches_under_another_budget_are_not_mixed(tmp_path: Path) -> None:

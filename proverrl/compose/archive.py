@@ -24,6 +24,9 @@ from proverrl.errors import RecordError, RunError
 from proverrl.problems.load import make_row
 from proverrl.types import Problem
 
+ARCHIVE_FILE = "archive.jsonl"
+"""The name of a run's archive in its folder."""
+
 
 @dataclass(frozen=True, slots=True)
 class Composed:

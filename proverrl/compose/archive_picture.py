@@ -28,14 +28,15 @@ _BASE_COLOUR = "#a8a8a8"
 Places = dict[str, tuple[int, int]]
 
 
-def draw_archive(archive: ProblemArchive, *, max_nodes: int = MAX_NODES) -> str:
+def draw_archive(archive: ProblemArchive, drawn: nx.DiGraph[str] | None = None) -> str:
     """The graph from left (problems that were not composed) to right, a block a generation, in
-    which rounds follow each other downwards, column after column.
+    which rounds follow each other downwards, column after column. ``drawn`` is the part of it to
+    draw, by itself what ``choose_newest`` gives.
 
     A circle is a problem, its colour the operator; hollow when a guard stopped it. ``data-id`` is
     its id; its title says what it was made of, its solve rate, and why it was stopped.
     """
-    graph = choose_newest(archive, max_nodes)
+    graph = choose_newest(archive) if drawn is None else drawn
     places, width = _place(graph)
     operators = sorted({str(op) for _, op in graph.nodes(data="operator")} - {"base"})
     colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(operators)}
@@ -68,7 +69,7 @@ def draw_archive(archive: ProblemArchive, *, max_nodes: int = MAX_NODES) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def choose_newest(archive: ProblemArchive, max_nodes: int) -> nx.DiGraph[str]:
+def choose_newest(archive: ProblemArchive, max_nodes: int = MAX_NODES) -> nx.DiGraph[str]:
     """The newest problems with all that they were made from, up to a number of nodes."""
     graph = archive.graph
     chosen: set[str] = set()

@@ -36,6 +36,7 @@ from proverrl.config.rewards import AuditConfig, CorrectionName, RewardConfig, R
 from proverrl.config.rollout import FeedbackName, RolloutConfig, RolloutMode
 from proverrl.config.search import SearchConfig, SearchName, SearchStates, TierName
 from proverrl.config.sections import (
+    ROUND_LOOPS,
     Config,
     DeviceName,
     EvalConfig,
@@ -64,6 +65,7 @@ from proverrl.config.selfplay import (
 from proverrl.config.value import SamplesConfig, ValueConfig
 
 __all__ = [
+    "ROUND_LOOPS",
     "AdvantageConfig",
     "AdvantageName",
     "AuditConfig",

@@ -27,6 +27,8 @@ from proverrl.config.selfplay import SelfplayConfig
 from proverrl.config.value import SamplesConfig, ValueConfig
 
 LoopName = Literal["warm_start", "grpo", "expert_iteration", "data_loop", "selfplay", "value"]
+ROUND_LOOPS: tuple[LoopName, ...] = ("expert_iteration", "data_loop")
+"""Those that count rounds of ``[expert_iteration]``."""
 OptimizerName = Literal["adamw", "muon"]
 LayoutName = Literal["plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny"]
 DeviceName = Literal["auto", "cpu", "cuda"]
@@ -294,7 +296,7 @@ class Config(Section):
     def _parts_fit(self) -> Config:
         if self.reward.false_negative_rate == "online" and self.audit.rate == 0.0:
             raise ValueError('reward.false_negative_rate = "online" needs audit.rate above 0')
-        if self.restart.name != "none" and self.loop in ("expert_iteration", "data_loop"):
+        if self.restart.name != "none" and self.loop in ROUND_LOOPS:
             raise ValueError('restart.name is for loop = "grpo"; set it to "none"')
         if self.samples.passes and self.loop != "grpo":
             raise ValueError('samples.passes is for loop = "grpo"; set it to 0')

@@ -25,7 +25,7 @@ from proverrl.compose.archive import Composed
 from proverrl.compose.composers import Draft
 from proverrl.compose.dafny_attack import list_plain_proofs
 from proverrl.compose.grades import GRADES, Grade, grade_statement
-from proverrl.compose.guard_checks import make_guards, make_negation
+from proverrl.compose.guard_checks import make_guards
 from proverrl.compose.guards import (
     Asker,
     GuardLedger,
@@ -36,9 +36,10 @@ from proverrl.compose.guards import (
 )
 from proverrl.config.compose import GuardName
 from proverrl.curriculum.base import Curriculum
-from proverrl.errors import ProblemError, StoppedError, UsageError
+from proverrl.errors import StoppedError, UsageError
 from proverrl.loops.expert_iteration import Progress, run_expert_iteration
 from proverrl.loops.selfplay import draw_lineage, open_composer
+from proverrl.loops.selfplay_attack import list_bodies, negate
 from proverrl.loops.selfplay_ledger import open_archive, read_held_out
 from proverrl.loops.selfplay_parents import draw_pairs
 from proverrl.loops.session import Session, sample_draw
@@ -264,7 +265,7 @@ class Statements:
         self, attack: Attack, problems: Sequence[Problem], progress: Progress
     ) -> None:
         """The policy's samples on statements and negations, in one batch."""
-        both = [*problems, *filter(None, map(_negate, problems))]
+        both = [*problems, *filter(None, map(negate, problems))]
         if not both:
             return
         progress.num_draws += 1
@@ -273,10 +274,7 @@ class Statements:
         )
         for draw in draws:
             self._round.tokens += sum(len(c.token_ids) for c in draw.completions)
-            candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
-            # A proof with a prelude would not be kept: the body alone leans on it.
-            bodies = [c.body for c in candidates if c is not None and not c.prelude]
-            attack.bodies[draw.problem.id] = tuple(dict.fromkeys(bodies))
+            attack.bodies[draw.problem.id] = list_bodies(draw)
 
     async def _keep_negation(
         self, tools: GuardTools, stop: Stop, store: ProofStore, progress: Progress
@@ -305,7 +303,7 @@ class Attack:
     """A round's attack: the policy's samples by problem id, and what they and the guards found."""
 
     def __init__(self, tools: GuardTools) -> None:
-        self.bodies: dict[str, tuple[str, ...]] = {}
+        self.bodies: dict[str, Sequence[str]] = {}
         self.disproved: list[Stop] = []
         self.tools = replace(tools, attack=self._list_samples)
 
@@ -338,12 +336,3 @@ async def _count_obligations(asker: Asker, problem: Problem) -> int | None:
     if "obligations" not in verdict.checks:
         return None
     return sum(entry.total for entry in verdict.obligations)
-
-
-def _negate(problem: Problem) -> Problem | None:
-    try:
-        negation = make_negation(problem)
-    except ProblemError:
-        # A program that cannot be taken apart; the guard stops it with that reason.
-        return None
-    return negation.problem if negation is not None else None

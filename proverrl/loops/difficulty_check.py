@@ -15,11 +15,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proverrl.compose.archive import ProblemArchive
+from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.config import Config, load_stored_config
 from proverrl.errors import RunError, UsageError
 from proverrl.loops.evaluate_run import evaluate_benchmarks, find_weights
-from proverrl.loops.selfplay_ledger import ARCHIVE_FILE
 from proverrl.matched_budget import read_attempts
 from proverrl.monitor.metrics import write_lines_atomically
 from proverrl.problems.load import make_row

@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -217,10 +218,7 @@ async def evaluate_benchmarks(
                     split=config.evaluation.split if benchmarks[name] is None else "",
                 )
                 training = config.problems.train if from_run is not None else None
-                if tools is None:
-                    await _evaluate_one(evaluation, policy, verifier, display, training)
-                else:
-                    await _search_one(evaluation, tools, verifier, display, training, config)
+                await _evaluate_one(evaluation, policy, tools, verifier, display, training, config)
         finally:
             display.close()
             if tools is not None:
@@ -232,20 +230,27 @@ async def evaluate_benchmarks(
 async def _evaluate_one(
     evaluation: Evaluation,
     policy: Policy,
+    tools: Tools | None,
     verifier: CachedVerifier,
     display: LiveDisplay | PlainDisplay,
     training: Path | None,
+    config: Config,
 ) -> None:
-    phase = f"evaluation {evaluation.name}"
+    """By searches where there are tools for them; warns of training problems in the benchmark."""
     figures = collect_figures(evaluation, verifier, training)
     if warning := describe_overlap(figures()["contamination"]):
         display.show_phase("warning", warning)
-    await evaluate(
-        evaluation,
-        policy,
-        verifier,
+    if tools is None:
+        run, unit = partial(evaluate, evaluation, policy, verifier), "attempts"
+    else:
+        search, searches = config.search, config.evaluation.searches
+        display.show_phase("search", f"{search.name}, {search.calls} calls a problem")
+        run = partial(evaluate_searches, evaluation, tools, search, searches=searches)
+        unit = "searches"
+    phase = f"evaluation {evaluation.name}"
+    await run(
         progress=lambda done, total, proved: display.show_phase(
-            phase, f"{done}/{total} attempts, {proved} proved"
+            phase, f"{done}/{total} {unit}, {proved} proved"
         ),
         figures=figures,
     )
@@ -269,29 +274,6 @@ def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tool
         deadline_seconds=config.pool.deadline_seconds,
         value=open_value(policy, config.search.value) if config.search.value else None,
         step=config.search.step,
-    )
-
-
-async def _search_one(
-    evaluation: Evaluation,
-    tools: Tools,
-    verifier: CachedVerifier,
-    display: LiveDisplay | PlainDisplay,
-    training: Path | None,
-    config: Config,
-) -> None:
-    search = config.search
-    phase = f"evaluation {evaluation.name}"
-    display.show_phase("search", f"{search.name}, {search.calls} calls a problem")
-    await evaluate_searches(
-        evaluation,
-        tools,
-        search,
-        searches=config.evaluation.searches,
-        progress=lambda done, total, proved: display.show_phase(
-            phase, f"{done}/{total} searches, {proved} proved"
-        ),
-        figures=collect_figures(evaluation, verifier, training),
     )
 
 

@@ -12,23 +12,19 @@ saved while it runs (``proverrl search``).
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from proverrl.attempt_store import AttemptStore
 from proverrl.config import SearchConfig
-from proverrl.evaluate import Evaluation, find_category, summarise
-from proverrl.monitor.metrics import write_atomically
+from proverrl.evaluate import Evaluation, Figures, find_category, store_summary
 from proverrl.search.base import SearchResult
 from proverrl.search.methods import make_search
 from proverrl.search.wiring import Tools, make_functions
 from proverrl.seeds import derive_seed
 from proverrl.tasks import finish_all
 from proverrl.types import Candidate, Problem, Status
-
-Figures = Callable[[], Mapping[str, Any]]
 
 
 async def evaluate_searches(
@@ -63,14 +59,9 @@ async def evaluate_searches(
 
     show()
     await finish_all([work() for _ in range(min(searches, len(waiting)))])
-    _, rows = store.complete_rows(evaluation.problems)
-    summary = summarise(evaluation, rows) | _sum_up(rows, config) | dict(figures())
-    path = evaluation.folder / f"{evaluation.name}.json"
-    earlier = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    seconds = float(earlier.get("seconds") or 0.0) + time.monotonic() - started
-    summary["seconds"] = round(seconds, 1)
-    write_atomically(path, json.dumps(summary, indent=1) + "\n")
-    return summary
+    return store_summary(
+        evaluation, store, lambda rows: {**_sum_up(rows, config), **figures()}, started=started
+    )
 
 
 async def _search(

@@ -12,10 +12,9 @@ from typing import Any
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.checkpoint import latest_checkpoint, read_state
-from proverrl.compose.archive import ProblemArchive
+from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.config import Config
 from proverrl.errors import RunError
-from proverrl.loops.selfplay_ledger import ARCHIVE_FILE
 from proverrl.monitor.metrics import write_lines_atomically
 from proverrl.rollout.proofs import ProofStore, describe_conditions
 

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from proverrl.compose.archive import ProblemArchive
+from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.archive_picture import draw_archive
 from proverrl.compose.composers import Composer, PolicyComposer, ProgramComposer, teach_scripts
 from proverrl.compose.operator import Parent
@@ -28,7 +28,7 @@ from proverrl.curriculum.beliefs import Belief
 from proverrl.errors import UsageError
 from proverrl.learner import TorchLearner
 from proverrl.loops.grpo import run_steps
-from proverrl.loops.selfplay_ledger import ARCHIVE_FILE, SelfplayLedger
+from proverrl.loops.selfplay_ledger import SelfplayLedger
 from proverrl.loops.selfplay_parents import weigh_operators
 from proverrl.loops.selfplay_step import SelfplayCollector
 from proverrl.loops.session import Session

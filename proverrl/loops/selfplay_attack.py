@@ -18,7 +18,7 @@ from proverrl.compose.guards import Attack
 from proverrl.errors import ProblemError
 from proverrl.loops.session import Session
 from proverrl.rollout.self_correct import first_stop
-from proverrl.rollout.whole_proof import draw_groups
+from proverrl.rollout.whole_proof import Draw, draw_groups
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem, Sampling
 
@@ -42,28 +42,34 @@ async def write_attacks(session: Session, drafts: Sequence[Draft], round_number:
     draws = await draw_groups(
         session.sampler, negations, n=num, sampling=sampling, name=f"attack{round_number}"
     )
-    found: Attacks = {}
-    for draw in draws:
-        candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
-        bodies = [c.body for c in candidates if c is not None and not c.prelude]
-        found[draw.problem.id] = list(dict.fromkeys(bodies))
-    return found
+    return {draw.problem.id: list_bodies(draw) for draw in draws}
+
+
+def list_bodies(draw: Draw) -> list[str]:
+    """A draw's distinct bodies, in the order of writing. None of those with a prelude: a proof
+    would not be kept, since the body alone leans on it."""
+    candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
+    return list(dict.fromkeys(c.body for c in candidates if c is not None and not c.prelude))
 
 
 def list_negations(drafts: Sequence[Draft]) -> list[Problem]:
     """The negations of the drafts' statements, each once."""
     found: dict[str, Problem] = {}
     for draft in drafts:
-        if draft.composed is None:
-            continue
-        try:
-            negation = make_negation(draft.composed.problem)
-        except ProblemError:
-            # The guards stop what cannot be taken apart.
-            continue
+        negation = None if draft.composed is None else negate(draft.composed.problem)
         if negation is not None:
-            found.setdefault(negation.problem.id, negation.problem)
+            found.setdefault(negation.id, negation)
     return list(found.values())
+
+
+def negate(problem: Problem) -> Problem | None:
+    """The negation of a statement; None where it has none, or where the program cannot be taken
+    apart, which the guard stops with that reason."""
+    try:
+        negation = make_negation(problem)
+    except ProblemError:
+        return None
+    return negation.problem if negation is not None else None
 
 
 def use_attacks(attacks: Mapping[str, Sequence[str]]) -> Attack:

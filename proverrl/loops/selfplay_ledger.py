@@ -17,7 +17,7 @@ from typing import Any
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.checkpoint import latest_checkpoint
-from proverrl.compose.archive import Composed, ProblemArchive
+from proverrl.compose.archive import ARCHIVE_FILE, Composed, ProblemArchive
 from proverrl.compose.composers import REPEATED, Draft, Pair
 from proverrl.compose.guards import GuardLedger
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
@@ -39,8 +39,6 @@ from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem, Reward, Rollout, Status, TrainingSample, Turn
-
-ARCHIVE_FILE = "archive.jsonl"
 
 
 class SelfplayLedger(Ledger):

@@ -27,6 +27,7 @@ from proverrl.loops.selfplay_guards import Checked
 from proverrl.loops.selfplay_ledger import SelfplayLedger
 from proverrl.loops.selfplay_round import Round
 from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.tasks import cancel_all
 from proverrl.types import TrainingSample
 
 
@@ -126,9 +127,7 @@ class SelfplayCollector:
             tasks.append(self._next.checked)
         if self._late is not None:
             tasks.append(self._late)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)
 
     async def _compose(self) -> Composition:
         with self.usage.busy("composer"):

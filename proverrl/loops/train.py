@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from proverrl.checkpoint import latest_checkpoint, read_state
-from proverrl.config import Config, LoopName
+from proverrl.config import ROUND_LOOPS, Config, LoopName
 from proverrl.errors import StoppedError, UsageError
 from proverrl.evaluate import evaluate
 from proverrl.loops import value
@@ -66,10 +66,6 @@ LOOPS: dict[LoopName, Callable[[Session], Awaitable[None]]] = {
     "data_loop": run_data_loop,
     "selfplay": run_selfplay,
 }
-
-
-ROUND_LOOPS: tuple[LoopName, ...] = ("expert_iteration", "data_loop")
-"""Those that count rounds of ``[expert_iteration]``."""
 
 
 async def train(config: Config, *, live: bool | None = None) -> Path:

@@ -22,6 +22,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from proverrl.config import ROUND_LOOPS
 from proverrl.monitor.display import (
     SPARKLINE_WIDTH,
     can_draw_live,
@@ -144,7 +145,7 @@ class RunView:
         """Steps or rounds that the configuration asks for; 0 when it does not say."""
         table, key = (
             ("expert_iteration", "rounds")
-            if self.config.get("loop") in ("expert_iteration", "data_loop")
+            if self.config.get("loop") in ROUND_LOOPS
             else ("grpo", "steps")
         )
         return int((self.config.get(table) or {}).get(key) or 0)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from proverrl.report.figures import (
     Chart,
+    read_number,
     smoothing_width,
     step_chart,
     step_series,
@@ -105,12 +105,12 @@ def _shares_chart(title: str, rows: Sequence[Row], key: str, ramp: str) -> Chart
 
 
 def _rates_chart(title: str, rows: Sequence[Row]) -> Chart:
-    rows = [row for row in rows if _figure(row, "curriculum_predicted") is not None]
+    rows = [row for row in rows if read_number(row.get("curriculum_predicted")) is not None]
     width = smoothing_width(len(rows))
     series = []
     names = (("curriculum_predicted", "expected when drawn"), ("solve_rate", "measured"))
     for color, (key, name) in enumerate(names):
-        values = trailing_mean([_figure(row, key) for row in rows], width)
+        values = trailing_mean([read_number(row.get(key)) for row in rows], width)
         if any(value is not None for value in values):
             series.append(step_series(name, color, rows, values, width=width))
     note = "a draw is learned from up to some steps later than it was drawn" if series else ""
@@ -118,13 +118,7 @@ def _rates_chart(title: str, rows: Sequence[Row]) -> Chart:
 
 
 def _difficulty_chart(title: str, rows: Sequence[Row]) -> Chart:
-    rows = [row for row in rows if _figure(row, "curriculum_difficulty") is not None]
-    values = [_figure(row, "curriculum_difficulty") for row in rows]
+    rows = [row for row in rows if read_number(row.get("curriculum_difficulty")) is not None]
+    values = [read_number(row.get("curriculum_difficulty")) for row in rows]
     series = [step_series("difficulty", 0, rows, values)] if rows else []
     return step_chart(title, "level, of the controller", series)
-
-
-def _figure(row: Row, key: str) -> float | None:
-    value: Any = row.get(key)
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if known else None

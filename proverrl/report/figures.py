@@ -44,6 +44,13 @@ def build_charts(runs: Sequence[RunRecord]) -> list[Chart]:
     return [chart for chart in charts if chart["series"]]
 
 
+def read_number(value: Any) -> float | None:
+    """A figure of a logged row; None for what is no finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
 def trailing_mean(values: Sequence[float | None], width: int) -> list[float | None]:
     """The mean of the last ``width`` values at each place, without those that are None."""
     result: list[float | None] = []
@@ -62,7 +69,7 @@ def _line_chart(
     runs: Sequence[RunRecord], key: str, title: str, unit: str, *, percent: bool = False
 ) -> Chart:
     def read(row: Row) -> float | None:
-        return _number(row.get(key))
+        return read_number(row.get(key))
 
     series: list[Series] = []
     gaps: list[str] = []
@@ -89,7 +96,7 @@ def _solve_rate_bands(rows: Sequence[Row], values: Sequence[float | None]) -> Ba
             _mean_band([v for v in values[max(0, end - width) : end] if v is not None])
             for end in range(1, len(values) + 1)
         ]
-    groups = [_number(row.get("groups")) for row in rows]
+    groups = [read_number(row.get("groups")) for row in rows]
     return [
         None if value is None or not count else wilson(value, count)
         for value, count in zip(values, groups, strict=True)
@@ -126,7 +133,7 @@ def _smoothed(
 
 
 def _groups_chart(run: RunRecord, runs: Sequence[RunRecord]) -> Chart:
-    rows = [row for row in run.steps if _number(row.get("groups"))]
+    rows = [row for row in run.steps if read_number(row.get("groups"))]
     width = smoothing_width(len(rows))
     series = []
     for color, (key, name) in enumerate(
@@ -191,7 +198,7 @@ def _warm_start_chart(runs: Sequence[RunRecord]) -> Chart:
     series: list[Series] = []
     for index, run in enumerate(runs):
         rows = [row for row in run.metrics if row.get("kind") == "sft"]
-        values = [_number(row.get("loss")) for row in rows]
+        values = [read_number(row.get("loss")) for row in rows]
         if any(value is not None for value in values):
             series.append(step_series(run.label, index, rows, values))
     chart = step_chart("Warm start", "cross-entropy, nats per token", series)
@@ -233,9 +240,9 @@ def step_series(
         "stacked": stacked,
         "hint": hint or (f"mean of {width} steps" if width > 1 else ""),
         "x": {
-            "step": axis(lambda row: _number(row.get("step"))),
-            "calls": axis(lambda row: _number(row.get("verifier_calls_total"))),
-            "minutes": axis(lambda row: (_number(row.get("seconds")) or 0.0) / 60.0),
+            "step": axis(lambda row: read_number(row.get("step"))),
+            "calls": axis(lambda row: read_number(row.get("verifier_calls_total"))),
+            "minutes": axis(lambda row: (read_number(row.get("seconds")) or 0.0) / 60.0),
         },
         "y": [_rounded(value) for value in values][::stride],
         "low": [_rounded(band[0] if band else None) for band in bands or ()][::stride],
@@ -303,12 +310,6 @@ def plain_chart(
     """A chart of shares over an axis of its own, for the element ``holder`` of the page."""
     chart = step_chart(title, unit, series, percent=True)
     return chart | {"holder": holder, "axis": "own", "axis_title": axis, "log": log}
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -14,6 +14,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from proverrl.config import ROUND_LOOPS
 from proverrl.monitor.display import format_seconds
 from proverrl.report.run import Evaluation, Row, RunRecord, load_runs, unjudged_counts
 
@@ -205,7 +206,7 @@ def describe_cell(cell: Cell | None) -> str:
 def describe_cost(run: RunRecord) -> str:
     """One line: steps, verifier calls of the loop and of evaluations, seconds."""
     steps = run.steps[-1].get("step", 0) if run.steps else 0
-    unit = "rounds" if run.loop in ("expert_iteration", "data_loop") else "steps"
+    unit = "rounds" if run.loop in ROUND_LOOPS else "steps"
     wanted = f"/{run.steps_wanted}" if run.steps_wanted else ""
     calls = sum(int(e.summary.get("verifier_calls") or 0) for e in run.evaluations.values())
     return (

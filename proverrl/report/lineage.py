@@ -11,24 +11,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from proverrl.compose.archive import ProblemArchive
+from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.archive_picture import choose_newest, draw_archive
 from proverrl.monitor import iter_json_lines
 from proverrl.report.embedded import Piece, pack_json
 from proverrl.report.run import Row, RunRecord, existing_file
 
-ARCHIVE_FILE = "archive.jsonl"
-MAX_DRAWN = 900
 MAX_TEXT_CHARS = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """A run's archive: how many problems were composed and stopped, its picture, the piece with the
-    problems of the picture by id, and of each guard the newest problem that it stopped."""
+    """A run's archive: its picture, the piece with the problems of the picture by id, and of each
+    guard the newest problem that it stopped."""
 
     label: str
-    num_composed: int
     picture: str
     piece: Piece
     examples: dict[str, Row]
@@ -46,7 +43,7 @@ def build_lineages(runs: Iterable[RunRecord]) -> list[Lineage]:
 
 
 def _build(run: RunRecord, archive: ProblemArchive, piece: Piece) -> Lineage:
-    drawn = choose_newest(archive, MAX_DRAWN)
+    drawn = choose_newest(archive)
     base = [name for name in drawn if name not in archive]
     problems = {name: {"operator": "base"} for name in base}
     problems |= {name: {"operator": "base", **row} for name, row in _read_base(run, base).items()}
@@ -56,10 +53,8 @@ def _build(run: RunRecord, archive: ProblemArchive, piece: Piece) -> Lineage:
         name = composed.problem.id
         if guard := archive.facts(name).get("stopped_by"):
             examples[str(guard)] = _describe(archive, name) | {"id": name}
-    picture = draw_archive(archive, max_nodes=MAX_DRAWN)
-    return Lineage(
-        run.label, len(archive), picture, Piece(piece.name, pack_json(problems)), examples
-    )
+    picture = draw_archive(archive, drawn)
+    return Lineage(run.label, picture, Piece(piece.name, pack_json(problems)), examples)
 
 
 def _describe(archive: ProblemArchive, name: str) -> Row:

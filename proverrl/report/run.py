@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from proverrl.config import ROUND_LOOPS
 from proverrl.errors import RunError
 from proverrl.monitor import METRICS_FILE, ROLLOUTS_FOLDER, iter_json_lines, read_metrics
 from proverrl.report.attempts import AttemptTally, count_reason, tally_attempts
@@ -102,7 +103,7 @@ class RunRecord:
     def steps_wanted(self) -> int:
         """Steps or rounds that the configuration asks for; 0 when it does not say."""
         grpo, rounds = self.config.get("grpo") or {}, self.config.get("expert_iteration") or {}
-        in_rounds = self.loop in ("expert_iteration", "data_loop")
+        in_rounds = self.loop in ROUND_LOOPS
         wanted = rounds.get("rounds") if in_rounds else grpo.get("steps")
         return int(wanted or 0)
 

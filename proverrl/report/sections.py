@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from proverrl.config import ROUND_LOOPS
 from proverrl.monitor.display import format_seconds
 from proverrl.report.headline import (
     Cell,
@@ -63,7 +64,7 @@ def render_state(runs: Sequence[RunRecord]) -> str:
 
 
 def _describe_state(run: RunRecord) -> str:
-    unit = "round" if run.loop in ("expert_iteration", "data_loop") else "step"
+    unit = "round" if run.loop in ROUND_LOOPS else "step"
     seconds = format_seconds(run.seconds)
     if not run.steps:
         warm = any(row.get("kind") == "sft" for row in run.metrics)

@@ -7,14 +7,19 @@ Not handled here: what was drawn when (``curriculum``), the archive itself (``li
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import Any
 
 from proverrl.report.curriculum import count_shares
-from proverrl.report.figures import Chart, smoothing_width, step_chart, step_series, trailing_mean
+from proverrl.report.figures import (
+    Chart,
+    read_number,
+    smoothing_width,
+    step_chart,
+    step_series,
+    trailing_mean,
+)
 from proverrl.report.lineage import Lineage
 from proverrl.report.run import Row, RunRecord
 
@@ -135,9 +140,9 @@ def _lines(
 ) -> Chart:
     series = []
     for color, (key, name) in enumerate(names):
-        found = [row for row in rows if _figure(row, key) is not None]
+        found = [row for row in rows if read_number(row.get(key)) is not None]
         width = smoothing_width(len(found))
-        values = trailing_mean([_figure(row, key) for row in found], width)
+        values = trailing_mean([read_number(row.get(key)) for row in found], width)
         if found:
             series.append(step_series(name, color, found, values, width=width))
     return step_chart(title, unit, series, percent=percent)
@@ -187,11 +192,11 @@ def _render_idle(rows: Sequence[Row]) -> str:
     """Idle seconds of each part, and their share of the steps' time."""
     cells = ""
     for part in PARTS:
-        found = [(row, _figure(row, f"idle_{part}_seconds")) for row in rows]
+        found = [(row, read_number(row.get(f"idle_{part}_seconds"))) for row in rows]
         known = [(row, value) for row, value in found if value is not None]
         if known:
             idle = sum(value for _, value in known)
-            whole = sum(_figure(row, "step_seconds") or 0.0 for row, _ in known)
+            whole = sum(read_number(row.get("step_seconds")) or 0.0 for row, _ in known)
             share = f"{100 * min(1.0, idle / whole):.0f} %" if whole else "–"
             cells += f'<tr><th scope="row">{part}</th><td>{idle:,.1f}</td><td>{share}</td></tr>'
     if not cells:
@@ -251,7 +256,7 @@ def _render_rounds(rows: Sequence[Row]) -> str:
     for row, counts in zip(rows, outcomes, strict=True):
         bins = _bins(row)
         cells = [counts[name] for name in names] + [bins.get(name, 0) for name in _BINS]
-        reward = _figure(row, "composer_reward")
+        reward = read_number(row.get("composer_reward"))
         body += (
             f'<tr><th scope="row">{escape(str(row.get("step")))}</th>'
             f"<td>{int(row['statements_written']):,}</td>"
@@ -275,9 +280,3 @@ def _render_picture(lineage: Lineage) -> str:
         f'<div class="scroll lineage" data-piece="{lineage.piece.name}">{lineage.picture}</div>'
         '<div class="lineage-shown" aria-live="polite"></div>'
     )
-
-
-def _figure(row: Row, key: str) -> float | None:
-    value: Any = row.get(key)
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if known and math.isfinite(value) else None
