@@ -246,7 +246,7 @@ def test_shared_weights_learn_from_both_roles(
 
 
 @pytest.mark.parametrize(
-    ("settings", "scripts"), [({}, 0), (POLICY, 64), ({**POLICY, "shared": False}, 0)]
+    ("settings", "scripts"), [({}, 0), (POLICY, 2), ({**POLICY, "shared": False}, 0)]
 )
 def test_weights_that_compose_imitate_scripts_again(
     make_play: Callable[..., Config],
@@ -255,16 +255,17 @@ def test_weights_that_compose_imitate_scripts_again(
     settings: dict[str, Any],
     scripts: int,
 ) -> None:
-    taught = []
+    make, sizes = grpo._make_replay, []
 
     def make_replay(session: Session, ledger: Ledger, version: int) -> Any:
-        taught.append(len(ledger.list_taught()))
-        return list
+        draw = make(session, ledger, version)
+        sizes.append(len(draw()))
+        return draw
 
     monkeypatch.setattr(grpo, "_make_replay", make_replay)
-    run(make_play("play", settings, grpo__steps=1))
-    # Eight references and a script for each of the 64 pairs.
-    assert taught == [8 + scripts]
+    run(make_play("play", settings, grpo__steps=1, learner__replay_samples=8))
+    # Eight proofs, and a quarter as many scripts beside them.
+    assert sizes == [8 + scripts]
 
 
 @pytest.mark.parametrize("train", [True, False])

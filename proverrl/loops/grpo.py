@@ -32,7 +32,7 @@ from proverrl.loops.ledger import Ledger, StepBatch
 from proverrl.loops.overlap import Overlap, PushedSampler, SamplerCopy
 from proverrl.loops.reverify import reverify_proofs
 from proverrl.loops.search_samples import keep_sample_proofs, learn_paths
-from proverrl.loops.session import Session, proof_sources, seconds_left
+from proverrl.loops.session import Session, proof_sources, reference_sources, seconds_left
 from proverrl.rollout.samples import build_replay_sample, build_samples
 from proverrl.rollout.teaching import TeacherPair, build_pairs
 from proverrl.seeds import derive_seed
@@ -170,16 +170,17 @@ def _make_replay(
     session: Session, ledger: Ledger, version: int
 ) -> Callable[[], list[TrainingSample]]:
     """Gives proofs to imitate, drawn anew each time: half of them the run's own, as far as there
-    are so many, the rest of what warm start teaches, so that what is not yet proved again is not
-    forgotten."""
+    are so many, the rest references, so that what is not yet proved again is not forgotten; and of
+    another role that the weights have a quarter as many beside them."""
     num = session.config.learner.replay_samples
-    references = ledger.list_taught() if num else []
+    references = reference_sources(session) if num else []
     own = proof_sources(session, ledger.store.pairs()) if num else []
     rng = random.Random(derive_seed(session.config.seed, "replay", version))
 
     def draw() -> list[TrainingSample]:
         chosen = rng.sample(own, min((num + 1) // 2, len(own)))
         chosen += rng.sample(references, min(num - len(chosen), len(references)))
+        chosen += rng.sample(ledger.other_role, min(num // 4, len(ledger.other_role)))
         pairs = [source() for source in chosen]
         return [build_replay_sample(pair.prompt_ids, pair.target_ids) for pair in pairs]
 

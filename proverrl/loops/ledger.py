@@ -28,13 +28,7 @@ from proverrl.hint import Hint
 from proverrl.loops.audit import build_auditor
 from proverrl.loops.injection import inject_proofs
 from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
-from proverrl.loops.session import (
-    Session,
-    budget_spent,
-    open_store,
-    reference_sources,
-    run_fraction,
-)
+from proverrl.loops.session import Session, budget_spent, open_store, run_fraction
 from proverrl.loops.tally import Tally, absorb_draw
 from proverrl.loops.warm_start import PairSource
 from proverrl.rewards import build_reward
@@ -115,6 +109,8 @@ class Ledger:
             max_new_tokens=config.sampling.max_new_tokens,
             false_negative_rate=self.auditor.rate,
         )
+        # What else the weights were taught and must not forget; some of it is in each replay.
+        self.other_role: list[PairSource] = []
 
     def end(self) -> str:
         """Why no further step is to be made, or an empty string."""
@@ -191,10 +187,6 @@ class Ledger:
         )
         steps = STEPS[config.advantage.states](lambda ids: str(tokenizer.decode(ids)))
         return AdvantageInputs(groups, config.advantage, done, progress.history, steps)
-
-    def list_taught(self) -> list[PairSource]:
-        """What warm start teaches; some of it is imitated again at each update."""
-        return reference_sources(self.session)
 
     def save_files(self, folder: Path) -> None:
         """Write what is no JSON value into a checkpoint's folder: here there is nothing."""

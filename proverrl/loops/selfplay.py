@@ -101,12 +101,9 @@ class _Ledger(SelfplayLedger):
         settings = self.settings
         writes = settings.composer == "policy"
         self.own = OwnComposer(session) if writes and not settings.shared else None
-        # Weights that learn proofs alone forget how to write scripts within a few steps.
-        self._scripts = [] if self.own is not None else teach_composer(session)
-
-    def list_taught(self) -> list[PairSource]:
-        """See ``Ledger.list_taught``; scripts too where the solver's weights compose."""
-        return super().list_taught() + self._scripts
+        if self.own is None:
+            # Weights that learn proofs alone forget how to write scripts within a few steps.
+            self.other_role = teach_composer(session)
 
     def save_files(self, folder: Path) -> None:
         """See ``Ledger.save_files``."""
