@@ -160,10 +160,11 @@ def test_operators_are_weighed_by_what_lay_in_the_window() -> None:
     for one, rate in zip(made, (0.5, 0.0, 0.75, 0.25, None, 0.5, 1.0), strict=True):
         archive.note(one.problem.id, solve_rate=rate)
     archive.note(made[3].problem.id, stopped_by="trivial")
-    # Easier: one within 0 < p <= 0.5, three not (the stopped one too), and one never judged. Both
-    # operators of a pair made two statements, one of them within.
+    archive.note(made[0].problem.id, repeats=2)
+    # Easier: one within 0 < p <= 0.5, three not (the stopped one too), two repeats, and one never
+    # judged. Both operators of a pair made two statements, one of them within.
     assert weigh_operators(archive, 0.0, 0.5) == {
-        "easier": [2.0, 4.0],
+        "easier": [2.0, 6.0],
         "flip_sign": [2.0, 2.0],
         "harder": [2.0, 2.0],
     }

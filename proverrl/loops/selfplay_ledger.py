@@ -125,10 +125,13 @@ class SelfplayLedger(Ledger):
             this.stops[stop.problem_id] = stop.guard
             composed = by_id[stop.problem_id]
             self.guards.record(composed.problem, stop)
-            # A duplicate may be in the archive already, where it is a problem like any other; what
-            # a late guard stops is in there since it was tried.
+            # What a late guard stops is in the archive since it was tried.
             if self.archive.add(composed) or stop.guard in self.checks.late:
                 self.archive.note(stop.problem_id, stopped_by=stop.guard, reason=stop.reason)
+            else:
+                # A duplicate of a problem that is in there, like any other.
+                repeats = self.archive.facts(stop.problem_id).get("repeats", 0)
+                self.archive.note(stop.problem_id, repeats=repeats + 1)
             if stop.kept is not None and self.archive.add(stop.kept):
                 self.archive.note(stop.kept.problem.id, negation_of=stop.problem_id)
                 self.checks.see([stop.kept.problem])

@@ -71,7 +71,8 @@ def list_parents(archive: ProblemArchive, base: Sequence[Problem]) -> list[Probl
 
 def weigh_operators(archive: ProblemArchive, low: float, high: float) -> dict[str, Belief]:
     """How useful each operator has been: Beta parameters of the share of its statements that no
-    guard stopped and that were proved by more than ``low`` and at most ``high`` of the attempts."""
+    guard stopped and that were proved by more than ``low`` and at most ``high`` of the attempts.
+    A statement that was made again was of no use."""
     beliefs: dict[str, Belief] = defaultdict(lambda: [1.0, 1.0])
     for composed in archive:
         facts = archive.facts(composed.problem.id)
@@ -80,7 +81,8 @@ def weigh_operators(archive: ProblemArchive, low: float, high: float) -> dict[st
             continue
         useful = rate is not None and low < rate <= high and "stopped_by" not in facts
         for name in composed.operator.split("+"):
-            update_belief(beliefs[name], int(useful), 1, discount=1.0)
+            total = 1 + facts.get("repeats", 0)
+            update_belief(beliefs[name], int(useful), total, discount=1.0)
     return dict(beliefs)
 
 

@@ -60,7 +60,16 @@ def _build(run: RunRecord, archive: ProblemArchive, piece: Piece) -> Lineage:
 def _describe(archive: ProblemArchive, name: str) -> Row:
     composed, facts = archive.get(name), archive.facts(name)
     problem = composed.problem
-    known = ("solve_rate", "modified", "reward", "stopped_by", "reason", "unchecked", "negation_of")
+    known = (
+        "solve_rate",
+        "modified",
+        "reward",
+        "stopped_by",
+        "reason",
+        "unchecked",
+        "repeats",
+        "negation_of",
+    )
     return {
         "operator": composed.operator,
         "parents": list(composed.parents),
