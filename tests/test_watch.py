@@ -192,6 +192,9 @@ def test_self_play_says_what_became_of_its_statements(tmp_path: Path) -> None:
     console.print(render_view(view))
     assert text in console.export_text()
     assert "composed" not in describe_lines(view, step(4))
+    counts = {"statements_written": 48, "statements_kept": 42, "statements_proved": 16}
+    loop = step(5, **counts, statements_disproved=2)
+    assert "composed 42/48 kept, 16 proved, 2 disproved" in describe_lines(view, loop)
 
 
 def test_the_panel_is_drawn_until_the_end(tmp_path: Path) -> None:

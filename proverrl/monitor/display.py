@@ -84,12 +84,17 @@ def describe_step(step: int, total_steps: int, values: Mapping[str, Any], left: 
 
 def describe_composed(values: Mapping[str, Any]) -> str:
     """Self-play's key figures of a step: statements kept of those written, how many of those tried
-    no attempt solved and every one did, the composer's reward, warnings; empty in other runs."""
+    no attempt solved and every one did, the composer's reward, warnings. The data loop's: how many
+    were proved and disproved. Empty in other runs."""
     if "statements_written" not in values:
         return ""
+    kept = f"{values.get('statements_kept', '-')}/{values['statements_written']} kept"
+    if "statements_proved" in values:
+        ended = f"{values.get('statements_disproved', '-')} disproved"
+        return f"{kept}, {values['statements_proved']} proved, {ended}"
     rates = values.get("solve_rates") or {}
     parts = [
-        f"{values.get('statements_kept', '-')}/{values['statements_written']} kept",
+        kept,
         f"p=0 {rates.get('0', 0)}, p=1 {rates.get('1', 0)} of {sum(rates.values())}",
         f"reward {format_figure(values.get('composer_reward'), 3)}",
     ]
