@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,16 @@ from proverrl.errors import ConfigError
 from proverrl.loops import train as train_module
 from proverrl.problems.load import write_problems
 from proverrl.types import HOLE, Candidate, Problem, Status
-from tests.test_grpo import StubVerifier, judge, make_config, run, same, step_lines, weights
+from tests.test_grpo import (
+    StubVerifier,
+    judge,
+    kill_at,
+    make_config,
+    run,
+    same,
+    step_lines,
+    weights,
+)
 
 __all__ = ["make_config"]
 
@@ -216,16 +222,8 @@ def test_a_killed_loop_ends_like_an_unbroken_one(make_loop: Callable[..., Config
     rounds = {"expert_iteration": {**ROUNDS, "rounds": 4}}
     whole = run(make_loop("unbroken", **rounds))
     config = make_loop("killed", **rounds)
-    command = [sys.executable, "-c", KILLED_RUN, json.dumps(config.dump())]
-    kills = 0
-    for wanted in ("archive.jsonl", "checkpoints/step_000001", "checkpoints/step_000003"):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        while not (config.run / wanted).exists() and process.poll() is None:
-            time.sleep(0.005)
-        kills += process.poll() is None
-        process.kill()
-        process.wait()
-    assert kills == 3
+    moments = ("archive.jsonl", "checkpoints/step_000001", "checkpoints/step_000003")
+    assert kill_at(moments, KILLED_RUN, config) == 3
     again = run(config)
     assert step_lines(whole) == step_lines(again)
     assert same(weights(whole), weights(again))

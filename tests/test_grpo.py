@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -360,21 +360,28 @@ asyncio.run(train_module.train(parse_config(json.loads(sys.argv[1]), source="x")
 """
 
 
-def test_a_killed_run_ends_like_an_unbroken_one(
-    make_config: Callable[..., Config], verifiers: list[StubVerifier]
-) -> None:
-    whole = run(make_config("unbroken", grpo__steps=8))
-    config = make_config("killed", grpo__steps=8)
-    command = [sys.executable, "-c", KILLED_RUN, json.dumps(config.dump())]
+def kill_at(moments: Sequence[str], code: str, config: Config) -> int:
+    """Start ``code`` once for each path in the run's folder and kill it when that is there; returns
+    how many were killed before their end."""
+    command = [sys.executable, "-c", code, json.dumps(config.dump())]
     kills = 0
-    for wanted in ("warm_start/weights.pt", "checkpoints/step_000002", "checkpoints/step_000006"):
+    for wanted in moments:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while not (config.run / wanted).exists() and process.poll() is None:
             time.sleep(0.005)
         kills += process.poll() is None
         process.kill()
         process.wait()
-    assert kills == 3
+    return kills
+
+
+def test_a_killed_run_ends_like_an_unbroken_one(
+    make_config: Callable[..., Config], verifiers: list[StubVerifier]
+) -> None:
+    whole = run(make_config("unbroken", grpo__steps=8))
+    config = make_config("killed", grpo__steps=8)
+    moments = ("warm_start/weights.pt", "checkpoints/step_000002", "checkpoints/step_000006")
+    assert kill_at(moments, KILLED_RUN, config) == 3
     again = run(config)
     assert same(weights(whole), weights(again))
     assert step_lines(whole) == step_lines(again)

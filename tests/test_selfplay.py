@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +22,7 @@ from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Status, Ver
 from tests.test_grpo import (
     StubVerifier,
     judge,
+    kill_at,
     make_config,
     run,
     same,
@@ -376,16 +374,8 @@ def test_a_killed_run_ends_like_an_unbroken_one(
     settings = {**POLICY, "shared": False, "reward": "absolute_zero"}
     whole = run(make_play("unbroken", settings, grpo__steps=8))
     config = make_play("killed", settings, grpo__steps=8)
-    command = [sys.executable, "-c", KILLED_RUN, json.dumps(config.dump())]
-    kills = 0
-    for wanted in ("archive.jsonl", "checkpoints/step_000002", "checkpoints/step_000006"):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        while not (config.run / wanted).exists() and process.poll() is None:
-            time.sleep(0.005)
-        kills += process.poll() is None
-        process.kill()
-        process.wait()
-    assert kills == 3
+    moments = ("archive.jsonl", "checkpoints/step_000002", "checkpoints/step_000006")
+    assert kill_at(moments, KILLED_RUN, config) == 3
     again = run(config)
     assert step_lines(whole) == step_lines(again)
     assert same(weights(whole), weights(again))
