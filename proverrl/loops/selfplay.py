@@ -101,7 +101,7 @@ class _Ledger(SelfplayLedger):
         settings = self.settings
         writes = settings.composer == "policy"
         self.own = OwnComposer(session) if writes and not settings.shared else None
-        if self.own is None:
+        if self.own is None and session.config.learner.replay_samples:
             # Weights that learn proofs alone forget how to write scripts within a few steps.
             self.other_role = teach_composer(session)
 

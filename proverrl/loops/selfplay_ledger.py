@@ -90,13 +90,12 @@ class SelfplayLedger(Ledger):
     def admit(self, batch: StepBatch, number: int, drafts: list[Draft], checked: Checked) -> Round:
         """Take a round into the archive; what the early guards let pass is tried by the solver."""
         this = Round(number, drafts)
-        made = [draft.composed for draft in drafts if draft.composed is not None]
+        made = this.composed
         # Stopped ones too: to stop them again would cost the same calls again.
-        self.checks.see(composed.problem for composed in made)
+        self.checks.see(composed.problem for composed in made.values())
         self.guards.num_seen += len(made)
         self._note_stops(batch, this, checked)
-        by_id = {composed.problem.id: composed for composed in made}
-        this.tried = [self._keep(by_id[problem.id]) for problem in checked.run.kept]
+        this.tried = [self._keep(made[problem.id]) for problem in checked.run.kept]
         if not self.checks.late:
             self._take(this, this.tried)
         self._join_composed()
@@ -120,10 +119,10 @@ class SelfplayLedger(Ledger):
         this.guard_calls += run.num_calls
         batch.tally.verifier_calls += run.num_calls
         self.guards.calls += checked.calls
-        by_id = {d.composed.problem.id: d.composed for d in this.drafts if d.composed is not None}
+        made = this.composed
         for stop in run.stops:
             this.stops[stop.problem_id] = stop.guard
-            composed = by_id[stop.problem_id]
+            composed = made[stop.problem_id]
             self.guards.record(composed.problem, stop)
             # What a late guard stops is in the archive since it was tried.
             if self.archive.add(composed) or stop.guard in self.checks.late:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from proverrl.compose.archive import Composed
 from proverrl.compose.composers import Draft
 from proverrl.compose.operators import read_generation
 from proverrl.rewards.composer import Outcome
@@ -36,6 +37,11 @@ class Round:
     kept: list[Problem] = field(default_factory=list)
     attempts: dict[str, tuple[Rollout, ...]] = field(default_factory=dict)
     guard_calls: int = 0
+
+    @property
+    def composed(self) -> dict[str, Composed]:
+        """What was composed, by its id."""
+        return {d.composed.problem.id: d.composed for d in self.drafts if d.composed is not None}
 
     @property
     def set_aside(self) -> set[str]:
