@@ -154,7 +154,7 @@ def test_the_place_of_a_change_is_told() -> None:
     ("program", "why"),
     [
         ("method M() { assume false; }\n", "'assume' assumes what is to be proved"),
-        ("method M() ensures false { while true }\n", "this while has no body"),
+        ("method M() ensures false { while true }\n", "a loop needs a body"),
         ("method M() ensures false { while true decreases * { } }\n", "'decreases \\*'"),
         ("lemma {:axiom} L() ensures false\n", "the attribute 'axiom' is not allowed"),
         ("lemma L() ensures false\n", "this lemma has no body"),

@@ -19,10 +19,10 @@ from functools import lru_cache
 from proverrl.errors import ProblemError
 from proverrl.types import HOLE, Problem
 from proverrl.verify.dafny_cursor import GrammarError, is_name
-from proverrl.verify.dafny_file_audit import ALLOWED_ATTRIBUTES, scan_program
+from proverrl.verify.dafny_file_audit import ALLOWED_ATTRIBUTES, audit_program
 from proverrl.verify.dafny_hints import Hint, read_hint
 from proverrl.verify.dafny_names import list_declared, list_methods
-from proverrl.verify.dafny_program import Element, Slot, parse_program
+from proverrl.verify.dafny_program import Element, Slot
 from proverrl.verify.dafny_tokens import Finding, Token, read_file
 
 # What our own text may carry besides; it is ours, so it need not be harmless in other hands.
@@ -68,19 +68,15 @@ def read_our_program(problem: Problem) -> OurProgram:
 @lru_cache(maxsize=1024)
 def _read_program(text: str) -> OurProgram | str:
     tokens, findings = read_file(text)
+    program = None
     if not findings:
-        findings = scan_program(tokens, _OUR_ATTRIBUTES)
-    if not findings:
-        try:
-            root = parse_program(tokens)
-        except GrammarError as error:
-            findings = [error.finding]
-    if findings:
+        program, findings = audit_program(tokens, _OUR_ATTRIBUTES)
+    if findings or program is None:
         return f"line {findings[0].line}: {findings[0].message}"
     methods = list_methods(tokens)
     return OurProgram(
         tokens,
-        root,
+        program.root,
         frozenset(token.text for token in tokens if is_name(token)),
         frozenset(methods),
         frozenset(list_declared(tokens, *_LEMMA_WORDS) - methods),
@@ -95,16 +91,13 @@ def audit_annotated(problem: Problem, body: str) -> list[Finding]:
     """
     ours = read_our_program(problem)
     tokens, findings = read_file(body)
+    program = None
     if not findings:
-        findings = scan_program(tokens, _OUR_ATTRIBUTES)
-    if findings:
+        program, findings = audit_program(tokens, _OUR_ATTRIBUTES)
+    if findings or program is None:
         return findings
-    try:
-        root = parse_program(tokens)
-    except GrammarError as error:
-        return [error.finding]
     alignment = _Alignment(ours, tokens)
-    if not alignment.match(ours.root, root):
+    if not alignment.match(ours.root, program.root):
         return [alignment.report()]
     return list(_check_names(ours, tokens, alignment.added))
 
