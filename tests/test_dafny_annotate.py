@@ -18,7 +18,7 @@ from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
 from proverrl.verify.base import Limits, Worker
 from proverrl.verify.dafny_annotate import get_program_text, list_entry_names
 from proverrl.verify.dafny_audit import audit, audit_candidate
-from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.dafny_known import KnownProblems
 from proverrl.verify.dafny_start import start_dafny_worker
 from proverrl.verify.dafny_tokens import read_file
 from proverrl.verify.toolchain import find_dafny_toolchain
@@ -254,7 +254,7 @@ def test_nothing_raises(text: str) -> None:
 
 async def judge(tasks: list[Task]) -> tuple[Counter[Status], Counter[Status], list[str]]:
     """Statuses of truths and of blanks, and what went wrong."""
-    toolchain, expected = find_dafny_toolchain(), ExpectedEntries()
+    toolchain, expected = find_dafny_toolchain(), KnownProblems()
     truths: Counter[Status] = Counter()
     blanks: Counter[Status] = Counter()
     odd = []
@@ -322,7 +322,7 @@ def test_own_lemmas_are_verified_too() -> None:
             toolchain = find_dafny_toolchain()
         except ToolchainError as error:
             pytest.skip(str(error))
-        worker = await start_dafny_worker(toolchain, LIMITS, ExpectedEntries())
+        worker = await start_dafny_worker(toolchain, LIMITS, KnownProblems())
         found = []
         for body in bodies:
             assert audit(ANNOTATE, body, problem=problem) == []

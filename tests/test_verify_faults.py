@@ -18,7 +18,7 @@ from proverrl.errors import ToolchainError, UsageError, VerifierError
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.dafny import DafnyServerWorker
-from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.dafny_known import KnownProblems
 from proverrl.verify.make import make_spawn
 from proverrl.verify.pool import Upkeep, VerifierPool
 from proverrl.verify.toolchain import DafnyToolchain
@@ -245,7 +245,7 @@ def test_a_server_that_ignores_rlimit_is_refused(tmp_path: Path) -> None:
 
     async def main() -> None:
         with pytest.raises(ToolchainError, match="ignores /rlimit"):
-            await DafnyServerWorker.start(toolchain, Limits(), ExpectedEntries())
+            await DafnyServerWorker.start(toolchain, Limits(), KnownProblems())
 
     asyncio.run(main())
 

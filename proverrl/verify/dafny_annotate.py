@@ -89,17 +89,33 @@ def audit_annotated(problem: Problem, body: str) -> list[Finding]:
     Raises ``ProblemError`` when the problem's own program assumes something, leaves something
     out or is not in the grammar.
     """
-    ours = read_our_program(problem)
+    aligned = align(problem, body)
+    return aligned if isinstance(aligned, list) else []
+
+
+def align(problem: Problem, body: str) -> Alignment | list[Finding]:
+    """Where each token of our program stands in an annotated one, or why it is none.
+
+    Raises ``ProblemError`` as ``audit_annotated``.
+    """
+    read_our_program(problem)
+    return _align(get_program_text(problem), body)
+
+
+@lru_cache(maxsize=64)
+def _align(text: str, body: str) -> Alignment | list[Finding]:
+    ours = _read_program(text)
+    assert not isinstance(ours, str)
     tokens, findings = read_file(body)
     program = None
     if not findings:
         program, findings = audit_program(tokens, _OUR_ATTRIBUTES)
     if findings or program is None:
         return findings
-    alignment = _Alignment(ours, tokens)
+    alignment = Alignment(ours, tokens)
     if not alignment.match(ours.root, program.root):
         return [alignment.report()]
-    return list(_check_names(ours, tokens, alignment.added))
+    return list(_check_names(ours, tokens, alignment.added)) or alignment
 
 
 def list_entry_names(source: str, *words: str) -> frozenset[str]:
@@ -126,12 +142,16 @@ class _Added:
 
 
 @dataclass(slots=True)
-class _Alignment:
-    """A walk over our program and theirs. ``added`` collects the hints, in order."""
+class Alignment:
+    """A walk over our program and theirs.
+
+    ``added`` collects the hints, in order, ``matched`` the places of our tokens among theirs.
+    """
 
     ours: OurProgram
     theirs: list[Token]
     added: list[_Added] = field(default_factory=list)
+    matched: dict[int, int] = field(default_factory=dict)
     _member: Element | None = None
     _worst: tuple[int, Finding] | None = None
 
@@ -172,6 +192,8 @@ class _Alignment:
             mine, other = self.ours.tokens[our_place], self.theirs[their_place]
             if (mine.kind, mine.text) != (other.kind, other.text):
                 break
+            # A match that is given up is written over by the one that holds.
+            self.matched[our_place] = their_place
             our_place, their_place = our_place + 1, their_place + 1
         if our_place == our_end and their_place == their_end:
             return True

@@ -267,7 +267,7 @@ class CodeExpressions(CodeAtoms):
         if self.take("("):
             self.parse_list(self.parse_bound_name, ")")
         else:
-            self.bindings.append(Binding(self._place, "variable"))
+            self.bindings.append(Binding(self._place, "lambda"))
             self.expect_name()
         while self.at("requires", "reads"):
             if self.advance().text == "requires":

@@ -32,12 +32,13 @@ _AFTER_TYPES = frozenset(
 class Binding:
     """A place where Dafny's parser makes a type that is still to be inferred, in its order.
 
-    ``variable``: of a variable that was declared without a type, ``pattern``: of such a name in a
-    pattern, which may turn out to be a constructor, ``value``: of a right-hand side.
+    ``variable``: of a variable that was declared without a type, ``lambda``: of the only parameter
+    of a lambda without brackets, ``pattern``: of such a name in a pattern, which may turn out to
+    be a constructor, ``value``: of a right-hand side.
     """
 
     place: int
-    kind: Literal["variable", "pattern", "value"]
+    kind: Literal["variable", "lambda", "pattern", "value"]
 
 
 class CodeTypes(Cursor):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from proverrl.verify.dafny_circular import find_circular
 from proverrl.verify.dafny_cursor import MAX_DEPTH, GrammarError
 from proverrl.verify.dafny_program import ParsedProgram, read_program
 from proverrl.verify.dafny_proof_blocks import scan_proof_blocks
@@ -58,6 +59,7 @@ def audit_program(
     except GrammarError as error:
         return None, [*findings, error.finding]
     findings += [*_list_missing(program), *scan_proof_blocks(tokens)]
+    findings += find_circular(tokens, program)
     return program, findings
 
 

@@ -10,11 +10,12 @@ without a body; and what the program means (types, names).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proverrl.verify.dafny_code_types import Binding
+from proverrl.verify.dafny_declared_types import TypeDeclarations, TypePart
 from proverrl.verify.dafny_elements import Element, Slot
-from proverrl.verify.dafny_statements import StatementElements
 from proverrl.verify.dafny_tokens import Token
 
 __all__ = ["BodylessMember", "Element", "ParsedProgram", "Slot", "parse_program", "read_program"]
@@ -40,16 +41,18 @@ class BodylessMember:
 @dataclass(frozen=True, slots=True)
 class ParsedProgram:
     """``bindings``: what Dafny has to infer the type of, in the order of its parser. ``claims``:
-    the methods, lemmas and iterators with a body and a postcondition."""
+    the methods, lemmas and iterators with a body and a postcondition. ``parameters``: of types."""
 
     root: Element
     bindings: tuple[Binding, ...]
     bodyless: tuple[BodylessMember, ...]
     wild: tuple[Token, ...]
     claims: frozenset[str]
+    parts: tuple[TypePart, ...]
+    parameters: Mapping[str, tuple[str, ...]]
 
 
-class _Declarations(StatementElements):
+class _Declarations(TypeDeclarations):
     """Modules, classes and what they declare."""
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -86,7 +89,7 @@ class _Declarations(StatementElements):
         elif word == "var":
             self._parse_field()
         elif word == "const":
-            self._parse_constant()
+            self._parse_constant(is_static="static" in modifiers)
         elif word == "import":
             self._parse_import()
         elif word == "export":
@@ -105,51 +108,6 @@ class _Declarations(StatementElements):
         ):
             modifiers.add(self.advance().text)
         return modifiers
-
-    def _parse_name(self) -> None:
-        self.skip_attributes()
-        self._element.name = self._expect_member_name()
-
-    def _expect_member_name(self) -> str:
-        if self.token.kind == "number" and self.token.text.isdigit():
-            return self.advance().text
-        return self.expect_name().text
-
-    def _parse_type_parameters(self) -> None:
-        """``<T(==), U(0)>``, with marks of variance before the names."""
-        if self.take("<"):
-            self.parse_items(self._parse_type_parameter)
-            self.expect(">")
-
-    def _parse_type_parameter(self) -> None:
-        if self.at("+", "-", "*", "!"):
-            self.advance()
-        self.expect_name()
-        self._skip_type_properties()
-
-    def _skip_type_properties(self) -> None:
-        while self.take("("):
-            while not self.at(")") and not self.at_end:
-                if not self.at("==", "!", "new", ",") and self.token.kind != "number":
-                    raise self.fail("expected a property of a type")
-                self.advance()
-            self.expect(")")
-
-    def _parse_formal(self) -> None:
-        while self.at("ghost", "new") or (self.at("nameonly", "older") and self.peek().text != ":"):
-            self.advance()
-        self._parse_member_name_and_type()
-        if self.take(":="):
-            self.parse_inner()
-
-    def _parse_member_name_and_type(self) -> None:
-        self._expect_member_name()
-        self.expect(":")
-        self.parse_type()
-
-    def _parse_formals(self) -> None:
-        self.expect("(")
-        self.parse_list(self._parse_formal, ")")
 
     def _parse_clauses(self) -> bool:
         """The specification of a member; True when it claims something."""
@@ -231,11 +189,13 @@ class _Declarations(StatementElements):
     def _parse_iterator(self) -> None:
         start = self.advance()
         self._parse_name()
+        outer, self._owner = self._owner, self._element.name
         self._parse_type_parameters()
         self._parse_formals()
         if self.at("yields", "returns"):
             self.advance()
             self._parse_formals()
+        self._owner = outer
         claims = self._parse_clauses()
         has_body = self.at("{")
         if has_body:
@@ -248,64 +208,18 @@ class _Declarations(StatementElements):
         if is_module:
             while self.take("."):
                 self.expect_name()
-        else:
+        outer, self._owner = self._owner, "" if is_module else self._element.name
+        if not is_module:
             self._parse_type_parameters()
             if self.take("extends"):
-                self.parse_items(self.parse_type)
+                self.parse_items(lambda: self._parse_part(inherited=True))
         self._parse_members()
+        self._owner = outer
 
     def _parse_members(self) -> None:
         self.expect("{")
         self._parse_declarations()
         self.expect("}")
-
-    def _parse_datatype(self) -> None:
-        self.advance()
-        self._parse_name()
-        self._parse_type_parameters()
-        self.expect("=")
-        self.take("|")
-        self._parse_constructor_of_datatype()
-        while self.take("|"):
-            self._parse_constructor_of_datatype()
-        self.take(";")
-        if self.at("{"):
-            # Dafny 4's members of a datatype.
-            self._parse_members()
-
-    def _parse_constructor_of_datatype(self) -> None:
-        self.skip_attributes()
-        self.take("ghost")
-        self.expect_name()
-        if self.take("("):
-            self.parse_list(self._parse_datatype_formal, ")")
-
-    def _parse_datatype_formal(self) -> None:
-        self.take("ghost")
-        if (self.at_name or self.token.kind == "number") and self.peek().text == ":":
-            self.advance()
-            self.advance()
-        self.parse_type()
-
-    def _parse_type_declaration(self) -> None:
-        self.advance()
-        self._parse_name()
-        self._skip_type_properties()
-        self._parse_type_parameters()
-        if self.take("="):
-            if self.at_name and self.peek().text in (":", "|"):
-                self.parse_bound_name()
-                self.expect("|")
-                self.parse_expression()
-            else:
-                self.parse_type()
-            if self.at("ghost") and self.peek().text == "witness":
-                self.advance()
-            if self.take("witness") and not self.take("*"):
-                self.parse_expression()
-        self.take(";")
-        if self.at("{"):
-            self._parse_members()
 
     def _parse_field(self) -> None:
         self.advance()
@@ -314,13 +228,13 @@ class _Declarations(StatementElements):
         self.parse_items(self._parse_member_name_and_type)
         self.take(";")
 
-    def _parse_constant(self) -> None:
+    def _parse_constant(self, *, is_static: bool) -> None:
         self.advance()
         self.skip_attributes()
         place = self._place
         self._element.name = self._expect_member_name()
         if self.take(":"):
-            self.parse_type()
+            self.parse_type() if is_static else self._parse_part()
         else:
             self.bindings.append(Binding(place, "variable"))
         if self.take(":="):
@@ -367,6 +281,8 @@ def read_program(tokens: list[Token]) -> ParsedProgram:
         tuple(parser.bodyless),
         tuple(parser.wild),
         frozenset(parser.claims),
+        tuple(parser.parts),
+        parser.parameters,
     )
 
 

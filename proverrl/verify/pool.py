@@ -4,8 +4,8 @@ Flows in: candidates from many callers, each in a lane. Flows out: a verdict for
 order. A body is audited before it queues, so that garbage never costs a worker. A worker whose
 answer was not read, or is in doubt, is killed and never asked again; the candidate is then tried
 once more on a fresh worker with twice the deadline. What fails twice is TIMEOUT or CRASHED with a
-cause: neither is a judgement of the proof. Running out of memory on a worker that nobody used
-before is the candidate's own doing, and is not tried again.
+cause: neither is a judgement of the proof. What ends two workers that nobody used before is the
+candidate's own doing: it is REJECTED, so that no policy leaves its group this way.
 Covered: back-pressure (a full pool lets callers wait; one that waits costs a future), cancelled
 callers, workers that grow, age, die or hang. Not covered: repeated candidates
 (``proverrl.verify.cache``), what a worker does.
@@ -33,6 +33,11 @@ from proverrl.verify.memory_cgroup import describe_guard
 from proverrl.verify.turns import Ticket, Turns
 
 _NUM_ATTEMPTS = 2
+# The ends of a worker that its candidate may be the reason of, and on how many fresh ones they show
+# that it is.
+_OWN_CAUSES = ("died", "out-of-memory", "no-result")
+_NUM_FRESH = 2
+_STATUSES = {"deadline": Status.TIMEOUT} | dict.fromkeys(_OWN_CAUSES, Status.REJECTED)
 _BUDGET_GROWTH = 2.0
 _START_SECONDS = 120.0
 
@@ -250,27 +255,32 @@ class VerifierPool:
     ) -> Verdict:
         started = asked
         budget = deadline_seconds
-        for attempt in range(1, _NUM_ATTEMPTS + 1):
+        num_attempts = num_fresh = 0
+        while True:
             unused = False
             try:
                 worker = await self._ready_worker(slot)
                 unused = slot.num_candidates == 0
-                if attempt == 1:
+                if not num_attempts:
                     started = time.monotonic()
                 verdict = await self._judge_once(slot, worker, candidate, budget)
                 return replace(verdict, queue_seconds=started - asked)
             except WorkerError as error:
                 failure = error
-            if attempt == _NUM_ATTEMPTS or (failure.cause == "out-of-memory" and unused):
+            num_attempts += 1
+            may_be_own = failure.cause in _OWN_CAUSES
+            num_fresh += may_be_own and unused
+            if num_fresh == _NUM_FRESH or (num_attempts >= _NUM_ATTEMPTS and not may_be_own):
                 break
             self._retried += 1
             budget *= _BUDGET_GROWTH
         return Verdict(
-            Status.TIMEOUT if failure.cause == "deadline" else Status.CRASHED,
-            diagnostics=(Diagnostic("error", str(failure)),),
+            _STATUSES.get(failure.cause, Status.CRASHED),
+            diagnostics=(Diagnostic("error", _describe(failure)),),
             seconds=time.monotonic() - started,
             queue_seconds=started - asked,
             toolchain=self.toolchain,
+            checks=("audit",) if num_fresh == _NUM_FRESH else (),
             cause=failure.cause or "protocol",
         )
 
@@ -355,6 +365,12 @@ class VerifierPool:
                     self._memory_kills += 1
                     slot.worker.kill()
                     slot.stop_judging()
+
+
+def _describe(failure: WorkerError) -> str:
+    if failure.cause not in _OWN_CAUSES:
+        return str(failure)
+    return f"this text ended {_NUM_FRESH} fresh workers in a row: {failure}"
 
 
 def _refuse_broken_text(candidate: Candidate) -> Verdict | None:
