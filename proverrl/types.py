@@ -36,8 +36,8 @@ ANNOTATE = "annotate"
 Cause = Literal["", "deadline", "out-of-memory", "died", "killed", "protocol", "no-result"]
 """Why nothing was judged; empty for a verdict on the proof.
 
-A candidate on which fresh workers ``died``, ran ``out-of-memory`` or had ``no-result`` of their
-prover each time is REJECTED, and the cause is kept. ``killed``: somebody else ended the worker.
+A candidate on which two fresh workers failed is REJECTED, and the cause is kept; not so for
+``deadline``, and ``killed``, where somebody else ended the worker.
 """
 
 

@@ -14,7 +14,7 @@ def ask(name: str, words: str = "", header: str = "") -> Candidate:
 
 
 class InstantWorker:
-    """Proves at once, but for the words ``crash``, ``hang``, ``wait`` and ``grow``.
+    """Proves at once, but for the words ``crash``, ``killed``, ``hang``, ``wait`` and ``grow``.
 
     ``wait`` lasts until the test sets ``gate``.
     """
@@ -46,6 +46,8 @@ class InstantWorker:
         words = candidate.body.split()
         if "crash" in words:
             raise WorkerError("it died", "died")
+        if "killed" in words:
+            raise WorkerError("somebody killed it", "killed")
         if "grow" in words:
             self.memory = 999.0
         if "hang" in words or "grow" in words:
