@@ -83,6 +83,7 @@ def test_every_layer_of_the_audit_stops_something() -> None:
     assert sum(case["status_without_audit"] == "proved" for case in CASES) >= 50
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_what_dafny_says_without_the_audit() -> None:
     toolchain = find_toolchain()
