@@ -1,7 +1,8 @@
 """The command line. Each command reads its arguments, calls one function, and prints.
 
 Flows in: arguments. Flows out: text, files and an exit status: 0 done (``verify``: all proved),
-1 not all proved, 2 wrong usage, 3 the verifier is broken, 130 interrupted, 143 terminated.
+1 not all proved, 2 wrong usage, 3 the verifier is broken or another process of the run has ended,
+130 interrupted, 143 terminated.
 Imports of heavy modules stay inside the commands, so that ``--help`` answers at once.
 """
 
