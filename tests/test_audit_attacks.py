@@ -120,12 +120,14 @@ def measure(cases: list[dict[str, Any]], known: KnownProblems) -> dict[str, str]
     return asyncio.run(measure_all())
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_what_dafny_says_of_the_bare_text() -> None:
     found = measure(CASES, BareProblems())
     assert found == {case["name"]: case["status_without_audit"] for case in CASES}
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_what_passes_the_audit_is_not_proved() -> None:
     admitted = [case for case in CASES if case["caught_by"] in ("dafny", "types")]

@@ -292,6 +292,7 @@ def test_the_soup_test_can_fail() -> None:
     assert is_balanced("({[]})")
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(kind=st.sampled_from((*HOLE_KINDS, "file")), body=st.one_of(st.text(max_size=60), SOUP))
 def test_nothing_raises(kind: str, body: str) -> None:

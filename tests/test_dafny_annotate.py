@@ -308,6 +308,7 @@ def test_every_real_task() -> None:
     run_tasks(read_tasks())
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_own_lemmas_are_verified_too() -> None:
     program = "method M(n: nat) returns (r: int)\n  ensures r >= n\n{\n  r := n * n;\n}\n"

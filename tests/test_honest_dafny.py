@@ -50,6 +50,7 @@ def test_there_is_enough_honest_text() -> None:
     assert Counter(case["status"] for case in HONEST) == {"proved": 144, "rejected": 8}
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_what_dafny_says_of_a_sample() -> None:
     async def measure() -> dict[str, str]:
