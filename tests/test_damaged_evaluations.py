@@ -482,6 +482,11 @@ RUN_FILES: dict[str, tuple[str, bytes, str]] = {
         b'{"rollout_id": "1", "status": "x", "problem": {"id": "a"}, "diagnostics": true}\n',
         "step_1.jsonl, line 1: diagnostics: Input should be a valid list;",
     ),
+    "turns of a rollout": (
+        "rollouts/step_1.jsonl",
+        b'{"rollout_id": "1", "status": "x", "problem": {"id": "a"}, "turns": null}\n',
+        "step_1.jsonl, line 1: turns: Input should be a valid list;",
+    ),
     "posterior of zeros": (
         "checkpoints/step_000001/state.json",
         b'{"curriculum": {"posterior": {"f": [0, 0]}}}',

@@ -104,6 +104,7 @@ class _RolloutRow(TypedDict):
     reward: NotRequired[_Number]
     advantage: NotRequired[_Number]
     seconds: NotRequired[_Number]
+    turns: NotRequired[list[dict[str, Any]]]
     diagnostics: NotRequired[list[MessageRow]]
 
 
