@@ -18,7 +18,19 @@ PACKAGE = ROOT / "proverrl"
 
 # Lowest first. A module may import from its own layer and from those below, never from above.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"__init__", "types", "ending", "errors", "seeds", "hint", "statistics", "tasks"}),
+    frozenset(
+        {
+            "__init__",
+            "types",
+            "ending",
+            "errors",
+            "seeds",
+            "hint",
+            "statistics",
+            "tasks",
+            "typed_rows",
+        }
+    ),
     frozenset({"config", "problems", "parallel"}),
     frozenset({"verify", "policy", "benchmarks"}),
     frozenset({"rollout", "rewards", "advantages"}),
@@ -46,6 +58,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "guard",
             "search",
             "evaluate",
+            "attempt_rows",
             "attempt_store",
             "compare",
             "claims",
