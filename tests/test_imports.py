@@ -18,7 +18,19 @@ PACKAGE = ROOT / "proverrl"
 
 # Lowest first. A module may import from its own layer and from those below, never from above.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"__init__", "types", "errors", "seeds", "hint", "statistics", "tasks"}),
+    frozenset(
+        {
+            "__init__",
+            "types",
+            "errors",
+            "seeds",
+            "hint",
+            "disk",
+            "statistics",
+            "strict_json",
+            "tasks",
+        }
+    ),
     frozenset({"config", "problems", "parallel"}),
     frozenset({"verify", "policy", "benchmarks"}),
     frozenset({"rollout", "rewards", "advantages"}),
@@ -64,6 +76,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "cli_compare",
             "cli_inspect",
             "cli_integrity",
+            "cli_options",
             "cli_problems",
             "cli_proofs",
             "cli_report",
