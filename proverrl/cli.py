@@ -1,7 +1,8 @@
 """The command line. Each command reads its arguments, calls one function, and prints.
 
 Flows in: arguments. Flows out: text, files and an exit status: 0 done (``verify``: all proved),
-1 not all proved, 2 wrong usage, 3 the verifier is broken, 130 interrupted, 143 terminated.
+1 not all proved, 2 wrong usage, 3 the verifier is broken or another process of the run has ended,
+130 interrupted, 143 terminated.
 Imports of heavy modules stay inside the commands, so that ``--help`` answers at once.
 """
 
@@ -24,7 +25,8 @@ from proverrl.cli_proofs import proofs
 from proverrl.cli_report import report, watch
 from proverrl.cli_search import search
 from proverrl.cli_verify import bench, verify
-from proverrl.errors import ProverRLError, StoppedError, UsageError, VerifierError
+from proverrl.ending import run_to_the_end
+from proverrl.errors import PeerError, ProverRLError, StoppedError, UsageError, VerifierError
 
 if TYPE_CHECKING:
     from proverrl.config import Config
@@ -34,7 +36,12 @@ EXIT_TERMINATED = 143
 
 
 def main() -> None:
-    """Entry point: run a command and turn errors into a message and an exit status."""
+    """Entry point: run a command, and end with its exit status."""
+    run_to_the_end(_run_command)
+
+
+def _run_command() -> None:
+    """Run a command and turn errors into a message and an exit status."""
     # Before torch loads: spinning OpenMP threads would starve the verifiers of the two cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -59,6 +66,9 @@ def main() -> None:
     except UsageError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(EXIT_USAGE)
+    except PeerError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(EXIT_BROKEN)
     except VerifierError as error:
         click.echo(f"verifier broken: {error}", err=True)
         sys.exit(EXIT_BROKEN)

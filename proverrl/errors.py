@@ -10,6 +10,7 @@ ProverRLError
 │   ├── WorkerError       a worker process died or broke its protocol (the pool retries)
 │   └── CanaryError       a false statement was called proved: no verdict can be believed
 ├── StoppedError          a signal asked a run to stop; it is saved
+├── PeerError             another process of this run has ended
 ├── WeightSyncError       the engine that samples does not hold the weights that were trained
 ├── GuardError            a number of the training run is out of bounds; a file holds the batch
 └── RecordError           a record was built from fields that do not fit together (our bug)
@@ -34,6 +35,10 @@ class StoppedError(ProverRLError):
 
 class UsageError(ProverRLError):
     """What the user gave cannot be used; the message names the place and the remedy."""
+
+
+class PeerError(ProverRLError):
+    """Another process of this run has ended, so that this one has nobody to exchange with."""
 
 
 class ConfigError(UsageError):

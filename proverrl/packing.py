@@ -106,7 +106,10 @@ def packed_logits(
         use_cache=False,
     ).last_hidden_state
     picked = hidden[0, sources.to(device)]
-    return model.get_output_embeddings()(picked).float() / temperature, targets.to(device)
+    logits = model.get_output_embeddings()(picked)
+    # At least float32: a softmax over a vocabulary needs more bits than bfloat16 has.
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return wide / temperature, targets.to(device)
 
 
 def _lay_out(

@@ -7,9 +7,10 @@ Not handled here: what is computed where (``proverrl.learner``, ``proverrl.loops
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from proverrl.config import ShardName
-from proverrl.errors import ProverRLError, UsageError
+from proverrl.errors import PeerError, ProverRLError, UsageError
 
 T = TypeVar("T")
 
@@ -46,7 +47,8 @@ class World:
         if self.size == 1:
             return cast("T", value)
         box: list[Any] = [value]
-        torch.distributed.broadcast_object_list(box, src=0, group=self._objects)
+        with _naming_the_lost():
+            torch.distributed.broadcast_object_list(box, src=0, group=self._objects)
         return cast("T", box[0])
 
     def gather(self, value: T) -> list[T]:
@@ -54,7 +56,8 @@ class World:
         if self.size == 1:
             return [value]
         found: list[Any] = [None] * self.size
-        torch.distributed.all_gather_object(found, value, group=self._objects)
+        with _naming_the_lost():
+            torch.distributed.all_gather_object(found, value, group=self._objects)
         return found
 
     def sum_gradients(self, weights: Sequence[Tensor]) -> None:
@@ -108,6 +111,19 @@ class World:
 
 
 SINGLE = World()
+
+
+@contextlib.contextmanager
+def _naming_the_lost() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        # Gloo has no class of its own for a connection that was closed.
+        if "gloo/transport" not in str(error):
+            raise
+        raise PeerError(
+            "another process of this run has ended, and its output says why; this one ends too"
+        ) from error
 
 
 def checksum(weights: Iterable[Tensor]) -> str:

@@ -33,8 +33,12 @@ HOLE = "/*{HOLE}*/"
 ANNOTATE = "annotate"
 """The kind of a problem whose body is the whole program with proof hints added."""
 
-Cause = Literal["", "deadline", "out-of-memory", "died", "protocol", "no-result"]
-"""Why nothing was judged; empty for every judged verdict."""
+Cause = Literal["", "deadline", "out-of-memory", "died", "killed", "protocol", "no-result"]
+"""Why nothing was judged; empty for a verdict on the proof.
+
+A candidate on which two fresh workers failed is REJECTED, and the cause is kept; not so for
+``deadline``, and ``killed``, where somebody else ended the worker.
+"""
 
 
 class Status(StrEnum):
@@ -181,7 +185,8 @@ class Verdict:
     of the checker, ``header_seconds`` the part of it that went into imports, ``queue_seconds``
     the wait for a worker. ``obligations`` is filled by back ends that count them, for partial
     credit; ``goals`` are those left open or, where asked for, those before an error, and ``states``
-    those on the way through the body. ``cause`` says why nothing was judged.
+    those on the way through the body. ``cause`` says why nothing was judged, or that a rejected
+    candidate ended the checker each time.
     """
 
     status: Status
@@ -203,12 +208,17 @@ class Verdict:
                 raise RecordError("a PROVED verdict cannot carry an error diagnostic")
             if not self.checks:
                 raise RecordError("a PROVED verdict must name the checks that it passed")
-        if self.status.judged and self.cause:
+        if self.cause and self.status.judged and self.status is not Status.REJECTED:
             raise RecordError(f"a judged verdict has no cause, this one names {self.cause!r}")
 
     @property
     def proved(self) -> bool:
         return self.status is Status.PROVED
+
+    @property
+    def fatal(self) -> bool:
+        """Whether the candidate ended the checker and was rejected for it."""
+        return self.status is Status.REJECTED and bool(self.cause)
 
 
 @dataclass(frozen=True, slots=True)

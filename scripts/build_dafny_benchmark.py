@@ -40,7 +40,7 @@ from proverrl.problems.load import benchmark_sha256, write_problems
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits, Verifier, Worker
 from proverrl.verify.dafny_audit import audit_candidate
-from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.dafny_known import KnownProblems
 from proverrl.verify.dafny_start import start_dafny_worker
 from proverrl.verify.dafny_vacuity import build_requires_probe, check_vacuity
 from proverrl.verify.pool import VerifierPool
@@ -95,7 +95,7 @@ def describe(what: str, verdict: Verdict) -> str:
 
 
 async def check(
-    source: SourceProblem, verifier: Verifier, expected: ExpectedEntries
+    source: SourceProblem, verifier: Verifier, known: KnownProblems
 ) -> tuple[list[str], list[str]]:
     """The entries of a problem, and what is wrong with it (nothing, when it passes)."""
     problem = Problem(source.id, "dafny", source.kind, "", source.statement)
@@ -116,15 +116,15 @@ async def check(
         problem, verifier, deadline_seconds=DEADLINE_SECONDS, checks=("requires",)
     ):
         wrong.append("its preconditions contradict each other, or were not judged")
-    return sorted(expected.find(problem) or ()), wrong
+    return sorted(known.find_entries(problem) or ()), wrong
 
 
 async def verify_all(sources: list[SourceProblem], workers: int) -> tuple[Verified, int]:
     """What passed, by id, and how many did not; progress goes to standard output."""
-    toolchain, limits, expected = find_dafny_toolchain(), Limits(rlimit=RLIMIT), ExpectedEntries()
+    toolchain, limits, known = find_dafny_toolchain(), Limits(rlimit=RLIMIT), KnownProblems()
 
     async def spawn() -> Worker:
-        return await start_dafny_worker(toolchain, limits, expected)
+        return await start_dafny_worker(toolchain, limits, known)
 
     pool = VerifierPool(spawn, workers=workers, audit=audit_candidate, toolchain=toolchain.name)
     passed: Verified = {}
@@ -132,7 +132,7 @@ async def verify_all(sources: list[SourceProblem], workers: int) -> tuple[Verifi
 
     async def run(source: SourceProblem) -> None:
         async with slots:
-            entries, wrong = await check(source, pool, expected)
+            entries, wrong = await check(source, pool, known)
         if not wrong:
             passed[source.id] = {
                 "sha256": checksum(source),

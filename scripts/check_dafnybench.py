@@ -27,7 +27,7 @@ from proverrl.types import Candidate, Status
 from proverrl.verify.base import Limits, Worker
 from proverrl.verify.dafny_annotate import get_program_text
 from proverrl.verify.dafny_audit import audit_candidate
-from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.dafny_known import KnownProblems
 from proverrl.verify.dafny_start import start_dafny_worker
 from proverrl.verify.toolchain import find_dafny_toolchain
 
@@ -75,7 +75,7 @@ async def check(
 
     async def run() -> None:
         worker: Worker | None = None
-        expected = ExpectedEntries()
+        known = KnownProblems()
         num_asked = 0
         while queue:
             place, task = queue.pop()
@@ -84,7 +84,7 @@ async def check(
                 await worker.join()
                 worker = None
             if worker is None and not audit_only:
-                worker = await start_dafny_worker(find_dafny_toolchain(), limits, expected)
+                worker = await start_dafny_worker(find_dafny_toolchain(), limits, known)
                 num_asked = 0
             truth, why_truth = await judge(worker, Candidate(task.problem, task.reference or ""))
             hintless = get_program_text(task.problem)

@@ -1,11 +1,26 @@
 #!/usr/bin/env bash
 # Runs every check that a change must pass, and stops at the first that fails.
 #
-#   bash scripts/test.sh                        all checks
-#   bash scripts/test.sh tests/test_types.py    arguments go on to pytest
+#   bash scripts/test.sh                       all checks
+#   bash scripts/test.sh --fast                all but the tests that are marked slow
+#   bash scripts/test.sh tests/test_cli.py     arguments go on to pytest, after --fast if it is there
+#
+# --fast is for each change while one works on it: every module is tested, texts of attacks go
+# through the audit, and real Dafny judges true and false statements in a pool. What it leaves out
+# takes seconds a test: whole training runs, killed and resumed, runs by two processes, searches
+# with real Dafny, and all problems and attacks under it. All checks must pass before a change is
+# merged.
+#
+# Without paths the tests run in one process a core, four at most, a file's tests in one of them.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+chosen=()
+if [[ "${1:-}" == --fast ]]; then
+  chosen=(-m "not slow")
+  shift
+fi
 
 bash scripts/setup.sh dev </dev/null
 
@@ -25,4 +40,8 @@ export PATH="$PWD/.venv/bin:$PATH"
 check ruff format --check .
 check ruff check .
 check mypy --strict
-check python -m pytest "$@"
+if [[ $# -eq 0 ]]; then
+  # --dist loadfile: what a module's tests share is made once.
+  set -- --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+fi
+check python -m pytest --durations=20 "${chosen[@]}" "$@"

@@ -13,6 +13,13 @@ import time
 from pathlib import Path
 
 END = "[SUCCESS] [[DAFNY-SERVER: EOM]]"
+# What the real one says of the canary's types, as far as it is read.
+TYPES = """\
+    IsNullableRefType: ?55
+DEBUG: ProcessAssignable: assigning proxy ?52.T := ?54 -> bool
+DEBUG: setting proxy ?54.T := bool
+DEBUG: setting proxy ?50.T := int
+"""
 
 
 def say(text: str) -> None:
@@ -29,7 +36,9 @@ def answer(source: str, options: list[str]) -> None:
     if "/trace" in options:
         z3 = next(o.removeprefix("/z3exe:") for o in options if o.startswith("/z3exe:"))
         say(f"[TRACE] Using prover: {z3}\n")
-    if "CanaryHard" in source:
+    if "CanaryTypes" in source:
+        say(TYPES)
+    elif "CanaryHard" in source:
         outcomes = {"CanaryTrue": "timed out", "CanaryHard": "timed out"}
         say("".join(entry(f"Impl$$_module.__default.{k}", v) for k, v in outcomes.items()))
     elif "CanaryTrue" in source:

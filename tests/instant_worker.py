@@ -14,7 +14,8 @@ def ask(name: str, words: str = "", header: str = "") -> Candidate:
 
 
 class InstantWorker:
-    """Proves at once, but for the words ``crash``, ``hang``, ``wait``, ``grow`` and ``unusable``.
+    """Proves at once, but for the words ``crash``, ``killed``, ``hang``, ``wait``, ``grow`` and
+    ``unusable``.
 
     ``wait`` lasts until the test sets ``gate``; ``unusable`` is a problem that no proof can be held
     to.
@@ -49,6 +50,8 @@ class InstantWorker:
             raise ProblemError(f"problem {candidate.problem.id!r}: no proof\ncan be held to it")
         if "crash" in words:
             raise WorkerError("it died", "died")
+        if "killed" in words:
+            raise WorkerError("somebody killed it", "killed")
         if "grow" in words:
             self.memory = 999.0
         if "hang" in words or "grow" in words:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig
+from proverrl.ending import run_to_the_end
 from proverrl.errors import ProverRLError, WeightSyncError
 from proverrl.learner import TorchLearner, Update
 from proverrl.loops.follow import Follower, check_weights, dismiss, push_weights, start_learners
@@ -144,4 +145,4 @@ def main(out: Path, cases: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(sys.argv[2]))
+    run_to_the_end(lambda: main(Path(sys.argv[1]), json.loads(sys.argv[2])))

@@ -55,6 +55,8 @@ def say(prompt: Prompt, seed: int, index: int) -> Completion:
 
 if __name__ == "__main__":
     _, given_name, given_number, *arguments = sys.argv
+    # A shell starts what it puts into the background with this signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     drawn = draw_policy(given_name, int(given_number))
     sys.argv = ["proverrl", *arguments]
     with patch.object(search_run, "open_policy", lambda config, run: drawn):

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proverrl.benchmarks.admit import find_objection
 from proverrl.errors import ProblemError
-from proverrl.types import HOLE, Candidate, Problem, Status
+from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
 from proverrl.verify.dafny_audit import HOLE_KINDS, audit, audit_candidate
+from proverrl.verify.dafny_plain import make_plain, write_plain
 from proverrl.verify.dafny_tokens import find_places, read_body, read_file
 
 EXAMPLES = Path(__file__).parents[2] / "shared" / "data" / "dafny_curriculum_examples.jsonl"
@@ -61,6 +63,11 @@ ADMITTED = {
         "{ assert true; { L(1); } }",
         "reveal F(), G();",
         "this.L(x);",
+        "// why\nassert x; /* and /* how */ */ // end",
+        "assert {:autotriggers false} forall y {:trigger P(y)} :: P(y);",
+        "assert here: x ≤ y ⇔ ¬(y < x) by { reveal F(); }",
+        "assert ∀z•∃ y :: z ≠ y ∨ y ≥ z ∧ (z == y ⇒ y == z) ⇐ true;",
+        'assert "// no comment" == "/*"; assert c\' != \'/\';',
     ],
     "calc": [
         "",
@@ -69,7 +76,7 @@ ADMITTED = {
         "a;\nb;",
         "calc { 1; } x;",
     ],
-    "assertions": ["", "assert x > 0;\nassert y by { L(y); }"],
+    "assertions": ["", "// nothing", "assert x > 0;\nassert y by { L(y); }"],
 }
 
 REFUSED = [
@@ -98,10 +105,19 @@ REFUSED = [
     ("statements", "assert x", "syntax", "grammar", 1, 8),
     ("statements", "assert true; }", "cheat", "scope", 1, 13),
     ("statements", "assert (x];", "syntax", "grammar", 1, 9),
-    ("statements", "  method M() {}", "cheat", "keywords", 1, 2),
+    ("statements", "  method M() {}", "syntax", "keywords", 1, 2),
     ("statements", "assert {:x} true;", "cheat", "attributes", 1, 8),
-    ("statements", "assert x; // y", "cheat", "comments", 1, 10),
-    ("statements", "assert \u0445;", "cheat", "characters", 1, 7),
+    ("statements", "assert x; /* /* */ y", "cheat", "comments", 1, 10),
+    ("statements", "assert x; */", "cheat", "comments", 1, 10),
+    ("statements", "assert \u0445;", "syntax", "characters", 1, 7),
+    ("statements", "assert x;\u200b", "cheat", "characters", 1, 9),
+    ("statements", "/* ∀ */ assert x ≤ y; assume x;", "cheat", "keywords", 1, 22),
+    ("statements", "assert ∀ a • a ∧ a ∨ $;", "syntax", "characters", 1, 21),
+    ("statements", "assert x;\n/* long\n */ return;", "cheat", "keywords", 3, 4),
+    ("statements", 'assert "/*" == "*/"; return;', "cheat", "keywords", 1, 21),
+    ("statements", "label here: assert x;", "syntax", "keywords", 1, 0),
+    ("statements", "print x;", "syntax", "keywords", 1, 0),
+    ("statements", "assert {:axiom} x;", "cheat", "attributes", 1, 8),
     ("assertions", "L(x);", "syntax", "grammar", 1, 0),
     ("calc", "== x", "syntax", "grammar", 1, 4),
     ("calc", "= x;", "syntax", "grammar", 1, 0),
@@ -252,10 +268,12 @@ def is_balanced(body: str) -> bool:
 def test_admitted_bodies_are_balanced_and_keep_our_text(kind: str, body: str) -> None:
     if audit(kind, body):
         return
-    assert is_balanced(body)
     before, after = "lemma L()\n{\n  ", "\n}\nlemma T() {}\n"
-    candidate = Candidate(Problem("p", "dafny", kind, "", before + HOLE + after), body)
-    assert candidate.source == before + body + after
+    problem = Problem("p", "dafny", kind, "", before + HOLE + after)
+    candidate, written = make_plain(Candidate(problem, body))
+    assert is_balanced(candidate.body)
+    assert written.text == candidate.source == before + candidate.body + after
+    assert candidate.body.count("\n") == body.count("\n")
     ours, _ = read_body(before + after)
     whole, findings = read_file(candidate.source)
     assert findings == []
@@ -274,6 +292,7 @@ def test_the_soup_test_can_fail() -> None:
     assert is_balanced("({[]})")
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(kind=st.sampled_from((*HOLE_KINDS, "file")), body=st.one_of(st.text(max_size=60), SOUP))
 def test_nothing_raises(kind: str, body: str) -> None:
@@ -288,3 +307,70 @@ def test_nothing_raises(kind: str, body: str) -> None:
 def test_bytes_never_raise(raw: bytes, kind: str) -> None:
     audit(kind, raw.decode("latin-1"))
     audit(kind, raw.decode("utf-8", "surrogateescape"))
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("a // b\nc", "a     \nc"),
+        ("a/*\u2264*/b", "a     b"),
+        ("a /* b /* c */ d */ e", "a                   e"),
+        ("a /* b\n*/ c", "a     \n   c"),
+        ("\"//\" + '/' + x'/* y */", "\"//\" + '/' + x'       "),
+        ("a /* b", "a /* b"),
+        ("a \u2264 b", "a <= b"),
+        ("\u2200x\u2022 \u00acp\u21d4q", " forall x:: !p<==>q"),
+        ("'\u2264' \"\u2265\"", "'\u2264' \"\u2265\""),
+    ],
+)
+def test_comments_become_blanks_and_symbols_ascii(text: str, plain: str) -> None:
+    assert write_plain(text).text == plain
+
+
+def test_columns_are_those_of_the_given_text() -> None:
+    given = "assert \u2200 y \u2022 y \u2264 y; // \u2265\n  assert x \u2260 1;"
+    written = write_plain(given)
+    lines, sent = given.split("\n"), written.text.split("\n")
+    assert sent[0].rstrip() == "assert  forall  y :: y <= y;"
+    for line, text in enumerate(lines, 1):
+        for word in ("assert", "y;", "1;", "x"):
+            if word in text:
+                column = sent[line - 1].index(word)
+                assert written.find_column(line, column) == text.index(word)
+    # Within what was written for a symbol, the place is that of the symbol or just behind it.
+    assert [written.find_column(1, column) for column in range(6, 17)] == [
+        *(6, 7, 8, 8, 8, 8, 8, 8, 8, 8, 9),
+    ]
+
+
+CIRCULAR = "datatype D = D(s: iset<D>)\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "statement"),
+    [
+        ("statements", f"{CIRCULAR}lemma L()\n  ensures false\n{{\n  {HOLE}\n}}\n"),
+        (ANNOTATE, f"{CIRCULAR}lemma L()\n  ensures false\n{{\n}}\n{HOLE}"),
+    ],
+)
+def test_a_problem_from_whose_types_anything_follows_is_refused(kind: str, statement: str) -> None:
+    problem = Problem("p", "dafny", kind, "", statement)
+    why = "line 1: .*the type 'D' contains itself through a function, an iset or an imap over 'D'"
+    with pytest.raises(ProblemError, match=why):
+        audit_candidate(Candidate(problem, ""))
+    assert "contains itself" in find_objection(problem, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "datatype T = Leaf | Node(int -> T, seq<T>, set<T>, map<T, T>)",
+        "datatype S<A> = S(iset<A>)\ndatatype U = U(S<int>)",
+        "class C { var f: C ~> int  const g: int -> C  static const h: C -> int := c => 0 }",
+        "class A { const f: B -> int }\nclass B { var a: A }",
+        "trait T { const f: int -> int }\nclass C extends T { const t: T }",
+        "class Cell<T> { var value: T }\ndatatype D = D(c: Cell<D>, f: bv8 -> bool)",
+    ],
+)
+def test_types_that_are_not_circular(text: str) -> None:
+    assert audit("file", text) == []

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HELDOUT = ROOT / "dafny/curriculum/heldout.jsonl"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["crash", "hang"])
 def test_faults_lose_nothing_and_change_no_neighbour(fault: Fault) -> None:
     # The good candidates of the same run have the same deadline: it must be far above their 20 ms.
@@ -42,6 +43,7 @@ def test_utilisation_counts_busy_time_within_the_time_there_was() -> None:
     assert found.share_of_nominal < found.share_busy <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_dafny_is_measured_both_ways_on_the_same_programs() -> None:
     candidates = load_generated(HELDOUT, 3)
@@ -78,6 +80,7 @@ def test_the_command_writes_its_figures(tmp_path: Path) -> None:
     assert names[:3] == ["CPU per call", "calls per second", "utilisation at 5 ms"]
 
 
+@pytest.mark.slow
 def test_search_trees_are_measured_at_their_size() -> None:
     results = measure_search(methods=METHODS[:2], nodes=100, expansions=50)
     found = {(row["method"], row["nodes"] >= 100) for row in results["rows"]}

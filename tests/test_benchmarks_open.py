@@ -456,6 +456,7 @@ def _evaluate(path: Path, run: Path, policy: AnsweringPolicy, monkeypatch: Any) 
     return loaded
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_an_evaluation_on_a_foreign_file_with_real_dafny(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

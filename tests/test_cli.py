@@ -61,6 +61,7 @@ def test_wrong_usage_exits_2_and_names_the_place(arguments: list[str], message: 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_problems_are_listed_and_shown() -> None:
     ids = proverrl("problems", "list", "dafny/curriculum/heldout.jsonl", "--level", "3", "--ids")
     names = ids.stdout.split()
@@ -73,6 +74,7 @@ def test_problems_are_listed_and_shown() -> None:
     assert "reference" not in hidden.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_verify_judges_in_order_and_one_bad_line_stops_nothing(tmp_path: Path) -> None:
     lines = (ROOT / "examples" / "bodies.jsonl").read_text().splitlines()

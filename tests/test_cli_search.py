@@ -92,6 +92,7 @@ def call(place: Path, *arguments: str) -> Result:
         os.chdir(before)
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on_bit_for_bit(place: Path) -> None:
     whole = run_drawn(place, "whole", *LONG)
     assert whole.returncode == 0, whole.stderr
@@ -118,6 +119,7 @@ def test_a_killed_search_goes_on_bit_for_bit(place: Path) -> None:
     assert ours["calls"] == 12
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_go_on(place: Path) -> None:
     done = run_drawn(place, "stopped", *LONG, event=("SIGINT", 4))
     assert done.returncode == 130
@@ -128,6 +130,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(place: Path) -> None:
     assert len(nodes) == len(saved["strategy"]["tree"]["nodes"])
 
 
+@pytest.mark.slow
 def test_a_proof_is_confirmed_minimised_and_both_verify(place: Path) -> None:
     done = run_drawn(place, "proved", "--set", "search.calls=60")
     assert done.returncode == 0, done.stderr

@@ -100,6 +100,7 @@ STOPPED = {
 HELD_OUT = loop("held", rename(LOOP.replace("7", "11"), {"Sum": "Fold", "i": "k", "r": "t"}))
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_each_guard_stops_its_example_on_real_dafny() -> None:
     try:

@@ -331,6 +331,7 @@ def test_lean_statements_as_text() -> None:
     assert read_theorem(no_colon.problem) is None
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_real_dafny_proves_what_keeps_a_reference() -> None:
     try:

@@ -141,6 +141,7 @@ def test_subgoals_of_a_failed_body_come_in_both_forms() -> None:
     assert {c.parents for c in found} == {("loop",)}
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_real_dafny_proves_what_is_hidden_and_refuses_nothing_in_its_place() -> None:
     try:

@@ -165,6 +165,7 @@ def test_files_of_other_layouts(tmp_path: Path) -> None:
         list(read_statements(tmp_path / "none.jsonl"))
 
 
+@pytest.mark.slow
 def test_the_curriculum_holds_no_copy_and_many_of_a_kind() -> None:
     heldout = load_problems(CURRICULUM / "heldout.jsonl")
     figures = check_problems(heldout, CURRICULUM / "train.jsonl")

@@ -12,7 +12,7 @@ from proverrl.verify.base import Limits
 from proverrl.verify.dafny4 import Dafny4Worker
 from proverrl.verify.dafny4_reply import read_reply
 from proverrl.verify.dafny_file_audit import audit_file
-from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.dafny_known import KnownProblems
 from proverrl.verify.dafny_start import start_dafny_worker
 from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
 
@@ -35,7 +35,7 @@ def make_toolchain(dafny: str) -> DafnyToolchain:
 def judge(dafny: str, *texts: str) -> list[Verdict]:
     async def main() -> list[Verdict]:
         toolchain = make_toolchain(dafny)
-        worker = await start_dafny_worker(toolchain, Limits(), ExpectedEntries())
+        worker = await start_dafny_worker(toolchain, Limits(), KnownProblems())
         assert isinstance(worker, Dafny4Worker)
         problem = Problem("p", "dafny", "statements", "", f"lemma A()\n{HOLE}\n")
         return [await worker.judge(Candidate(problem, text)) for text in texts]
@@ -111,7 +111,7 @@ def test_a_limit_that_counts_in_thousands_is_found(tmp_path: Path, dafny: str) -
     command.chmod(0o755)
 
     async def main(path: str) -> tuple[str, ...]:
-        worker = await Dafny4Worker.start(make_toolchain(path), Limits(), ExpectedEntries())
+        worker = await Dafny4Worker.start(make_toolchain(path), Limits(), KnownProblems())
         return worker._make_command(3_000_000)
 
     assert "3000" in asyncio.run(main(str(command)))
@@ -127,7 +127,7 @@ def test_a_limit_that_never_bites_is_no_toolchain(tmp_path: Path, dafny: str) ->
 
 
 def test_warnings_and_axioms_are_never_allowed(dafny: str) -> None:
-    worker = Dafny4Worker(make_toolchain(dafny), Limits(), ExpectedEntries())
+    worker = Dafny4Worker(make_toolchain(dafny), Limits(), KnownProblems())
     command = worker._make_command(5)
     assert command[1:3] == ("verify", "p.dfy")
     assert not {"--allow-warnings", "--allow-axioms", "--library"} & set(command)

@@ -287,6 +287,7 @@ def empty_body(kind: str, statement: str) -> str:
     return statement.replace(HOLE, "") if kind == ANNOTATE else ""
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_dafny_proves_a_sample_of_references_and_refuses_empty_bodies() -> None:
     # Every seventh problem; scripts/build_dafny_benchmark.py --verify --all judges them all.

@@ -82,6 +82,7 @@ def test_each_check_can_be_left_out() -> None:
     assert asked == [""]
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_real_problems() -> None:
     try:
@@ -116,6 +117,7 @@ def test_real_problems() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_generated_drafts_are_not_vacuous() -> None:
     try:

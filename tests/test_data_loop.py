@@ -95,6 +95,7 @@ def archive_of(folder: Path) -> ProblemArchive:
     return ProblemArchive(folder / "archive.jsonl")
 
 
+@pytest.mark.slow
 def test_rounds_compose_attack_and_learn(make_loop: Callable[..., Config]) -> None:
     folder = run(make_loop("loop"))
     lines = step_lines(folder)
@@ -126,6 +127,7 @@ def test_rounds_compose_attack_and_learn(make_loop: Callable[..., Config]) -> No
     )
 
 
+@pytest.mark.slow
 def test_a_negation_that_the_policy_proves_disposes_of_the_statement(
     make_loop: Callable[..., Config], lemmas: Path, tmp_path: Path
 ) -> None:
@@ -161,6 +163,7 @@ def test_only_kept_grades_are_attacked(make_loop: Callable[..., Config]) -> None
     assert {archive.facts(c.problem.id)["stopped_by"] for c in archive} >= {"grade"}
 
 
+@pytest.mark.slow
 def test_the_loop_ends_when_gains_vanish(make_loop: Callable[..., Config]) -> None:
     # A gain above 1 in a round is possible for the first ones only: 1.0 asks for twice as many.
     settings = {"min_gain": 1.0, "patience": 2}
@@ -175,6 +178,7 @@ def test_the_loop_ends_when_gains_vanish(make_loop: Callable[..., Config]) -> No
     assert step_lines(run(make_loop("end", settings, expert_iteration=many))) == lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("composer", ["program", "policy"])
 def test_one_and_two_rounds_equal_three_bit_for_bit(
     make_loop: Callable[..., Config], composer: str
@@ -218,6 +222,7 @@ asyncio.run(train_module.train(config, live=False))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_loop_ends_like_an_unbroken_one(make_loop: Callable[..., Config]) -> None:
     rounds = {"expert_iteration": {**ROUNDS, "rounds": 4}}
     whole = run(make_loop("unbroken", **rounds))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
+import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -90,6 +90,7 @@ def test_rows_are_means_over_problems() -> None:
     assert "not judged" in render_table([second])
 
 
+@pytest.mark.slow
 def test_a_tiny_run_is_measured_once(
     make_play: Callable[..., Config],
     verifiers: list[StubVerifier],
@@ -143,11 +144,15 @@ def test_what_is_missing_is_named(tmp_path: Path, make_play: Callable[..., Confi
         find_start(tmp_path, make_play("play"))
 
 
-def test_the_script_says_how_it_is_used() -> None:
+def test_the_script_says_how_it_is_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     script = ROOT / "scripts" / "check_difficulty.py"
-    found = subprocess.run(
-        [sys.executable, str(script), "--help"], capture_output=True, text=True, check=True
-    )
+    monkeypatch.setattr(sys, "argv", [str(script), "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(script), run_name="__main__")
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
     for option in ("--policy", "--samples", "--rounds", "--per-row", "--out", "--set"):
-        assert option in found.stdout
+        assert option in said
     assert module.SOLVERS == ("untrained", "then", "trained")

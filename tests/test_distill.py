@@ -26,6 +26,7 @@ from proverrl.types import (
 from tests.builders import build_problem
 from tests.test_self_correct import FEEDBACK_IDS, PROBLEM_IDS, ScriptedPolicy
 from tests.tiny_model import VOCABULARY, tiny_model, tiny_samples
+from tests.tolerance import FLOAT32
 
 
 def make_pairs(model: Any, *, told: bool = True) -> list[TeacherPair]:
@@ -70,7 +71,7 @@ def test_the_loss_is_the_mean_divergence_whatever_the_batches(max_tokens: int) -
     distiller = SelfDistiller(other, settings, temperature=1.0)
     pairs = make_pairs(model)
     found = distiller.backward(model, pairs, max_tokens=max_tokens)
-    assert found == pytest.approx(expected_loss(model, other, pairs, 0.5), abs=1e-6)
+    assert found == pytest.approx(expected_loss(model, other, pairs, 0.5), abs=FLOAT32)
     assert found > 1e-3
     assert all(p.grad is None for p in distiller.teacher.parameters())
 
@@ -81,7 +82,7 @@ def test_a_teacher_that_was_told_nothing_new_teaches_nothing() -> None:
     same = distiller.backward(model, make_pairs(model, told=False), max_tokens=100)
     gradient = max(float(p.grad.abs().max()) for p in model.parameters() if p.grad is not None)
     assert same == pytest.approx(0.0, abs=1e-6)
-    assert gradient < 1e-5
+    assert gradient < FLOAT32
     model.zero_grad(set_to_none=True)
     told = distiller.backward(model, make_pairs(model), max_tokens=100)
     assert told > 1e-3
@@ -96,6 +97,7 @@ def build_learner(model: Any, weight: float) -> TorchLearner:
     )
 
 
+@pytest.mark.slow
 def test_the_teacher_follows_each_update_and_is_saved(tmp_path: Path) -> None:
     model = tiny_model()
     before = [p.detach().clone() for p in model.parameters()]

@@ -234,6 +234,7 @@ def test_a_prefix_is_read_again_as_it_is_in_the_canonical_layout(
     assert again.startswith(prefix + "\n")
 
 
+@pytest.mark.slow
 def test_real_dafny_confirms_with_fresh_workers() -> None:
     body = "invariant 0 <= at <= count"
     problem: Problem = LOOP

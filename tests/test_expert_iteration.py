@@ -101,6 +101,7 @@ def reopen(folder: Path) -> None:
     shutil.rmtree(folder / "policy")
 
 
+@pytest.mark.slow
 def test_a_new_toolchain_has_every_proof_verified_before_it_is_learned(
     make_config: Callable[..., Config],  # noqa: F811
     judges: Judges,
@@ -137,6 +138,7 @@ def test_a_new_toolchain_has_every_proof_verified_before_it_is_learned(
     assert line["verifier_calls_total"] == calls + len(before) + line["verifier_calls"]
 
 
+@pytest.mark.slow
 def test_the_same_toolchain_verifies_nothing_anew(
     make_config: Callable[..., Config],  # noqa: F811
     judges: Judges,
@@ -204,6 +206,7 @@ def export(folder: Path) -> list[Submission]:
     return [entry for entry in entries if isinstance(entry, Submission)]
 
 
+@pytest.mark.slow
 def test_proofs_are_exported_as_verify_reads_them_and_imported_after_a_check(
     make_config: Callable[..., Config],  # noqa: F811
     judges: Judges,
@@ -250,6 +253,7 @@ async def judge_all(candidates: Sequence[Candidate]) -> list[Status]:
     return [(await verifier.verify(c, deadline_seconds=1.0)).status for c in candidates]
 
 
+@pytest.mark.slow
 def test_a_file_that_holds_no_proofs_is_refused_with_its_line(
     make_config: Callable[..., Config],  # noqa: F811
     judges: Judges,
@@ -267,6 +271,7 @@ def test_a_file_that_holds_no_proofs_is_refused_with_its_line(
     assert not (tmp_path / "b" / "warm_start").exists()
 
 
+@pytest.mark.slow
 def test_a_run_without_a_checkpoint_has_no_proofs_to_write(
     make_config: Callable[..., Config],  # noqa: F811
     judges: Judges,
@@ -276,6 +281,7 @@ def test_a_run_without_a_checkpoint_has_no_proofs_to_write(
         export(folder)
 
 
+@pytest.mark.slow
 def test_rounds_learn_from_the_mixture_that_is_asked_for(
     make_config: Callable[..., Config],  # noqa: F811
     judges: Judges,

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -147,6 +146,7 @@ def step_lines(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_two_and_two_steps_equal_four_bit_for_bit(
     make_config: Callable[..., Config], verifiers: list[StubVerifier], precision: str
@@ -173,6 +173,7 @@ def state_of(folder: Path, step: int) -> dict[str, Any]:
     return state
 
 
+@pytest.mark.slow
 def test_what_problems_earned_before_survives_a_resume(
     make_config: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
@@ -190,6 +191,7 @@ def test_what_problems_earned_before_survives_a_resume(
     assert same(weights(whole), weights(again))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ADVANTAGES))
 def test_every_method_trains_a_step(
     make_config: Callable[..., Config], verifiers: list[StubVerifier], name: AdvantageName
@@ -216,6 +218,7 @@ def test_every_method_trains_a_step(
     assert told > 0
 
 
+@pytest.mark.slow
 def test_the_reward_of_the_configuration_is_given(
     make_config: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
@@ -235,6 +238,7 @@ def test_the_reward_of_the_configuration_is_given(
     assert solved == line["verdicts"].get("proved", 0)
 
 
+@pytest.mark.slow
 def test_same_seed_same_run_other_seed_other_run(
     make_config: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
@@ -296,6 +300,7 @@ def test_unjudged_rollouts_leave_the_group_and_are_counted(
     assert sum(line["unjudged"]["timeout"] for line in step_lines(folder)) == timeouts
 
 
+@pytest.mark.slow
 def test_advantages_of_a_stored_group_sum_to_zero(
     make_config: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
@@ -309,6 +314,7 @@ def test_advantages_of_a_stored_group_sum_to_zero(
         assert sum(advantages) == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_expert_iteration_resumes_after_a_round(
     make_config: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
@@ -326,6 +332,7 @@ def test_expert_iteration_resumes_after_a_round(
     assert step_lines(again) == lines
 
 
+@pytest.mark.slow
 def test_verifier_calls_end_a_run(
     make_config: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
@@ -360,21 +367,37 @@ asyncio.run(train_module.train(parse_config(json.loads(sys.argv[1]), source="x")
 """
 
 
+SIGNAL_AT = """
+import os, threading, time
+from pathlib import Path
+
+def watch(path, text, number):
+    while not (path.exists() and (not text or text in path.read_text())):
+        time.sleep(0.005)
+    os.kill(os.getpid(), number)
+
+threading.Thread(target=watch, args=(Path({path!r}), {text!r}, {number}), daemon=True).start()
+"""
+
+
+def run_until(
+    path: Path, number: signal.Signals, code: str, config: Config, *, text: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run ``code``, which sends itself a signal when the path is there, with the text in it if one
+    is given. Watched from outside, a loaded machine could let it pass the moment."""
+    watched = SIGNAL_AT.format(path=str(path), text=text, number=int(number)) + code
+    command = [sys.executable, "-c", watched, json.dumps(config.dump())]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def kill_at(moments: Sequence[str], code: str, config: Config) -> int:
-    """Start ``code`` once for each path in the run's folder and kill it when that is there; returns
+    """Run ``code`` once for each path in the run's folder, and kill it when that is there; returns
     how many were killed before their end."""
-    command = [sys.executable, "-c", code, json.dumps(config.dump())]
-    kills = 0
-    for wanted in moments:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        while not (config.run / wanted).exists() and process.poll() is None:
-            time.sleep(0.005)
-        kills += process.poll() is None
-        process.kill()
-        process.wait()
-    return kills
+    ended = [run_until(config.run / moment, signal.SIGKILL, code, config) for moment in moments]
+    return sum(done.returncode == -signal.SIGKILL for done in ended)
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_like_an_unbroken_one(
     make_config: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
@@ -391,21 +414,14 @@ def test_a_killed_run_ends_like_an_unbroken_one(
     assert evaluations[0]["levels"] == evaluations[1]["levels"]
 
 
+@pytest.mark.slow
 def test_a_terminated_run_saves_its_step_and_ends_like_an_unbroken_one(
     make_config: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
     whole = run(make_config("unbroken", grpo__steps=8, checkpoint_every=100))
     config = make_config("terminated", grpo__steps=8, checkpoint_every=100)
-    command = [sys.executable, "-c", KILLED_RUN, json.dumps(config.dump())]
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    metrics = config.run / "metrics.jsonl"
-    while '"kind":"step","step":2,' not in (metrics.read_text() if metrics.exists() else ""):
-        assert process.poll() is None
-        time.sleep(0.005)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate()
+    metrics, step = config.run / "metrics.jsonl", '"kind":"step","step":2,'
+    said = run_until(metrics, signal.SIGTERM, KILLED_RUN, config, text=step).stderr
     assert "StoppedError: stopped; step " in said
     saved = max((config.run / "checkpoints").iterdir())
     assert f"stopped; step {int(saved.name.removeprefix('step_'))} is saved" in said
@@ -415,6 +431,7 @@ def test_a_terminated_run_saves_its_step_and_ends_like_an_unbroken_one(
     assert step_lines(whole) == step_lines(again)
 
 
+@pytest.mark.slow
 def test_a_guard_that_stops_leaves_the_batch_with_its_verdicts(
     make_config: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:

@@ -22,6 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         {
             "__init__",
             "types",
+            "ending",
             "errors",
             "seeds",
             "hint",
@@ -241,6 +242,7 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
     assert find_forbidden_names(PACKAGE) == []
 
 
+@pytest.mark.slow
 def test_broad_excepts_stand_at_the_boundaries_only() -> None:
     assert find_broad_excepts(PACKAGE) == []
 

@@ -32,6 +32,7 @@ from tests.test_grpo import (  # noqa: F401  (fixtures)
     weights,
 )
 from tests.tiny_model import tiny_model, tiny_samples
+from tests.tolerance import FLOAT32
 
 PROBLEM = build_problem("p")
 P, R = Status.PROVED, Status.REJECTED
@@ -111,10 +112,10 @@ def test_an_old_proof_weighs_at_most_the_cap() -> None:
     (sample, *_) = tiny_samples(model, prompts=2, each=1, shift=-math.log(3.0))[1:]
     assert all(sample.loss_mask[sample.prompt_length :])
     metrics = learner.step([sample])
-    assert metrics["weight"] == pytest.approx(2.0, abs=1e-4)
-    assert metrics["sampler_ratio_max"] == pytest.approx(3.0, rel=1e-3)
+    assert metrics["weight"] == pytest.approx(2.0, abs=2 * FLOAT32)
+    assert metrics["sampler_ratio_max"] == pytest.approx(3.0, rel=FLOAT32)
     # The ratio of the update itself starts at 1, so that the loss is -2 A with A = 0.5.
-    assert metrics["loss"] == pytest.approx(-2.0 * 0.5, abs=1e-3)
+    assert metrics["loss"] == pytest.approx(-2.0 * 0.5, abs=2 * FLOAT32)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +128,7 @@ def test_injection_without_a_cap_is_refused(weights_table: dict[str, object], sa
         parse_config(table, source="test")
 
 
+@pytest.mark.slow
 def test_a_run_that_injects_is_counted_apart_and_resumes_bit_for_bit(
     make_config: Callable[..., Config],  # noqa: F811
     verifiers: list[StubVerifier],  # noqa: F811

@@ -166,8 +166,9 @@ def test_in_a_pool_a_fault_stays_with_its_candidate(tmp_path: Path) -> None:
     verdicts = asyncio.run(main())
     assert [verdict.status for verdict in verdicts] == [
         Status.PROVED,
-        Status.CRASHED,
+        Status.REJECTED,
         Status.PROVED,
-        Status.CRASHED,
+        Status.REJECTED,
         Status.REJECTED,
     ]
+    assert [verdict.cause for verdict in verdicts] == ["", "died", "", "protocol", ""]

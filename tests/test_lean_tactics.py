@@ -263,6 +263,7 @@ def test_what_a_checker_cannot_do_is_not_counted_as_done(
     assert check(tmp_path, imports).ran == ("leanchecker", "safe_verify")
 
 
+@pytest.mark.slow
 def test_only_accepted_proofs_are_checked_deeply(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

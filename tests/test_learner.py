@@ -17,6 +17,7 @@ from proverrl.losses import LOSSES, EntropyControl, LossInputs, compute_loss, ga
 from proverrl.packing import PackedRow, pack_rows, packed_logprobs
 from proverrl.types import TrainingSample
 from tests.tiny_model import tiny_model, tiny_samples
+from tests.tolerance import FLOAT32, FLOAT64, MOVED
 
 
 def build_learner(model: Any, *, config: dict[str, Any] | None = None, **loss: Any) -> TorchLearner:
@@ -40,7 +41,7 @@ def padded_logprobs(model: Any, samples: list[TrainingSample]) -> torch.Tensor:
     for i, s in enumerate(samples):
         ids[i, : len(s.token_ids)] = torch.tensor(s.token_ids)
         mask[i, : len(s.token_ids)] = 1
-    logprobs = torch.log_softmax(model(input_ids=ids, attention_mask=mask).logits.float(), -1)
+    logprobs = torch.log_softmax(model(input_ids=ids, attention_mask=mask).logits, -1)
     taken = logprobs[:, :-1].gather(-1, ids[:, 1:, None]).squeeze(-1)
     return torch.cat(
         [taken[i, s.prompt_length - 1 : len(s.token_ids) - 1] for i, s in enumerate(samples)]
@@ -52,7 +53,7 @@ def test_packing_gives_the_loss_and_gradient_of_padding(name: LossName) -> None:
     settings = LossConfig.model_validate({"name": name, "constant_length": 9, "gspo_high": 0.3})
     losses, gradients = [], []
     for packed in (True, False):
-        model = tiny_model()
+        model = tiny_model().double()
         samples = tiny_samples(model, shift=0.05)
         rows = pack_rows(samples)
         assert [len(row.samples) for row in rows] == [2, 2, 2]
@@ -71,12 +72,11 @@ def test_packing_gives_the_loss_and_gradient_of_padding(name: LossName) -> None:
         loss.backward()  # type: ignore[no-untyped-call]
         losses.append(float(loss.detach()))
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
-    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+    assert losses[0] == pytest.approx(losses[1], rel=FLOAT64, abs=FLOAT64)
     # A gradient of zero would agree too.
-    assert float(gradients[0].abs().max()) > 1e-3
-    assert float((gradients[0] - gradients[1]).abs().max()) < 1e-6 * max(
-        1.0, float(gradients[0].abs().max())
-    )
+    largest = float(gradients[0].abs().max())
+    assert largest > 1e-3
+    assert float((gradients[0] - gradients[1]).abs().max()) < FLOAT64 * max(1.0, largest)
 
 
 def test_gathered_tokens_are_those_in_the_loss() -> None:
@@ -133,17 +133,18 @@ def test_weights_come_from_the_learners_own_probabilities() -> None:
     samples = tiny_samples(model, shift=-math.log(2))
     learner = build_learner(model, weights={"name": "token_truncate", "high": 1.5})
     metrics = learner.step(samples)
-    assert metrics["weight"] == pytest.approx(1.5, abs=1e-5)
-    assert metrics["sampler_ratio_max"] == pytest.approx(2.0, abs=1e-4)
+    assert metrics["weight"] == pytest.approx(1.5, abs=FLOAT32)
+    assert metrics["sampler_ratio_max"] == pytest.approx(2.0, abs=2 * FLOAT32)
     # The clip is around the learner's own probabilities: every ratio is 1.
     tokens = [a for s in samples for a, m in zip(s.advantages, s.loss_mask, strict=True) if m]
-    assert metrics["loss"] == pytest.approx(-1.5 * sum(tokens) / len(tokens), abs=1e-5)
+    assert metrics["loss"] == pytest.approx(-1.5 * sum(tokens) / len(tokens), abs=2 * FLOAT32)
+    # Of a difference d it is exp(d) - 1 - d: half the square of FLOAT32, and rounding at 1.
     assert metrics["approx_kl"] == pytest.approx(0.0, abs=1e-6)
     # Without weights the sampler's word is taken: a ratio of 2 everywhere, clipped where A > 0.
     plain = build_learner(tiny_model()).step(samples)
     expected = [-1.28 * a if a > 0 else -2.0 * a for a in tokens]
-    assert plain["loss"] == pytest.approx(sum(expected) / len(expected), abs=1e-5)
-    assert plain["ratio_max"] == pytest.approx(2.0, abs=1e-4)
+    assert plain["loss"] == pytest.approx(sum(expected) / len(expected), abs=2 * FLOAT32)
+    assert plain["ratio_max"] == pytest.approx(2.0, abs=2 * FLOAT32)
 
 
 def test_the_reference_is_the_first_policy_and_stays(tmp_path: Path) -> None:
@@ -194,7 +195,7 @@ def test_gradient_checkpointing_changes_nothing_but_memory() -> None:
         assert recomputed[0] == (2 if on else 1)
         assert not model.training
         updated.append(flat(model))
-    assert torch.allclose(updated[0], updated[1], atol=1e-7)
+    assert float((updated[0] - updated[1]).abs().mean()) < MOVED
     with pytest.raises(UsageError, match=r"without dropout, this one has .*attention_dropout"):
         build_learner(tiny_model(attention_dropout=0.1), config={"gradient_checkpointing": True})
 
@@ -227,7 +228,7 @@ def test_divisors_count_what_is_left() -> None:
     # On policy: minus the mean advantage over the tokens of the first two samples.
     tokens = [a for s in samples[:2] for a, m in zip(s.advantages, s.loss_mask, strict=True) if m]
     metrics = build_learner(model, mask_truncated=True).step(cut)
-    assert metrics["loss"] == pytest.approx(-sum(tokens) / len(tokens), abs=1e-5)
+    assert metrics["loss"] == pytest.approx(-sum(tokens) / len(tokens), abs=2 * FLOAT32)
     assert metrics["samples_truncated"] == 4
 
 
@@ -255,7 +256,7 @@ def test_a_check_sees_the_update_and_can_leave_it_out() -> None:
             if m
         ]
         old = [v for v, m in zip(sample.logprobs, sample.loss_mask, strict=True) if m]
-        assert new == pytest.approx(old, abs=1e-5)
+        assert new == pytest.approx(old, abs=FLOAT32)
 
 
 def test_a_gradient_that_is_not_finite_stops_the_learner() -> None:

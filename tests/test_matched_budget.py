@@ -109,6 +109,7 @@ def test_budgets_reach_what_all_have_spent() -> None:
     assert choose_budgets(spendings[:1]) == [1, 2, 4, 8, 16]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.booleans(), st.lists(st.integers(0, 5), min_size=1, max_size=3)), max_size=8

@@ -357,6 +357,7 @@ def test_staleness_in_order_is_one_at_most() -> None:
 NO_EVALUATION = {"evaluation": {"before": False, "after": False}}
 
 
+@pytest.mark.slow
 def test_a_synchronous_run_is_on_policy_and_repeats_bit_for_bit(
     make_config: Callable[..., Config],  # noqa: F811
     verifiers: list[StubVerifier],  # noqa: F811

@@ -17,6 +17,7 @@ import torch
 from proverrl.learner import add_up
 from proverrl.parallel import SINGLE, World, checksum
 from tests.parallel_worker import run_case
+from tests.tolerance import BFLOAT16, FLOAT32, MOVED
 
 ROOT = Path(__file__).resolve().parents[1]
 DISTILL = {"distill": {"weight": 0.5}}
@@ -34,8 +35,8 @@ if find_spec("peft") is not None:
     CASES["lora"] = {"lora": {"rank": 4, "alpha": 8.0}, "loss": {"kl": {"coefficient": 0.1}}}
 
 
-def launch(processes: int, *words: str) -> list[subprocess.CompletedProcess[str]]:
-    """Run ``python -m WORDS`` in so many processes, with what a launcher puts into their
+def start(processes: int, *words: str) -> list[subprocess.Popen[str]]:
+    """Start ``python -m WORDS`` in so many processes, with what a launcher puts into their
     environment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -51,13 +52,19 @@ def launch(processes: int, *words: str) -> list[subprocess.CompletedProcess[str]
                 [sys.executable, "-m", *words],
                 cwd=ROOT,
                 env=environment,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
             )
         )
+    return started
+
+
+def launch(processes: int, *words: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run ``python -m WORDS`` to the end in so many processes."""
     done = []
-    for process in started:
+    for process in start(processes, *words):
         out, err = process.communicate(timeout=900)
         done.append(subprocess.CompletedProcess(words, process.returncode, out, err))
     return done
@@ -71,6 +78,7 @@ def by_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     return dict(zip(CASES, torch.load(out), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plain", "terms", "sequence", "bf16", "lora"])
 def test_an_update_of_two_processes_is_that_of_one(
     by_two: dict[str, dict[str, Any]], name: str
@@ -83,27 +91,25 @@ def test_an_update_of_two_processes_is_that_of_one(
         assert mine.keys() == theirs.keys()
         # A mean of the two processes' means would be off by far more: their shares differ in size.
         # In bfloat16 another split into batches rounds otherwise.
-        tolerance = 2e-2 if name == "bf16" else 1e-5
+        tolerance = BFLOAT16 if name == "bf16" else FLOAT32
         for key, value in mine.items():
             assert theirs[key] == pytest.approx(value, rel=tolerance, abs=tolerance), key
-    # Adam moves each weight by about 3e-4 an update, whatever the size of its gradient; rounding in
-    # bfloat16 turns a few of those moves around.
     moves = [(a - b).abs() for a, b in zip(one["weights"], two["weights"], strict=True)]
-    if name == "bf16":
-        assert float(torch.cat([move.flatten() for move in moves]).mean()) < 5e-5
-    else:
-        assert max(float(move.max()) for move in moves) < 2e-5
+    # In bfloat16 rounding turns some of Adam's moves of 3e-4 an update around.
+    limit = 1e-4 if name == "bf16" else MOVED
+    assert float(torch.cat([move.flatten() for move in moves]).mean()) < limit
     # The guard of rank 0 sees all samples, with their own log-probabilities.
     for mine, theirs in zip(one["seen"], two["seen"], strict=True):
         assert mine.keys() == theirs.keys()
         if name != "bf16":
             for key, values in mine.items():
-                assert theirs[key] == pytest.approx(values, abs=1e-4)
+                assert theirs[key] == pytest.approx(values, abs=FLOAT32)
     assert two["complaint"] == ""
     # Each prompt has its completions, in the order of the prompts.
     assert [[c[0] for c in row] for row in two["written"]] == [[(1, 2 + i)] * 3 for i in range(5)]
 
 
+@pytest.mark.slow
 def test_processes_with_other_weights_are_caught(by_two: dict[str, dict[str, Any]]) -> None:
     assert "the processes have different weights" in by_two["spoil"]["complaint"]
 
@@ -186,6 +192,7 @@ def train_by_two(
     return tmp_path / name
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_a_run_on_real_dafny_by_two_processes_resumes_bit_for_bit(tmp_path: Path) -> None:
     whole = train_by_two(tmp_path, "whole", 3)

@@ -34,6 +34,7 @@ from proverrl.types import (
     Turn,
 )
 from tests.builders import build_problem, build_rollout
+from tests.tolerance import FLOAT32, MOVED
 
 TEXTS = [
     "while i < n\n  invariant 0 <= i <= n\n",
@@ -85,7 +86,7 @@ def test_sampler_logprobs_equal_a_plain_forward_pass() -> None:
     for group in generate(policy):
         for completion in group:
             assert list(completion.logprobs) == pytest.approx(
-                plain_logprobs(policy, completion), abs=2e-5
+                plain_logprobs(policy, completion), abs=FLOAT32
             )
 
 
@@ -154,7 +155,7 @@ def test_packed_rows_give_the_samplers_logprobs() -> None:
     expected = [v for row in rows for s in row.samples for v in s.logprobs[s.prompt_length :]]
     with torch.no_grad():
         got, entropy = packed_logprobs(policy.model, rows, temperature=1.0)
-    assert got.tolist() == pytest.approx(expected, abs=2e-5)
+    assert got.tolist() == pytest.approx(expected, abs=FLOAT32)
     assert float(entropy.min()) > 0
 
 
@@ -179,7 +180,7 @@ def test_a_step_raises_what_was_rewarded_and_lowers_the_rest() -> None:
     assert float(change.detach()) > 0
     assert learner.version == 1
     # On-policy: every ratio is 1, so that the loss is minus the token mean of the advantages.
-    assert metrics["loss"] == pytest.approx(-float(signs.mean()), abs=1e-4)
+    assert metrics["loss"] == pytest.approx(-float(signs.mean()), abs=FLOAT32)
     assert metrics["approx_kl"] == pytest.approx(0.0, abs=1e-6)
 
 
@@ -191,15 +192,16 @@ def test_micro_batches_do_not_change_the_update() -> None:
         config = LearnerConfig(micro_batch_tokens=limit)
         TorchLearner(policy.model, config, temperature=1.0).step(samples)
         updated.append(torch.cat([p.flatten() for p in policy.model.parameters()]))
-    # Adam's first update is +-lr wherever a gradient is not tiny; allow for rounding near zero.
-    assert float((updated[0] - updated[1]).detach().abs().mean()) < 1e-6
+    assert float((updated[0] - updated[1]).detach().abs().mean()) < MOVED
 
 
 def test_batch_size_does_not_change_what_a_row_may_write() -> None:
     wide = generate(tiny_policy(max_rows=64), n=1)
     narrow = tiny_policy(max_rows=1)
     for group in generate(narrow, n=1) + wide:
-        assert list(group[0].logprobs) == pytest.approx(plain_logprobs(narrow, group[0]), abs=2e-5)
+        assert list(group[0].logprobs) == pytest.approx(
+            plain_logprobs(narrow, group[0]), abs=FLOAT32
+        )
 
 
 def test_saved_policy_is_an_ordinary_hugging_face_folder(tmp_path: Path) -> None:
@@ -235,8 +237,8 @@ def test_replay_is_imitated_in_proportion_to_its_weight() -> None:
     signs = [a for s in samples for a in s.advantages[s.prompt_length :]]
     on_policy = -sum(signs) / len(signs)
     nll = -float(before.mean())
-    assert metrics["replay_loss"] == pytest.approx(nll, abs=1e-5)
-    assert metrics["loss"] == pytest.approx(on_policy + 0.5 * nll, abs=1e-4)
+    assert metrics["replay_loss"] == pytest.approx(nll, abs=FLOAT32)
+    assert metrics["loss"] == pytest.approx(on_policy + 0.5 * nll, abs=2 * FLOAT32)
     with torch.no_grad():
         after, _ = packed_logprobs(policy.model, pack_rows([proof]), temperature=1.0)
     assert float(after.mean()) > float(before.mean())

@@ -14,6 +14,7 @@ from proverrl.distill import SelfDistiller
 from proverrl.errors import UsageError
 from proverrl.learner import TorchLearner
 from proverrl.packing import pack_rows, packed_logprobs
+from proverrl.policy.probe import TOLERANCES
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import (
     TransformersPolicy,
@@ -25,6 +26,7 @@ from proverrl.trained_weights import TrainedWeights
 from proverrl.types import Sampling, TrainingSample
 from tests.builders import build_problem
 from tests.tiny_model import tiny_model, tiny_samples
+from tests.tolerance import BFLOAT16
 
 TEXTS = ["while i < n\n  invariant 0 <= i <= n\n", "method M(k: nat) { r := k + 12; }"] * 20
 TINY = PolicyConfig(num_layers=2, hidden_size=32, num_heads=2, intermediate_size=64)
@@ -63,7 +65,7 @@ def test_updates_below_a_ulp_add_up_in_the_master() -> None:
         bare(1.0).backward()
         optimizer.step()
     assert float(bare.weight.detach()) == 1.0
-    assert float(weights.masters[0].detach()) == pytest.approx(0.99, abs=1e-6)
+    assert float(weights.masters[0].detach()) == pytest.approx(0.99, abs=10 * 2**-23)
     assert float(model.weight.detach()) == 253 / 256
     assert model.weight.grad is None
 
@@ -110,13 +112,14 @@ def one_update(precision: str) -> tuple[dict[str, float], list[torch.Tensor], To
 def test_loss_and_gradients_are_near_those_of_float32() -> None:
     exact, exact_grads, _ = one_update("fp32")
     rough, rough_grads, learner = one_update("bf16")
-    assert rough["loss"] == pytest.approx(exact["loss"], abs=5e-3)
+    # Of a ratio that is off by so much it is the product with an advantage of 0.5.
+    assert rough["loss"] == pytest.approx(exact["loss"], abs=BFLOAT16 / 2)
     a = torch.cat([grad.flatten() for grad in exact_grads])
     b = torch.cat([grad.flatten() for grad in rough_grads])
     assert float(a.norm()) > 0.1
     distance = float((a - b).norm() / a.norm())
     # Eight bits of mantissa are 0.4 % a rounding. Equal numbers would mean that nothing is rounded.
-    assert 1e-4 < distance < 0.05
+    assert 1e-4 < distance < BFLOAT16
     assert {p.dtype for p in learner.model.parameters()} == {torch.bfloat16}
     state = learner.weights.optimizers[0].state_dict()["state"][0]
     assert state["exp_avg"].dtype == torch.float32
@@ -211,7 +214,7 @@ def test_sampler_and_learner_see_the_same_bfloat16_model(tmp_path: Path) -> None
     with torch.no_grad():
         learned, entropy = packed_logprobs(policy.model, pack_rows(samples), temperature=1.0)
     assert learned.dtype == entropy.dtype == torch.float32
-    assert float((learned - sampled).abs().mean()) < 3e-2
+    assert float((learned - sampled).abs().mean()) < TOLERANCES["bf16"]
     # Saved and loaded, it is the same model, and its rotary frequencies have all their bits.
     policy.save(tmp_path)
     again = load_policy(tmp_path, TINY, device="cpu", precision="bf16")

@@ -47,6 +47,7 @@ def tiny(name: str, folder: Path) -> Config:
     return load_config(FOLDER / f"{name}.toml", [*TINY, *places, run])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_trains_and_evaluates(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -151,6 +151,7 @@ def pick_sample() -> list[tuple[Problem, str]]:
     return sample
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_dafny_proves_references_and_refuses_empty_bodies() -> None:
     sample = pick_sample()

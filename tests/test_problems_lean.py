@@ -52,6 +52,7 @@ def test_tokens_joined_are_the_text(text: str) -> None:
         assert token.column == len(before) - (before.rfind("\n") + 1)
 
 
+@pytest.mark.slow
 @given(texts())
 def test_a_header_and_its_rest_are_the_text(text: str) -> None:
     header, rest = split_header(text)
@@ -296,6 +297,7 @@ def test_the_own_benchmark_is_large_and_graded() -> None:
     assert all("import" not in problem.preamble for problem in problems)
 
 
+@pytest.mark.slow
 def test_the_own_benchmark_is_what_the_lean_files_hold() -> None:
     references = load_references(BENCHMARK)
     by_area: dict[str, list[Problem]] = {}
@@ -359,6 +361,7 @@ MATHLIB_WORDS = frozenset(
 MATHLIB_SIGNS = frozenset("∑∏⋃⋂∖⁻‖⟪")
 
 
+@pytest.mark.slow
 def test_no_problem_of_the_own_benchmark_needs_mathlib() -> None:
     references = load_references(BENCHMARK)
     found = {}
@@ -373,6 +376,7 @@ def test_no_problem_of_the_own_benchmark_needs_mathlib() -> None:
     assert found == {}
 
 
+@pytest.mark.slow
 def test_every_reference_of_the_own_benchmark_is_admitted() -> None:
     references = load_references(BENCHMARK)
     refused = {

@@ -80,6 +80,7 @@ def test_a_new_name_never_becomes_one_of_the_programs() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["plain", "canonical"])
 def test_references_round_trip_up_to_bound_names(layout: str) -> None:
     for number, draft in enumerate(generate_drafts((1, 2, 3, 4, 5), 300, 7, "train")):

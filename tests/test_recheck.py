@@ -157,6 +157,7 @@ def recheck(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_real_dafny_finds_the_claims_that_do_not_hold(tmp_path: Path) -> None:
     problem, other = load_problems(HELDOUT)[:2]
     references = load_references(HELDOUT)

@@ -183,6 +183,7 @@ def test_nothing_is_loaded_and_only_known_scripts_may_run(tmp_path: Path) -> Non
         assert f"'sha256-{digest}'" in policy
 
 
+@pytest.mark.slow
 def test_a_run_of_300_steps_stays_under_8_megabytes(tmp_path: Path) -> None:
     run = made.make_run(tmp_path / "run", steps=300, rollout_steps=300)
     path = write_report([run])

@@ -15,6 +15,7 @@ from proverrl.report.embedded import unpack_json
 from tests.report_page import Page
 
 
+@pytest.mark.slow
 def test_the_report_of_a_made_up_run_counts_everything(tmp_path: Path) -> None:
     run = tmp_path / "run"
     write_run(Size(attempts=1000, problems=30, steps=3, rollouts=16, tokens=20), run)
@@ -40,6 +41,7 @@ def test_the_report_of_a_made_up_run_counts_everything(tmp_path: Path) -> None:
     assert [len(turn["ids"]) for turn in tokens] == [10, 10]
 
 
+@pytest.mark.slow
 def test_the_command_writes_its_figures(tmp_path: Path) -> None:
     out = tmp_path / "report.json"
     size = ["--attempts", "40", "--problems", "4", "--steps", "2", "--rollouts", "8"]

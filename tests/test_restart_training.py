@@ -66,6 +66,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_hints_are_given_counted_apart_and_resumed_bit_for_bit(
     make_config: Callable[..., Config],  # noqa: F811
     verifiers: list[StubVerifier],  # noqa: F811
@@ -118,6 +119,7 @@ def test_hints_are_given_counted_apart_and_resumed_bit_for_bit(
     assert state_of(again, 4) == {**final, "seconds": state_of(again, 4)["seconds"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["found", "failed_prefix", "failed_attempt"])
 def test_the_run_s_own_attempts_are_hints(
     make_config: Callable[..., Config],  # noqa: F811

@@ -83,6 +83,7 @@ def test_both_ways_to_a_state_grow_the_same_tree(name: SearchName) -> None:
     assert len(by_tactics["tree"]["tree"]["nodes"]) > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_search_whose_repl_is_killed_again_and_again_loses_nothing(workers: int) -> None:
     """Killed after every third expansion: the fresh worker replays the path."""
@@ -199,6 +200,7 @@ def test_a_path_is_replayed_where_it_is_not_known() -> None:
     run(work)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_or_hangs_in_a_request_is_replaced(tmp_path: Path) -> None:
     async def work(states: LeanStates) -> None:
         problem = build_walk_problem("abb")

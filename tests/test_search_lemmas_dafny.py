@@ -30,6 +30,7 @@ def build_refused(*places: tuple[int, int]) -> Verdict:
     return Verdict(Status.REJECTED, errors, obligations=(Obligations("M", 9, 5),))
 
 
+@pytest.mark.slow
 def test_facts_stand_under_their_conditions() -> None:
     body = "if m > 3 { Lem(m - 1); } else { var k := m; assert k > 0;\n assert  m >= 0; } Lem(2);"
     verdict = build_refused((5, 0))
@@ -45,6 +46,7 @@ def test_facts_stand_under_their_conditions() -> None:
     assert list_facts(LOOP, {clauses: Verdict(Status.REJECTED)}) == {}
 
 
+@pytest.mark.slow
 def test_a_fact_stands_when_nothing_fails_in_it() -> None:
     facts = ["Lem(1);", "assert m > 2;", "Lem(2);"]
     candidate = Candidate(LEM, put_together(facts))
@@ -57,6 +59,7 @@ def test_a_fact_stands_when_nothing_fails_in_it() -> None:
     assert find_standing(candidate, Verdict(Status.REJECTED), facts) == []
 
 
+@pytest.mark.slow
 def test_a_fact_alone_and_its_negation_are_lemmas() -> None:
     fact = "if m > 3 { assert Val(m) > 9; }"
     refuted = negate(LEM, fact)
@@ -70,6 +73,7 @@ def test_a_fact_alone_and_its_negation_are_lemmas() -> None:
     assert negate(LOOP, SUM) is None
 
 
+@pytest.mark.slow
 def test_clauses_of_different_bodies_are_a_proof_and_idle_ones_do_not_count(dafny: Dafny) -> None:
     bodies = [f"{RANGE}\ninvariant b == 11 * m + 54", f"invariant b >= 54\n{SUM}"]
     script = {"": bodies}
@@ -90,6 +94,7 @@ def test_clauses_of_different_bodies_are_a_proof_and_idle_ones_do_not_count(dafn
     assert not run(dafny, Script(script), LOOP, name="lemmas", calls=8, tier="light").proved
 
 
+@pytest.mark.slow
 def test_a_body_is_written_with_what_stands(dafny: Dafny) -> None:
     script = {f"ForF(n);\n  {HOLE}": ["ForG(n);"], "": ["ForF(n); assert H(n) == 1;"]}
     result = run(dafny, Script(script), TWO, name="lemmas", calls=8)
@@ -97,6 +102,7 @@ def test_a_body_is_written_with_what_stands(dafny: Dafny) -> None:
     assert result.tree["turns"][0]["shown"] == result.tree["used"] == ["L2"]
 
 
+@pytest.mark.slow
 def test_the_heavy_tier_proves_and_disproves_what_did_not_stand(dafny: Dafny) -> None:
     script = {"BothAlone": ["ForF(n);"], "": ["assert F(n) > 4; assert F(n) < 2 * n;"]}
     result = run(dafny, Script(script), TWO, name="lemmas", calls=40, tier="heavy")
@@ -114,6 +120,7 @@ def test_the_heavy_tier_proves_and_disproves_what_did_not_stand(dafny: Dafny) ->
     assert (second["statement"], second["status"]) == ("assert F(n) < 2 * n;", "disproved")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [2, 5, 7])
 def test_it_goes_on_where_it_was(dafny: Dafny, after: int) -> None:
     class StopError(Exception):
@@ -148,6 +155,7 @@ def test_it_goes_on_where_it_was(dafny: Dafny, after: int) -> None:
     assert dafny.runner.run(resumed.run()) == whole
 
 
+@pytest.mark.slow
 def test_other_problems_are_refused() -> None:
     async def verify(candidate: Candidate) -> Verdict:
         raise AssertionError

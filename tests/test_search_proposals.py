@@ -21,6 +21,7 @@ from proverrl.search.proposals import Corrector, Proposer, render_prefix
 from proverrl.types import HOLE, Completion, Diagnostic, Problem, Prompt, Sampling, Status, Verdict
 from tests.test_policy import plain_logprobs, tiny_policy
 from tests.test_self_correct import ScriptedPolicy
+from tests.tolerance import FLOAT32
 
 LOOP = Problem(
     "loop",
@@ -87,7 +88,8 @@ def test_the_prefix_is_tokens_after_the_prompt() -> None:
     for proposal, completion in zip((first, second), watched.completions, strict=True):
         assert proposal.body == (START.text + completion.text).strip()
         assert proposal.num_tokens == len(completion.token_ids)
-        assert proposal.logprob == pytest.approx(sum(plain_logprobs(policy, completion)), abs=1e-3)
+        limit = len(completion.token_ids) * FLOAT32
+        assert proposal.logprob == pytest.approx(sum(plain_logprobs(policy, completion)), abs=limit)
 
 
 def test_at_the_root_nothing_is_given() -> None:

@@ -158,6 +158,7 @@ def state_of(name: str) -> str:
     return segment.state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_what_real_dafny_lets_keep(name: str) -> None:
     kept = CASES[name][2]
@@ -191,6 +192,7 @@ def test_names_of_the_body_do_not_tell_states_apart() -> None:
     assert state_of("post in a case, other names") == state
 
 
+@pytest.mark.slow
 def test_a_kept_prefix_goes_on_to_a_proof() -> None:
     """What is kept is used as a search uses it: it is the beginning of a whole body."""
     rests = {

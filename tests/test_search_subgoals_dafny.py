@@ -28,6 +28,7 @@ def dafny() -> Iterator[Dafny]:
 # Text --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_branches_have_paths_and_exclude_each_other() -> None:
     text = "if a > 3 { A(); } else if x in {1, 2} { match l { case N(h, t) => B(h); } }"
     branches, _ = read_branches(text)
@@ -42,6 +43,7 @@ def test_branches_have_paths_and_exclude_each_other() -> None:
     assert not are_disjoint(branches[1].arms, branches[2].arms)
 
 
+@pytest.mark.slow
 def test_a_path_over_names_of_its_own_cannot_be_said_outside() -> None:
     branches, claims = read_branches("var k := m; if k > 0 { assert m > 0; } assert k >= 0;")
     assert [b.path for b in branches] == [None, None]
@@ -49,6 +51,7 @@ def test_a_path_over_names_of_its_own_cannot_be_said_outside() -> None:
     assert [(c.text, c.path) for c in claims] == [("m > 0", None), ("k >= 0", None)]
 
 
+@pytest.mark.slow
 def test_filled_holes_are_needed_no_more() -> None:
     sketch = Sketch("a /*{H1}*/ b /*{H2}*/", (Subgoal("H1"), Subgoal("H2", ("H1",))))
     assert fill(sketch, {"H1": " x "}) == Sketch("a x b /*{H2}*/", (Subgoal("H2"),))
@@ -59,6 +62,7 @@ def test_filled_holes_are_needed_no_more() -> None:
 # Real Dafny --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_failing_branches_become_holes(dafny: Dafny) -> None:
     sketch = dafny.sketch(LEM, "if m > 3 { Lem(m); } else { assert m == 7; }")
     assert sketch is not None
@@ -80,6 +84,7 @@ def test_failing_branches_become_holes(dafny: Dafny) -> None:
     assert not dafny.judge(first, "Lem(m);").proved
 
 
+@pytest.mark.slow
 def test_a_branch_that_dafny_did_not_name_is_found_when_the_sketch_is_closed(
     dafny: Dafny,
 ) -> None:
@@ -93,6 +98,7 @@ def test_a_branch_that_dafny_did_not_name_is_found_when_the_sketch_is_closed(
     assert dafny.closed(LEM, better) == better
 
 
+@pytest.mark.slow
 def test_what_is_no_part_of_a_problem_is_refused(dafny: Dafny) -> None:
     # The only hole would be the whole body.
     assert dafny.sketch(LEM, "Lem(m);") is None
@@ -109,6 +115,7 @@ def test_what_is_no_part_of_a_problem_is_refused(dafny: Dafny) -> None:
     assert not is_circular(LEM, replace(LEM, statement=fewer))
 
 
+@pytest.mark.slow
 def test_assertions_become_lemmas_that_know_the_ones_before(dafny: Dafny) -> None:
     sketch = dafny.sketch(LEM, "assert Val(m) >= 22; assert Val(m) > m;")
     # All of the proof would be left: the postcondition fails too.
@@ -129,6 +136,7 @@ def test_assertions_become_lemmas_that_know_the_ones_before(dafny: Dafny) -> Non
     assert not dafny.judge(alone, "Lem(m);").proved
 
 
+@pytest.mark.slow
 def test_a_calculation_keeps_its_steps(dafny: Dafny) -> None:
     body = "== 2 * Fn(n - 1) + 46 * n;\n== 23 * (n - 1) * n + 38 + 46 * n;"
     sketch = dafny.sketch(CALC, body)
@@ -141,6 +149,7 @@ def test_a_calculation_keeps_its_steps(dafny: Dafny) -> None:
     assert dafny.judge(CALC, body.replace("== 23", "== { Show(n - 1); } 23")).proved
 
 
+@pytest.mark.slow
 def test_the_last_step_of_a_calculation_is_written_once_more(dafny: Dafny) -> None:
     sketch = dafny.sketch(CALC, "== 2 * Fn(n - 1) + 46 * n;")
     assert sketch is not None
@@ -149,6 +158,7 @@ def test_the_last_step_of_a_calculation_is_written_once_more(dafny: Dafny) -> No
     assert dafny.judge(CALC, last.replace("/*{H1}*/", "Show(n - 1);")).proved
 
 
+@pytest.mark.slow
 def test_clauses_that_hold_stay(dafny: Dafny) -> None:
     sketch = dafny.sketch(LOOP, "invariant 0 <= m <= cap\ninvariant b == 11 * m + 54")
     assert sketch is not None
@@ -165,6 +175,7 @@ def test_clauses_that_hold_stay(dafny: Dafny) -> None:
     assert pair is None or "b == 54" not in pair.body
 
 
+@pytest.mark.slow
 def test_two_branches_found_apart_are_a_proof(dafny: Dafny) -> None:
     halves = ["ForG(n);", "ForF(n);"]
     script = {f"{{\n  {HOLE}": [WRONG], "": halves}
@@ -184,6 +195,7 @@ def test_two_branches_found_apart_are_a_proof(dafny: Dafny) -> None:
     assert not again.proved
 
 
+@pytest.mark.slow
 def test_it_says_what_blocks(dafny: Dafny) -> None:
     script = {f"{{\n  {HOLE}": [WRONG], "": ["ForG(n);"]}
     result = run(dafny, Script(script), TWO, name="subgoals", calls=10)
@@ -200,6 +212,7 @@ def test_it_says_what_blocks(dafny: Dafny) -> None:
     assert {"source": first, "target": second} in result.tree["graph"]["edges"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 4, 7, 9])
 def test_it_goes_on_where_it_was(dafny: Dafny, after: int) -> None:
     class StopError(Exception):
@@ -234,6 +247,7 @@ def test_it_goes_on_where_it_was(dafny: Dafny, after: int) -> None:
     assert dafny.runner.run(resumed.run()) == whole
 
 
+@pytest.mark.slow
 def test_other_problems_are_refused() -> None:
     async def verify(candidate: Candidate) -> Verdict:
         raise AssertionError

@@ -38,6 +38,7 @@ from proverrl.search.values import (
 )
 from tests.builders import build_problem
 from tests.test_policy import tiny_policy
+from tests.tolerance import FLOAT32
 
 SMALL = ValueConfig(hidden=8, epochs=40, learning_rate=0.01, batch_size=32)
 
@@ -143,7 +144,7 @@ def test_features_do_not_depend_on_the_batch() -> None:
     alone = torch.cat([compute_features(policy, [row], 2) for row in rows])
     size = policy.model.config.hidden_size
     assert together.shape == (6, 2 * 3 * size + NUM_LIKELIHOODS)
-    torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(together, alone, atol=FLOAT32, rtol=FLOAT32)
     # One layer's features come first.
     one = compute_features(policy, rows, 1)
     torch.testing.assert_close(one[:, : 3 * size], together[:, : 3 * size])
@@ -159,10 +160,10 @@ def test_features_say_how_likely_the_policy_finds_the_prefix() -> None:
     expected = [float(spread[len(prompt) - 1 + i, token]) for i, token in enumerate(own)]
     features = compute_features(policy, [(problem, "invariant k"), (problem, "")])
     total, mean, least, entropy = features[0, -4:].tolist()
-    assert total == pytest.approx(sum(expected), abs=1e-4)
-    assert mean == pytest.approx(sum(expected) / len(own), abs=1e-4)
-    assert least == pytest.approx(min(expected), abs=1e-4)
-    assert entropy == pytest.approx(-float((spread[-1].exp() * spread[-1]).sum()), abs=1e-4)
+    assert total == pytest.approx(sum(expected), abs=len(own) * FLOAT32)
+    assert mean == pytest.approx(sum(expected) / len(own), abs=FLOAT32)
+    assert least == pytest.approx(min(expected), abs=FLOAT32)
+    assert entropy == pytest.approx(-float((spread[-1].exp() * spread[-1]).sum()), abs=FLOAT32)
     # An empty prefix has no tokens of its own.
     size = policy.model.config.hidden_size
     assert features[1, -4:-1].tolist() == [0.0, 0.0, 0.0]

@@ -249,6 +249,7 @@ ONLINE = {
 }
 
 
+@pytest.mark.slow
 def test_a_run_learns_from_the_corrected_verdicts_and_resumes(
     make_config: Callable[..., Config],  # noqa: F811
     verifiers: list[StubVerifier],
@@ -285,6 +286,7 @@ def test_a_run_learns_from_the_corrected_verdicts_and_resumes(
     assert state_of(again, 4)["audits"] == state_of(whole, 4)["audits"]
 
 
+@pytest.mark.slow
 def test_expert_iteration_keeps_what_the_audits_find(
     make_config: Callable[..., Config],  # noqa: F811
     verifiers: list[StubVerifier],
@@ -331,6 +333,7 @@ def test_old_averages_fade() -> None:
     assert rate.interval("a")[1] == pytest.approx(q * 0.05 / (q * 0.05 + 0.95), rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_a_proof_that_ran_out_of_resources_is_found_on_appeal() -> None:
     text = f"lemma Hard(x: nat)\n  ensures x < 40 ==> (x * x * x - x) % 3 == 0\n{{\n  {HOLE}\n}}\n"

@@ -17,6 +17,7 @@ from proverrl.segments import NAME, Span, make_segments, use_segments
 from proverrl.types import TrainingSample
 from tests.test_learner import padded_logprobs
 from tests.tiny_model import VOCABULARY, tiny_model, tiny_samples
+from tests.tolerance import FLOAT64
 
 SIZES: dict[str, Any] = {
     "vocab_size": 24,
@@ -77,7 +78,7 @@ def test_the_layout_by_hand() -> None:
 def test_numbers_and_gradients_are_those_of_padded_rows(kv_heads: int, checkpointing: bool) -> None:
     found = []
     for packed in (True, False):
-        model = tiny_model(num_key_value_heads=kv_heads)
+        model = tiny_model(num_key_value_heads=kv_heads).double()
         samples = samples_of_lengths(model)
         if checkpointing:
             enable_checkpointing(model)
@@ -86,15 +87,15 @@ def test_numbers_and_gradients_are_those_of_padded_rows(kv_heads: int, checkpoin
             logprobs, _ = packed_logprobs(model, pack_rows(samples), temperature=1.0)
         else:
             logprobs = padded_logprobs(model, samples)
-        loss = (logprobs * torch.linspace(-1, 1, len(logprobs))).sum()
+        loss = (logprobs * torch.linspace(-1, 1, len(logprobs), dtype=torch.float64)).sum()
         loss.backward()  # type: ignore[no-untyped-call]
         gradient = torch.cat([p.grad.flatten() for p in model.parameters()])
         found.append((logprobs.detach(), gradient))
     assert len(found[0][0]) == 2 * (1 + 2 + 9 + 33)
-    assert float((found[0][0] - found[1][0]).abs().max()) < 1e-5
+    assert float((found[0][0] - found[1][0]).abs().max()) < FLOAT64
     largest = float(found[1][1].abs().max())
     assert largest > 1e-2
-    assert float((found[0][1] - found[1][1]).abs().max()) < 1e-5 * largest
+    assert float((found[0][1] - found[1][1]).abs().max()) < FLOAT64 * largest
 
 
 def test_a_prompt_is_computed_once_and_no_token_is_padding() -> None:

@@ -6,6 +6,8 @@ import json
 import shutil
 from collections.abc import Callable
 
+import pytest
+
 from proverrl.checkpoint import dump_draws, load_draws
 from proverrl.config import Config
 from proverrl.monitor.rollout_rows import read_turns
@@ -59,6 +61,7 @@ def test_grpo_trains_on_two_turns_and_counts_every_call(
     assert lines[-1]["verifier_calls_total"] == len(distinct) + audits
 
 
+@pytest.mark.slow
 def test_a_run_of_several_turns_resumes_bit_for_bit(
     make_config: Callable[..., Config],  # noqa: F811
     verifiers: list[StubVerifier],  # noqa: F811

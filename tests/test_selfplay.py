@@ -100,6 +100,7 @@ def test_a_program_composes_and_the_solver_learns(
     assert proved == {c.problem.id for c in kept if archive.facts(c.problem.id)["solve_rate"]}
 
 
+@pytest.mark.slow
 def test_verifier_calls_of_guards_count(
     make_play: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
@@ -143,6 +144,7 @@ def judge_by_name(candidate: Candidate) -> Status:
     return outcomes[int(candidate.problem.id[-1], 16) % 3]
 
 
+@pytest.mark.slow
 def test_late_guards_are_asked_only_of_what_was_proved_in_part(
     make_play: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +221,7 @@ def test_bad_late_guards(
         make_play("bad", changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reward", ["gar", "absolute_zero", "stp"])
 def test_a_policy_that_was_taught_writes_scripts_and_learns(
     make_play: Callable[..., Config], verifiers: list[StubVerifier], reward: str
@@ -231,6 +234,7 @@ def test_a_policy_that_was_taught_writes_scripts_and_learns(
     assert all(line["composer_reward"] is not None for line in lines)
 
 
+@pytest.mark.slow
 def test_shared_weights_learn_from_both_roles(
     make_play: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
@@ -243,6 +247,7 @@ def test_shared_weights_learn_from_both_roles(
     assert not same(weights(both), weights(solver))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "scripts"), [({}, 0), (POLICY, 2), ({**POLICY, "shared": False}, 0)]
 )
@@ -266,6 +271,7 @@ def test_weights_that_compose_imitate_scripts_again(
     assert sizes == [8 + scripts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("train", [True, False])
 def test_weights_of_its_own(
     make_play: Callable[..., Config], verifiers: list[StubVerifier], train: bool
@@ -284,6 +290,7 @@ def test_weights_of_its_own(
     assert any("composer_loss" in line for line in step_lines(folder)) == train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -318,6 +325,7 @@ def judge_parts(candidate: Candidate) -> Verdict | Status:
     )
 
 
+@pytest.mark.slow
 def test_scaffolds_resume_bit_for_bit(
     make_play: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,6 +376,7 @@ asyncio.run(train_module.train(config, live=False))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_like_an_unbroken_one(
     make_play: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
@@ -387,6 +396,7 @@ def test_a_killed_run_ends_like_an_unbroken_one(
     assert mine == other
 
 
+@pytest.mark.slow
 def test_an_unjudged_statement_is_no_failure(
     make_play: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -271,6 +271,7 @@ def dafny() -> Iterator[Dafny]:
     yield from open_dafny()
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_a_part_of_a_failed_proof_goes_through_the_guards_on_real_dafny(dafny: Dafny) -> None:
     body = "if m > 3 { Lem(m); } else { assert m == 7; }"

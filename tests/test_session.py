@@ -23,6 +23,7 @@ from proverrl.problems.load import write_problems
 from proverrl.types import HOLE
 from tests.builders import build_problem
 from tests.test_policy import tiny_policy
+from tests.tolerance import FLOAT32
 
 PROBLEMS = [
     build_problem(f"p{i}", level=1 + i % 2, family=f"f{i % 2}{i // 2 % 5}") for i in range(60)
@@ -87,9 +88,9 @@ def test_supervised_loss_weighs_prompt_and_target() -> None:
         nll = [-float(torch.log_softmax(logits[i], -1)[t]) for i, t in enumerate((6, 7, 8, 9))]
         alone = supervised_loss(policy, [pair], prompt_weight=0.0)
         both = supervised_loss(policy, [pair, Pair((5,), (6,))], prompt_weight=0.25)
-    assert float(alone) == pytest.approx((nll[2] + nll[3]) / 2, abs=1e-5)
+    assert float(alone) == pytest.approx((nll[2] + nll[3]) / 2, abs=FLOAT32)
     total = 0.25 * (nll[0] + nll[1]) + nll[2] + nll[3] + nll[0]
-    assert float(both) == pytest.approx(total / (0.25 * 2 + 2 + 1), abs=1e-5)
+    assert float(both) == pytest.approx(total / (0.25 * 2 + 2 + 1), abs=FLOAT32)
 
 
 def test_budgets() -> None:

@@ -152,6 +152,7 @@ def test_differences_are_paired() -> None:
         bootstrap_difference([0.0], [0.0, 1.0])
 
 
+@pytest.mark.slow
 def test_the_p_of_a_difference_is_near_the_normal_one() -> None:
     # 400 problems, 50 gained and 30 lost: mean 0.05; the variance of a difference is
     # 80/400 - 0.05^2 = 0.1975, of the mean 0.1975/400, so that z = 0.05 / 0.02222 = 2.250 and

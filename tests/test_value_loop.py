@@ -86,6 +86,7 @@ def weights_of(folder: Path) -> bytes:
     return (folder / "value" / "value.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_value_run_leaves_a_model_that_a_search_loads(make_config: Callable[..., Config]) -> None:
     config = make_config()
     folder = run(config)
@@ -114,6 +115,7 @@ def test_a_value_run_leaves_a_model_that_a_search_loads(make_config: Callable[..
         load_value(tiny_policy(seed=1), folder / "value")
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_and_ends_the_same(
     make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +146,7 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(
     assert lines(folder, "value") == lines(whole, "value")
 
 
+@pytest.mark.slow
 def test_a_run_whose_rollouts_changed_is_refused(
     make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -160,6 +163,7 @@ def test_a_run_whose_rollouts_changed_is_refused(
         run(make_config(layers=2))
 
 
+@pytest.mark.slow
 def test_samples_of_searches_are_pairs(make_config: Callable[..., Config], tmp_path: Path) -> None:
     file = tmp_path / "samples.jsonl"
     write_samples(
@@ -192,6 +196,7 @@ def test_rank_loss_by_hand() -> None:
     assert float(compute_rank_loss(logits, labels, torch.tensor([0, 1, 2, 3]))) == 0.0
 
 
+@pytest.mark.slow
 def test_ranking_within_problems_learns_what_all_problems_hide() -> None:
     """The first feature says how easy a problem is, the second which of its prefixes is better."""
     generator = torch.Generator().manual_seed(0)

@@ -500,6 +500,7 @@ class SlowLaned(FakeVerifier):
         return await self.verify(candidate, deadline_seconds=deadline_seconds)
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_a_file_to_go_on_with(tmp_path: Path, fake_router: list[str]) -> None:
     lines = write_lines(tmp_path / "in.jsonl", *range(20_000))
     out = tmp_path / "out.jsonl"

@@ -351,6 +351,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_file(tmp_path: Path) -> None:
     path = tmp_path / "verdicts.sqlite"
     paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]

@@ -8,6 +8,8 @@ import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from proverrl.types import Status
 from proverrl.verify.batch import read_in_thread, read_now, verify_stream
 from proverrl.verify.fake import FakeVerifier
@@ -55,6 +57,7 @@ async def judge_file(path: Path, *, threaded: bool) -> tuple[list[str], list[str
     return messages, proved
 
 
+@pytest.mark.slow
 def test_ten_thousand_malformed_lines(tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     with path.open("wb") as file:

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from proverrl.errors import UsageError, VerifierError
+from proverrl.errors import UsageError, VerifierError, WorkerError
 from proverrl.types import Status, Verdict
 from proverrl.verify.base import LanedVerifier, PoolStats, Verifier, Worker
 from proverrl.verify.fake import FakeVerifier
-from proverrl.verify.pool import Upkeep
+from proverrl.verify.pool import Upkeep, VerifierPool
 from tests.instant_worker import InstantPool, InstantWorker, ask
 
 PATIENCE_SECONDS = 60.0
@@ -137,18 +137,48 @@ def test_one_caller_starts_one_worker() -> None:
     run(work, workers=4)
 
 
-def test_a_crash_is_retried_and_reported_with_its_cause() -> None:
+def test_a_crash_on_two_fresh_workers_is_a_rejection_with_its_cause() -> None:
     async def work(instant: InstantPool) -> None:
         before, bad, after = await asyncio.gather(
             start(instant.pool, "a"), start(instant.pool, "b", "crash"), start(instant.pool, "c")
         )
         assert (before.status, after.status) == (Status.PROVED, Status.PROVED)
-        assert (bad.status, bad.cause, bad.toolchain) == (Status.CRASHED, "died", "instant")
+        assert (bad.status, bad.cause, bad.toolchain) == (Status.REJECTED, "died", "instant")
+        assert bad.fatal
+        # The worker of "a", which "b" may have found in a bad state, and two fresh ones.
         stats = instant.pool.stats()
-        assert (stats.judged, stats.restarts, stats.retried) == (3, 2, 1)
-        assert len(instant.workers) == 3
+        assert (stats.judged, stats.restarts, stats.retried) == (3, 3, 2)
+        assert len(instant.workers) == 4
 
     run(work)
+
+
+def test_a_worker_that_somebody_kills_says_nothing_of_its_candidate() -> None:
+    async def work(instant: InstantPool) -> None:
+        verdict = await start(instant.pool, "x", "killed")
+        assert (verdict.status, verdict.cause, verdict.fatal) == (Status.CRASHED, "killed", False)
+        assert instant.log == ["x", "x"]
+
+    run(work)
+
+
+def test_workers_that_do_not_start_say_nothing_of_their_candidate() -> None:
+    started = []
+
+    async def spawn() -> InstantWorker:
+        started.append(0)
+        raise WorkerError("it died at its start", "died")
+
+    async def main() -> Verdict:
+        pool = VerifierPool(spawn, workers=1, audit=lambda _: None, toolchain="instant")
+        try:
+            return await pool.verify(ask("x"), deadline_seconds=PATIENCE_SECONDS)
+        finally:
+            await pool.aclose()
+
+    verdict = asyncio.run(main())
+    assert (verdict.status, verdict.cause, len(started)) == (Status.CRASHED, "died", 3)
+    assert verdict.diagnostics[0].message == "it died at its start"
 
 
 def test_a_hang_has_twice_the_time_at_the_second_attempt() -> None:
@@ -190,17 +220,18 @@ def test_cancelling_kills_the_worker_at_once() -> None:
     run(work)
 
 
-def test_memory_on_a_used_worker_is_tried_again_and_on_a_fresh_one_is_not() -> None:
+def test_memory_decides_on_the_second_fresh_worker() -> None:
     async def work(instant: InstantPool) -> None:
         fresh = await start(instant.pool, "x", "grow")
-        assert (fresh.status, fresh.cause) == (Status.CRASHED, "out-of-memory")
-        assert instant.log == ["x"]
+        assert (fresh.status, fresh.cause) == (Status.REJECTED, "out-of-memory")
+        assert instant.log == ["x", "x"]
         await start(instant.pool, "y")
         used = await start(instant.pool, "z", "grow")
-        assert (used.status, used.cause) == (Status.CRASHED, "out-of-memory")
-        assert instant.log == ["x", "y", "z", "z"]
-        assert used.diagnostics[0].message == "the worker grew above 100 MB"
-        assert (instant.pool.stats().memory_kills, instant.pool.stats().retried) == (3, 1)
+        assert (used.status, used.cause) == (Status.REJECTED, "out-of-memory")
+        assert instant.log == ["x", "x", "y", "z", "z", "z"]
+        said = "this text made 2 fresh workers fail: the worker grew above 100 MB"
+        assert used.diagnostics[0].message == said
+        assert (instant.pool.stats().memory_kills, instant.pool.stats().retried) == (5, 3)
 
     run(work, upkeep=Upkeep(memory_mb=100, recycle_mb=50, watch_seconds=0.01))
 

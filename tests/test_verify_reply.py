@@ -5,11 +5,8 @@ import pytest
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
 from proverrl.verify.body_place import find_body_place
-from proverrl.verify.dafny_judge import (
-    ExpectedEntries,
-    count_obligations,
-    judge_reply,
-)
+from proverrl.verify.dafny_judge import count_obligations, judge_reply
+from proverrl.verify.dafny_known import KnownProblems
 from proverrl.verify.dafny_reply import parse_reply
 
 PROBLEM = Problem("p", "dafny", "statements", "", f"lemma L()\n{{\n  {HOLE}\n}}\n")
@@ -244,8 +241,8 @@ def test_cli_words_are_understood() -> None:
 
 
 def test_a_problem_that_does_not_resolve_when_blank() -> None:
-    known = ExpectedEntries()
+    known = KnownProblems()
     with pytest.raises(ProblemError, match="name it in the problem's metadata"):
-        known.record(PROBLEM, parse_reply("p.dfy(1,2): Error: unresolved identifier: y\n"))
-    assert known.record(PROBLEM, parse_reply(entry("error"))) == {ENTRY}
-    assert known.find(PROBLEM) == frozenset([ENTRY])
+        known.record_entries(PROBLEM, parse_reply("p.dfy(1,2): Error: unresolved identifier: y\n"))
+    assert known.record_entries(PROBLEM, parse_reply(entry("error"))) == {ENTRY}
+    assert known.find_entries(PROBLEM) == frozenset([ENTRY])

@@ -41,6 +41,7 @@ from tests.test_grpo import (
     weights,
 )
 from tests.test_policy import plain_logprobs, prompts_of, tiny_policy
+from tests.tolerance import FLOAT32
 
 __all__ = ["make_config", "verifiers"]
 
@@ -89,7 +90,7 @@ def test_scores_are_those_of_the_definition() -> None:
     row = prompts_of(policy)[0].token_ids
     whole = Completion("", row[:1], row[1:], (0.0,) * (len(row) - 1), "stop", 0)
     (scores,) = score_rows(policy.model, [row])
-    assert scores == pytest.approx(plain_logprobs(policy, whole), abs=1e-5)
+    assert scores == pytest.approx(plain_logprobs(policy, whole), abs=FLOAT32)
 
 
 class FixedScores:
@@ -181,13 +182,13 @@ def test_a_push_that_is_skipped_is_seen(size: float) -> None:
 
 def test_skipped_pushes_add_up() -> None:
     policy = tiny_policy()
-    vllm, engine = open_fake(policy)
+    vllm, engine = open_fake(policy, VllmConfig(probe_limit=1e-2))
     engine.skips = lambda name: True
-    # Each moves the scores by about 4e-6, the third past a tenth of the limit of 1e-4.
+    # Each moves the scores by about 4e-4, the third past a tenth of the limit.
     for step in (1, 2):
-        change(policy, 1e-6)
-        assert vllm.push(step)["push_mean_abs_dlogp"] > 1e-6
-    change(policy, 1e-6)
+        change(policy, 1e-4)
+        assert vllm.push(step)["push_mean_abs_dlogp"] > 1e-4
+    change(policy, 1e-4)
     with pytest.raises(WeightSyncError, match="was skipped"):
         vllm.push(3)
     assert vllm.version == 2
@@ -227,7 +228,9 @@ def test_logprobs_are_those_of_the_distribution_at_the_temperature() -> None:
     head = hot.model.get_output_embeddings()
     head.weight = torch.nn.Parameter(head.weight.detach() / 0.7)
     for completion in (c for group in generate(vllm, temperature=0.7) for c in group):
-        assert list(completion.logprobs) == pytest.approx(plain_logprobs(hot, completion), abs=2e-5)
+        assert list(completion.logprobs) == pytest.approx(
+            plain_logprobs(hot, completion), abs=FLOAT32
+        )
 
 
 def test_every_completion_has_its_own_seed_and_repeats() -> None:
@@ -325,6 +328,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeEngine]:
 QUIET = {"before": False, "after": False}
 
 
+@pytest.mark.slow
 def test_grpo_pushes_after_every_step_and_after_a_resume(
     make_config: Callable[..., Config], verifiers: list[StubVerifier], fakes: list[FakeEngine]
 ) -> None:
@@ -351,6 +355,7 @@ def test_grpo_pushes_after_every_step_and_after_a_resume(
     assert step_lines(whole) == step_lines(again)
 
 
+@pytest.mark.slow
 def test_an_engine_that_ignores_pushes_ends_the_run(
     make_config: Callable[..., Config],
     verifiers: list[StubVerifier],
@@ -373,6 +378,7 @@ def test_an_engine_that_ignores_pushes_ends_the_run(
     assert step_lines(config.run) == []
 
 
+@pytest.mark.slow
 def test_expert_iteration_pushes_after_every_round(
     make_config: Callable[..., Config], verifiers: list[StubVerifier], fakes: list[FakeEngine]
 ) -> None:
@@ -385,6 +391,7 @@ def test_expert_iteration_pushes_after_every_round(
     assert table["policy"].startswith("fake engine")
 
 
+@pytest.mark.slow
 def test_eval_samples_with_the_engine(
     make_config: Callable[..., Config],
     verifiers: list[StubVerifier],

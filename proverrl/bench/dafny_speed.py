@@ -22,7 +22,7 @@ from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.dafny_audit import audit_candidate
-from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.dafny_known import KnownProblems
 from proverrl.verify.make import make_spawn
 from proverrl.verify.pool import VerifierPool
 from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
@@ -74,11 +74,11 @@ async def measure_dafny(
     toolchain = find_dafny_toolchain()
     if toolchain.server is None:
         raise ToolchainError("DafnyServer is not installed; run: sudo apt-get install dafny")
-    expected = ExpectedEntries()
-    await _judge(toolchain, candidates, workers, expected)
-    warm, start_seconds, warm_seconds = await _judge(toolchain, candidates, workers, expected)
+    known = KnownProblems()
+    await _judge(toolchain, candidates, workers, known)
+    warm, start_seconds, warm_seconds = await _judge(toolchain, candidates, workers, known)
     one_each = replace(toolchain, server=None)
-    cold, _, cold_seconds = await _judge(one_each, candidates, workers, expected)
+    cold, _, cold_seconds = await _judge(one_each, candidates, workers, known)
     return DafnySpeed(
         name=name,
         toolchain=toolchain.name,
@@ -97,10 +97,10 @@ async def _judge(
     toolchain: DafnyToolchain,
     candidates: Sequence[Candidate],
     workers: int,
-    expected: ExpectedEntries,
+    known: KnownProblems,
 ) -> tuple[list[Verdict], float, float]:
     pool = VerifierPool(
-        make_spawn(toolchain, Limits(), expected),
+        make_spawn(toolchain, Limits(), known),
         workers=workers,
         audit=audit_candidate,
         toolchain=toolchain.name,

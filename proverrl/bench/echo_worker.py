@@ -65,12 +65,12 @@ class EchoWorker:
         try:
             await self._group.write(f"{nonce} {words} {name}\n".encode())
         except OSError as error:
-            raise WorkerError("the process is gone", "died") from error
+            raise await self._group.explain_end("the process is gone") from error
         said = b""
         while not said.endswith(b"\n"):
             chunk = await self._group.read()
             if not chunk:
-                raise WorkerError("the process died", "died")
+                raise await self._group.explain_end("the process died")
             said += chunk
         found, answer = said.decode().split()
         if found != nonce:

@@ -22,7 +22,9 @@ from proverrl.verify.pool import VerifierPool
 Fault = Literal["crash", "hang"]
 _SERVICE_SECONDS = 0.02
 _FAULT_SHARE = 0.01
-_EXPECTED = {"crash": Status.CRASHED, "hang": Status.TIMEOUT}
+_EXPECTED = {"crash": Status.REJECTED, "hang": Status.TIMEOUT}
+# A crash is tried on two fresh workers after the used one, a hang on one; a new worker after each.
+_RESTARTS = {"crash": 3, "hang": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +109,9 @@ async def measure_faults(
     finally:
         await timed.pool.aclose()
     restart = sum(timed.starts) / len(timed.starts)
-    # Two attempts, the second with twice the deadline, and a new worker after each.
+    # The second attempt has twice the deadline.
     waits = 3 * deadline_seconds if fault == "hang" else 0.0
-    bound_seconds = clean_seconds + num_faults * (waits + 2 * restart) / workers
+    bound_seconds = clean_seconds + num_faults * (waits + _RESTARTS[fault] * restart) / workers
     good = [(asked[i], outcomes[i]) for i in range(candidates) if i not in bad]
     judged = [(c, o) for c, o in good if isinstance(o, Verdict) and o.status.judged]
     named = sum(

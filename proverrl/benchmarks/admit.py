@@ -12,9 +12,8 @@ from dataclasses import replace
 from proverrl.benchmarks.base import Collection, Entry, Refused
 from proverrl.benchmarks.dafny_strip import explain_dafny_4
 from proverrl.errors import ProblemError
-from proverrl.types import ANNOTATE, Candidate, Problem, Verdict
-from proverrl.verify.dafny_annotate import read_our_program
-from proverrl.verify.dafny_audit import KINDS, audit_candidate, check_hole
+from proverrl.types import Candidate, Problem, Verdict
+from proverrl.verify.dafny_audit import KINDS, audit_candidate, check_problem
 
 
 def admit(collection: Collection) -> Collection:
@@ -54,14 +53,11 @@ def _object_to_dafny(problem: Problem, reference: str | None) -> str:
     if problem.kind not in KINDS:
         known = ", ".join(KINDS)
         raise ProblemError(f"unknown kind {problem.kind!r}; use {known}")
-    if problem.kind == ANNOTATE:
-        try:
-            read_our_program(problem)
-        except ProblemError as error:
-            newer = explain_dafny_4(problem.statement)
-            raise ProblemError(f"{error} ({newer})" if newer else str(error)) from error
-    elif problem.kind != "file":
-        check_hole(problem)
+    try:
+        check_problem(problem)
+    except ProblemError as error:
+        newer = explain_dafny_4(problem.statement)
+        raise ProblemError(f"{error} ({newer})" if newer else str(error)) from error
     if reference is None:
         return ""
     return _describe(audit_candidate(Candidate(problem, reference)))

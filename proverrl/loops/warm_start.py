@@ -149,7 +149,8 @@ def supervised_loss(
     picked = weights[:, 1:] > 0
     logits = policy.model.get_output_embeddings()(hidden[:, :-1][picked])
     targets = layout["input_ids"][:, 1:][picked]
-    losses = functional.cross_entropy(logits.float(), targets, reduction="none")
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    losses = functional.cross_entropy(logits, targets, reduction="none")
     return (losses * weights[:, 1:][picked]).sum() / weights[:, 1:].sum()
 
 

@@ -12,26 +12,27 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import secrets
 
 from proverrl.errors import ToolchainError, WorkerError
 from proverrl.types import Candidate, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.dafny_canaries import check_canaries
-from proverrl.verify.dafny_judge import (
-    ExpectedEntries,
-    judge_to_verdict,
-    make_options,
+from proverrl.verify.dafny_judge import judge_to_verdict, make_options
+from proverrl.verify.dafny_known import KnownProblems
+from proverrl.verify.dafny_reply import (
+    FILE_NAME,
+    TYPE_OPTIONS,
+    Reply,
+    parse_reply,
+    split_trace,
 )
-from proverrl.verify.dafny_reply import FILE_NAME, Reply, parse_own_failure, parse_reply
 from proverrl.verify.process_group import ProcessGroup
 from proverrl.verify.toolchain import DafnyToolchain
 
 _REQUEST_END = "[[DAFNY-CLIENT: EOM]]"
 _SUCCESS = "[SUCCESS] [[DAFNY-SERVER: EOM]]"
 _FAILURE = "[FAILURE] [[DAFNY-SERVER: EOM]]"
-_FATAL = re.compile(rf"^\[FATAL\] (.*)\n{re.escape(_FAILURE)}\n\Z", re.MULTILINE)
 _MAX_REPLY_BYTES = 64 * 2**20
 
 
@@ -43,18 +44,17 @@ class DafnyServerWorker:
         group: ProcessGroup,
         toolchain: DafnyToolchain,
         limits: Limits,
-        expected: ExpectedEntries,
+        known: KnownProblems,
     ) -> None:
         self._group = group
         self._toolchain = toolchain
         self._limits = limits
-        self._expected = expected
+        self._known = known
         self._busy = False
-        self._is_dead = False
 
     @classmethod
     async def start(
-        cls, toolchain: DafnyToolchain, limits: Limits, expected: ExpectedEntries
+        cls, toolchain: DafnyToolchain, limits: Limits, known: KnownProblems
     ) -> DafnyServerWorker:
         """Start a server and see that it tells true from false under our options.
 
@@ -63,9 +63,9 @@ class DafnyServerWorker:
         if toolchain.server is None:
             raise ToolchainError("DafnyServer is not installed; run: sudo apt-get install dafny")
         group = await ProcessGroup.start(toolchain.server, memory_limit_mb=limits.memory_mb)
-        worker = cls(group, toolchain, limits, expected)
+        worker = cls(group, toolchain, limits, known)
         try:
-            await check_canaries(worker.ask_traced, toolchain.z3)
+            await check_canaries(worker, toolchain.z3)
         except BaseException:
             worker.kill()
             await worker.join()
@@ -86,8 +86,7 @@ class DafnyServerWorker:
 
     @property
     def is_spent(self) -> bool:
-        """True after a crash that judged its candidate."""
-        return self._is_dead
+        return False
 
     def kill(self) -> None:
         self._group.kill()
@@ -97,17 +96,23 @@ class DafnyServerWorker:
 
     async def judge(self, candidate: Candidate) -> Verdict:
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""
-        return await judge_to_verdict(self.ask, candidate, self._expected, self._toolchain.name)
+        return await judge_to_verdict(self, candidate, self._known, self._toolchain.name)
 
     async def ask_traced(self, source: str, rlimit: int) -> Reply:
         """As ``ask``, and the reply names the prover that was used."""
-        return await self.ask(source, rlimit, "/trace")
+        return parse_reply(await self._ask(source, rlimit, "/trace"))
 
-    async def ask(self, source: str, rlimit: int | None = None, *more: str) -> Reply:
-        """Verify one program; the reply is about this program and nothing else.
+    async def ask_types(self, source: str) -> tuple[Reply, tuple[str, ...]]:
+        """Verify nothing, and tell what types are inferred."""
+        text, trace = split_trace(await self._ask(source, None, *TYPE_OPTIONS))
+        return parse_reply(text), trace
 
-        ``more`` are further options for this one question.
-        """
+    async def ask(self, source: str, rlimit: int | None = None) -> Reply:
+        """Verify one program; the reply is about this program and nothing else."""
+        return parse_reply(await self._ask(source, rlimit))
+
+    async def _ask(self, source: str, rlimit: int | None, *more: str) -> str:
+        """What Dafny printed of one program; ``more`` are options for this one question."""
         if self._busy:
             raise WorkerError("this server still owes an answer to an earlier question")
         self._busy = True
@@ -127,25 +132,14 @@ class DafnyServerWorker:
         try:
             await self._group.write(f"verify\n{payload}\n{_REQUEST_END}\n{nonce}\n".encode("ascii"))
         except OSError as error:
-            raise WorkerError(f"the Dafny server is gone: {error}", "died") from error
+            raise await self._group.explain_end(f"the Dafny server is gone: {error}") from error
         mark = f"Unknown verb '{nonce}'\n{_FAILURE}\n"
         text, found = await self._read_until(mark.encode("ascii"))
         if not found:
-            return self._take_last_words(text)
+            said = f"{text[-300:]} {self._group.stderr_tail[-300:]}"
+            raise await self._group.explain_end(f"the Dafny server died; it said: {said}")
         self._busy = False
-        return parse_reply(_take_answer(text))
-
-    def _take_last_words(self, text: str) -> Reply:
-        """The end without the nonce: a rejection when Dafny died of the program by itself."""
-        if fatal := _FATAL.search(text):
-            reply = parse_own_failure(text[: fatal.start()], fatal.group(1))
-            if reply is not None:
-                self._is_dead = True
-                return reply
-        raise WorkerError(
-            f"the Dafny server died; it said: {text[-300:]} {self._group.stderr_tail[-300:]}",
-            "died",
-        )
+        return _take_answer(text)
 
     async def _read_until(self, mark: bytes) -> tuple[str, bool]:
         """All that came before the mark, and whether the mark came before the end."""

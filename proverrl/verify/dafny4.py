@@ -14,7 +14,7 @@ from __future__ import annotations
 from proverrl.errors import ToolchainError
 from proverrl.verify.base import Limits
 from proverrl.verify.dafny4_reply import read_reply
-from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.dafny_known import KnownProblems
 from proverrl.verify.dafny_process import DafnyProcessWorker
 from proverrl.verify.dafny_reply import FILE_NAME, Reply
 from proverrl.verify.toolchain import DafnyToolchain
@@ -39,10 +39,10 @@ class Dafny4Worker(DafnyProcessWorker):
 
     @classmethod
     async def start(
-        cls, toolchain: DafnyToolchain, limits: Limits, expected: ExpectedEntries
+        cls, toolchain: DafnyToolchain, limits: Limits, known: KnownProblems
     ) -> Dafny4Worker:
         """See that the command tells true from false; raises ``ToolchainError`` if not."""
-        worker = cls(toolchain, limits, expected)
+        worker = cls(toolchain, limits, known)
         await worker._check_canaries()
         return worker
 
@@ -51,6 +51,10 @@ class Dafny4Worker(DafnyProcessWorker):
         command = self._make_command(rlimit or self._limits.rlimit)
         done = await self._run(command, source, LOG_NAME)
         return read_reply(done.exit_code, done.stdout + done.stderr, done.log)
+
+    async def ask_types(self, source: str) -> tuple[Reply, tuple[str, ...]]:
+        """Nothing: how Dafny 4 tells its types was never seen, so problems must write them out."""
+        return Reply((), (), ()), ()
 
     def _make_command(self, rlimit: int) -> tuple[str, ...]:
         return (

@@ -15,6 +15,7 @@ from typing import Any
 
 from proverrl.errors import WorkerError
 from proverrl.verify.dafny_reply import FILE_NAME, Entry, Message, Reply
+from proverrl.verify.process_group import find_cause
 
 VERIFIED_CODE, REFUSED_CODE, FAILED_CODE = 0, 2, 4
 
@@ -35,7 +36,8 @@ def read_reply(exit_code: int, output: str, log: str) -> Reply:
     """Put the witnesses together; raises ``WorkerError`` when they contradict each other."""
     messages = _read_messages(output)
     if exit_code not in (VERIFIED_CODE, REFUSED_CODE, FAILED_CODE):
-        raise WorkerError(f"dafny exited with {exit_code}: {output[-300:]!r}")
+        said = f"dafny exited with {exit_code}: {output[-300:]!r}"
+        raise WorkerError(said, find_cause(exit_code))
     entries = _read_log(log, messages) if log.strip() else ()
     errors = any(message.kind == "error" for message in messages)
     clean = all(entry.outcome == "verified" for entry in entries)

@@ -19,10 +19,10 @@ from functools import lru_cache
 from proverrl.errors import ProblemError
 from proverrl.types import HOLE, Problem
 from proverrl.verify.dafny_cursor import GrammarError, is_name
-from proverrl.verify.dafny_file_audit import ALLOWED_ATTRIBUTES, scan_program
+from proverrl.verify.dafny_file_audit import ALLOWED_ATTRIBUTES, audit_program
 from proverrl.verify.dafny_hints import Hint, read_hint
 from proverrl.verify.dafny_names import list_declared, list_methods
-from proverrl.verify.dafny_program import Element, Slot, parse_program
+from proverrl.verify.dafny_program import Element, Slot
 from proverrl.verify.dafny_tokens import Finding, Token, read_file
 
 # What our own text may carry besides; it is ours, so it need not be harmless in other hands.
@@ -68,19 +68,15 @@ def read_our_program(problem: Problem) -> OurProgram:
 @lru_cache(maxsize=1024)
 def _read_program(text: str) -> OurProgram | str:
     tokens, findings = read_file(text)
+    program = None
     if not findings:
-        findings = scan_program(tokens, _OUR_ATTRIBUTES)
-    if not findings:
-        try:
-            root = parse_program(tokens)
-        except GrammarError as error:
-            findings = [error.finding]
-    if findings:
+        program, findings = audit_program(tokens, _OUR_ATTRIBUTES)
+    if findings or program is None:
         return f"line {findings[0].line}: {findings[0].message}"
     methods = list_methods(tokens)
     return OurProgram(
         tokens,
-        root,
+        program.root,
         frozenset(token.text for token in tokens if is_name(token)),
         frozenset(methods),
         frozenset(list_declared(tokens, *_LEMMA_WORDS) - methods),
@@ -93,20 +89,33 @@ def audit_annotated(problem: Problem, body: str) -> list[Finding]:
     Raises ``ProblemError`` when the problem's own program assumes something, leaves something
     out or is not in the grammar.
     """
-    ours = read_our_program(problem)
+    aligned = align(problem, body)
+    return aligned if isinstance(aligned, list) else []
+
+
+def align(problem: Problem, body: str) -> Alignment | list[Finding]:
+    """Where each token of our program stands in an annotated one, or why it is none.
+
+    Raises ``ProblemError`` as ``audit_annotated``.
+    """
+    read_our_program(problem)
+    return _align(get_program_text(problem), body)
+
+
+@lru_cache(maxsize=64)
+def _align(text: str, body: str) -> Alignment | list[Finding]:
+    ours = _read_program(text)
+    assert not isinstance(ours, str)
     tokens, findings = read_file(body)
+    program = None
     if not findings:
-        findings = scan_program(tokens, _OUR_ATTRIBUTES)
-    if findings:
+        program, findings = audit_program(tokens, _OUR_ATTRIBUTES)
+    if findings or program is None:
         return findings
-    try:
-        root = parse_program(tokens)
-    except GrammarError as error:
-        return [error.finding]
-    alignment = _Alignment(ours, tokens)
-    if not alignment.match(ours.root, root):
+    alignment = Alignment(ours, tokens)
+    if not alignment.match(ours.root, program.root):
         return [alignment.report()]
-    return list(_check_names(ours, tokens, alignment.added))
+    return list(_check_names(ours, tokens, alignment.added)) or alignment
 
 
 def list_entry_names(source: str, *words: str) -> frozenset[str]:
@@ -133,12 +142,16 @@ class _Added:
 
 
 @dataclass(slots=True)
-class _Alignment:
-    """A walk over our program and theirs. ``added`` collects the hints, in order."""
+class Alignment:
+    """A walk over our program and theirs.
+
+    ``added`` collects the hints, in order, ``matched`` the places of our tokens among theirs.
+    """
 
     ours: OurProgram
     theirs: list[Token]
     added: list[_Added] = field(default_factory=list)
+    matched: dict[int, int] = field(default_factory=dict)
     _member: Element | None = None
     _worst: tuple[int, Finding] | None = None
 
@@ -179,6 +192,8 @@ class _Alignment:
             mine, other = self.ours.tokens[our_place], self.theirs[their_place]
             if (mine.kind, mine.text) != (other.kind, other.text):
                 break
+            # A match that is given up is written over by the one that holds.
+            self.matched[our_place] = their_place
             our_place, their_place = our_place + 1, their_place + 1
         if our_place == our_end and their_place == their_end:
             return True

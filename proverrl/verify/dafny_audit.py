@@ -12,24 +12,29 @@ termination, truth), and a problem whose own text is inconsistent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
 from proverrl.errors import ProblemError
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column, find_body_place
-from proverrl.verify.dafny_annotate import audit_annotated
+from proverrl.verify.dafny_annotate import audit_annotated, read_our_program
+from proverrl.verify.dafny_expressions import HARMLESS_ATTRIBUTES
 from proverrl.verify.dafny_file_audit import audit_file
 from proverrl.verify.dafny_grammar import (
     FORBIDDEN_WORDS,
     GrammarError,
+    classify_word,
     is_name,
     parse_body,
 )
 from proverrl.verify.dafny_names import list_methods
+from proverrl.verify.dafny_plain import write_plain
 from proverrl.verify.dafny_tokens import Finding, Token, read_body, read_file
+from proverrl.verify.dafny_types import get_blank, read_untyped
 
-AUDIT_VERSION = 5
+AUDIT_VERSION = 6
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 HOLE_KINDS = ("invariants", "statements", "calc", "assertions")
@@ -53,23 +58,27 @@ def audit(kind: str, body: str, *, problem: Problem | None = None) -> list[Findi
     """
     if kind not in KINDS:
         raise ProblemError(f"unknown kind of hole {kind!r}; known are: {', '.join(KINDS)}")
-    limit = MAX_FILE_CHARACTERS if kind in ("file", ANNOTATE) else MAX_BODY_CHARACTERS
-    if len(body) > limit:
-        message = f"longer than {limit} characters"
-        return [Finding("syntax", "size", message, 1, 0)]
+    is_whole = kind in ("file", ANNOTATE)
+    if len(body) > (MAX_FILE_CHARACTERS if is_whole else MAX_BODY_CHARACTERS):
+        limit = MAX_FILE_CHARACTERS if is_whole else MAX_BODY_CHARACTERS
+        return [Finding("syntax", "size", f"longer than {limit} characters", 1, 0)]
+    written = write_plain(body, comments=not is_whole)
+    findings = _audit_plain(kind, written.text, problem)[:_MAX_FINDINGS]
+    return [replace(f, column=written.find_column(f.line, f.column)) for f in findings]
+
+
+def _audit_plain(kind: str, body: str, problem: Problem | None) -> list[Finding]:
     if kind == "file":
-        return audit_file(body)[:_MAX_FINDINGS]
+        return audit_file(body)
     if kind == ANNOTATE:
         if problem is None:
             raise ProblemError("an annotated program is audited against its problem; give it")
-        return audit_annotated(problem, body)[:_MAX_FINDINGS]
+        return audit_annotated(problem, body)
     tokens, findings = read_body(body)
     if len(tokens) > MAX_BODY_TOKENS:
         return [Finding("syntax", "size", f"more than {MAX_BODY_TOKENS} tokens", 1, 0)]
     findings = [*_scan(tokens), *findings]
-    if not findings:
-        findings = _parse(kind, tokens, problem)
-    return findings[:_MAX_FINDINGS]
+    return findings or _parse(kind, tokens, problem)
 
 
 def audit_candidate(candidate: Candidate) -> Verdict | None:
@@ -81,7 +90,7 @@ def audit_candidate(candidate: Candidate) -> Verdict | None:
     problem = candidate.problem
     findings = audit(problem.kind, candidate.body, problem=problem)
     if problem.kind in HOLE_KINDS:
-        check_hole(problem)
+        check_problem(problem)
     if candidate.prelude:
         message = "a prelude is not allowed: all of the file but the hole belongs to the problem"
         return Verdict(Status.UNSOUND, (Diagnostic("error", message),), checks=("audit:prelude",))
@@ -103,11 +112,19 @@ def _find_hole_error(statement: str) -> str:
     return ""
 
 
-def check_hole(problem: Problem) -> None:
-    """Raise ``ProblemError`` when text beside the hole could fuse with a body."""
-    error = _find_hole_error(problem.statement)
-    if error:
-        raise ProblemError(f"problem {problem.id!r}: {error}")
+def check_problem(problem: Problem) -> None:
+    """Raise ``ProblemError`` when no proof can be held to the problem's own text.
+
+    Text beside the hole could fuse with a body, the program cannot be read, or anything follows
+    from its types.
+    """
+    if problem.kind in HOLE_KINDS:
+        error = _find_hole_error(problem.statement)
+        if error:
+            raise ProblemError(f"problem {problem.id!r}: {error}")
+        read_untyped(problem.id, get_blank(problem))
+    elif problem.kind == ANNOTATE:
+        read_our_program(problem)
 
 
 def _make_diagnostic(candidate: Candidate, finding: Finding) -> Diagnostic:
@@ -131,14 +148,15 @@ def _scan(tokens: list[Token]) -> Iterator[Finding]:
     open_brackets: list[str] = []
     scope_ended = False
     previous = ""
-    for token in tokens:
+    for place, token in enumerate(tokens):
         text = token.text
         if token.kind == "word" and text in FORBIDDEN_WORDS:
             message = f"{text!r} {FORBIDDEN_WORDS[text]}"
-            yield Finding("cheat", "keywords", message, token.line, token.column)
+            yield Finding(classify_word(text), "keywords", message, token.line, token.column)
         elif token.kind == "operator":
-            if text == ":" and previous == "{":
-                message = "attributes are not allowed"
+            name = tokens[place + 1].text if place + 1 < len(tokens) else ""
+            if text == ":" and previous == "{" and name not in HARMLESS_ATTRIBUTES:
+                message = f"the attribute {name!r} is not allowed"
                 yield Finding("cheat", "attributes", message, token.line, token.column)
             elif text == "*" and previous in ("decreases", ","):
                 message = "'*' gives up termination"

@@ -2,20 +2,27 @@
 
 Flows in: ways to ask. Flows out: nothing, or a ``ToolchainError`` that names the option which
 does not bite. Dafny takes an option that it does not know for a file name, without a word, so
-each one that guards a verdict is tried. Two questions in all, because every start pays for them.
+each one that guards a verdict is tried. Three questions in all, because every start pays for them.
 Covered: true and false lemmas, ``/noCheating:1``, ``/rlimit``, ``/verifySnapshots:0`` (server),
-``/z3exe``. Not covered: ``/timeLimit``, which is only a back-stop.
+``/z3exe``, ``/titrace`` and how it is read. Not covered: ``/timeLimit``, which is only a back-stop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from typing import Protocol
 
-from proverrl.errors import ToolchainError
+from proverrl.errors import ProblemError, ToolchainError
+from proverrl.types import HOLE, Candidate, Problem
+from proverrl.verify.dafny_known import DafnyProcess, KnownProblems
 from proverrl.verify.dafny_reply import Reply
 
-AskTraced = Callable[[str, int], Awaitable[Reply]]
-"""Verifies a source under an rlimit, and asks Dafny to name its prover (``/trace``)."""
+
+class TracedProcess(DafnyProcess, Protocol):
+    """A Dafny that can be asked to name its prover."""
+
+    async def ask_traced(self, source: str, rlimit: int) -> Reply:
+        """As ``ask``; the reply names the prover (``/trace``)."""
+
 
 _LEMMAS = """\
 lemma CanaryTrue(x: int) ensures x * x >= 0 && CanaryKey == 1 {}
@@ -34,14 +41,25 @@ const CanaryKey: int := 2
 {_LEMMAS}\
 lemma CanaryHard(x: int) ensures x * x >= 0 {{}}
 """
+# What the hole steers to a bit vector must be an int all the same.
+TYPES = Problem(
+    "canary",
+    "dafny",
+    "statements",
+    "",
+    f"method CanaryTypes() {{ var i := 0; var f := x => x && i == 0; {HOLE} }}\n",
+)
+TYPES_WRITTEN = """\
+method CanaryTypes() { var i: int := 0; var f: bool -> bool := (x: bool) => x && i == 0;  }
+"""
 RLIMIT = 3_000_000
 TIGHT_RLIMIT = 50_000
 _LIMIT_OUTCOMES = ("timed out", "out of resource")
 
 
-async def check_canaries(ask: AskTraced, z3: str) -> None:
+async def check_canaries(process: TracedProcess, z3: str) -> None:
     """See that Dafny tells true from false under our options; raises ``ToolchainError`` if not."""
-    first = await ask(FIRST, RLIMIT)
+    first = await process.ask_traced(FIRST, RLIMIT)
     found = _read_outcomes(first)
     if found != FIRST_OUTCOMES:
         cheats = {**FIRST_OUTCOMES, "CanaryAssume": "verified"}
@@ -52,12 +70,26 @@ async def check_canaries(ask: AskTraced, z3: str) -> None:
         )
     if first.prover != z3:
         raise ToolchainError(f"Dafny ignores /z3exe: it uses {first.prover!r} instead of {z3!r}")
-    second = _read_outcomes(await ask(SECOND, TIGHT_RLIMIT))
+    second = _read_outcomes(await process.ask_traced(SECOND, TIGHT_RLIMIT))
     if second.get("CanaryHard") not in _LIMIT_OUTCOMES:
         raise ToolchainError(f"Dafny ignores /rlimit, so proofs could not be bounded: {second}")
     if second.get("CanaryTrue", _LIMIT_OUTCOMES[0]) not in _LIMIT_OUTCOMES:
         raise ToolchainError(
             f"Dafny ignores /verifySnapshots:0 and repeats a verdict that is stale: {second}"
+        )
+    await _check_types(process)
+
+
+async def _check_types(process: TracedProcess) -> None:
+    """See that the types which Dafny infers are read as it means them."""
+    try:
+        written = await KnownProblems().write_types(process, Candidate(TYPES, ""))
+    except ProblemError as error:
+        raise ToolchainError(f"Dafny does not tell the types that it infers: {error}") from error
+    if written.text != TYPES_WRITTEN:
+        raise ToolchainError(
+            f"Dafny tells other types than those that it infers: {written.text!r} instead of "
+            f"{TYPES_WRITTEN!r}"
         )
 
 

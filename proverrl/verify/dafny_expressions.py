@@ -15,6 +15,7 @@ from proverrl.verify.dafny_cursor import MAX_DEPTH, Cursor, GrammarError
 from proverrl.verify.dafny_tokens import Token
 
 MAX_CHAIN = 200
+HARMLESS_ATTRIBUTES = ("trigger", "autotriggers", "induction", "nowarn")
 
 _BINARY = frozenset("<==> ==> <== && || == != < <= > >= !! in !in + - * / %".split())
 _BASE_TYPES = frozenset("int nat real bool char string object ORDINAL".split())
@@ -83,8 +84,20 @@ class Expressions(Cursor):
         self._parse_bound_name()
         while self.take(","):
             self._parse_bound_name()
+        self.skip_attributes()
         if self.take("|"):
             self.parse_expression()
+
+    def skip_attributes(self) -> None:
+        """Attributes that steer the prover and change no meaning; refuses all others."""
+        while self.at("{") and self.peek().text == ":":
+            self.advance()
+            self.advance()
+            if not self.at(*HARMLESS_ATTRIBUTES):
+                message = f"the attribute {self.token.text!r} is not allowed"
+                raise self.refuse("cheat", "attributes", message)
+            self.advance()
+            self._parse_list(self.parse_expression, "}")
 
     def _parse_bound_name(self) -> None:
         self.expect_name()

@@ -5,10 +5,12 @@ hole; a body outside the grammar raises ``GrammarError`` with the first finding.
 
 The grammar is a sublanguage of Dafny's: whole clauses or whole ghost statements, each with its
 own end, so that no admitted body can run into the text after the hole.
-Not covered (refused): labels, ``if`` with cases, assignments, loops, whatever declares.
+Not covered (refused): labelled statements, ``if`` with cases, assignments, loops, declarations.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 from proverrl.verify.dafny_cursor import GrammarError, is_name
 from proverrl.verify.dafny_expressions import Expressions
@@ -19,12 +21,13 @@ __all__ = [
     "FORBIDDEN_WORDS",
     "GrammarError",
     "Statements",
+    "classify_word",
     "is_name",
     "parse_body",
 ]
 
-# Words that no honest body of a hole holds, and what each would do there.
-FORBIDDEN_WORDS = {
+# What these words do in a hole would get a verdict without a proof.
+CHEATING_WORDS = {
     "assume": "assumes what is to be proved",
     "expect": "is not a proof",
     "free": "assumes what is to be proved",
@@ -32,19 +35,28 @@ FORBIDDEN_WORDS = {
     "while": "could loop without a body",
     "return": "skips the rest of the program",
     "break": "skips the rest of the program",
-    "yield": "changes the program",
-    "print": "changes the program",
-    "new": "changes the program",
+    "yield": "skips the rest of the program",
     "modify": "changes the program",
     "modifies": "changes what may be modified",
-    "label": "changes the program",
-} | dict.fromkeys(
-    """abstract class codatatype colemma const constructor copredicate datatype export extends
-    function import inductive iterator lemma method module newtype opened predicate protected
-    provides refines requires returns reveals static trait twostate type witness
-    yields""".split(),
-    "starts or changes a declaration",
+}
+# Words that no hole may hold, and why.
+FORBIDDEN_WORDS = (
+    CHEATING_WORDS
+    | dict.fromkeys(("print", "new", "label"), "changes the program")
+    | dict.fromkeys(
+        """abstract class codatatype colemma const constructor copredicate datatype export extends
+        function import inductive iterator lemma method module newtype opened predicate protected
+        provides refines requires returns reveals static trait twostate type witness
+        yields""".split(),
+        "starts or changes a declaration",
+    )
 )
+
+
+def classify_word(word: str) -> Literal["syntax", "cheat"]:
+    """How bad a forbidden word is."""
+    return "cheat" if word in CHEATING_WORDS else "syntax"
+
 
 CALC_OPERATORS = frozenset("== != < <= > >= ==> <== <==>".split())
 
@@ -91,6 +103,10 @@ class Statements(Expressions):
 
     def parse_assert(self) -> None:
         self.expect("assert")
+        self.skip_attributes()
+        if self.at_name and self.peek().text == ":":
+            self.declared.append(self.advance())
+            self.advance()
         self.parse_expression()
         if self.take("by"):
             self.parse_block()
@@ -147,6 +163,7 @@ class Statements(Expressions):
         if parenthesised:
             self.expect(")")
         while self.take("ensures"):
+            self.skip_attributes()
             self.parse_expression()
             self.take(";")
         if self.at("::"):
@@ -171,6 +188,7 @@ class Statements(Expressions):
 
     def _parse_calc(self) -> None:
         self.expect("calc")
+        self.skip_attributes()
         if self.at(*CALC_OPERATORS):
             self.advance()
         self.expect("{")
@@ -205,8 +223,10 @@ class Statements(Expressions):
         """Loop specifications, each of which may end with a semicolon."""
         while not self.at_end:
             if self.take("invariant"):
+                self.skip_attributes()
                 self.parse_expression()
             elif self.take("decreases"):
+                self.skip_attributes()
                 self.parse_expression()
                 while self.take(","):
                     self.parse_expression()

@@ -14,7 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proverrl.verify.dafny_elements import Element, Slot
-from proverrl.verify.dafny_grammar import FORBIDDEN_WORDS, Statements
+from proverrl.verify.dafny_expressions import HARMLESS_ATTRIBUTES
+from proverrl.verify.dafny_grammar import FORBIDDEN_WORDS, Statements, classify_word
 from proverrl.verify.dafny_tokens import Token
 
 _CLAUSE_WORDS = {
@@ -22,8 +23,6 @@ _CLAUSE_WORDS = {
     "member-clauses": ("decreases",),
 }
 _STEP_WORDS = ("assert", "calc", "reveal")
-# Attributes that steer the prover and change no meaning.
-_HARMLESS_ATTRIBUTES = ("trigger", "induction")
 _ADDED_DECLARATIONS = ("lemma", "function", "predicate")
 
 
@@ -85,28 +84,13 @@ class _HintParser(Statements):
             is_member = index > 0 and self._tokens[index - 1].text == "."
             if token.kind == "word" and token.text in FORBIDDEN_WORDS and not is_member:
                 why = FORBIDDEN_WORDS[token.text]
-                raise self.refuse("cheat", "keywords", f"{token.text!r} {why}")
-            harmless = self.peek(2).text in _HARMLESS_ATTRIBUTES
+                category = classify_word(token.text)
+                raise self.refuse(category, "keywords", f"{token.text!r} {why}")
+            harmless = self.peek(2).text in HARMLESS_ATTRIBUTES
             if token.text == "{" and self.peek().text == ":" and not harmless:
-                raise self.refuse("cheat", "attributes", "attributes are not allowed")
+                message = f"the attribute {self.peek(2).text!r} is not allowed"
+                raise self.refuse("cheat", "attributes", message)
         self._place = place
-
-    def parse_domain(self) -> None:
-        self._parse_bound_name()
-        while self.take(","):
-            self._parse_bound_name()
-        self._skip_attributes()
-        if self.take("|"):
-            self.parse_expression()
-
-    def _skip_attributes(self) -> None:
-        while self.at("{") and self.peek().text == ":":
-            self.advance()
-            self.advance()
-            if not self.at(*_HARMLESS_ATTRIBUTES):
-                raise self.refuse("cheat", "attributes", "this attribute is not allowed")
-            self.advance()
-            self._parse_list(self.parse_expression, "}")
 
     def _parse_match(self) -> None:
         """Braces may be missing: what the last case takes in was found to be part of the hint."""
@@ -140,6 +124,7 @@ class _HintParser(Statements):
     def parse_added_clause(self) -> None:
         """An invariant or a measure."""
         is_measure = self.advance().text == "decreases"
+        self.skip_attributes()
         self._parse_measure() if is_measure else self.parse_expression()
         while is_measure and self.take(","):
             self._parse_measure()
@@ -220,7 +205,7 @@ class _HintParser(Statements):
         word = self.advance().text
         if self.at("method"):
             raise self.refuse("cheat", "declaration", "only ghost functions may be added")
-        self._skip_attributes()
+        self.skip_attributes()
         name = self.expect_name()
         if self.take("<"):
             self._parse_type_parameters()

@@ -1,6 +1,6 @@
 """The verdict rule of Dafny 2.3, shared by the server and the command line.
 
-Flows in: a way to ask Dafny about a program, and a candidate. Flows out: a ``Judgement``.
+Flows in: a Dafny process, and a candidate. Flows out: a ``Judgement``.
 Dafny's own last line says "completed successfully" for failed, exhausted and empty programs
 alike, so it counts for nothing: a program is proved when the entries that it had to verify, and
 only those, all say ``verified``, nothing says error, and every line of the reply was understood.
@@ -10,29 +10,22 @@ Not handled here: the text of the body (``proverrl.verify.dafny_audit``), proces
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from proverrl.errors import ProblemError, WorkerError
-from proverrl.types import ANNOTATE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
+from proverrl.errors import WorkerError
+from proverrl.types import ANNOTATE, Candidate, Diagnostic, Obligations, Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.body_place import find_body_place
-from proverrl.verify.dafny_annotate import get_program_text, list_entry_names
+from proverrl.verify.dafny_annotate import list_entry_names
+from proverrl.verify.dafny_known import DafnyProcess, KnownProblems
+from proverrl.verify.dafny_plain import make_plain, write_plain
 from proverrl.verify.dafny_reply import Reply
 from proverrl.verify.toolchain import DafnyToolchain
-
-Ask = Callable[[str, int | None], Awaitable[Reply]]
-"""Verifies a source under an rlimit (None: the usual one); raises ``WorkerError``."""
 
 _NO_BODY = "has no body"
 _LIMIT_OUTCOMES = ("timed out", "out of resource")
 _MAX_DIAGNOSTICS = 20
-# Only the names of the entries are wanted: with less than Dafny's own axioms cost the prover gives
-# up at once, where failed proofs of an empty body would use up the whole limit. Far less kills it.
-_NAMES_ONLY_RLIMIT = 50_000
-_MAX_KNOWN_PROBLEMS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,57 +38,33 @@ class Judgement:
     obligations: tuple[Obligations, ...] = ()
 
 
-class ExpectedEntries:
-    """The entries that a proof of each problem must verify, found once per problem."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[str, frozenset[str]] = OrderedDict()
-
-    def find(self, problem: Problem) -> frozenset[str] | None:
-        """The entries named by the problem itself, or found earlier; None when unknown."""
-        if named := problem.metadata.get("expected_entries"):
-            return frozenset(str(name) for name in named)
-        return self._known.get(Candidate(problem, "").key)
-
-    def record(self, problem: Problem, blank: Reply) -> frozenset[str]:
-        """Take the entries from a reply about the problem with an empty body."""
-        if not blank.resolved or not blank.entries:
-            why = next((m.text for m in blank.messages if m.kind == "error"), "no entries")
-            raise ProblemError(
-                f"problem {problem.id!r}: with an empty body Dafny says {why!r}, so what a proof "
-                "must verify is unknown; name it in the problem's metadata as expected_entries"
-            )
-        self._known[Candidate(problem, "").key] = blank.names
-        while len(self._known) > _MAX_KNOWN_PROBLEMS:
-            self._known.popitem(last=False)
-        return blank.names
-
-
 async def judge_candidate(
-    ask: Ask, candidate: Candidate, expected_entries: ExpectedEntries
+    process: DafnyProcess, candidate: Candidate, known: KnownProblems
 ) -> Judgement:
     """Ask about a candidate, and about its problem with an empty body when that is still due.
 
     Raises ``WorkerError`` on doubt, ``ProblemError`` when the problem cannot hold a proof.
     """
-    reply = await ask(candidate.source, None)
-    if candidate.problem.kind == "file":
+    problem = candidate.problem
+    plain, given = make_plain(candidate)
+    written = await known.write_types(process, plain)
+    reply = given.restore(written.restore(await process.ask(written.text)))
+    if problem.kind == "file":
         return judge_reply(reply, candidate, None)
-    expected = expected_entries.find(candidate.problem)
+    if not reply.resolved:
+        await known.check_types(process, problem)
+    expected = known.find_entries(problem)
     if expected is None and reply.all_verified:
-        text = get_program_text(candidate.problem) if candidate.problem.kind == ANNOTATE else ""
-        blank = Candidate(candidate.problem, text, candidate.prelude)
-        blank_reply = await ask(blank.source, _NAMES_ONLY_RLIMIT)
-        expected = expected_entries.record(candidate.problem, blank_reply)
+        expected = await known.ask_entries(process, problem)
     return judge_reply(reply, candidate, expected or frozenset())
 
 
 async def judge_to_verdict(
-    ask: Ask, candidate: Candidate, expected_entries: ExpectedEntries, toolchain: str
+    process: DafnyProcess, candidate: Candidate, known: KnownProblems, toolchain: str
 ) -> Verdict:
     """``judge_candidate``, timed, as the verdict of a toolchain."""
     started = time.monotonic()
-    judgement = await judge_candidate(ask, candidate, expected_entries)
+    judgement = await judge_candidate(process, candidate, known)
     return Verdict(
         status=judgement.status,
         diagnostics=judgement.diagnostics,
@@ -146,7 +115,7 @@ def _judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | 
         checks = ("audit", "resolve", "obligations") if reply.resolved else ("audit", "resolve")
         return Judgement(Status.REJECTED, diagnostics, checks)
     if odd := outcomes - {"verified", *_LIMIT_OUTCOMES}:
-        raise WorkerError(f"the prover gave no result: {', '.join(sorted(odd))}")
+        raise WorkerError(f"the prover gave no result: {', '.join(sorted(odd))}", "no-result")
     if outcomes & set(_LIMIT_OUTCOMES):
         return Judgement(Status.EXHAUSTED, diagnostics, ("audit", "resolve", "obligations"))
     if reply.unknown:
@@ -197,7 +166,7 @@ def _compare_entries(
         return [], []
     extra = reply.names - expected
     if candidate.problem.kind == ANNOTATE and extra:
-        declared = list_entry_names(candidate.source)
+        declared = list_entry_names(write_plain(candidate.source).text)
         extra = frozenset(name for name in extra if name.rpartition(".")[2] not in declared)
     return sorted(expected - reply.names), sorted(extra)
 
@@ -214,7 +183,7 @@ def _list_unchecked_iterators(reply: Reply, candidate: Candidate) -> list[str]:
         for name in reply.names
         if not name.startswith("CheckWellformed") and "(well-formedness)" not in name
     }
-    return sorted(list_entry_names(candidate.source, "iterator") - checked)
+    return sorted(list_entry_names(write_plain(candidate.source).text, "iterator") - checked)
 
 
 def _make_diagnostics(reply: Reply, candidate: Candidate) -> tuple[Diagnostic, ...]:

@@ -14,7 +14,8 @@ from pathlib import Path
 from proverrl.errors import WorkerError
 from proverrl.types import Candidate, Verdict
 from proverrl.verify.base import Limits
-from proverrl.verify.dafny_judge import ExpectedEntries, judge_to_verdict
+from proverrl.verify.dafny_judge import judge_to_verdict
+from proverrl.verify.dafny_known import KnownProblems
 from proverrl.verify.dafny_reply import FILE_NAME, Reply
 from proverrl.verify.process_group import ProcessGroup, make_folder
 from proverrl.verify.toolchain import DafnyToolchain
@@ -35,12 +36,10 @@ class Output:
 class DafnyProcessWorker(ABC):
     """Starts a process for each question and holds none between questions."""
 
-    def __init__(
-        self, toolchain: DafnyToolchain, limits: Limits, expected: ExpectedEntries
-    ) -> None:
+    def __init__(self, toolchain: DafnyToolchain, limits: Limits, known: KnownProblems) -> None:
         self._toolchain = toolchain
         self._limits = limits
-        self._expected = expected
+        self._known = known
         self._group: ProcessGroup | None = None
 
     @property
@@ -65,11 +64,15 @@ class DafnyProcessWorker(ABC):
 
     async def judge(self, candidate: Candidate) -> Verdict:
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""
-        return await judge_to_verdict(self.ask, candidate, self._expected, self._toolchain.name)
+        return await judge_to_verdict(self, candidate, self._known, self._toolchain.name)
 
     @abstractmethod
     async def ask(self, source: str, rlimit: int | None = None) -> Reply:
         """Verify one program in a folder and a process of its own."""
+
+    @abstractmethod
+    async def ask_types(self, source: str) -> tuple[Reply, tuple[str, ...]]:
+        """Read one program and verify nothing; what Dafny says of the types that it infers."""
 
     async def _run(self, command: Sequence[str], source: str, log_name: str = "") -> Output:
         """Run a command in a folder that holds the program, and read all that it leaves."""

@@ -1,40 +1,78 @@
 """Parses whole Dafny 2.3 programs into elements.
 
-Flows in: the tokens of a program. Flows out: one root ``Element`` whose slots hold declarations,
-their clauses and their statements; a program outside the grammar raises ``GrammarError``.
-Covered: what the programs of DafnyBench that run on Dafny 2.3 hold. Not covered (refused):
-refinement, members of datatypes; and what the program means (types, names).
+Flows in: the tokens of a program. Flows out: a ``ParsedProgram``: one root ``Element`` whose slots
+hold declarations, their clauses and their statements, and what was seen on the way; a program
+outside the grammar raises ``GrammarError``.
+Covered: all of Dafny 2.3 but what is named below, and the forms of Dafny 4 that its programs hold
+most often. Not covered (refused): refinement (``refines``, ``...``), loops and forall statements
+without a body; and what the program means (types, names).
 """
 
 from __future__ import annotations
 
-from proverrl.verify.dafny_elements import Element, Slot, StatementElements
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from proverrl.verify.dafny_code_types import Binding
+from proverrl.verify.dafny_declared_types import TypeDeclarations, TypePart
+from proverrl.verify.dafny_elements import Element, Slot
 from proverrl.verify.dafny_tokens import Token
 
-__all__ = ["Element", "Slot", "parse_program"]
+__all__ = ["BodylessMember", "Element", "ParsedProgram", "Slot", "parse_program", "read_program"]
 
-_MODIFIERS = frozenset("abstract ghost static protected twostate inductive".split())
+_MODIFIERS = frozenset("abstract ghost static protected".split())
+# Words that Dafny 2.3 or 4 take for a modifier only before a declaration.
+_SOFT_MODIFIERS = frozenset("twostate inductive least greatest opaque".split())
 _FUNCTIONS = frozenset("function predicate copredicate".split())
-_METHODS = frozenset("method lemma colemma constructor".split())
-_GHOST_METHODS = frozenset("lemma colemma".split())
-_CLAUSES = frozenset("requires ensures modifies reads decreases".split())
+_METHODS = frozenset("method lemma colemma comethod constructor".split())
+_GHOST_METHODS = frozenset("lemma colemma comethod".split())
+_CLAUSES = ("requires", "ensures", "modifies", "reads", "decreases", "yield")
 
 
-class _Declarations(StatementElements):
+@dataclass(frozen=True, slots=True)
+class BodylessMember:
+    """A method, lemma, function or iterator that ends without a body."""
+
+    token: Token
+    word: str
+    claims: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedProgram:
+    """``bindings``: what Dafny has to infer the type of, in the order of its parser. ``claims``:
+    the methods, lemmas and iterators with a body and a postcondition. ``parameters``: of types."""
+
+    root: Element
+    bindings: tuple[Binding, ...]
+    bodyless: tuple[BodylessMember, ...]
+    wild: tuple[Token, ...]
+    claims: frozenset[str]
+    parts: tuple[TypePart, ...]
+    parameters: Mapping[str, tuple[str, ...]]
+
+
+class _Declarations(TypeDeclarations):
     """Modules, classes and what they declare."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        super().__init__(tokens)
+        self.bodyless: list[BodylessMember] = []
+        self.claims: set[str] = set()
 
     def parse_root(self) -> Element:
         root = self._element
-        self.parse_slot("declarations", self._parse_declaration, "}")
+        self._parse_declarations()
         if not self.at_end:
             raise self.fail("expected a declaration")
         root.end = self._place
         return root
 
+    def _parse_declarations(self) -> None:
+        self.parse_slot("declarations", self._parse_declaration, ends=True, words=("}",))
+
     def _parse_declaration(self) -> None:
-        modifiers = set()
-        while self.at(*_MODIFIERS):
-            modifiers.add(self.advance().text)
+        modifiers = self._take_modifiers()
         word = self._element.word = self.token.text
         if word in _METHODS:
             self._parse_method(is_ghost=word in _GHOST_METHODS or "ghost" in modifiers)
@@ -51,7 +89,7 @@ class _Declarations(StatementElements):
         elif word == "var":
             self._parse_field()
         elif word == "const":
-            self._parse_constant()
+            self._parse_constant(is_static="static" in modifiers)
         elif word == "import":
             self._parse_import()
         elif word == "export":
@@ -59,76 +97,74 @@ class _Declarations(StatementElements):
         else:
             raise self.fail("expected a declaration")
 
-    def _parse_name(self) -> None:
-        self.skip_attributes()
-        self._element.name = self.expect_name().text
+    def _take_modifiers(self) -> set[str]:
+        modifiers = set()
+        while self.at(*_MODIFIERS) or (
+            self.at(*_SOFT_MODIFIERS)
+            and (
+                self.peek().text in _FUNCTIONS | _METHODS | _MODIFIERS
+                or self.peek().text in _SOFT_MODIFIERS
+            )
+        ):
+            modifiers.add(self.advance().text)
+        return modifiers
 
-    def _parse_type_parameters(self) -> None:
-        """``<T(==), U(0)>``, with marks of variance before the names."""
-        if not self.take("<"):
-            return
-        while True:
-            if self.at("+", "-", "*", "!"):
-                self.advance()
-            self.expect_name()
-            while self.take("("):
-                while not self.at(")") and not self.at_end:
-                    if not self.at("==", "!", "new", ",") and self.token.kind != "number":
-                        raise self.fail("expected a property of a type")
-                    self.advance()
-                self.expect(")")
-            if not self.take(","):
-                break
-        self.expect(">")
+    def _parse_clauses(self) -> bool:
+        """The specification of a member; True when it claims something."""
+        self.parse_slot("member-clauses", self._parse_clause_of_member, ends=False, words=_CLAUSES)
+        clauses = self._element.slots[-1].elements
+        return any(
+            "ensures" in (self._text(clause.start), self._text(clause.start + 1))
+            for clause in clauses
+        )
 
-    def _parse_formal(self) -> None:
-        while self.at("ghost", "new"):
+    def _parse_clause_of_member(self) -> None:
+        if self.at("yield"):
             self.advance()
-        self._parse_bound_name()
-
-    def _parse_formals(self) -> None:
-        self.expect("(")
-        self._parse_list(self._parse_formal, ")")
-
-    def _parse_member_clauses(self) -> None:
-        self.parse_slot("member-clauses", self.parse_clause_of_member, *_MEMBER_ENDS)
-
-    def parse_clause_of_member(self) -> None:
-        """A clause, or a refusal of what cannot be one."""
-        if self.at("yield") and self.peek().text in ("requires", "ensures"):
-            self.advance()
-        if not self.at(*_CLAUSES):
-            raise self.fail("expected a clause or a body")
+            if not self.at("requires", "ensures"):
+                raise self.fail("expected 'requires' or 'ensures'")
         self.parse_clause()
 
+    def _note_body(self, token: Token, *, claims: bool, has_body: bool) -> None:
+        if not has_body:
+            self.bodyless.append(BodylessMember(token, self._element.word, claims))
+        elif claims and self._element.word not in _FUNCTIONS:
+            self.claims.add(self._element.name)
+
     def _parse_method(self, *, is_ghost: bool) -> None:
-        is_constructor = self.advance().text == "constructor"
+        start = self.advance()
+        is_constructor = start.text == "constructor"
         self.skip_attributes()
-        if self.at_name:
-            self._element.name = self.advance().text
+        if self.at_name or self.token.kind == "number":
+            self._element.name = self._expect_member_name()
         elif not is_constructor:
             raise self.fail("expected a name")
         self._parse_type_parameters()
-        if self.take("["):
-            self.expect("nat")
-            self.expect("]")
+        self._take_prefix_type()
         self._parse_formals()
         if self.take("returns"):
             self._parse_formals()
-        self._parse_member_clauses()
-        if self.at("{"):
+        claims = self._parse_clauses()
+        has_body = self.at("{")
+        if has_body:
             outer, self._ghost = self._ghost, is_ghost
             self.parse_block()
             self._ghost = outer
+        self._note_body(start, claims=claims, has_body=has_body)
+
+    def _take_prefix_type(self) -> None:
+        if self.take("["):
+            if not self.at("nat", "ORDINAL"):
+                raise self.fail("expected 'nat' or 'ORDINAL'")
+            self.advance()
+            self.expect("]")
 
     def _parse_function(self) -> None:
-        self.advance()
+        start = self.advance()
         self.take("method")
         self._parse_name()
         self._parse_type_parameters()
-        if self.take("["):
-            self.expect("nat")
-            self.expect("]")
+        self._take_prefix_type()
         if self.at("("):
             self._parse_formals()
         if self.take(":"):
@@ -136,24 +172,35 @@ class _Declarations(StatementElements):
                 self._parse_formals()
             else:
                 self.parse_type()
-        self._parse_member_clauses()
-        if self.take("{"):
+        claims = self._parse_clauses()
+        has_body = self.take("{")
+        if has_body:
             outer, self._ghost = self._ghost, True
             self._in_function = True
-            self.parse_steps_and_expression()
+            self.parse_inner()
             self._ghost, self._in_function = outer, False
             self.expect("}")
+            if self.at("by") and self.peek().text == "method":
+                self.advance()
+                self.advance()
+                self.parse_block()
+        self._note_body(start, claims=claims, has_body=has_body)
 
     def _parse_iterator(self) -> None:
-        self.advance()
+        start = self.advance()
         self._parse_name()
+        outer, self._owner = self._owner, self._element.name
         self._parse_type_parameters()
         self._parse_formals()
-        if self.take("yields"):
+        if self.at("yields", "returns"):
+            self.advance()
             self._parse_formals()
-        self._parse_member_clauses()
-        if self.at("{"):
+        self._owner = outer
+        claims = self._parse_clauses()
+        has_body = self.at("{")
+        if has_body:
             self.parse_block()
+        self._note_body(start, claims=claims, has_body=has_body)
 
     def _parse_container(self) -> None:
         is_module = self.advance().text == "module"
@@ -161,74 +208,35 @@ class _Declarations(StatementElements):
         if is_module:
             while self.take("."):
                 self.expect_name()
-        else:
+        outer, self._owner = self._owner, "" if is_module else self._element.name
+        if not is_module:
             self._parse_type_parameters()
             if self.take("extends"):
-                self.parse_type()
-                while self.take(","):
-                    self.parse_type()
+                self.parse_items(lambda: self._parse_part(inherited=True))
+        self._parse_members()
+        self._owner = outer
+
+    def _parse_members(self) -> None:
         self.expect("{")
-        self.parse_slot("declarations", self._parse_declaration, "}")
+        self._parse_declarations()
         self.expect("}")
-
-    def _parse_datatype(self) -> None:
-        self.advance()
-        self._parse_name()
-        self._parse_type_parameters()
-        self.expect("=")
-        self.take("|")
-        self._parse_constructor_of_datatype()
-        while self.take("|"):
-            self._parse_constructor_of_datatype()
-        self.take(";")
-
-    def _parse_constructor_of_datatype(self) -> None:
-        self.skip_attributes()
-        self.expect_name()
-        if self.take("("):
-            self._parse_list(self._parse_datatype_formal, ")")
-
-    def _parse_datatype_formal(self) -> None:
-        self.take("ghost")
-        if (self.at_name or self.token.kind == "number") and self.peek().text == ":":
-            self.advance()
-            self.advance()
-        self.parse_type()
-
-    def _parse_type_declaration(self) -> None:
-        self.advance()
-        self._parse_name()
-        if self.take("("):
-            self.expect("==")
-            self.expect(")")
-        self._parse_type_parameters()
-        if self.take("="):
-            if self.at_name and self.peek().text in (":", "|"):
-                self._parse_bound_name()
-                self.expect("|")
-                self.parse_expression()
-            else:
-                self.parse_type()
-            if self.take("ghost"):
-                pass
-            if self.take("witness"):
-                self.parse_expression()
-        self.take(";")
 
     def _parse_field(self) -> None:
         self.advance()
-        self._parse_name()
-        self.expect(":")
-        self.parse_type()
-        while self.take(","):
-            self._parse_bound_name()
+        self.skip_attributes()
+        self._element.name = self.token.text
+        self.parse_items(self._parse_member_name_and_type)
         self.take(";")
 
-    def _parse_constant(self) -> None:
+    def _parse_constant(self, *, is_static: bool) -> None:
         self.advance()
-        self._parse_name()
+        self.skip_attributes()
+        place = self._place
+        self._element.name = self._expect_member_name()
         if self.take(":"):
-            self.parse_type()
+            self.parse_type() if is_static else self._parse_part()
+        else:
+            self.bindings.append(Binding(place, "variable"))
         if self.take(":="):
             self.parse_expression()
         self.take(";")
@@ -238,7 +246,11 @@ class _Declarations(StatementElements):
         while self.take("."):
             self.expect_name()
         if self.take("`"):
-            self.expect_name()
+            if self.take("{"):
+                self.parse_items(self.expect_name)
+                self.expect("}")
+            else:
+                self.expect_name()
 
     def _parse_import(self) -> None:
         self.advance()
@@ -256,18 +268,24 @@ class _Declarations(StatementElements):
         while self.at("provides", "reveals", "extends"):
             self.advance()
             if not self.take("*"):
-                self._parse_path()
-                while self.take(","):
-                    self._parse_path()
+                self.parse_items(self._parse_path)
 
 
-_MEMBER_ENDS = (
-    *("{", "}", "module", "import", "export", "class", "trait", "datatype", "codatatype"),
-    *("newtype", "type", "var", "const", "iterator"),
-    *sorted(_MODIFIERS | _FUNCTIONS | _METHODS),
-)
+def read_program(tokens: list[Token]) -> ParsedProgram:
+    """A whole program; raises ``GrammarError`` at what is not in the grammar."""
+    parser = _Declarations(tokens)
+    root = parser.parse_root()
+    return ParsedProgram(
+        root,
+        tuple(parser.bindings),
+        tuple(parser.bodyless),
+        tuple(parser.wild),
+        frozenset(parser.claims),
+        tuple(parser.parts),
+        parser.parameters,
+    )
 
 
 def parse_program(tokens: list[Token]) -> Element:
     """The root of a program's elements; raises ``GrammarError`` at what is not in the grammar."""
-    return _Declarations(tokens).parse_root()
+    return read_program(tokens).root

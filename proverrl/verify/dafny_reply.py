@@ -37,12 +37,10 @@ _HARMLESS = re.compile(
 )
 
 
-OWN_FAILURES = {
-    "Index (zero based) must be greater than or equal to zero and less than the size of the "
-    "argument list.": "a type error whose message Dafny fails to print",
-    "Assertion failed.": "Dafny fails on this program by an assertion of its own",
-}
-"""What Dafny 2.3 says when it dies of a program by itself, and what that means."""
+TYPE_OPTIONS = ("/noVerify", "/titrace")
+"""The options that make Dafny 2.3 print how it infers types, and verify nothing."""
+
+_TRACE = ("DEBUG: ", "    ", "  ----> ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +128,11 @@ def parse_reply(text: str) -> Reply:
     return Reply(tuple(counted), tuple(messages), tuple(unknown), prover)
 
 
-def parse_own_failure(text: str, words: str) -> Reply | None:
-    """What Dafny printed before it died of ``words``, with an error that says so.
-
-    These failures come with the program and at every try, so that it is rejected and not left
-    unjudged: otherwise a policy could leave its group this way. None when the words are others,
-    or anything was verified before.
-    """
-    if words not in OWN_FAILURES:
-        return None
-    reply = parse_reply(text)
-    if reply.entries:
-        return None
-    error = Message("error", 0, 0, OWN_FAILURES[words])
-    return replace(reply, messages=(*reply.messages, error), unknown=())
+def split_trace(text: str) -> tuple[str, tuple[str, ...]]:
+    """What Dafny printed under ``TYPE_OPTIONS``, without and with the lines about types."""
+    lines = text.split("\n")
+    rest = (line for line in lines if not line.startswith(_TRACE))
+    return "\n".join(rest), tuple(line for line in lines if line.startswith(_TRACE))
 
 
 def _note_failure(failures: list[tuple[object, ...]], messages: list[Message]) -> None:

@@ -10,12 +10,12 @@ from proverrl.verify.base import Limits, Worker
 from proverrl.verify.dafny import DafnyServerWorker
 from proverrl.verify.dafny4 import Dafny4Worker
 from proverrl.verify.dafny_cli import DafnyCliWorker
-from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.dafny_known import KnownProblems
 from proverrl.verify.toolchain import DafnyToolchain
 
 
 async def start_dafny_worker(
-    toolchain: DafnyToolchain, limits: Limits, expected: ExpectedEntries
+    toolchain: DafnyToolchain, limits: Limits, expected: KnownProblems
 ) -> Worker:
     """Start the worker of this toolchain and see that it tells true from false.
 

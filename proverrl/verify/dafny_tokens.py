@@ -10,6 +10,7 @@ Not handled here: what the tokens mean (``dafny_grammar``, ``dafny_audit``).
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -94,8 +95,6 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x85\u2028\u2029\ufeff]|\
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _DIRECTIVE = re.compile(r"^[ \t]*#", re.MULTILINE)
 _LITERALS = ("char", "string", "verbatim")
-# Dafny reads these as operators; a look-alike of anything else is a trick.
-_KNOWN_SYMBOLS = "≤≥≠∀∃⇒⇐⇔∧∨¬•"
 
 
 def find_places(text: str, tokens: Iterable[Token]) -> list[int]:
@@ -145,15 +144,10 @@ def _token_kind(group: str | None) -> TokenKind:
 def _explain_body(text: str, offset: int, line: int, column: int) -> Finding:
     found = text[offset]
     if text.startswith(("//", "/*", "*/"), offset):
-        message = "a comment mark is not allowed here"
+        message = "a comment that does not begin or does not end"
         return Finding("cheat", "comments", message, line, column)
-    if found in _KNOWN_SYMBOLS:
-        return Finding("syntax", "characters", f"write {found} in ASCII", line, column)
-    if not found.isascii() or _CONTROL.match(text, offset):
+    if found == "@" or unicodedata.category(found).startswith("C"):
         message = f"the character U+{ord(found):04X} is not allowed here"
-        return Finding("cheat", "characters", message, line, column)
-    if found in "@#`":
-        message = f"{found!r} is not allowed here"
         return Finding("cheat", "characters", message, line, column)
     return Finding("syntax", "characters", f"unexpected {found!r}", line, column)
 
@@ -180,7 +174,7 @@ def read_file(text: str) -> tuple[list[Token], list[Finding]]:
             return tokens, [Finding("syntax", "characters", f"unexpected {text[offset]!r}", *place)]
         offset = match.end()
         if match.lastgroup == "comment":
-            end = _skip_comment(text, offset)
+            end = skip_comment(text, offset)
             if end is None:
                 place = _position(text, match.start())
                 return tokens, [Finding("syntax", "comments", "a comment does not end", *place)]
@@ -200,7 +194,7 @@ def read_file(text: str) -> tuple[list[Token], list[Finding]]:
     return tokens, []
 
 
-def _skip_comment(text: str, offset: int) -> int | None:
+def skip_comment(text: str, offset: int) -> int | None:
     """The offset after the comment that was opened just before ``offset``; comments nest."""
     depth = 1
     while depth:

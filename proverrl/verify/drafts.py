@@ -24,7 +24,7 @@ from proverrl.tasks import cancel_all
 from proverrl.types import Candidate, Problem, Split, Status
 from proverrl.verify.base import Limits, Verifier, Worker
 from proverrl.verify.dafny_audit import audit_candidate
-from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.dafny_known import KnownProblems
 from proverrl.verify.dafny_start import start_dafny_worker
 from proverrl.verify.dafny_vacuity import VacuityCheck, check_vacuity
 from proverrl.verify.pool import VerifierPool
@@ -78,13 +78,13 @@ def open_draft_verifier(workers: int = 2) -> tuple[VerifierPool, FindEntries]:
 
     Raises ToolchainError when Dafny or z3 is missing.
     """
-    toolchain, limits, expected = find_dafny_toolchain(), Limits(), ExpectedEntries()
+    toolchain, limits, known = find_dafny_toolchain(), Limits(), KnownProblems()
 
     async def spawn() -> Worker:
-        return await start_dafny_worker(toolchain, limits, expected)
+        return await start_dafny_worker(toolchain, limits, known)
 
     pool = VerifierPool(spawn, workers=workers, audit=audit_candidate, toolchain=toolchain.name)
-    return pool, expected.find
+    return pool, known.find_entries
 
 
 def build_problem(draft: Draft, split: Split, entries: Iterable[str] = ()) -> Problem:

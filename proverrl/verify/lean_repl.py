@@ -185,13 +185,13 @@ class LeanRepl:
         try:
             await self._group.write(request)
         except OSError as error:
-            raise WorkerError(
-                f"the Lean REPL is gone: {error}; {self._last_words()}", "died"
+            raise await self._group.explain_end(
+                f"the Lean REPL is gone: {error}; {self._last_words()}"
             ) from error
         while (text := self._reader.take()) is None:
             chunk = await self._group.read()
             if not chunk:
-                raise WorkerError(f"the Lean REPL died; {self._last_words()}", "died")
+                raise await self._group.explain_end(f"the Lean REPL died; {self._last_words()}")
             self._reader.feed(chunk)
         self._busy = False
         return parse_answer(text)

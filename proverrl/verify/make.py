@@ -19,7 +19,7 @@ from proverrl.verify.base import LanedVerifier, Limits, SpawnWorker, Worker
 from proverrl.verify.cache import Appeals, CachedVerifier, make_salt
 from proverrl.verify.canaries import CanaryVerifier
 from proverrl.verify.dafny_audit import AUDIT_VERSION, audit_candidate
-from proverrl.verify.dafny_judge import ExpectedEntries
+from proverrl.verify.dafny_known import KnownProblems
 from proverrl.verify.dafny_start import start_dafny_worker
 from proverrl.verify.pool import Upkeep, VerifierPool
 from proverrl.verify.router import Backend, RecheckedVerifier, RoutedVerifier
@@ -166,13 +166,13 @@ def open_router(
 
 
 def make_spawn(
-    toolchain: DafnyToolchain, limits: Limits, expected: ExpectedEntries | None = None
+    toolchain: DafnyToolchain, limits: Limits, known: KnownProblems | None = None
 ) -> SpawnWorker:
-    """How the pool starts one worker of this toolchain; ``expected`` is shared by all of them."""
-    expected = expected or ExpectedEntries()
+    """How the pool starts one worker of this toolchain; ``known`` is shared by all of them."""
+    known = known or KnownProblems()
 
     async def spawn() -> Worker:
-        return await start_dafny_worker(toolchain, limits, expected)
+        return await start_dafny_worker(toolchain, limits, known)
 
     return spawn
 

@@ -4,8 +4,8 @@ Flows in: candidates from many callers, each in a lane. Flows out: a verdict for
 order. A body is audited before it queues, so that garbage never costs a worker. A worker whose
 answer was not read, or is in doubt, is killed and never asked again; the candidate is then tried
 once more on a fresh worker with twice the deadline. What fails twice is TIMEOUT or CRASHED with a
-cause: neither is a judgement of the proof. Running out of memory on a worker that nobody used
-before is the candidate's own doing, and is not tried again.
+cause: neither is a judgement of the proof. What makes two workers fail that nobody used before is
+the candidate's own doing: it is REJECTED, so that no policy leaves its group this way.
 Covered: back-pressure (a full pool lets callers wait; one that waits costs a future), cancelled
 callers, workers that grow, age, die or hang. Not covered: repeated candidates
 (``proverrl.verify.cache``), what a worker does.
@@ -33,6 +33,11 @@ from proverrl.verify.memory_cgroup import describe_guard
 from proverrl.verify.turns import Ticket, Turns
 
 _NUM_ATTEMPTS = 2
+# On how many fresh workers a failure shows that its candidate is the reason, but for failures whose
+# reason is a busy machine or somebody else. The first attempt may have met a used worker.
+_NUM_FRESH = 2
+_FOREIGN_CAUSES = ("deadline", "killed")
+_NUM_OWN_ATTEMPTS = _NUM_FRESH + 1
 _BUDGET_GROWTH = 2.0
 _START_SECONDS = 120.0
 
@@ -250,27 +255,38 @@ class VerifierPool:
     ) -> Verdict:
         started = asked
         budget = deadline_seconds
-        for attempt in range(1, _NUM_ATTEMPTS + 1):
+        num_attempts = num_fresh = 0
+        while True:
             unused = False
             try:
                 worker = await self._ready_worker(slot)
                 unused = slot.num_candidates == 0
-                if attempt == 1:
+                if not num_attempts:
                     started = time.monotonic()
                 verdict = await self._judge_once(slot, worker, candidate, budget)
                 return replace(verdict, queue_seconds=started - asked)
             except WorkerError as error:
                 failure = error
-            if attempt == _NUM_ATTEMPTS or (failure.cause == "out-of-memory" and unused):
+            num_attempts += 1
+            may_be_own = failure.cause not in _FOREIGN_CAUSES
+            num_fresh += may_be_own and unused
+            is_own = num_fresh == _NUM_FRESH
+            if is_own or num_attempts >= (_NUM_OWN_ATTEMPTS if may_be_own else _NUM_ATTEMPTS):
                 break
             self._retried += 1
             budget *= _BUDGET_GROWTH
+        status = Status.TIMEOUT if failure.cause == "deadline" else Status.CRASHED
+        said = str(failure)
+        if is_own:
+            status = Status.REJECTED
+            said = f"this text made {_NUM_FRESH} fresh workers fail: {said}"
         return Verdict(
-            Status.TIMEOUT if failure.cause == "deadline" else Status.CRASHED,
-            diagnostics=(Diagnostic("error", str(failure)),),
+            status,
+            diagnostics=(Diagnostic("error", said),),
             seconds=time.monotonic() - started,
             queue_seconds=started - asked,
             toolchain=self.toolchain,
+            checks=("audit",) if is_own else (),
             cause=failure.cause or "protocol",
         )
 

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from proverrl.errors import ToolchainError, WorkerError
+from proverrl.types import Cause
 from proverrl.verify.memory_cgroup import MemoryCgroup, find_cgroup_parent
 from proverrl.verify.sessions import kill_session, measure_session
 
@@ -146,6 +147,10 @@ class ProcessGroup:
         """Wait for the end of the main process and return its exit code."""
         return await self._process.wait()
 
+    async def explain_end(self, message: str) -> WorkerError:
+        """The error for a process that ended while an answer was due."""
+        return WorkerError(message, find_cause(await self.wait()))
+
     async def _drain_stderr(self) -> None:
         assert self._process.stderr is not None
         while chunk := await self._process.stderr.read(_CHUNK_BYTES):
@@ -192,6 +197,11 @@ class ProcessGroup:
         self._process.stdin.close()
         while await self._process.stdout.read(_CHUNK_BYTES):
             pass
+
+
+def find_cause(exit_code: int) -> Cause:
+    """Whose doing the end of a process was: one that was killed tells nothing of its question."""
+    return "killed" if exit_code == -signal.SIGKILL else "died"
 
 
 def make_folder() -> Path:

@@ -1,0 +1,41 @@
+"""How a process ends that is one of several.
+
+Flows in: what the process does. Flows out: its exit status. Not handled here: how the processes
+leave their group (``proverrl.parallel.close_world``).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+
+
+def run_to_the_end(run: Callable[[], None]) -> None:
+    """Call ``run``, whose exit status is 0 or that of its ``SystemExit``.
+
+    One of several processes ends without taking the interpreter down. Gloo's threads let go of
+    the tensors of a message some time after the main thread has seen that it is through, and need
+    the interpreter for it; one that asks while the interpreter goes down is unwound by Python
+    through C++ that does not allow it, and the process dies of SIGABRT with all its work done
+    ("terminate called without an active exception"). Waiting for these threads is no way out:
+    torch has no call for it, they run as long as their group, and DTensor's caches keep that.
+    """
+    status = 1
+
+    def end() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        # Registered before any heavy import, it runs after the handlers of all others; Python's
+        # own threads have been joined and an exception that nobody caught has been printed.
+        atexit.register(end)
+    try:
+        run()
+        status = 0
+    except SystemExit as request:
+        status = request.code if isinstance(request.code, int) else int(request.code is not None)
+        raise

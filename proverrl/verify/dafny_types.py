@@ -1,0 +1,172 @@
+"""Writes the types that Dafny infers for our text into it, so that no hint can change them.
+
+Flows in: a problem, what Dafny's type inference says of it with an empty body, a candidate.
+Flows out: the candidate's file with a type behind every name of ours that had none, and the way
+back from its columns. Dafny infers types over a whole method: ``assert i == (0 as bv8)`` in a hole
+turned our ``var i := 0`` into a bit vector, for which other things are true. A hint shares nothing
+with our expressions but our variables, so that it can change no type once those are written out.
+Not handled here: asking Dafny (``dafny_known``); the types of what a hint declares.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from proverrl.errors import ProblemError
+from proverrl.types import ANNOTATE, Candidate, Problem
+from proverrl.verify.dafny_annotate import align, get_program_text
+from proverrl.verify.dafny_circular import find_circular
+from proverrl.verify.dafny_code_types import Binding
+from proverrl.verify.dafny_cursor import GrammarError
+from proverrl.verify.dafny_plain import WrittenText, insert
+from proverrl.verify.dafny_program import read_program
+from proverrl.verify.dafny_tokens import Token, find_places, read_file
+
+_FIRST = re.compile(r"    IsNullableRefType: \?(\d+)$")
+_ASSIGNED = re.compile(r"DEBUG: .*(?:setting|assigning) proxy \?(\d+)\.T := (.*)$")
+_UNKNOWN = re.compile(r"(?<![A-Za-z0-9_'?])\?(\d+)")
+_MAX_TYPE_CHARACTERS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class UntypedProgram:
+    """The text of a problem with an empty body, and what in it has no type of its own."""
+
+    text: str
+    tokens: list[Token]
+    places: list[int]
+    bindings: tuple[Binding, ...]
+
+    @property
+    def has_untyped(self) -> bool:
+        """False when Dafny has nothing to infer that a hint could share."""
+        return any(binding.kind != "value" for binding in self.bindings)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInsertion:
+    """Text to be put before or behind one of our tokens."""
+
+    token: int
+    behind: bool
+    text: str
+
+
+@lru_cache(maxsize=4096)
+def read_untyped(problem_id: str, text: str) -> UntypedProgram:
+    """What Dafny has to infer in a problem's text with an empty body.
+
+    Raises ``ProblemError`` when the text is not a program, or one from which anything follows.
+    """
+    tokens, findings = read_file(text)
+    try:
+        program = None if findings else read_program(tokens)
+    except GrammarError as error:
+        findings = [error.finding]
+    if program is not None:
+        findings = list(find_circular(tokens, program))
+    if program is None or findings:
+        raise ProblemError(
+            f"problem {problem_id!r}: line {findings[0].line}: nothing can be proved of its "
+            f"program: {findings[0].message}"
+        )
+    return UntypedProgram(text, tokens, find_places(text, tokens), program.bindings)
+
+
+def get_blank(problem: Problem) -> str:
+    """The problem's text with an empty body."""
+    if problem.kind == ANNOTATE:
+        return get_program_text(problem)
+    return Candidate(problem, "").source
+
+
+def read_insertions(
+    problem: Problem, blank: UntypedProgram, trace: Sequence[str]
+) -> list[TypeInsertion]:
+    """The types that Dafny inferred, as text to be inserted.
+
+    ``trace`` is what it printed of its inference. Dafny's parser makes an unknown type for every
+    binding, in their order, and the resolver goes on numbering from there; each assignment to an
+    unknown is printed. Raises ``ProblemError`` when the type of a variable was not found.
+    """
+    first = next((int(found[1]) for line in trace if (found := _FIRST.match(line))), None)
+    assigned: dict[int, str] = {}
+    for line in trace:
+        if found := _ASSIGNED.match(line):
+            assigned.setdefault(int(found[1]), found[2])
+    insertions = []
+    for number, binding in enumerate(blank.bindings, (first or 0) - len(blank.bindings)):
+        if binding.kind == "value":
+            continue
+        inferred = _resolve(f"?{number}", assigned) if first is not None else "?"
+        if not _UNKNOWN.search(inferred) and inferred != "?":
+            insertions += _write_type(binding, inferred)
+        elif binding.kind != "pattern":
+            raise _refuse(problem, blank, binding)
+    return insertions
+
+
+def _resolve(inferred: str, assigned: Mapping[int, str]) -> str:
+    """Unknown types in a type replaced by what was assigned to them."""
+    while found := next((f for f in _UNKNOWN.finditer(inferred) if int(f[1]) in assigned), None):
+        inferred = inferred[: found.start()] + assigned[int(found[1])] + inferred[found.end() :]
+        if len(inferred) > _MAX_TYPE_CHARACTERS:
+            return "?"
+    return inferred
+
+
+def _write_type(binding: Binding, inferred: str) -> list[TypeInsertion]:
+    if binding.kind == "lambda":
+        return [
+            TypeInsertion(binding.place, False, "("),
+            TypeInsertion(binding.place, True, f": {inferred})"),
+        ]
+    return [TypeInsertion(binding.place, True, f": {inferred}")]
+
+
+def _refuse(problem: Problem, blank: UntypedProgram, binding: Binding) -> ProblemError:
+    token = blank.tokens[binding.place]
+    return ProblemError(
+        f"problem {problem.id!r}: line {token.line}: the type of {token.text!r} is left to Dafny, "
+        "and it does not tell which it takes while the body is empty; write the type out"
+    )
+
+
+def write_types(
+    candidate: Candidate, blank: UntypedProgram, insertions: Sequence[TypeInsertion]
+) -> WrittenText:
+    """The candidate's file with the insertions.
+
+    The body of an annotate problem must be its program with hints (``ProblemError`` otherwise).
+    """
+    if not insertions:
+        return WrittenText(candidate.source, {})
+    if candidate.problem.kind == ANNOTATE:
+        return insert(candidate.body, list(_place_in_annotated(candidate, insertions)))
+    hole = len(candidate.head)
+    found = []
+    for insertion in insertions:
+        place = _find_edge(insertion, blank.places[insertion.token], blank.tokens[insertion.token])
+        found.append((place if place <= hole else place + len(candidate.body), insertion.text))
+    return insert(candidate.source, found)
+
+
+def _find_edge(insertion: TypeInsertion, place: int, token: Token) -> int:
+    return place + (len(token.text) if insertion.behind else 0)
+
+
+def _place_in_annotated(
+    candidate: Candidate, insertions: Sequence[TypeInsertion]
+) -> Iterable[tuple[int, str]]:
+    alignment = align(candidate.problem, candidate.body)
+    if isinstance(alignment, list):
+        raise ProblemError(
+            f"problem {candidate.problem.id!r}: a body that is not its program was not refused"
+        )
+    places = find_places(candidate.body, alignment.theirs)
+    for insertion in insertions:
+        theirs = alignment.matched[insertion.token]
+        yield _find_edge(insertion, places[theirs], alignment.theirs[theirs]), insertion.text
