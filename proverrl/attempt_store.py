@@ -14,13 +14,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proverrl.attempt_rows import AttemptFile
 from proverrl.errors import RunError, UsageError
-from proverrl.monitor.metrics import read_json_lines, write_atomically
+from proverrl.monitor.metrics import read_object, write_atomically
 from proverrl.types import Problem
 
 ROWS_PER_BLOCK = 128
@@ -56,7 +57,7 @@ def split_attempts(samples: int) -> Iterator[tuple[int, int]]:
 
 
 def plan_blocks(
-    problems: Sequence[Problem], samples: int, stored: set[tuple[str, int]]
+    problems: Sequence[Problem], samples: int, stored: Collection[tuple[str, int]]
 ) -> list[Block]:
     """The blocks that lack an attempt, in the order in which they are drawn."""
     blocks = []
@@ -98,21 +99,17 @@ class AttemptStore:
     def missing_blocks(self, problems: Sequence[Problem], samples: int) -> list[Block]:
         """Read what is stored and plan the rest. Attempts of which a block was written in part
         only, when a process was killed, are dropped and made again."""
-        found = read_json_lines(self.path) if self.path.exists() else []
-        stored = {(row["problem_id"], row["attempt"]) for row in found}
-        blocks = plan_blocks(problems, samples, stored)
+        found = {(row["problem_id"], row["attempt"]): row for row in self._read()}
+        blocks = plan_blocks(problems, samples, found.keys())
         cut = {(p.id, n) for block in blocks for p in block.problems for n in block.missing}
-        unique = {(row["problem_id"], row["attempt"]): row for row in reversed(found)}
-        kept = {place: row for place, row in unique.items() if place not in cut}
-        # In the order of the file.
-        self._keep(list(reversed(kept.values())))
+        self._keep([row for place, row in found.items() if place not in cut])
         return blocks
 
     def missing_attempts(
         self, problems: Sequence[Problem], samples: int
     ) -> list[tuple[Problem, int]]:
         """Read what is stored; the attempts that are not, where each stands by itself."""
-        self._keep(read_json_lines(self.path) if self.path.exists() else [])
+        self._keep(self._read())
         stored = {(row["problem_id"], row["attempt"]) for row in self.rows}
         return [(p, n) for n in range(samples) for p in problems if (p.id, n) not in stored]
 
@@ -135,6 +132,11 @@ class AttemptStore:
             number += 1
         return number, [by_place[p.id, n] for n in range(number) for p in problems]
 
+    def _read(self) -> list[Row]:
+        """The attempts in the order of the file; of a doubled one the first, and no half line."""
+        found = AttemptFile(self.path, lambda text: None) if self.path.exists() else ()
+        return [dict(row) for _, row in found]
+
     def _keep(self, rows: list[Row]) -> None:
         """Go on with these attempts, and drop whatever else the file holds."""
         self.rows = rows
@@ -153,10 +155,7 @@ class AttemptStore:
                 )
             write_atomically(self._settings_path, text)
             return
-        try:
-            stored = json.loads(self._settings_path.read_text("utf-8"))
-        except json.JSONDecodeError as error:
-            raise RunError(f"{self._settings_path}: not JSON: {error}") from error
+        stored = read_object(self._settings_path, again)
         for key in sorted({*stored, *settings}):
             if stored.get(key) != json.loads(text).get(key):
                 raise UsageError(

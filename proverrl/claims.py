@@ -24,23 +24,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proverrl.errors import UsageError
+from proverrl.attempt_rows import read_attempt
+from proverrl.errors import RunError, UsageError
 from proverrl.types import Status
 
 NAME_FIELDS = ("name", "problem_id", "problem_name", "custom_id", "id")
 CODE_FIELDS = ("full_code", "code", "verified_code", "lean4_code", "formal_proof", "proof", "body")
 CLAIM_FIELDS = ("complete", "correct", "is_correct", "verified", "success", "status", "pass")
 _NESTED = ("compilation_result", "verification_result", "result", "response", "verdict")
-_WORDS = {
-    "true": True,
-    "proved": True,
-    "valid": True,
-    "verified": True,
-    "success": True,
-    "correct": True,
-    "complete": True,
-    "pass": True,
-}
+_TRUE = frozenset("true proved valid verified success correct complete pass passed yes".split())
+_FALSE = frozenset(
+    "false invalid unverified failure failed fail incorrect wrong error no none unknown".split()
+) | {status.value for status in Status if status is not Status.PROVED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +72,19 @@ def read_claims(path: Path) -> Iterator[Claim | Misfit]:
     """Everything that a file claims, line by line.
 
     Raises:
-        UsageError: the file cannot be read.
+        UsageError: the file cannot be read, or holds no line.
     """
+    empty = True
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
                 if raw.strip():
+                    empty = False
                     yield from _read_line(raw, number)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; check the path") from error
+    if empty:
+        raise UsageError(f"{path} holds no line; write one JSON object a line")
 
 
 def _read_line(raw: bytes, line: int) -> Iterator[Claim | Misfit]:
@@ -97,12 +96,26 @@ def _read_line(raw: bytes, line: int) -> Iterator[Claim | Misfit]:
     if not isinstance(row, dict):
         yield Misfit(line, f"a {type(row).__name__}, not a JSON object")
         return
-    names = tuple(str(row[key]) for key in NAME_FIELDS if isinstance(row.get(key), (str, int)))
+    if "problem_id" in row and "turns" in row:
+        # An attempt of ours.
+        try:
+            read_attempt(row, "")
+        except RunError as error:
+            yield Misfit(line, str(error))
+            return
+    names = tuple(str(row[key]) for key in NAME_FIELDS if type(row.get(key)) in (str, int))
+    if any("\ud800" <= char <= "\udfff" for name in names for char in name):
+        yield Misfit(line, "the name of its problem holds half of a surrogate pair")
+        return
     if not names:
         yield Misfit(line, f"names no problem; looked for {', '.join(NAME_FIELDS)}")
         return
     field = next((key for key in CODE_FIELDS if row.get(key) is not None), "")
-    claims = _find_claims(row)
+    try:
+        claims = _find_claims(row)
+    except UsageError as error:
+        yield Misfit(line, str(error))
+        return
     if not field and claims is None:
         yield Misfit(line, f"holds no proof; looked for {', '.join(CODE_FIELDS)}")
         return
@@ -116,11 +129,12 @@ def _read_line(raw: bytes, line: int) -> Iterator[Claim | Misfit]:
     if wrong := [code for code in codes if not isinstance(code, str | None)]:
         yield Misfit(line, f"field {field!r} holds a {type(wrong[0]).__name__}, not a text")
         return
-    prelude = row.get("prelude") if field == "body" else ""
+    prelude = (row.get("prelude") or "") if field == "body" else ""
+    if not isinstance(prelude, str):
+        yield Misfit(line, f"field 'prelude' holds a {type(prelude).__name__}, not a text")
+        return
     for number, (code, claimed) in enumerate(zip(codes, flags, strict=True)):
-        yield Claim(
-            line, number, names, code, claimed, field == "body", str(prelude) if prelude else ""
-        )
+        yield Claim(line, number, names, code, claimed, field == "body", prelude)
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -146,6 +160,12 @@ def _find_claims(row: Mapping[str, Any]) -> list[bool] | None:
 
 
 def _is_true(value: Any) -> bool:
-    if isinstance(value, str):
-        return _WORDS.get(value.strip().lower(), value == Status.PROVED)
-    return bool(value)
+    if not isinstance(value, str):
+        return bool(value)
+    word = value.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise UsageError(
+            f"{value[:40]!r} neither claims a proof nor says that there is none; known are "
+            + ", ".join(sorted(_TRUE | _FALSE))
+        )
+    return word in _TRUE

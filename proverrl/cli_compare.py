@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     help="Compare the share solved at equal cost, counted in this.",
 )
 @click.option("--budgets", metavar="1,2,4", help="Budgets a problem; left out, powers of two.")
+@click.option(
+    "--common",
+    is_flag=True,
+    help="Where attempts or problems are missing, compare those that are there.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(
     evaluations: tuple[Path, ...],
@@ -45,21 +50,25 @@ def compare(
     by: str,
     unit: str | None,
     budgets: str | None,
+    common: bool,
     as_json: bool,
 ) -> None:
     """Compare evaluations (RUN/evals/NAME.json) with the first, paired by problem.
 
     Differences in settings that make a comparison doubtful are said first; evaluations on
-    different problems are refused.
+    different problems are refused, and those that lack attempts too.
     """
-    from proverrl.compare import check_comparable, choose_ks, read_side
+    from proverrl.compare import check_comparable, choose_ks, keep_common, read_side
 
     if len(evaluations) < 2 and not unit:
         raise UsageError("give two evaluations or more; the others are compared with the first")
     if budgets and not unit:
         raise UsageError("--budgets needs --budget: turns, calls or tokens")
-    sides = [read_side(path) for path in evaluations]
-    warnings = [line for side in sides[1:] for line in check_comparable(sides[0], side)]
+    warnings: list[str] = []
+    sides = [read_side(path, warnings.append if common else None) for path in evaluations]
+    if common:
+        sides = keep_common(sides, warnings.append)
+    warnings += [line for side in sides[1:] for line in check_comparable(sides[0], side)]
     for line in warnings:
         click.echo(f"warning: {line}", err=True)
     if unit:
@@ -103,6 +112,9 @@ def _print_pair(first: Side, second: Side, rows: list[GroupComparison], by: str)
         table.add_column(head, justify="right")
     for row in rows:
         gap, solved = row.difference, row.solved
+        gap_cell = "-"
+        if gap is not None:
+            gap_cell = f"{100 * gap.value:+.1f} ({100 * gap.low:+.1f}, {100 * gap.high:+.1f})"
         paired = f"{row.num_paired}"
         if row.num_paired < row.num_problems:
             paired += f" of {row.num_problems}"
@@ -111,17 +123,17 @@ def _print_pair(first: Side, second: Side, rows: list[GroupComparison], by: str)
             str(row.k),
             paired,
             *(_describe(side) if row.num_paired else "-" for side in (row.first, row.second)),
-            f"{100 * gap.value:+.1f} ({100 * gap.low:+.1f}, {100 * gap.high:+.1f})",
-            f"{gap.p:.2g}",
+            gap_cell,
+            f"{gap.p:.2g}" if gap is not None else "-",
             f"{solved.only_first}, {solved.only_second}",
-            f"{solved.p:.2g}",
+            f"{solved.p:.2g}" if gap is not None else "-",
             f"{row.unjudged[0]}, {row.unjudged[1]}",
         )
     # As wide as it needs to be where nobody watches: a file wraps nothing.
     Console(width=None if Console().is_terminal else 160).print(table)
     click.echo(
-        "% with 95 % intervals over problems; differences are paired by problem. McNemar: problems "
-        "solved within the first k judged attempts."
+        "% with 95 % intervals over problems; differences are paired by problem, and their p is "
+        "that of a permutation test. McNemar: problems solved within the first k judged attempts."
     )
 
 
@@ -155,12 +167,12 @@ def _compare_budgets(
             )
             gap = paired_difference(spending, spendings[0], point.budget) if number else None
             if gap:
-                value, low, high = (100 * figure for figure in gap)
-                line += f"  against the first {value:+.1f} [{low:+.1f}, {high:+.1f}]"
+                value, low, high = (100 * figure for figure in (gap.value, gap.low, gap.high))
+                line += f"  against the first {value:+.1f} [{low:+.1f}, {high:+.1f}] p {gap.p:.2g}"
             if point.ran_out:
                 line += f"  out of attempts {_percent(point.ran_out)}"
             lines.append(line)
-            points.append(asdict(point) | {"against_first": gap})
+            points.append(asdict(point) | {"against_first": asdict(gap) if gap else None})
         if not quiet:
             click.echo("\n".join(lines))
         entries.append({"evaluation": str(side.path), "points": points})

@@ -112,12 +112,12 @@ async def _recheck(
     from proverrl.benchmarks.open import open_benchmark
     from proverrl.claims import Misfit, read_claims
     from proverrl.errors import UsageError
-    from proverrl.recheck import recheck_claims
+    from proverrl.recheck import read_written, recheck_claims
     from proverrl.verify.make import open_verifier
 
     problems = open_benchmark(benchmark).problems
     counts: Counter[str] = Counter()
-    written = _read_written(out) if resume and out else {}
+    written = read_written(out) if resume and out else {}
 
     def choose() -> Iterator[Claim | Misfit]:
         for item in read_claims(file):
@@ -141,8 +141,7 @@ async def _recheck(
         with ExitStack() as stack:
             sink = None
             if out is not None:
-                mode = "a" if resume else "w"
-                sink = stack.enter_context(out.open(mode, encoding="utf-8"))
+                sink = stack.enter_context(_open_out(out, "a" if resume else "w"))
             async for item in recheck_claims(
                 choose(), problems, verifier, deadline_seconds=seconds
             ):
@@ -157,6 +156,16 @@ async def _recheck(
     return counts
 
 
+def _open_out(path: Path, mode: str) -> IO[str]:
+    from proverrl.errors import UsageError
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open(mode, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--out {path}: cannot be written: {error.strerror}") from error
+
+
 def _show(file: Path, outcome: Outcome, sink: IO[str] | None) -> None:
     from proverrl.disk import saving
 
@@ -167,16 +176,3 @@ def _show(file: Path, outcome: Outcome, sink: IO[str] | None) -> None:
     if not outcome.confirmed:
         place = f"{file}:{outcome.claim.line}"
         click.echo(f"{place}: {outcome.problem_id}: {outcome.status}: {outcome.reason}")
-
-
-def _read_written(path: Path) -> dict[tuple[int, int], tuple[str, str]]:
-    """Digest and status that an interrupted run wrote, by line and sample; a last line that was
-    cut is dropped, and so is what was not judged."""
-    from proverrl.monitor.metrics import read_json_lines, write_atomically
-
-    if not path.exists():
-        return {}
-    not_judged = ("timeout", "crashed")
-    rows = [row for row in read_json_lines(path) if row["status"] not in not_judged]
-    write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
-    return {(row["line"], row["sample"]): (row["claim"], row["status"]) for row in rows}

@@ -2,7 +2,8 @@
 
 Flows in: ``evals/NAME.json`` and ``NAME.jsonl`` of each. Flows out: for all problems and for each
 group of them both estimates of pass@k, their paired difference, and McNemar's test; and in words
-what else differs between the two.
+what else differs between the two. Attempts that a summary counts and that are not stored, or the
+other way round, are an error, unless what is there is to be compared.
 Both sides' figures are over the problems that have at least k judged attempts on both; how many
 were left out is said beside them.
 Not handled here: equal cost (``proverrl.matched_budget``), more than two sides at once (each pair
@@ -11,22 +12,14 @@ is compared apart, and no p is corrected for their number).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from proverrl.attempt_rows import AGAIN, AttemptRow, describe_gaps, read_attempts, read_summary
 from proverrl.errors import UsageError
-from proverrl.matched_budget import read_attempts
-from proverrl.statistics import (
-    Difference,
-    McNemar,
-    bootstrap_difference,
-    estimate,
-    mcnemar,
-    pass_at_k,
-)
+from proverrl.statistics import Difference, McNemar, compare_paired, estimate, mcnemar
 from proverrl.types import Status
 
 Grouping = Literal["level", "family", "category"]
@@ -45,6 +38,9 @@ EXPECTED_TO_AGREE = (
 )
 """What changes a figure besides the policy: a difference is said beside the comparison."""
 
+REQUIRED = ("benchmark_sha256", "samples_per_problem", "levels")
+"""What a summary must say for its evaluation to be compared."""
+
 Row = Mapping[str, Any]
 
 
@@ -54,49 +50,74 @@ class Side:
 
     path: Path
     summary: Row
-    attempts: Mapping[str, Sequence[Row]]
+    attempts: Mapping[str, Sequence[AttemptRow]]
 
     @property
     def ks(self) -> list[int]:
         """The k that its summary has estimates for."""
-        levels = self.summary.get("levels") or [{}]
-        return sorted(int(k) for k in levels[0].get("pass") or {})
+        return sorted(int(k) for k in self.summary["levels"][0].get("pass", {}))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupComparison:
     """A group of problems at one k. ``first`` and ``second`` are estimates as they are stored,
-    over ``num_paired`` of the group's problems; ``difference`` is second less first. Unjudged
-    attempts are those of the whole group."""
+    over ``num_paired`` of the group's problems; ``difference`` is second less first, None where no
+    problem is left. Unjudged attempts are those of the whole group."""
 
     group: str
     k: int
     num_problems: int
     num_paired: int
-    first: Mapping[str, float | int]
-    second: Mapping[str, float | int]
-    difference: Difference
+    first: Mapping[str, float | int | None]
+    second: Mapping[str, float | int | None]
+    difference: Difference | None
     solved: McNemar
     unjudged: tuple[int, int]
 
 
-def read_side(path: Path) -> Side:
-    """One evaluation, from its ``NAME.json`` (the attempts lie beside it).
+def read_side(path: Path, tell: Callable[[str], None] | None = None) -> Side:
+    """One evaluation, from its ``NAME.json`` (the attempts lie beside it). ``tell`` is given a
+    sentence for everything that is missing, doubled or cut; without it that is an error.
 
     Raises:
-        UsageError: a file is missing or is not an evaluation's.
+        UsageError: a file is missing, damaged, or not an evaluation's.
     """
-    summary = path.with_suffix(".json")
-    try:
-        read: dict[str, Any] = json.loads(summary.read_text("utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
+    place = path.with_suffix(".json")
+    summary = read_summary(place)
+    for key in REQUIRED:
+        if not summary.get(key):
+            raise UsageError(f"{place} has no {key}; {AGAIN}")
+    attempts: dict[str, dict[int, AttemptRow]] = {}
+    for row in read_attempts(path, tell):
+        attempts.setdefault(row["problem_id"], {})[row["attempt"]] = row
+    gaps = describe_gaps({name: set(rows) for name, rows in attempts.items()}, summary)
+    if gaps and tell is None:
         raise UsageError(
-            f"{summary} cannot be read; give RUN/evals/NAME.json of a finished evaluation"
-        ) from error
-    attempts: dict[str, list[Row]] = {}
-    for row in sorted(read_attempts(path), key=lambda row: int(row["attempt"])):
-        attempts.setdefault(str(row["problem_id"]), []).append(row)
-    return Side(summary, read, attempts)
+            f"{place.with_suffix('.jsonl')} does not hold what {place.name} counts: {gaps}; "
+            f"{AGAIN}, or compare what there is with --common"
+        )
+    if gaps and tell:
+        tell(f"{place.with_suffix('.jsonl')}: {gaps}")
+    ordered = {name: [rows[n] for n in sorted(rows)] for name, rows in attempts.items()}
+    return Side(place, summary, ordered)
+
+
+def keep_common(sides: Sequence[Side], tell: Callable[[str], None]) -> list[Side]:
+    """The sides with those problems only that all of them have; ``tell`` is given how many went.
+
+    Raises:
+        UsageError: they have no problem in common.
+    """
+    common = set.intersection(*(set(side.attempts) for side in sides))
+    if not common:
+        raise UsageError("the evaluations have no problem in common; evaluate them on one file")
+    for side in sides:
+        if lost := len(side.attempts) - len(common):
+            tell(f"{side.path}: {lost} problems are left out, since another side has none of them")
+    return [
+        replace(side, attempts={n: rows for n, rows in side.attempts.items() if n in common})
+        for side in sides
+    ]
 
 
 def check_comparable(first: Side, second: Side) -> list[str]:
@@ -115,7 +136,8 @@ def check_comparable(first: Side, second: Side) -> list[str]:
     if only:
         raise UsageError(
             f"{second.path} and {first.path} are not on the same problems: {len(only)} of them "
-            f"were evaluated on one side only, such as {min(only)!r}"
+            f"were evaluated on one side only, such as {min(only)!r}; compare those that both "
+            "have with --common"
         )
     found = []
     for key in EXPECTED_TO_AGREE:
@@ -163,27 +185,24 @@ def _compare_group(
     judged = [[_judged(side.attempts[name]) for name in names] for side in sides]
     pairs = [(a, b) for a, b in zip(*judged, strict=True) if min(len(a), len(b)) >= k]
     ones, twos = [a for a, _ in pairs], [b for _, b in pairs]
+    counts = [[(len(side), sum(side)) for side in part] for part in (ones, twos)]
     return GroupComparison(
         group=label,
         k=k,
         num_problems=len(names),
         num_paired=len(pairs),
-        first=estimate([(len(a), sum(a)) for a in ones], k),
-        second=estimate([(len(b), sum(b)) for b in twos], k),
-        difference=bootstrap_difference(
-            [pass_at_k(len(a), sum(a), k) for a in ones],
-            [pass_at_k(len(b), sum(b), k) for b in twos],
-        ),
+        first=estimate(counts[0], k),
+        second=estimate(counts[1], k),
+        difference=compare_paired(counts[0], counts[1], k) if pairs else None,
         solved=mcnemar([any(a[:k]) for a in ones], [any(b[:k]) for b in twos]),
         unjudged=(_count_unjudged(first, names), _count_unjudged(second, names)),
     )
 
 
-def _judged(attempts: Sequence[Row]) -> list[bool]:
+def _judged(attempts: Sequence[AttemptRow]) -> list[bool]:
     """Whether each judged attempt is a proof, in order."""
-    statuses = [Status(row["status"]) for row in attempts]
-    return [status is Status.PROVED for status in statuses if status.judged]
+    return [row["status"] is Status.PROVED for row in attempts if row["status"].judged]
 
 
 def _count_unjudged(side: Side, names: Sequence[str]) -> int:
-    return sum(not Status(row["status"]).judged for name in names for row in side.attempts[name])
+    return sum(not row["status"].judged for name in names for row in side.attempts[name])

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from proverrl.attempt_rows import read_summary
 from proverrl.attempt_store import AttemptStore, Block, Row
 from proverrl.config import RolloutConfig
 from proverrl.errors import UsageError
@@ -24,7 +25,7 @@ from proverrl.policy.base import Policy
 from proverrl.rollout.self_correct import continue_rollouts, first_stop
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
-from proverrl.statistics import estimate
+from proverrl.statistics import INTERVAL_METHOD, estimate
 from proverrl.types import Problem, Rollout, Sampling, Status
 from proverrl.verify.base import Verifier
 
@@ -125,7 +126,7 @@ def store_summary(
     calls wrote there stays: their ks are estimated anew, their seconds and canaries are added."""
     samples, rows = store.complete_rows(evaluation.problems)
     path = evaluation.folder / f"{evaluation.name}.json"
-    earlier: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    earlier = read_summary(path) if path.exists() else {}
     ks = {*evaluation.ks, *(int(k) for k in _pass_of(earlier))}
     whole = replace(evaluation, samples=samples, ks=tuple(sorted(ks)))
     summary = summarise(whole, rows) | dict(figures(rows))
@@ -158,6 +159,7 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
     return {
         "name": evaluation.name,
         "samples_per_problem": evaluation.samples,
+        "interval": INTERVAL_METHOD,
         "temperature": evaluation.temperature,
         "verifier_calls": len(distinct),
         "num_turns": len(turns),

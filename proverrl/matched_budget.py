@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
+from proverrl.attempt_rows import AttemptRow, TurnRow
 from proverrl.errors import UsageError
-from proverrl.monitor.metrics import read_json_lines
-from proverrl.statistics import bootstrap_interval
+from proverrl.statistics import Difference, compare_values, mean_interval
 from proverrl.types import Status
 
 BudgetUnit = Literal["turns", "calls", "tokens"]
@@ -24,8 +23,6 @@ BudgetUnit = Literal["turns", "calls", "tokens"]
 those go to the verifier. ``tokens``: tokens that the policy wrote, prompts not counted."""
 
 UNITS: tuple[BudgetUnit, ...] = get_args(BudgetUnit)
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class Point:
     ran_out: float
 
 
-def measure_spending(rows: Sequence[Row], unit: BudgetUnit) -> dict[str, Spending]:
+def measure_spending(rows: Sequence[AttemptRow], unit: BudgetUnit) -> dict[str, Spending]:
     """What each problem cost, in order of the problem ids.
 
     Attempts that were not judged are left out, cost and all.
@@ -59,25 +56,24 @@ def measure_spending(rows: Sequence[Row], unit: BudgetUnit) -> dict[str, Spendin
     Raises:
         UsageError: tokens are asked for and an endpoint did not say how many there were.
     """
-    by_problem: dict[str, list[Row]] = {}
+    by_problem: dict[str, list[AttemptRow]] = {}
     for row in rows:
         by_problem.setdefault(row["problem_id"], []).append(row)
     spending = {}
     for name, attempts in sorted(by_problem.items()):
         total, solved_at = 0, None
         seen: set[str] = set()
-        for row in sorted(attempts, key=lambda row: int(row["attempt"])):
-            status = Status(row["status"])
-            if not status.judged:
+        for row in sorted(attempts, key=lambda row: row["attempt"]):
+            if not row["status"].judged:
                 continue
             total += sum(_cost(turn, unit, seen) for turn in row["turns"])
-            if status is Status.PROVED and solved_at is None:
+            if row["status"] is Status.PROVED and solved_at is None:
                 solved_at = total
         spending[name] = Spending(solved_at, total)
     return spending
 
 
-def _cost(turn: Row, unit: BudgetUnit, seen: set[str]) -> int:
+def _cost(turn: TurnRow, unit: BudgetUnit, seen: set[str]) -> int:
     """What a turn costs a problem that has had the candidates in ``seen``; adds its own."""
     if unit == "turns":
         return 1
@@ -86,7 +82,7 @@ def _cost(turn: Row, unit: BudgetUnit, seen: set[str]) -> int:
             raise UsageError(
                 "the endpoint did not say how many tokens it wrote; compare turns or calls"
             )
-        return int(turn["num_tokens"])
+        return turn["num_tokens"]
     key = turn["candidate"]
     if key is None or key in seen:
         return 0
@@ -99,7 +95,7 @@ def solve_curve(spending: Mapping[str, Spending], budgets: Sequence[int]) -> lis
     points = []
     for budget in budgets:
         solved = solved_within(spending, budget)
-        low, high = bootstrap_interval(solved)
+        low, high = mean_interval(solved)
         spent = [
             min(budget, s.total if s.solved_at is None else s.solved_at) for s in spending.values()
         ]
@@ -118,44 +114,22 @@ def solved_within(spending: Mapping[str, Spending], budget: int) -> list[float]:
 
 def paired_difference(
     one: Mapping[str, Spending], other: Mapping[str, Spending], budget: int
-) -> tuple[float, float, float]:
-    """``one`` less ``other`` at a budget, with the 95 % interval over problems.
+) -> Difference:
+    """``one`` less ``other`` at a budget.
 
     Raises:
         UsageError: they are not on the same problems.
     """
     if list(one) != list(other):
         raise UsageError("the two evaluations are not on the same problems")
-    pairs = zip(solved_within(one, budget), solved_within(other, budget), strict=True)
-    differences = [a - b for a, b in pairs]
-    return (sum(differences) / len(differences), *bootstrap_interval(differences))
+    return compare_values(solved_within(other, budget), solved_within(one, budget))
 
 
 def choose_budgets(spendings: Sequence[Mapping[str, Spending]]) -> list[int]:
     """Powers of two up to the largest total that every evaluation has spent on some problem, and
     that total: beyond it one of them is out of attempts everywhere."""
-    most = min(max(s.total for s in spending.values()) for spending in spendings)
+    most = max(1, min(max(s.total for s in spending.values()) for spending in spendings))
     budgets = [1]
     while budgets[-1] * 2 <= most:
         budgets.append(budgets[-1] * 2)
     return budgets if budgets[-1] == most else [*budgets, most]
-
-
-def read_attempts(path: Path) -> list[dict[str, Any]]:
-    """The attempts of an evaluation, from its ``NAME.json`` or ``NAME.jsonl``.
-
-    Raises:
-        UsageError: there is no such file, it is empty, or an earlier version wrote it.
-    """
-    lines = path.with_suffix(".jsonl")
-    if not lines.exists():
-        raise UsageError(f"{lines}: no such file; give evals/NAME.json of a run")
-    rows = read_json_lines(lines)
-    if not rows:
-        raise UsageError(f"{lines} holds no attempt")
-    if any("turns" not in row for row in rows):
-        raise UsageError(
-            f"{lines} was written by an earlier version, which did not say what a turn cost; "
-            "evaluate again under another --name"
-        )
-    return rows

@@ -11,14 +11,21 @@ meaning but not in tokens.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import TypeAdapter, with_config
+from typing_extensions import TypedDict
+
 from proverrl.claims import Claim, Misfit
+from proverrl.monitor.metrics import iter_numbered_lines, write_atomically
 from proverrl.rollout.extract import Extraction, read_code
+from proverrl.typed_rows import ROW, check_fields
 from proverrl.types import Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Verifier
 from proverrl.verify.batch import Entry, verify_stream
@@ -70,6 +77,35 @@ class Outcome:
             "toolchain": verdict.toolchain if verdict else "",
             "checks": list(verdict.checks) if verdict else [],
         }
+
+
+@with_config(ROW)
+class _OutcomeRow(TypedDict):
+    line: int
+    sample: int
+    claim: str
+    status: OutcomeStatus
+
+
+_OUTCOME = TypeAdapter(_OutcomeRow)
+
+
+def read_written(path: Path) -> dict[tuple[int, int], tuple[str, str]]:
+    """Digest and status of each outcome that an interrupted run wrote, by line and sample. A last
+    line that was cut is dropped from the file, and so is what was not judged.
+
+    Raises:
+        RunError: the file cannot be read, or a line is no outcome.
+    """
+    if not path.exists():
+        return {}
+    rows = []
+    for line, _, row in iter_numbered_lines(path, lambda text: None):
+        check_fields(_OUTCOME, row, f"{path}, line {line}", "leave out --resume to start anew")
+        if row["status"] not in ("timeout", "crashed"):
+            rows.append(row)
+    write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+    return {(row["line"], row["sample"]): (row["claim"], row["status"]) for row in rows}
 
 
 async def recheck_claims(

@@ -1,26 +1,41 @@
 """Estimates from counts of attempts, and comparisons of two evaluations problem by problem.
 
-Flows in: counts or values, one a problem. Flows out: numbers. Pure; the same seed gives the same
-interval. A problem is the unit that is resampled: attempts on one problem are not independent of
-each other, problems are taken to be.
+Flows in: counts or values, one a problem. Flows out: numbers; every interval and test over problems
+comes from here. Pure; the same values give the same interval. A problem is the unit: attempts on
+one problem are not independent of each other, problems are taken to be. docs/evaluation.md says in
+words what the methods do, and how often their intervals hold the truth.
 Not handled here: which attempts count (``proverrl.compare``, ``proverrl.evaluate``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special, stats
 
 from proverrl.errors import UsageError
 
-NUM_RESAMPLES = 10_000
-Z_95 = 1.96
-"""Standard deviations on either side of an interval of 95 %."""
-_RESAMPLED_AT_ONCE = 4_000_000
+Bounds = tuple[float, float]
+Floats = NDArray[np.float64]
+
+SHARES: Bounds = (0.0, 1.0)
+DIFFERENCES: Bounds = (-1.0, 1.0)
+"""The bounds of a share, and of the difference of two."""
+TAILS = (0.025, 0.975)
+INTERVAL_METHOD = "gaffke-95"
+"""What results name the intervals below by; those of earlier versions have no name."""
+NUM_DRAWS = 10_000
+NUM_FLIPS = 9_999
+MOST_COUNTED = 13
+"""Of so many differences all ways to flip their signs are counted, of more that many are drawn."""
+_HELD_AT_ONCE = 4_000_000
+_DIGITS = 12
+"""Differences that agree so far are the same: sums of floats that cancel miss 0 by a hair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,42 +75,63 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
 
 def standard_error(values: Sequence[float]) -> float:
     """Of the mean over problems: the sample deviation over the root of their number; 0 for one."""
-    if len(values) < 2:
-        return 0.0
-    return float(np.std(np.asarray(values, dtype=np.float64), ddof=1) / math.sqrt(len(values)))
+    return float(stats.sem(values)) if len(values) > 1 else 0.0
 
 
-def bootstrap_interval(values: Sequence[float], *, seed: int = 0) -> tuple[float, float]:
-    """95 % percentile interval of the mean, resampling ``values`` (one a problem) 10,000 times
-    (Efron and Tibshirani 1993, chapter 13)."""
-    if not values:
-        return (0.0, 0.0)
-    low, high = np.quantile(_resample_means(values, seed), [0.025, 0.975])
-    return float(low), float(high)
+def mean_interval(values: Sequence[float], bounds: Bounds = SHARES) -> tuple[float, float]:
+    """95 % interval for the mean of independent values of which only their bounds are known
+    (Gaffke 2005; Learned-Miller and Thomas 2019, arXiv 1905.06208); the bounds, of no values.
+
+    For each end one value more is taken that was not seen and lies at that end's bound. All are
+    weighted at random 10,000 times, as in the Bayesian bootstrap, and the end cuts 2.5 % of the
+    weighted means off. Of values that all lie at the bounds this is ``clopper_pearson``.
+    """
+    return _interval(Counter(float(value) for value in values), bounds)
 
 
-def bootstrap_difference(
-    first: Sequence[float], second: Sequence[float], *, seed: int = 0
-) -> Difference:
-    """Mean of ``second`` less mean of ``first``, paired by place, problems resampled together.
+def clopper_pearson(share: float, count: float) -> tuple[float, float]:
+    """95 % interval for a probability of which ``share`` was seen in ``count`` draws (Clopper and
+    Pearson 1934); ``count`` need not be whole. (0, 1) of no draws."""
+    return _interval({0.0: (1.0 - share) * count, 1.0: share * count}, SHARES)
 
-    p is twice the smaller share of resampled differences on either side of 0, both counted with
-    one more than were seen, so that it is never 0. Without any difference p is 1.
+
+def compare_values(first: Sequence[float], second: Sequence[float]) -> Difference:
+    """Mean of ``second`` less mean of ``first``, values between 0 and 1, paired by place.
+
+    The interval is ``mean_interval`` of the differences. p is that of the permutation test in which
+    each problem's two values may as well have been the other way round: exact up to 13 problems
+    that differ, from 9,999 draws beyond. It is 1 where one problem differs or none.
 
     Raises:
-        UsageError: they are not as many.
+        UsageError: they are not as many, or there are none.
     """
-    if len(first) != len(second):
-        raise UsageError(f"{len(first)} and {len(second)} values cannot be paired")
-    differences = [b - a for a, b in zip(first, second, strict=True)]
-    if not any(differences):
-        return Difference(0.0, 0.0, 0.0, 1.0)
-    means = _resample_means(differences, seed)
-    low, high = np.quantile(means, [0.025, 0.975])
-    # Sums of floats that cancel may miss 0 by a hair.
-    below, above = (means <= 1e-12).sum(), (means >= -1e-12).sum()
-    p = min(1.0, 2.0 * (float(min(below, above)) + 1.0) / (NUM_RESAMPLES + 1.0))
-    return Difference(sum(differences) / len(differences), float(low), float(high), p)
+    gaps = _subtract(first, second)
+    return Difference(sum(gaps) / len(gaps), *mean_interval(gaps, DIFFERENCES), _flip_signs(gaps))
+
+
+def compare_paired(
+    first: Sequence[tuple[int, int]], second: Sequence[tuple[int, int]], k: int
+) -> Difference:
+    """pass@k of ``second`` less that of ``first``, from (judged, proved) counts paired by place, as
+    ``compare_values``. Values of unlike numbers of attempts could not be the other way round, so
+    that p is of as many attempts on both sides, drawn from those of the side that has more.
+
+    Raises:
+        UsageError: they are not as many, there are none, or one has fewer than k judged attempts.
+    """
+    gaps = _subtract(*([pass_at_k(n, c, k) for n, c in side] for side in (first, second)))
+    sizes = [min(n, m) for (n, _), (m, _) in zip(first, second, strict=True)]
+    rng = np.random.default_rng(0)
+    alike = _subtract(
+        *(
+            [
+                pass_at_k(size, int(rng.hypergeometric(c, n - c, size)), k)
+                for (n, c), size in zip(side, sizes, strict=True)
+            ]
+            for side in (first, second)
+        )
+    )
+    return Difference(sum(gaps) / len(gaps), *mean_interval(gaps, DIFFERENCES), _flip_signs(alike))
 
 
 def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
@@ -107,56 +143,97 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
     """
     if len(first) != len(second):
         raise UsageError(f"{len(first)} and {len(second)} outcomes cannot be paired")
-    pairs = list(zip(first, second, strict=True))
-    only_first = sum(a and not b for a, b in pairs)
-    only_second = sum(b and not a for a, b in pairs)
+    pairs = Counter(zip(first, second, strict=True))
+    only_first, only_second = pairs[True, False], pairs[False, True]
     num = only_first + only_second
-    tail = sum(math.comb(num, i) for i in range(min(only_first, only_second) + 1))
     return McNemar(
         only_first=only_first,
         only_second=only_second,
-        both=sum(a and b for a, b in pairs),
-        neither=sum(not a and not b for a, b in pairs),
-        # Whole numbers up to the division, so that large counts lose nothing.
-        p=min(1.0, 2 * tail / 2**num),
+        both=pairs[True, True],
+        neither=pairs[False, False],
+        p=float(stats.binomtest(only_first, num).pvalue) if num else 1.0,
     )
 
 
-def _resample_means(values: Sequence[float], seed: int) -> NDArray[np.float64]:
-    """Means of 10,000 resamples, in slices so that a large benchmark stays small in memory."""
-    data = np.asarray(values, dtype=np.float64)
-    rng = np.random.default_rng(seed)
-    means = np.empty(NUM_RESAMPLES)
-    step = max(1, min(500, _RESAMPLED_AT_ONCE // len(data)))
-    for start in range(0, NUM_RESAMPLES, step):
-        size = min(step, NUM_RESAMPLES - start)
-        picks = rng.integers(0, len(data), size=(size, len(data)))
-        means[start : start + size] = data[picks].mean(axis=1)
-    return means
-
-
-def wilson(share: float, count: float) -> tuple[float, float]:
-    """The interval of 95 % for a probability of which ``share`` was seen in ``count`` draws
-    (Wilson 1927); ``count`` need not be whole. (0, 1) of no draws."""
-    if count <= 0:
-        return (0.0, 1.0)
-    square = Z_95 * Z_95
-    centre = (share + square / (2.0 * count)) / (1.0 + square / count)
-    spread = share * (1.0 - share) / count + square / (4.0 * count * count)
-    half = Z_95 * math.sqrt(max(0.0, spread)) / (1.0 + square / count)
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def estimate(counts: Sequence[tuple[int, int]], k: int) -> dict[str, float | int]:
+def estimate(counts: Sequence[tuple[int, int]], k: int) -> dict[str, float | int | None]:
     """pass@k over problems from (judged, proved) counts, as it is stored: value, standard error,
     interval, and how many problems had at least k judged attempts (the others have no unbiased
-    estimate and are left out)."""
+    estimate and are left out). Where there is none, value and standard error are None."""
     values = [pass_at_k(n, c, k) for n, c in counts if n >= k]
-    low, high = bootstrap_interval(values)
+    low, high = mean_interval(values)
     return {
-        "value": sum(values) / len(values) if values else 0.0,
-        "stderr": standard_error(values),
+        "value": sum(values) / len(values) if values else None,
+        "stderr": standard_error(values) if values else None,
         "low": low,
         "high": high,
         "num_problems": len(values),
     }
+
+
+def _interval(weights: Mapping[float, float], bounds: Bounds) -> tuple[float, float]:
+    """``weights`` says how often each value was seen."""
+    low, high = (
+        _find_end({**weights, bound: weights.get(bound, 0.0) + 1.0}, tail)
+        for bound, tail in zip(bounds, TAILS, strict=True)
+    )
+    return low, high
+
+
+def _find_end(weights: Mapping[float, float], tail: float) -> float:
+    """The quantile of the mean of values whose weights are drawn from a Dirichlet distribution."""
+    seen = sorted((value, weight) for value, weight in weights.items() if weight > 0.0)
+    values, counts = np.array(seen).T
+    if len(values) == 1:
+        return float(values[0])
+    if len(values) == 2:
+        # The weight of one of two values has a beta distribution.
+        share = special.betaincinv(counts[1], counts[0], tail)
+        return float(values[0] + (values[1] - values[0]) * share)
+    rng = np.random.default_rng(0)
+
+    def draw(num: int) -> Floats:
+        drawn = rng.standard_gamma(counts, size=(num, len(values)))
+        means: Floats = drawn @ values / drawn.sum(axis=1)
+        return means
+
+    return float(np.quantile(_draw_in_slices(draw, NUM_DRAWS, len(values)), tail))
+
+
+def _draw_in_slices(draw: Callable[[int], Floats], num: int, width: int) -> Floats:
+    """``num`` draws, so few at a time that a large benchmark stays small in memory."""
+    slices = -(-num * width // _HELD_AT_ONCE)
+    return np.concatenate([draw(len(part)) for part in np.array_split(np.empty(num), slices)])
+
+
+def _subtract(first: Sequence[float], second: Sequence[float]) -> list[float]:
+    if len(first) != len(second) or not first:
+        raise UsageError(f"{len(first)} and {len(second)} values cannot be paired")
+    return [round(b - a, _DIGITS) for a, b in zip(first, second, strict=True)]
+
+
+def _flip_signs(gaps: Sequence[float]) -> float:
+    moved = [gap for gap in gaps if gap]
+    if len(moved) < 2:
+        return 1.0
+    if len(moved) <= MOST_COUNTED:
+        found = stats.permutation_test(
+            (moved,),
+            lambda values, axis: np.round(np.mean(values, axis=axis), _DIGITS),
+            permutation_type="samples",
+            vectorized=True,
+            n_resamples=2**MOST_COUNTED,
+        )
+        return float(found.pvalue)
+    # Of problems that differ by as much it only counts how many are flipped.
+    sizes, counts = np.unique(np.abs(moved), return_counts=True)
+    rng = np.random.default_rng(0)
+
+    def draw(num: int) -> Floats:
+        flipped = rng.binomial(counts, 0.5, size=(num, len(sizes)))
+        means: Floats = np.round((2 * flipped - counts) @ sizes / len(moved), _DIGITS)
+        return means
+
+    means = _draw_in_slices(draw, NUM_FLIPS, len(sizes))
+    seen = round(math.fsum(moved) / len(moved), _DIGITS)
+    beyond = min(np.sum(means <= seen), np.sum(means >= seen))
+    return min(1.0, 2 * (int(beyond) + 1) / (NUM_FLIPS + 1))

@@ -10,7 +10,7 @@ that are stored in OUT/evals are not made again. Words of the form KEY=VALUE:
 may carry keys of ``[search]``, as ``rmax_ts:states=statements:max_prefixes=4``.
 
 Printed: the share of problems solved within each budget, mean of the seeds, with 95 % intervals
-over problems (bootstrap of each problem's mean over seeds), and the difference from the first
+over problems (of each problem's mean over seeds), and the difference from the first
 method, paired by problem. OUT/budgets.svg is drawn of the same figures.
 """
 
@@ -26,18 +26,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from proverrl.attempt_rows import read_attempts
 from proverrl.config import Config, load_stored_config
 from proverrl.loops.evaluate_run import evaluate_benchmarks
 from proverrl.matched_budget import (
     BudgetUnit,
     Spending,
     measure_spending,
-    read_attempts,
     solved_within,
 )
 from proverrl.monitor.metrics import write_lines_atomically
 from proverrl.problems.load import load_problems, make_row
-from proverrl.statistics import bootstrap_difference, bootstrap_interval
+from proverrl.statistics import compare_values, mean_interval
 from proverrl.types import Problem
 
 LEVELS = (4, 5)
@@ -83,7 +83,7 @@ def measure(
     """Each problem's mean over seeds, and the interval of their mean."""
     by_seed = [solved_within(spending, budget) for spending in spendings]
     means = [sum(values) / len(values) for values in zip(*by_seed, strict=True)]
-    return means, bootstrap_interval(means)
+    return means, mean_interval(means)
 
 
 def print_table(found: Mapping[str, Sequence[Mapping[str, Spending]]], unit: BudgetUnit) -> None:
@@ -101,7 +101,7 @@ def print_table(found: Mapping[str, Sequence[Mapping[str, Spending]]], unit: Bud
             cell = f"{100 * sum(values) / len(values):.1f} ({100 * low:.0f}-{100 * high:.0f})"
             if method != base:
                 first, _ = measure(found[base], budget)
-                gap = bootstrap_difference(first, values)
+                gap = compare_values(first, values)
                 cell += f" {100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
             cells.append(cell)
         print(f"| {method} | " + " | ".join(cells) + " |")

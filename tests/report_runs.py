@@ -139,9 +139,15 @@ def make_metrics(
 
 
 def make_eval(
-    name: str, values: dict[str, tuple[float, float]], unjudged: int = 0
+    name: str,
+    values: dict[str, tuple[float, float]],
+    unjudged: int = 0,
+    *,
+    problems: int = 24,
+    samples: int = 8,
 ) -> dict[str, Any]:
-    """An evals/NAME.json with these pass@1 and pass@8, each with an interval of ±0.06."""
+    """An evals/NAME.json with these pass@1 and pass@8, each with an interval of ±0.06; a level has
+    a fourth of the problems."""
 
     def figure(value: float) -> dict[str, float]:
         return {
@@ -155,7 +161,7 @@ def make_eval(
         "split": "heldout",
         "benchmark": "heldout.jsonl",
         "benchmark_sha256": "a" * 64,
-        "samples_per_problem": 8,
+        "samples_per_problem": samples,
         "temperature": 1.0,
         "toolchain": "dafny 2.3.0",
         "policy": name,
@@ -164,8 +170,8 @@ def make_eval(
         "levels": [
             {
                 "level": level,
-                "num_problems": 200 if level == "all" else 50,
-                "attempts": 1600 if level == "all" else 400,
+                "num_problems": problems if level == "all" else problems // 4,
+                "attempts": samples * (problems if level == "all" else problems // 4),
                 "unjudged": unjudged if level == "all" else 0,
                 "pass": {"1": figure(one), "8": figure(eight)},
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from proverrl.cli import cli
 from proverrl.compare import EXPECTED_TO_AGREE, check_comparable, compare_sides, read_side
 from proverrl.errors import UsageError
 
+NONE = {"value": None, "num_problems": 0}
 SETTINGS: dict[str, Any] = {
     "benchmark_sha256": "b",
     "toolchain": "Dafny 2.3",
     "temperature": 1.0,
     "samples_per_problem": 4,
-    "levels": [{"level": "all", "pass": {"1": {}, "4": {}}}],
+    "levels": [{"level": "all", "num_problems": 5, "pass": {"1": NONE, "4": NONE}}],
 }
 
 
@@ -58,7 +60,12 @@ def test_groups_differences_and_left_out_problems(tmp_path: Path) -> None:
     # First: 1/4 + 0 + 1 + 1/4 + 1/2 of 2 judged = 2; second: 1/2 + 1/4 + 3/4 + 0 + 1/4 = 7/4.
     assert whole.first["value"] == pytest.approx(2 / 5)
     assert whole.second["value"] == pytest.approx(7 / 4 / 5)
+    assert whole.difference is not None
     assert whole.difference.value == pytest.approx(-1 / 20)
+    # Differences 1/4, 1/4, -1/4, -1/4, and of b3 that of 2 attempts on both sides: 0 where the
+    # second's proof is among those of it that are drawn, else -1/2. In the first case the sum is 0;
+    # in the second -1/2, which 12 of 16 ways to turn the others reach with either sign.
+    assert whole.difference.p in (1.0, 0.75)
     assert whole.unjudged == (2, 0)
     # At k = 1 the first judged attempt counts: p r p r p against p p p r p.
     assert (whole.solved.only_first, whole.solved.only_second, whole.solved.both) == (0, 1, 3)
@@ -68,7 +75,10 @@ def test_groups_differences_and_left_out_problems(tmp_path: Path) -> None:
     assert most.first["value"] == most.second["value"] == pytest.approx(3 / 4)
     # b2 only the first, a2 only the second: 2 (1 + ...) / 4 is above 1.
     assert (most.solved.only_first, most.solved.only_second, most.solved.p) == (1, 1, 1.0)
-    assert rows["1", 1].difference.value == pytest.approx((1 / 4 + 1 / 4) / 2)
+    level = rows["1", 1].difference
+    assert level is not None
+    assert level.value == pytest.approx(1 / 4)
+    assert level.p == 0.5
     assert rows["2", 4].unjudged == (2, 0)
     families = compare_sides(first, second, ks=(1,), by="family")
     assert [row.group for row in families] == ["all", "a1", "a2", "b1", "b2", "b3"]
@@ -77,8 +87,13 @@ def test_groups_differences_and_left_out_problems(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", EXPECTED_TO_AGREE)
 def test_what_differs_is_said_with_both_values(tmp_path: Path, key: str) -> None:
-    first = read_side(write(tmp_path, "first", FIRST, **{key: "this"}))
-    second = read_side(write(tmp_path, "second", SECOND, **{key: "that"}))
+    first, second = (
+        replace(side, summary={**side.summary, key: value})
+        for side, value in (
+            (read_side(write(tmp_path, "first", FIRST)), "this"),
+            (read_side(write(tmp_path, "second", SECOND)), "that"),
+        )
+    )
     (line,) = check_comparable(first, second)
     assert line.startswith(f"{key} differs: 'this' in")
     assert "'that' in" in line
@@ -89,7 +104,8 @@ def test_other_problems_are_refused(tmp_path: Path) -> None:
     other = read_side(write(tmp_path, "other", SECOND, benchmark_sha256="c"))
     with pytest.raises(UsageError, match="benchmark_sha256 is 'c' and 'b'"):
         check_comparable(first, other)
-    fewer = read_side(write(tmp_path, "fewer", {"a1": "rrrr"}))
+    levels = [{"level": "all", "num_problems": 1}]
+    fewer = read_side(write(tmp_path, "fewer", {"a1": "rrrr"}, levels=levels))
     with pytest.raises(UsageError, match="4 of them were evaluated on one side only, such as 'a2'"):
         check_comparable(first, fewer)
 

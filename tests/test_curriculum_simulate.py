@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import pytest
 
@@ -58,6 +59,7 @@ def test_each_beats_uniform_where_most_is_solved(name: CurriculumName) -> None:
         worlds={"mostly_easy": WORLDS["mostly_easy"]},
         seeds=SEEDS,
     )
+    assert row.difference is not None
     assert row.difference.low > 0.0
 
 
@@ -68,6 +70,7 @@ def test_each_but_prioritised_beats_uniform_where_much_cannot_be_solved(
     (row,) = compare_curricula(
         [CurriculumConfig(name=name)], worlds={"with_false": WORLDS["with_false"]}, seeds=SEEDS
     )
+    assert row.difference is not None
     assert row.difference.low > 0.0
 
 
@@ -77,8 +80,19 @@ def test_prioritised_loses_where_much_cannot_be_solved() -> None:
     world = {"with_false": WORLDS["with_false"]}
     configs = [CurriculumConfig(name="uniform"), CurriculumConfig(name="prioritised")]
     uniform, prioritised = compare_curricula(configs, worlds=world, seeds=SEEDS)
-    assert uniform.difference.value == 0.0
+    assert uniform.difference is None
+    assert prioritised.difference is not None
     assert prioritised.difference.high < 0.0
+    # Student's t over six seeds: the half-width is t(0.975; 5) = 2.5706 standard errors.
+    gaps = [
+        run_learner(world["with_false"], configs[1], seed).solved
+        - run_learner(world["with_false"], configs[0], seed).solved
+        for seed in SEEDS
+    ]
+    error = statistics.stdev(gaps) / len(gaps) ** 0.5
+    assert prioritised.difference.value == pytest.approx(statistics.fmean(gaps))
+    half = prioritised.difference.high - prioritised.difference.value
+    assert half == pytest.approx(2.5706 * error, rel=1e-4)
     assert prioritised.mixed < uniform.mixed
 
 

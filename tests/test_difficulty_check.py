@@ -25,7 +25,7 @@ from proverrl.loops.difficulty_check import (
     render_table,
     tabulate,
 )
-from proverrl.statistics import wilson
+from proverrl.statistics import mean_interval
 from proverrl.types import HOLE, Problem
 from tests import report_runs as made
 from tests.test_grpo import StubVerifier, judge, make_config, run, verifiers
@@ -69,23 +69,25 @@ def test_rows_are_means_over_problems() -> None:
     kept = {0: [make_problem("a"), make_problem("b")], 2: [make_problem("c")]}
     rates: dict[str, dict[str, float | None]] = {
         "untrained": {"a": 1.0, "b": 0.5, "c": None},
-        "then": {"a": 0.25, "b": None, "c": 0.0},
+        "then": {"a": 0.25, "b": None, "c": 0.25},
         "trained": {"a": 1.0, "b": 1.0, "c": 1.0},
     }
     first, second = tabulate(kept, rates, 1)
     assert (first.first, first.last, first.num_problems) == (0, 0, 2)
-    assert first.rates["untrained"] == Rate(0.75, *wilson(0.75, 2), 2)
-    assert first.rates["then"] == Rate(0.25, *wilson(0.25, 1), 1)
+    assert first.rates["untrained"] == Rate(0.75, *mean_interval([1.0, 0.5]), 2)
+    assert first.rates["then"] == Rate(0.25, *mean_interval([0.25]), 1)
     assert second.rates["untrained"] == Rate(None, 0.0, 1.0, 0)
     (both,) = tabulate(kept, rates, 2)
     assert (both.first, both.last, both.num_problems) == (0, 2, 3)
     assert both.rates["trained"].value == 1.0
-    # Wilson of 3 of 3: 1 / (1 + 1.96^2 / 3) = 0.438.
-    assert both.rates["trained"].low == pytest.approx(0.438, abs=1e-3)
-    # Of 0.75 in 2 draws, z^2 = 3.84: centre (0.75 + 0.96) / 2.92 = 0.586, half
-    # 1.96 * sqrt(0.1875 / 2 + 3.84 / 16) / 2.92 = 0.388.
+    # 3 of 3: 0.025^(1/3) = 0.292.
+    assert both.rates["trained"].low == pytest.approx(0.025 ** (1 / 3))
+    # Of 1 and 0.5, with a 0 or a 1 that was not seen: at the high end 1 has the weight of two, and
+    # 1 - 0.5 w is 0.975 quantile where w is 1 - 0.975^0.5 = 0.0126: 0.994.
+    assert both.rates["untrained"].high == pytest.approx(1 - 0.5 * (1 - 0.975**0.5))
+    # 0.25 twice: sqrt(0.025) = 0.158 of it at least, and 1 - 0.75 * 0.158 = 0.881 at most.
     assert render_table([both]).splitlines()[-1] == (
-        "| 0-2 | 3 | 75.0 (20-97) | 12.5 (1-74) | 100.0 (44-100) |"
+        "| 0-2 | 3 | 75.0 (11-99) | 25.0 (4-88) | 100.0 (29-100) |"
     )
     assert "not judged" in render_table([second])
 

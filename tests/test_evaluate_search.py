@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proverrl.attempt_rows import read_attempt
 from proverrl.config import Config, PoolConfig, RolloutConfig, SearchConfig
 from proverrl.errors import UsageError, VerifierError
 from proverrl.evaluate import Evaluation
@@ -63,9 +64,9 @@ def test_a_search_is_stored_with_what_each_answer_cost() -> None:
     keys = [turn["candidate"] for turn in row["turns"]]
     assert keys == [Candidate(LOOP, "a").key, None, None, Candidate(LOOP, "b").key]
     # 3 + 2 + 1 + 4 tokens in 4 answers, of which 2 went to the verifier.
-    assert measure_spending([row], "tokens")[LOOP.id].solved_at == 10
-    assert measure_spending([row], "calls")[LOOP.id].solved_at == 2
-    assert measure_spending([row], "turns")[LOOP.id].solved_at == 4
+    assert measure_spending([read_attempt(row, "a row")], "tokens")[LOOP.id].solved_at == 10
+    assert measure_spending([read_attempt(row, "a row")], "calls")[LOOP.id].solved_at == 2
+    assert measure_spending([read_attempt(row, "a row")], "turns")[LOOP.id].solved_at == 4
     failed = search_row(LOOP, 0, make_result())
     assert (failed["status"], failed["body"], failed["search"]["nodes"]) == ("rejected", "", 5)
 

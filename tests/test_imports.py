@@ -30,6 +30,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "statistics",
             "strict_json",
             "tasks",
+            "typed_rows",
         }
     ),
     frozenset({"config", "problems", "parallel"}),
@@ -59,6 +60,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "guard",
             "search",
             "evaluate",
+            "attempt_rows",
             "attempt_store",
             "compare",
             "claims",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proverrl.attempt_rows import AttemptRow, read_attempt, read_attempts
 from proverrl.cli import cli
 from proverrl.errors import UsageError
 from proverrl.matched_budget import (
@@ -20,18 +22,20 @@ from proverrl.matched_budget import (
     choose_budgets,
     measure_spending,
     paired_difference,
-    read_attempts,
     solve_curve,
 )
 
 
-def attempt(problem: str, number: int, status: str, *turns: tuple[str | None, int | None]) -> Any:
-    return {
+def attempt(
+    problem: str, number: int, status: str, *turns: tuple[str | None, int | None]
+) -> AttemptRow:
+    row = {
         "problem_id": problem,
         "attempt": number,
         "status": status,
         "turns": [{"candidate": key, "num_tokens": tokens} for key, tokens in turns],
     }
+    return read_attempt(row, "a row")
 
 
 # Problem a: the first rollout fails twice, the second writes what is known and then a proof.
@@ -96,9 +100,11 @@ def test_two_turns_against_two_samples() -> None:
 def test_differences_are_paired() -> None:
     one = {"a": Spending(1, 4), "b": Spending(2, 4), "c": Spending(None, 4)}
     other = {"a": Spending(3, 4), "b": Spending(2, 4), "c": Spending(None, 4)}
-    assert paired_difference(one, other, 2)[0] == pytest.approx(1 / 3)
-    value, low, high = paired_difference(one, other, 3)
-    assert (value, low, high) == (0.0, 0.0, 0.0)
+    assert paired_difference(one, other, 2).value == pytest.approx(1 / 3)
+    gap = paired_difference(one, other, 3)
+    # Three problems that agree: none of 3 is up to 1 - 0.025^(1/3) at 95 %, on either side.
+    edge = 1 - 0.025 ** (1 / 3)
+    assert (gap.value, gap.low, gap.high) == pytest.approx((0.0, -edge, edge))
     with pytest.raises(UsageError, match="not on the same problems"):
         paired_difference(one, {"a": Spending(1, 1)}, 1)
 
@@ -133,32 +139,41 @@ def test_tokens_that_were_not_counted_are_refused() -> None:
         measure_spending([attempt("a", 0, "rejected", ("x", None))], "tokens")
 
 
-def write(folder: Path, name: str, rows: list[Any], **labels: str) -> Path:
+def write(folder: Path, name: str, rows: Sequence[Mapping[str, Any]], **labels: str) -> Path:
     (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     summary = folder / f"{name}.json"
-    summary.write_text(json.dumps({"benchmark_sha256": "b", "toolchain": "t"} | labels))
+    samples = max(row["attempt"] for row in rows) + 1
+    levels = [{"level": "all", "num_problems": len({row["problem_id"] for row in rows})}]
+    known = {"benchmark_sha256": "b", "samples_per_problem": samples, "levels": levels}
+    summary.write_text(json.dumps(known | {"toolchain": "t"} | labels))
     return summary
 
 
 def test_the_command_compares_and_refuses(tmp_path: Path) -> None:
     samples = [attempt(p, 0, "rejected", (p, 1)) for p in "abc"]
     one, two = write(tmp_path, "one", samples), write(tmp_path, "two", ROWS)
-    result = CliRunner().invoke(
-        cli, ["compare", str(one), str(two), "--budget", "calls", "--budgets", "1,3"]
-    )
+    command = ["compare", str(one), str(two), "--budget", "calls", "--budgets", "1,3"]
+    # c was attempted once, a and b three times.
+    with pytest.raises(UsageError, match="missing attempts: 2, the first is 1 of 'c'"):
+        raise_from(command)
+    rest = [attempt("c", number, "rejected") for number in (1, 2)]
+    two = write(tmp_path, "two", [*ROWS, *rest])
+    result = CliRunner().invoke(cli, command)
     assert result.exception is None
-    text = result.output.splitlines()
+    text = result.stdout.splitlines()
     assert text[1].split()[:3] == ["1", "solved", "0.0"]
     assert "solved 66.7" in text[5]
-    assert "against the first +66.7" in text[5]
+    # Two of three gained: 1 and 1 against 0 (and -1), turned as often as not: p 0.5.
+    assert "against the first +66.7 [" in text[5]
+    assert "] p 0.5" in text[5]
     assert "out of attempts 33.3" in text[5]
-    other = write(tmp_path, "other", ROWS, benchmark_sha256="c")
+    other = write(tmp_path, "other", [*ROWS, *rest], benchmark_sha256="c")
     with pytest.raises(UsageError, match="benchmark_sha256 is 'c' and 'b'"):
         raise_from(["compare", str(one), str(other), "--budget", "calls"])
     old = [{"problem_id": "a", "attempt": 0, "status": "rejected", "candidates": []}]
     with pytest.raises(UsageError, match="earlier version"):
         read_attempts(write(tmp_path, "old", old))
-    with pytest.raises(UsageError, match=r"none\.json cannot be read"):
+    with pytest.raises(UsageError, match=r"none\.json: no such file"):
         raise_from(["compare", str(tmp_path / "none.json"), "--budget", "calls"])
     with pytest.raises(UsageError, match="--budgets '1,x'"):
         raise_from(["compare", str(one), "--budget", "calls", "--budgets", "1,x"])

@@ -46,14 +46,14 @@ def rows_of(page: str, k: int) -> list[list[str]]:
 def test_the_table_holds_exactly_the_given_figures(tmp_path: Path) -> None:
     page = build_page([made.make_run(tmp_path / "run")])
     assert rows_of(page, 1) == [
-        ["All 200 problems", "31.2 25.0–37.0 3 unjudged", "46.5 40.3–52.3 5 unjudged", "+15.3"],
-        ["Level 1 50 problems", "61.0 54.8–66.8", "86.0 79.8–91.8", "+25.0"],
-        ["Level 2 50 problems", "40.0 33.8–45.8", "58.0 51.8–63.8", "+18.0"],
-        ["Level 3 50 problems", "19.0 12.8–24.8", "31.0 24.8–36.8", "+12.0"],
-        ["Level 4 50 problems", "4.8 0.0–10.6", "11.0 4.8–16.8", "+6.2"],
+        ["All 24 problems", "31.2 25.0–37.0 3 unjudged", "46.5 40.3–52.3 5 unjudged", "+15.3"],
+        ["Level 1 6 problems", "61.0 54.8–66.8", "86.0 79.8–91.8", "+25.0"],
+        ["Level 2 6 problems", "40.0 33.8–45.8", "58.0 51.8–63.8", "+18.0"],
+        ["Level 3 6 problems", "19.0 12.8–24.8", "31.0 24.8–36.8", "+12.0"],
+        ["Level 4 6 problems", "4.8 0.0–10.6", "11.0 4.8–16.8", "+6.2"],
     ]
     assert rows_of(page, 8)[1] == [
-        "Level 1 50 problems",
+        "Level 1 6 problems",
         "90.0 83.8–95.8",
         "98.0 91.8–100.0",
         "+8.0",
@@ -68,7 +68,7 @@ def test_several_runs_stand_beside_one_before_column(tmp_path: Path) -> None:
     head = re.findall(r"<th>(.*?)</th>", page.split("<thead>")[1].split("</thead>")[0])
     assert head == ["", "Before", "After GRPO", "After expert iteration"]
     assert rows_of(page, 1)[0] == [
-        "All 200 problems",
+        "All 24 problems",
         "31.2 25.0–37.0 3 unjudged",
         "46.5 40.3–52.3 5 unjudged +15.3",
         "28.0 21.8–33.8 5 unjudged −3.2",
@@ -229,7 +229,7 @@ def test_a_run_still_going_on_shows_what_there_is(tmp_path: Path) -> None:
     page = build_page([run])
     assert "40 of 300 steps" in Page(page).text
     assert "Not evaluated since." in page
-    assert rows_of(page, 1)[0] == ["All 200 problems", "31.2 25.0–37.0 3 unjudged"]
+    assert rows_of(page, 1)[0] == ["All 24 problems", "31.2 25.0–37.0 3 unjudged"]
 
 
 def test_an_evaluation_under_way_is_counted(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_unjudged_attempts_are_counted_by_kind_with_their_reasons(tmp_path: Path
     page = Page(build_page([run])).text
     assert lost > 0
     assert "GRPO: training 200 4 2 3.00 %" in page
-    assert f"evaluation “after” 1,600 {lost} 0" in page
+    assert f"evaluation “after” 192 {lost} 0" in page
     assert f"evaluation “after”: {lost} × timeout: no answer in 20 s" in page
 
 
@@ -284,12 +284,15 @@ def test_an_estimate_over_no_problem_is_not_shown_as_zero(tmp_path: Path) -> Non
     after = made.make_eval("after", made.AFTER)
     after["levels"][4]["pass"]["8"] = {"value": 0.0, "low": 0.0, "high": 0.0, "num_problems": 0}
     made.write_json(run / "evals" / "after.json", after)
-    assert rows_of(build_page([run]), 8)[4] == ["Level 4 50 problems", "18.0 11.8–23.8", "–", "–"]
+    assert rows_of(build_page([run]), 8)[4] == ["Level 4 6 problems", "18.0 11.8–23.8", "–", "–"]
 
 
 def test_examples_show_rare_proofs_first_and_unsolved_problems(tmp_path: Path) -> None:
     def attempts(problem: str, statuses: list[str]) -> list[dict[str, Any]]:
-        return [{"problem_id": problem, "level": 2, "status": status} for status in statuses]
+        return [
+            {"problem_id": problem, "level": 2, "attempt": number, "status": status}
+            for number, status in enumerate(statuses)
+        ]
 
     made.write_lines(
         tmp_path / "after.jsonl",
@@ -408,7 +411,7 @@ def test_the_terminal_table_holds_figures_and_cost(tmp_path: Path) -> None:
         "GRPO: 3/3 steps, 1,234 verifier calls in the loop, 2,800 in evaluations, 245 s (4m05s)"
         in text
     )
-    assert "After: 5 of 1,600 attempts unjudged" in text
+    assert "After: 5 of 192 attempts unjudged" in text
 
 
 def test_the_terminal_says_when_nothing_was_evaluated(tmp_path: Path) -> None:

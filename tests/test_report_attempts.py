@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from pathlib import Path
@@ -23,6 +24,9 @@ from proverrl.report.run import load_runs
 from proverrl.types import Status
 from tests import report_runs as made
 
+NUMBERS = itertools.count()
+"""No two attempts have one number."""
+
 
 def attempt(problem: str, status: str, body: str = "b", message: str = "") -> dict[str, Any]:
     found = [{"severity": "error", "message": message, "line": 1}] if message else []
@@ -30,6 +34,7 @@ def attempt(problem: str, status: str, body: str = "b", message: str = "") -> di
         "problem_id": problem,
         "level": 2,
         "family": "f",
+        "attempt": next(NUMBERS),
         "status": status,
         "body": body,
         "diagnostics": found,

@@ -8,12 +8,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proverrl.attempt_rows import AttemptRow, read_attempt
 from proverrl.cli import cli
 from proverrl.matched_budget import UNITS, measure_spending
 from proverrl.report import build_page, write_tables
@@ -31,10 +31,9 @@ from proverrl.report.comparison import (
 )
 from proverrl.report.formats import DIFFERENCE_COLUMNS, HEADLINE_COLUMNS, PROBLEM_COLUMNS
 from proverrl.report.headline import list_columns
-from proverrl.report.intervals import mean_interval
 from proverrl.report.run import load_runs
 from proverrl.report.spending import SpendingMeter
-from proverrl.statistics import bootstrap_interval, wilson
+from proverrl.statistics import compare_paired
 from tests import report_runs as made
 from tests.report_page import Page
 
@@ -63,7 +62,9 @@ def write_run(path: Path, attempts: dict[str, str], **labels: Any) -> Path:
         for number, letter in enumerate(letters)
     ]
     made.write_lines(path / "evals" / "after.jsonl", rows)
-    summary = made.make_eval("after", {"all": (0.5, 0.5)}) | labels
+    samples = max(map(len, attempts.values()))
+    figures = {"all": (0.5, 0.5)}
+    summary = made.make_eval("after", figures, problems=len(attempts), samples=samples) | labels
     made.write_json(path / "evals" / "after.json", summary)
     return path
 
@@ -82,7 +83,11 @@ def test_differences_are_paired_by_problem(tmp_path: Path) -> None:
     # pass@1 of a 0 - 1/3, b 1/3 - 1, c 1/3 - 0; d has no judged attempt in one of them.
     assert found.value == pytest.approx((-1 / 3 - 2 / 3 + 1 / 3) / 3)
     assert (found.problems, found.excluded) == (3, 1)
-    assert -2 / 3 <= found.low <= found.value <= found.high <= 1 / 3
+    # The same as `proverrl compare` says of the same values.
+    gap = compare_paired([(3, 1), (3, 3), (3, 0)], [(3, 0), (3, 1), (3, 1)], 1)
+    assert (found.low, found.high, found.p) == (gap.low, gap.high, gap.p)
+    # -2/3 and -1/3 against 1/3: of 8 ways to turn them 6 are 2/3 or more from 0.
+    assert found.p == 0.75
 
 
 def test_who_solved_what(tmp_path: Path) -> None:
@@ -140,6 +145,11 @@ def test_solved_within_a_budget(tmp_path: Path) -> None:
     assert tokens.budgets == [1, 2, 4, 8, 16, 30]
 
 
+def make_attempt(number: int, status: str, turns: list[dict[str, Any]]) -> AttemptRow:
+    row = {"problem_id": "a", "attempt": number, "status": status, "turns": turns}
+    return read_attempt(row, "a row")
+
+
 @given(
     st.lists(
         st.tuples(
@@ -151,12 +161,7 @@ def test_solved_within_a_budget(tmp_path: Path) -> None:
 )
 def test_the_meter_counts_as_the_matched_budget_does(draws: list[Any]) -> None:
     rows = [
-        {
-            "problem_id": "a",
-            "attempt": number,
-            "status": status,
-            "turns": [{"candidate": key, "num_tokens": tokens} for key, tokens in turns],
-        }
+        make_attempt(number, status, [{"candidate": key, "num_tokens": n} for key, n in turns])
         for number, (status, turns) in enumerate(draws)
     ]
     meter = SpendingMeter()
@@ -175,10 +180,10 @@ def test_attempts_without_a_known_cost_are_named(tmp_path: Path) -> None:
     assert notes[0].startswith("Before, After: what a turn cost is not known")
     meter = SpendingMeter()
     turn = {"candidate": "x", "num_tokens": None}
-    meter.add({"attempt": 0, "status": "rejected", "turns": [turn]})
+    meter.add(make_attempt(0, "rejected", [turn]))
     assert meter.spending("tokens") is None
     assert meter.spending("calls") is not None
-    meter.add({"attempt": 0, "status": "rejected", "turns": [turn]})
+    meter.add(make_attempt(0, "rejected", [turn]))
     assert meter.spending("calls") is None  # an attempt that came before
 
 
@@ -187,9 +192,11 @@ def test_bins_hold_the_means_of_their_problems() -> None:
     assert bins[0].predicted == pytest.approx(0.15)
     assert (bins[0].low, bins[0].high, bins[0].problems, bins[0].attempts) == (0.1, 0.2, 2, 12)
     assert bins[0].measured == 0.25
-    # The mean of two problems of 0 and 1/2 is between them in every resample.
-    assert bins[0].interval == (0.0, 0.5)
-    assert bins[1] == Bin(0.9, 1.0, 1, 8, 1.0, 1.0, (1.0, 1.0))
+    # Of 0 and 1/2: at the low end 0 has the weight of two, so that half of 1 - 0.975^0.5 is left.
+    assert bins[0].interval[0] == pytest.approx(0.5 * (1 - 0.975**0.5))
+    # One problem of 1: 2.5 % at least.
+    assert bins[1] == Bin(0.9, 1.0, 1, 8, 1.0, 1.0, bins[1].interval)
+    assert bins[1].interval == pytest.approx((0.025, 1.0))
 
 
 def test_the_curriculum_and_the_levels_are_held_against_the_evaluation(tmp_path: Path) -> None:
@@ -232,28 +239,22 @@ def test_unlike_conditions_are_said(tmp_path: Path) -> None:
     assert list_warnings(load_runs([one])) == []
 
 
-@given(st.lists(st.sampled_from([0.0, 0.25, 1.0, -0.5]), min_size=20, max_size=60))
-def test_the_fast_interval_is_that_of_the_bootstrap(values: list[float]) -> None:
-    low, high = mean_interval(values)
-    assert min(values) - 1e-9 <= low <= high <= max(values) + 1e-9
-    expected = bootstrap_interval(values)
-    # Both are quantiles of 10,000 resamples of the same distribution; neighbours among the means
-    # that can occur lie 1.5 / n apart at most, and a quantile may fall on either side of a gap.
-    step = 1.5 / len(values) + 0.03
-    assert (low, high) == pytest.approx(expected, abs=step)
-
-
-def test_many_distinct_values_are_resampled_one_by_one() -> None:
-    values = list(np.linspace(0, 1, 1000))
-    # The standard error of the mean is sqrt(1 / 12) / sqrt(1000) = 0.00913.
-    assert mean_interval(values) == pytest.approx((0.5 - 0.0179, 0.5 + 0.0179), abs=0.002)
-    assert mean_interval([]) == (0.0, 0.0)
-
-
-def test_wilson_by_hand() -> None:
-    # 5 of 10, z = 1.96, z z = 3.8415: spread 1.96 sqrt(0.025 + 0.0096) / 1.38415 = 0.2634.
-    assert wilson(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
-    assert wilson(0, 0) == (0.0, 1.0)
+def test_missing_doubled_and_cut_attempts_are_said(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", ONE | {"b": "pp"})
+    where = run / "evals" / "after.jsonl"
+    lines = where.read_text().splitlines(keepends=True)
+    where.write_text("".join([*lines, lines[0], lines[1][:-9]]))
+    again = "; the same `proverrl eval` again (same --name) puts that right."
+    found = list_warnings(load_runs([run]))
+    assert found == [
+        f"After, {where}, line 12: attempt 0 of problem 'a' is there twice{again}",
+        f"After, {where}, line 13: the last line was cut off{again}",
+        f"After, {where}: missing attempts: 1, the first is 2 of 'b'{again}",
+    ]
+    page = Page(build_page([run])).text
+    assert all(text in page for text in found)
+    *_, file = write_tables([run], "csv", out=tmp_path / "r.csv")
+    assert [row["warning"] for row in read_csv(file)] == found
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -265,8 +266,10 @@ def test_the_tables_hold_the_figures_of_the_page(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / "one", ONE), write_run(tmp_path / "two", TWO)]
     out = tmp_path / "tables" / "r.csv"
     files = write_tables(runs, "csv", out=out)
-    assert [file.name for file in files] == ["r.csv", "r_differences.csv", "r_problems.csv"]
-    headline, differences, problems = map(read_csv, files)
+    names = ["r.csv", "r_differences.csv", "r_problems.csv", "r_warnings.csv"]
+    assert [file.name for file in files] == names
+    headline, differences, problems, warnings = map(read_csv, files)
+    assert warnings == [{"warning": text} for text in list_warnings(load_runs(runs))]
     assert tuple(headline[0]) == HEADLINE_COLUMNS
     assert tuple(differences[0]) == DIFFERENCE_COLUMNS
     assert tuple(problems[0]) == PROBLEM_COLUMNS

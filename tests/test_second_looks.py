@@ -18,7 +18,7 @@ from proverrl.loops import train as train_module
 from proverrl.loops.audit import Auditor
 from proverrl.rewards import ALL, MAX_ONLINE, FalseNegativeRate, build_reward
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.statistics import wilson
+from proverrl.statistics import clopper_pearson
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.cache import Appeals, CachedVerifier, was_overturned
@@ -70,7 +70,7 @@ def test_an_audit_corrects_the_rollout_and_is_counted_by_hand() -> None:
     figures = auditor.metrics()
     assert figures["false_negative_rate"] == pytest.approx(auditor.rate(reviewed.rollouts[0]))
     # Two audits are remembered as (1.95^2) / (0.95^2 + 1) = 1.9987 of them.
-    low, high = wilson(q, 1.95**2 / (0.95**2 + 1))
+    low, high = clopper_pearson(q, 1.95**2 / (0.95**2 + 1))
     assert figures["false_negative_rate_low"] == pytest.approx(low * (1 - p) / (low * (1 - p) + p))
     assert figures["false_negative_rate_high"] == pytest.approx(
         high * (1 - p) / (high * (1 - p) + p)
@@ -136,15 +136,6 @@ def test_a_share_is_audited() -> None:
 
     # Mean 100, standard deviation sqrt(400 * 0.25 * 0.75) = 8.7.
     assert 65 < asyncio.run(review()) < 135
-
-
-def test_wilson_by_hand() -> None:
-    # One of one: the lower end is 1 / (1 + 1.96^2) = 0.20655; none of one: its mirror.
-    assert wilson(1.0, 1.0) == pytest.approx((1 / (1 + 1.96**2), 1.0))
-    assert wilson(0.0, 1.0) == pytest.approx((0.0, 1 - 1 / (1 + 1.96**2)))
-    # 2 of 10: centre (0.2 + 3.8416/20) / 1.38416, half 1.96 sqrt(0.016 + 3.8416/400) / 1.38416.
-    centre, half = (0.2 + 0.19208) / 1.38416, 1.96 * (0.016 + 0.009604) ** 0.5 / 1.38416
-    assert wilson(0.2, 10.0) == pytest.approx((centre - half, centre + half))
 
 
 def test_the_estimate_feeds_the_correction() -> None:
@@ -328,8 +319,8 @@ def test_old_averages_fade() -> None:
     # of the verdicts is left to be wrong.
     assert (low, high) == (0.0, 0.0)
     rate.observe("a", proved=False)
-    # p = 0.95 now (weights have settled), and q lies below 1.96^2 / (39 + 1.96^2) = 0.0897.
-    q = 1.96**2 / (39 + 1.96**2)
+    # p = 0.95 now (weights have settled), and q lies below 1 - 0.025^(1/39) = 0.0903.
+    q = 1 - 0.025 ** (1 / 39)
     assert rate.interval("a")[1] == pytest.approx(q * 0.05 / (q * 0.05 + 0.95), rel=1e-3)
 
 

@@ -44,14 +44,19 @@ def make_table(results: dict[str, Any]) -> Table:
     for head in (*heads, "against uniform, points"):
         table.add_column(head, justify="left" if head in heads[:2] else "right")
     for row in results["rows"]:
-        gain = row["difference"]
-        low, high = 100 * gain["low"], 100 * gain["high"]
         table.add_row(
             row["world"],
             row["name"],
             f"{100 * row['solved']:.1f}",
             f"{100 * row['mean_solved']:.1f}",
             f"{100 * row['mixed']:.1f}",
-            f"{100 * gain['value']:+.1f} [{low:+.1f}, {high:+.1f}]",
+            _describe(row["difference"]),
         )
     return table
+
+
+def _describe(gain: dict[str, float] | None) -> str:
+    if gain is None:
+        return "-"
+    value, low, high = (100 * gain[name] for name in ("value", "low", "high"))
+    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"

@@ -14,10 +14,12 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from scipy import stats
+
 from proverrl.config import CurriculumConfig, CurriculumName
 from proverrl.curriculum.sampler import CURRICULA
 from proverrl.seeds import derive_seed
-from proverrl.statistics import Difference, bootstrap_difference
+from proverrl.statistics import Difference
 from proverrl.types import (
     HOLE,
     Candidate,
@@ -81,14 +83,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A curriculum against uniform: means over seeds, and the paired difference of ``solved``."""
+    """A curriculum against uniform: means over seeds, and the paired difference of ``solved`` by
+    Student's t, since means over many problems are near normal; None for one seed, and for uniform
+    itself."""
 
     world: str
     name: CurriculumName
     solved: float
     mean_solved: float
     mixed: float
-    difference: Difference
+    difference: Difference | None
 
 
 class Learner:
@@ -195,10 +199,16 @@ def _compare(
         solved=sum(outcome.solved for outcome in own) / num,
         mean_solved=sum(outcome.mean_solved for outcome in own) / num,
         mixed=sum(outcome.mixed for outcome in own) / num,
-        difference=bootstrap_difference(
-            [outcome.solved for outcome in uniform], [outcome.solved for outcome in own]
-        ),
+        difference=_compare_seeds([b.solved - a.solved for a, b in zip(uniform, own, strict=True)]),
     )
+
+
+def _compare_seeds(gaps: Sequence[float]) -> Difference | None:
+    if len(gaps) < 2 or not any(gaps):
+        return None
+    test = stats.ttest_1samp(gaps, 0.0)
+    low, high = test.confidence_interval(0.95)
+    return Difference(sum(gaps) / len(gaps), float(low), float(high), float(test.pvalue))
 
 
 def _make_problem(category: int, level: int, number: int) -> Problem:

@@ -15,14 +15,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from proverrl.attempt_rows import read_attempts
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.config import Config, load_stored_config
 from proverrl.errors import RunError, UsageError
 from proverrl.loops.evaluate_run import evaluate_benchmarks, find_weights
-from proverrl.matched_budget import read_attempts
 from proverrl.monitor.metrics import write_lines_atomically
 from proverrl.problems.load import make_row
-from proverrl.statistics import wilson
+from proverrl.statistics import mean_interval
 from proverrl.types import Problem, Status
 
 SOLVERS = ("untrained", "then", "trained")
@@ -30,9 +30,8 @@ SOLVERS = ("untrained", "then", "trained")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A mean solve rate over ``num_problems``, with a 95 % interval (Wilson) that counts each
-    problem as one draw: attempts at one problem are alike, so it is rather too wide. ``value`` is
-    None where no problem had an attempt that was judged."""
+    """A mean solve rate over ``num_problems``, with its 95 % interval; ``value`` is None where no
+    problem had an attempt that was judged."""
 
     value: float | None
     low: float
@@ -127,9 +126,8 @@ def measure_rates(result: Path) -> dict[str, float | None]:
     counts: dict[str, list[int]] = {}
     for row in read_attempts(result):
         count = counts.setdefault(row["problem_id"], [0, 0])
-        status = Status(row["status"])
-        count[0] += status is Status.PROVED
-        count[1] += status.judged
+        count[0] += row["status"] is Status.PROVED
+        count[1] += row["status"].judged
     return {name: proved / judged if judged else None for name, (proved, judged) in counts.items()}
 
 
@@ -176,10 +174,8 @@ def _render(rate: Rate) -> str:
 
 def _average(values: Sequence[float | None]) -> Rate:
     known = [value for value in values if value is not None]
-    if not known:
-        return Rate(None, 0.0, 1.0, 0)
-    mean = sum(known) / len(known)
-    return Rate(mean, *wilson(mean, len(known)), len(known))
+    mean = sum(known) / len(known) if known else None
+    return Rate(mean, *mean_interval(known), len(known))
 
 
 def _configure(run: Path, out: Path, samples: int, overrides: Sequence[str]) -> Config:

@@ -6,13 +6,14 @@ its evaluation, and the best one as ``policy``. What was evaluated before is not
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from proverrl.attempt_rows import read_summary
 from proverrl.config import Config
+from proverrl.errors import RunError
 from proverrl.loops.evaluate_run import evaluate_run
 from proverrl.policy.merge import merge_policies
 
@@ -56,6 +57,8 @@ def find_best(rows: Sequence[SweepRow]) -> SweepRow:
 
 
 def _read_passes(path: Path) -> dict[int, float]:
-    levels = json.loads(path.read_text("utf-8"))["levels"]
-    whole = next(level for level in levels if level["level"] == "all")
-    return {int(k): float(estimate["value"]) for k, estimate in whole["pass"].items()}
+    whole = next(level for level in read_summary(path)["levels"] if level["level"] == "all")
+    found = {int(k): figure["value"] for k, figure in whole["pass"].items()}
+    if None in found.values():
+        raise RunError(f"{path}: too few attempts were judged to choose by; see its unjudged ones")
+    return found

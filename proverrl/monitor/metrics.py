@@ -92,36 +92,65 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     return [row for _, row in iter_json_lines(path)]
 
 
+def read_object(path: Path, remedy: str = "restore the file") -> dict[str, Any]:
+    """One JSON object from a file. Raises RunError naming the file and the remedy."""
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"{path}: cannot be read as JSON: {error}; {remedy}") from error
+    if not isinstance(value, dict):
+        found = type(value).__name__
+        raise RunError(f"{path}: expected a JSON object, found {found}; {remedy}")
+    return value
+
+
 def iter_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSON lines file one at a time, each with its place in bytes.
 
     A last line that a kill left half-written is dropped: it has no newline or is not JSON.
     A bad line anywhere else raises RunError with its number.
     """
+    for _, place, row in iter_numbered_lines(path, lambda text: None):
+        yield place, row
+
+
+def iter_numbered_lines(
+    path: Path, tell: Callable[[str], None]
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """As ``iter_json_lines``, each with the number of its line too; ``tell`` is given a sentence
+    about a last line that was dropped."""
     try:
         with path.open("rb") as stream:
-            yield from _iter_lines(stream, path)
+            yield from _iter_lines(stream, path, tell)
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _iter_lines(stream: BinaryIO, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    offset = 0
+def _iter_lines(
+    stream: BinaryIO, path: Path, tell: Callable[[str], None]
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    place = 0
     for number, line in enumerate(stream, start=1):
+        where = f"{path}, line {number}"
         if not line.endswith(b"\n"):
+            tell(f"{where}: the last line was cut off")
             return
         if not line.isspace():
             try:
                 row = load_json(line)
             except ValueError as error:
                 if not next(stream, b"").endswith(b"\n"):
+                    tell(f"{where}: the last line was cut off")
                     return
-                raise RunError(f"{path}, line {number}: not a JSON object: {error}") from error
+                raise _line_error(where, error) from error
             if not isinstance(row, dict):
-                kind = type(row).__name__
-                raise RunError(f"{path}, line {number}: not a JSON object: {kind}")
-            yield offset, row
-        offset += len(line)
+                raise _line_error(where, type(row).__name__)
+            yield number, place, row
+        place += len(line)
+
+
+def _line_error(where: str, found: object) -> RunError:
+    return RunError(f"{where}: not a JSON object: {found}; restore the file, or delete the line")
 
 
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:

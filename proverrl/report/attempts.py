@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proverrl.attempt_rows import AttemptFile, AttemptRow
 from proverrl.errors import RunError
-from proverrl.monitor import iter_json_lines
 from proverrl.report.spending import SpendingMeter
 from proverrl.types import Status
 
@@ -30,9 +30,6 @@ FAILURES_COUNTED = 8
 REASONS_COUNTED = 1000
 REASON_CHARS = 160
 MARKS_KEPT = 400
-MARKS = {status.value: status.value[0] for status in Status}
-UNKNOWN_MARK = "?"
-JUDGED = frozenset(status.value for status in Status if status.judged)
 UNJUDGED = frozenset(status.value for status in Status if not status.judged)
 
 
@@ -49,7 +46,7 @@ class ProblemTally:
     problem_id: str
     level: str
     family: str
-    statuses: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[Status] = field(default_factory=Counter)
     proofs: list[tuple[int, int, int]] = field(default_factory=list)
     failures: dict[str, list[int]] = field(default_factory=dict)
     marks: bytearray = field(default_factory=bytearray)
@@ -61,11 +58,11 @@ class ProblemTally:
 
     @property
     def solved(self) -> int:
-        return self.statuses[Status.PROVED.value]
+        return self.statuses[Status.PROVED]
 
     @property
     def judged(self) -> int:
-        return sum(count for status, count in self.statuses.items() if status in JUDGED)
+        return sum(count for status, count in self.statuses.items() if status.judged)
 
     @property
     def common_failures(self) -> list[tuple[int, int]]:
@@ -77,13 +74,16 @@ class ProblemTally:
 @dataclass(frozen=True, slots=True)
 class AttemptTally:
     """All attempts of an evaluation. ``reasons`` says why attempts were not judged; ``texts`` holds
-    the problems that the attempts carry themselves."""
+    the problems that the attempts carry themselves, ``numbers`` the attempts of each problem;
+    ``damage`` names lines that were passed over, doubled or cut."""
 
     path: Path | None = None
     problems: Mapping[str, ProblemTally] = field(default_factory=dict)
-    statuses: Mapping[str, int] = field(default_factory=dict)
+    statuses: Mapping[Status, int] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
     texts: Mapping[str, Row] = field(default_factory=dict)
+    numbers: Mapping[str, set[int]] = field(default_factory=dict)
+    damage: Sequence[str] = ()
 
     @property
     def total(self) -> int:
@@ -94,37 +94,39 @@ def tally_attempts(path: Path) -> AttemptTally:
     """Count a file of attempts in one pass.
 
     Raises:
-        RunError: the file cannot be read, or a line is not a JSON object.
+        RunError: the file cannot be read, or a line is no attempt.
     """
     problems: dict[str, ProblemTally] = {}
-    statuses: Counter[str] = Counter()
+    statuses: Counter[Status] = Counter()
     reasons: Counter[str] = Counter()
     texts: dict[str, Row] = {}
-    for place, row in iter_json_lines(path):
-        name = str(row.get("problem_id"))
+    damage: list[str] = []
+    file = AttemptFile(path, damage.append)
+    for place, row in file:
+        name = row["problem_id"]
         tally = problems.get(name)
         if tally is None:
-            level, family = str(row.get("level", 0)), str(row.get("family") or "")
+            level, family = str(row.get("level", 0)), row.get("family", "")
             tally = problems[name] = ProblemTally(name, level, family)
-        if name not in texts and isinstance(row.get("problem"), dict):
+        if name not in texts and "problem" in row:
             texts[name] = row["problem"]
         _count(tally, row, place)
         count_reason(reasons, row)
     for tally in problems.values():
         statuses.update(tally.statuses)
-    return AttemptTally(path, problems, statuses, reasons, texts)
+    return AttemptTally(path, problems, statuses, reasons, texts, file.numbers, damage)
 
 
-def _count(tally: ProblemTally, row: Row, place: int) -> None:
-    status = str(row.get("status"))
+def _count(tally: ProblemTally, row: AttemptRow, place: int) -> None:
+    status = row["status"]
     tally.statuses[status] += 1
     tally.meter.add(row)
     if len(tally.marks) < MARKS_KEPT:
-        tally.marks += MARKS.get(status, UNKNOWN_MARK).encode()
-    if status == Status.PROVED.value:
-        body = str(row.get("body") or "")
+        tally.marks += status[:1].encode()
+    if status is Status.PROVED:
+        body = row.get("body") or ""
         _keep_short(tally.proofs, (len(body), hash(body), place))
-    elif status in JUDGED:
+    elif status.judged:
         message = first_message(row)
         found = tally.failures.get(message)
         if found is not None:

@@ -14,7 +14,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from proverrl.report.run import read_object
+from proverrl.attempt_rows import read_summary
 
 
 def make_benchmark_table(results: Sequence[Path]) -> Table:
@@ -22,7 +22,7 @@ def make_benchmark_table(results: Sequence[Path]) -> Table:
 
     Raises RunError for a file that is no result.
     """
-    summaries = [read_object(path) for path in results]
+    summaries = [read_summary(path) for path in results]
     ks = sorted({int(k) for summary in summaries for k in _whole(summary).get("pass", {})})
     table = Table(title=Text("Solved, %, ± standard error (95 % interval)"), title_justify="left")
     table.add_column("benchmark", overflow="fold")
@@ -49,5 +49,5 @@ def _describe(figures: dict[str, Any] | None) -> str:
     if not figures or not figures["num_problems"]:
         return "-"
     value, low, high = (100 * figures[name] for name in ("value", "low", "high"))
-    error = f" ± {100 * figures['stderr']:.1f}" if "stderr" in figures else ""
+    error = f" ± {100 * figures['stderr']:.1f}" if figures.get("stderr") is not None else ""
     return f"{value:.1f}{error} ({low:.1f}-{high:.1f})"

@@ -15,7 +15,7 @@ from proverrl.matched_budget import UNITS, BudgetUnit, Spending, choose_budgets,
 from proverrl.report.comparison import Shelf
 from proverrl.report.figures import Chart, plain_chart, plain_series
 from proverrl.report.headline import signed
-from proverrl.report.intervals import mean_interval
+from proverrl.statistics import DIFFERENCES, mean_interval
 
 UNIT_NAMES: dict[BudgetUnit, str] = {
     "turns": "completions",
@@ -116,7 +116,7 @@ def _measure(
     if base is not None:
         pairs = zip(solved, solved_within(base, budget), strict=True)
         values = [one - other for one, other in pairs]
-        difference = (sum(values) / len(values), *mean_interval(values))
+        difference = (sum(values) / len(values), *mean_interval(values, DIFFERENCES))
     num = len(spending)
     return BudgetCell(sum(solved) / num, low, high, ran_out / num, difference)
 

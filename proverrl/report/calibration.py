@@ -16,8 +16,9 @@ from html import escape
 from proverrl.report.attempts import ProblemTally
 from proverrl.report.figures import Chart, plain_chart, plain_series
 from proverrl.report.headline import choose_evaluation
-from proverrl.report.intervals import mean_interval
-from proverrl.report.run import RunRecord, read_object
+from proverrl.report.run import RunRecord
+from proverrl.report.run_rows import read_posterior
+from proverrl.statistics import mean_interval
 
 NUM_BINS = 10
 STEPS_READ = 20
@@ -74,7 +75,7 @@ def measure_calibrations(runs: Sequence[RunRecord]) -> list[Calibration]:
 def list_predictors(run: RunRecord) -> list[tuple[str, str, Predict]]:
     """What the run's files say of a problem's difficulty: (short name, source, function)."""
     found: list[tuple[str, str, Predict]] = []
-    families = read_posterior(run)
+    families = read_beliefs(run)
     if families:
         source = "the curriculum’s estimate for its family, in the newest checkpoint"
         found.append(("the curriculum", source, lambda tally: families.get(tally.family)))
@@ -85,20 +86,15 @@ def list_predictors(run: RunRecord) -> list[tuple[str, str, Predict]]:
     return found
 
 
-def read_posterior(run: RunRecord) -> dict[str, float]:
+def read_beliefs(run: RunRecord) -> dict[str, float]:
     """Mean of each family's Beta posterior in the newest checkpoint; empty when there is none.
 
     Raises:
         RunError: the checkpoint's state cannot be read.
     """
     files = sorted((run.path / "checkpoints").glob("step_*/state.json"))
-    if not files:
-        return {}
-    curriculum = read_object(files[-1]).get("curriculum")
-    posterior = curriculum.get("posterior") if isinstance(curriculum, dict) else None
-    if not isinstance(posterior, dict):
-        return {}
-    return {name: float(a) / (float(a) + float(b)) for name, (a, b) in posterior.items()}
+    posterior = read_posterior(files[-1]) if files else {}
+    return {name: a / (a + b) for name, (a, b) in posterior.items()}
 
 
 def read_level_rates(run: RunRecord) -> dict[str, float]:

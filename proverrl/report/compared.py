@@ -27,23 +27,24 @@ def render_differences(shelves: Sequence[Shelf]) -> str:
     rows = "".join(_render_difference(item) for item in differences)
     return (
         "<h3>Differences, paired by problem</h3>"
-        '<p class="lead small">Points of pass@k, with 95 % bootstrap intervals over the problems '
-        "that both have k judged attempts at. An interval that holds 0 settles nothing; "
-        "of twenty comparisons without any difference one misses it.</p>"
+        '<p class="lead small">Points of pass@k, with 95 % intervals over the problems that both '
+        "have k judged attempts at. p is the chance of a difference as large if both were alike on "
+        "every problem: below 0.05 it has a colour, as one of twenty without any difference has "
+        "too.</p>"
         '<div class="scroll"><table class="differences"><thead><tr><th>What</th><th>Against</th>'
-        "<th>k</th><th>Difference</th><th>Problems</th></tr></thead>"
+        "<th>k</th><th>Difference</th><th>p</th><th>Problems</th></tr></thead>"
         f"<tbody>{rows}</tbody></table></div>"
     )
 
 
 def _render_difference(item: Difference) -> str:
-    css = "up" if item.low > 0 else "down" if item.high < 0 else "same"
+    css = "same" if item.p >= 0.05 else "up" if item.value > 0 else "down"
     value, low, high = (signed(100 * part) for part in (item.value, item.low, item.high))
     excluded = f'<span class="sub lost">{item.excluded:,} left out</span>' if item.excluded else ""
     return (
         f'<tr><th scope="row">{escape(item.title)}</th><td>{escape(item.base)}</td>'
         f'<td>{item.k}</td><td><span class="chip {css}">{value}</span>'
-        f'<span class="sub">{low} to {high}</span></td>'
+        f'<span class="sub">{low} to {high}</span></td><td>{item.p:.2g}</td>'
         f"<td>{item.problems:,}{excluded}</td></tr>"
     )
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from proverrl.attempt_rows import AGAIN, describe_gaps
 from proverrl.report.attempts import ProblemTally
 from proverrl.report.headline import Column, group_by_benchmark, list_columns, list_ks
-from proverrl.report.intervals import mean_interval
 from proverrl.report.run import RunRecord
-from proverrl.statistics import pass_at_k
+from proverrl.statistics import compare_paired
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Shelf:
 @dataclass(frozen=True, slots=True)
 class Difference:
     """pass@k of ``title`` less that of ``base``, in shares, over the ``problems`` that both have k
-    judged attempts at. ``excluded`` is how many of the others there are."""
+    judged attempts at; ``p`` is that of no difference. ``excluded`` is how many of the others there
+    are."""
 
     title: str
     base: str
@@ -46,6 +47,7 @@ class Difference:
     value: float
     low: float
     high: float
+    p: float
     problems: int
     excluded: int
 
@@ -109,25 +111,27 @@ def list_differences(shelf: Shelf) -> list[Difference]:
 
 def measure_difference(shelf: Shelf, one: int, other: int, k: int) -> Difference | None:
     """None when no problem has k judged attempts in both."""
-    values = []
+    counts, bases = [], []
     for name in shelf.names:
         tallies = (shelf.tally(one, name), shelf.tally(other, name))
         if any(tally is None or tally.judged < k for tally in tallies):
             continue
-        first, second = (pass_at_k(t.judged, t.solved, k) for t in tallies if t is not None)
-        values.append(first - second)
-    if not values:
+        own, base = ((t.judged, t.solved) for t in tallies if t is not None)
+        counts.append(own)
+        bases.append(base)
+    if not counts:
         return None
-    low, high = mean_interval(values)
+    found = compare_paired(bases, counts, k)
     return Difference(
         title=shelf.columns[one].title,
         base=shelf.columns[other].title,
         k=k,
-        value=sum(values) / len(values),
-        low=low,
-        high=high,
-        problems=len(values),
-        excluded=len(shelf.names) - len(values),
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        p=found.p,
+        problems=len(counts),
+        excluded=len(shelf.names) - len(counts),
     )
 
 
@@ -152,6 +156,7 @@ _CONDITIONS: tuple[tuple[str, Callable[[Column], Any]], ...] = (
     ("attempts a problem", lambda column: column.evaluation.summary.get("samples_per_problem")),
     ("temperature", lambda column: column.evaluation.summary.get("temperature")),
     ("mode", lambda column: column.evaluation.summary.get("mode")),
+    ("method of intervals", lambda column: column.evaluation.summary.get("interval")),
     (
         "number of problems",
         lambda column: (column.evaluation.level("all") or {}).get("num_problems"),
@@ -160,9 +165,16 @@ _CONDITIONS: tuple[tuple[str, Callable[[Column], Any]], ...] = (
 
 
 def list_warnings(runs: Sequence[RunRecord]) -> list[str]:
-    """Sentences about columns that can be compared with care only, or not at all."""
+    """Sentences about columns that can be compared with care only, or not at all, and about those
+    whose attempts are not the ones that their figures rest on."""
     groups = group_by_benchmark(list_columns(runs))
     warnings = []
+    for column in (column for group in groups for column in group):
+        attempts = column.evaluation.attempts
+        damage = list(attempts.damage)
+        if attempts.path and (gaps := describe_gaps(attempts.numbers, column.evaluation.summary)):
+            damage.append(f"{attempts.path}: {gaps}")
+        warnings += [f"{column.title}, {text}; {AGAIN}." for text in damage]
     if len(groups) > 1:
         names = "; ".join(
             f"{', '.join(column.title for column in group)} on {_benchmark(group[0])}"

@@ -8,12 +8,11 @@ Not handled here: colours and layout, which follow the theme in the browser.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from proverrl.report.run import Row, RunRecord, unjudged_counts
-from proverrl.statistics import wilson
+from proverrl.statistics import clopper_pearson
 
 POINTS_UNTIL_SMOOTHED = 40
 MAX_POINTS = 1500
@@ -88,27 +87,18 @@ def _line_chart(
 
 
 def _solve_rate_bands(rows: Sequence[Row], values: Sequence[float | None]) -> Bands:
-    """95 % intervals: of the mean over the last steps, from how the steps differ, where a mean is
-    drawn; else of one step's rate, as if each group were one draw, which is rather too wide."""
+    """95 % intervals of the steps that a mean is drawn of, as if each group were one draw, which is
+    rather too wide."""
     width = smoothing_width(len(values))
-    if width > 1:
-        return [
-            _mean_band([v for v in values[max(0, end - width) : end] if v is not None])
-            for end in range(1, len(values) + 1)
-        ]
-    groups = [read_number(row.get("groups")) for row in rows]
-    return [
-        None if value is None or not count else wilson(value, count)
-        for value, count in zip(values, groups, strict=True)
+    groups = [
+        0.0 if value is None else read_number(row.get("groups")) or 0.0
+        for row, value in zip(rows, values, strict=True)
     ]
-
-
-def _mean_band(window: Sequence[float]) -> tuple[float, float] | None:
-    if len(window) < 3:
-        return None
-    mean, spread = statistics.fmean(window), statistics.stdev(window)
-    half = 1.959964 * spread / math.sqrt(len(window))
-    return max(0.0, mean - half), min(1.0, mean + half)
+    counts = [sum(groups[max(0, end - width) : end]) for end in range(1, len(groups) + 1)]
+    return [
+        None if mean is None or not count else clopper_pearson(mean, count)
+        for mean, count in zip(trailing_mean(values, width), counts, strict=True)
+    ]
 
 
 def _smoothed(

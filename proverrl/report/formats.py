@@ -21,7 +21,7 @@ from proverrl.report.comparison import (
     list_warnings,
 )
 from proverrl.report.files import write_whole
-from proverrl.report.headline import Column, list_columns, list_ks, list_levels
+from proverrl.report.headline import Column, find_figure, list_columns, list_ks, list_levels
 from proverrl.report.run import Row, RunRecord, load_runs, unjudged_counts
 
 TableFormat = Literal["md", "csv", "json"]
@@ -32,7 +32,7 @@ HEADLINE_COLUMNS = (
     "pass", "low", "high", "change", "problems", "attempts", "unjudged",
 )  # fmt: skip
 DIFFERENCE_COLUMNS = (
-    "column", "against", "k", "difference", "low", "high", "problems", "left_out",
+    "column", "against", "k", "difference", "low", "high", "problems", "left_out", "p",
 )  # fmt: skip
 PROBLEM_COLUMNS = (
     "problem", "level", "family", "column", "evaluation", "attempts", "judged", "unjudged",
@@ -54,14 +54,11 @@ def list_headline_rows(runs: Sequence[RunRecord]) -> list[Row]:
 
 def _headline_row(runs: Sequence[RunRecord], column: Column, level: str, k: int) -> Row | None:
     found = column.evaluation.level(level) or {}
-    figure = (found.get("pass") or {}).get(str(k))
-    if not isinstance(figure, dict) or figure.get("value") is None:
-        return None
-    if figure.get("num_problems") == 0:
+    figure = find_figure(found, k)
+    if figure is None:
         return None
     summary = column.evaluation.summary
-    base = None if column.base is None else column.base.level(level)
-    before = ((base or {}).get("pass") or {}).get(str(k))
+    before = None if column.base is None else find_figure(column.base.level(level), k)
     owner = [run for run in runs if column.evaluation in run.evaluations.values()]
     values = (
         column.title,
@@ -89,7 +86,7 @@ def list_difference_rows(shelves: Sequence[Shelf]) -> list[Row]:
         dict(
             zip(
                 DIFFERENCE_COLUMNS,
-                (d.title, d.base, d.k, d.value, d.low, d.high, d.problems, d.excluded),
+                (d.title, d.base, d.k, d.value, d.low, d.high, d.problems, d.excluded, d.p),
                 strict=True,
             )
         )
@@ -121,7 +118,8 @@ def write_tables(
 ) -> list[Path]:
     """Write the tables and return their paths; without ``out`` into the first run's folder.
 
-    CSV takes a file a table: OUT, OUT_differences and OUT_problems, with the same ending.
+    CSV takes a file a table: OUT, OUT_differences and OUT_problems, with the same ending, and
+    OUT_warnings.
 
     Raises:
         RunError: a folder is not a run, or a file cannot be written.
@@ -146,7 +144,11 @@ def write_tables(
         suffix = "" if name == "headline" else f"_{name}"
         file = path.with_name(f"{path.stem}{suffix}{path.suffix}")
         written.append(write_whole(file, _csv(rows, names)))
-    return written
+    file = path.with_name(f"{path.stem}_warnings{path.suffix}")
+    return [
+        *written,
+        write_whole(file, _csv([{"warning": text} for text in warnings], ["warning"])),
+    ]
 
 
 def _csv(rows: Sequence[Row], names: Sequence[str]) -> str:

@@ -123,10 +123,10 @@ def list_ks(columns: Sequence[Column]) -> list[int]:
 def find_cell(column: Column, level: str, k: int) -> Cell | None:
     """The figure of one column; None when it was not measured."""
     row = column.evaluation.level(level)
-    figure = _figure(row, k)
+    figure = find_figure(row, k)
     if row is None or figure is None:
         return None
-    before = _figure(column.base.level(level), k) if column.base is not None else None
+    before = find_figure(column.base.level(level), k) if column.base is not None else None
     value = 100.0 * float(figure["value"])
     return Cell(
         value=value,
@@ -138,12 +138,12 @@ def find_cell(column: Column, level: str, k: int) -> Cell | None:
     )
 
 
-def _figure(row: Row | None, k: int) -> Row | None:
-    """None also when no problem had enough judged attempts for an estimate."""
-    figure = ((row or {}).get("pass") or {}).get(str(k))
-    if not isinstance(figure, dict) or figure.get("value") is None:
+def find_figure(row: Row | None, k: int) -> Row | None:
+    """What was measured of a level; None also when no problem had enough judged attempts."""
+    figure: Row | None = (row or {}).get("pass", {}).get(str(k))
+    if figure is None or figure["value"] is None or figure.get("num_problems") == 0:
         return None
-    return None if figure.get("num_problems") == 0 else figure
+    return figure
 
 
 def _percent(value: float | None) -> float | None:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import RunError
-from proverrl.monitor import iter_json_lines
 from proverrl.monitor.rollout_rows import StoredTurn, read_turns
 from proverrl.report.decoder import open_decoder
 from proverrl.report.embedded import Piece, pack_json
 from proverrl.report.run import Row, RunRecord
+from proverrl.report.run_rows import iter_rollouts
 
 MAX_STEPS = 40
 MAX_PACKED_CHARS = 7_000_000
@@ -157,7 +157,7 @@ def describe_step(file: Path, decode: Decode | None) -> Row:
         RunError: the file is damaged.
     """
     step = _Step(decode)
-    for _, row in iter_json_lines(file):
+    for row in iter_rollouts(file):
         _add_rollout(step, row)
     return {
         "problems": step.problems,
@@ -168,11 +168,10 @@ def describe_step(file: Path, decode: Decode | None) -> Row:
 
 
 def _add_rollout(step: _Step, row: Row) -> None:
-    problem = row.get("problem") or {}
-    name = str(problem.get("id"))
+    problem, rollout_id = row["problem"], row["rollout_id"]
+    name = problem["id"]
     names = ("id", "level", "family", "language", "preamble", "statement")
     step.problems.setdefault(name, {key: problem.get(key) for key in names})
-    rollout_id = str(row.get("rollout_id"))
     # The ids of a group differ in their last number; one problem can be drawn into two groups.
     key = _INDEX.sub("", rollout_id) if name in rollout_id else name
     group = step.groups.setdefault(key, {"problem": name, "rollouts": []})
@@ -185,7 +184,7 @@ def _describe_rollout(step: _Step, row: Row, rollout_id: str) -> Row:
     turns = read_turns(row) if stored else []
     rollout: Row = {
         "id": rollout_id,
-        "status": str(row.get("status")),
+        "status": row["status"],
         "reward": row.get("reward"),
         "advantage": row.get("advantage"),
         "seconds": row.get("seconds"),
@@ -197,7 +196,7 @@ def _describe_rollout(step: _Step, row: Row, rollout_id: str) -> Row:
     if step.tokens_left <= 0:
         return rollout
     body = row.get("body")
-    text = str(completion.get("text") or "") if body is None else str(body)
+    text = completion.get("text", "") if body is None else body
     rollout |= {
         "body": text[:MAX_BODY_CHARS],
         "cut": max(0, len(text) - MAX_BODY_CHARS),
@@ -205,7 +204,7 @@ def _describe_rollout(step: _Step, row: Row, rollout_id: str) -> Row:
         "messages": describe_messages(row),
     }
     if not stored:
-        step.tokens_left -= int(completion.get("num_tokens") or 0)
+        step.tokens_left -= completion.get("num_tokens") or 0
         return rollout
     return rollout | {"turns": [*_describe_turns(step, turns, row["turns"])]}
 

@@ -8,7 +8,6 @@ Not handled here: how any of it is drawn.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter
@@ -18,10 +17,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from proverrl.attempt_rows import read_summary
 from proverrl.config import ROUND_LOOPS
 from proverrl.errors import RunError
-from proverrl.monitor import METRICS_FILE, ROLLOUTS_FOLDER, iter_json_lines, read_metrics
+from proverrl.monitor import METRICS_FILE, ROLLOUTS_FOLDER, iter_json_lines
 from proverrl.report.attempts import AttemptTally, count_reason, tally_attempts
+from proverrl.report.run_rows import iter_rollouts, read_metrics, read_resolved
 
 RESOLVED_FILE = "resolved.json"
 EVALS_FOLDER = "evals"
@@ -86,7 +87,7 @@ class RunRecord:
         """Why rollouts of the newest step were not judged, each reason with its count."""
         reasons: Counter[str] = Counter()
         if self.step_files:
-            for _, row in iter_json_lines(self.step_files[max(self.step_files)]):
+            for row in iter_rollouts(self.step_files[max(self.step_files)]):
                 count_reason(reasons, row)
         return reasons
 
@@ -164,18 +165,7 @@ def _read_resolved(path: Path) -> Row:
                 "as `proverrl train` writes them"
             )
         return {}
-    return read_object(file)
-
-
-def read_object(file: Path) -> Row:
-    """One JSON object from a file. Raises RunError naming the file."""
-    try:
-        value = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{file}: cannot be read as JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise RunError(f"{file}: expected a JSON object, found {type(value).__name__}")
-    return value
+    return read_resolved(file)
 
 
 def _load_run(path: Path, label: str, resolved: Row) -> RunRecord:
@@ -200,7 +190,7 @@ def _read_evaluations(path: Path, metrics: Sequence[Row]) -> dict[str, Evaluatio
     for name in order:
         attempts = found[name].with_suffix(".jsonl")
         evaluations[name] = Evaluation(
-            name, read_object(found[name]), attempts if attempts.exists() else None
+            name, read_summary(found[name]), attempts if attempts.exists() else None
         )
     return evaluations
 

@@ -201,8 +201,8 @@ def _describe_benchmark(columns: Sequence[Column]) -> str:
     text = (
         f"{level.get('num_problems', '?')} {first.get('split', '')} problems, "
         f"{first.get('samples_per_problem', '?')} attempts each at temperature "
-        f"{first.get('temperature', '?')}. Percent of problems, with 95 % bootstrap intervals "
-        "over problems; changes in points."
+        f"{first.get('temperature', '?')}. Percent of problems, with 95 % intervals over "
+        "problems; changes in points."
     )
     benchmark = (
         f'<p class="dim small">Benchmark {escape(str(first.get("benchmark", "?")))}, '
@@ -294,7 +294,7 @@ def render_unjudged(runs: Sequence[RunRecord]) -> str:
 def _count_kinds(evaluation: Evaluation, level: Row) -> Counter[str]:
     """By kind from the attempts where they were kept, else the bare number."""
     statuses = evaluation.attempts.statuses
-    counts = Counter({kind: statuses[kind] for kind in UNJUDGED_KINDS if kind in statuses})
+    counts = Counter({str(kind): num for kind, num in statuses.items() if not kind.judged})
     return counts or Counter(unjudged_counts(level.get("unjudged")))
 
 

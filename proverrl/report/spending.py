@@ -8,15 +8,11 @@ Not handled here: attempts out of order, or of an earlier version: they have no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from proverrl.attempt_rows import AttemptRow
 from proverrl.matched_budget import BudgetUnit, Spending
 from proverrl.types import Status
-
-_PROVED = Status.PROVED.value
-_UNJUDGED = frozenset(status.value for status in Status if not status.judged)
 
 
 @dataclass(slots=True)
@@ -32,31 +28,26 @@ class SpendingMeter:
     last_attempt: int = -1
     seen: set[int] = field(default_factory=set)
 
-    def add(self, row: Mapping[str, Any]) -> None:
+    def add(self, row: AttemptRow) -> None:
         """Count one attempt; one that was not judged costs nothing."""
-        turns, number = row.get("turns"), row.get("attempt")
-        if turns is None or not isinstance(number, int) or number <= self.last_attempt:
+        if "turns" not in row or row["attempt"] <= self.last_attempt:
             self.known = False
             self.seen.clear()
         if not self.known:
             return
-        assert isinstance(number, int)
-        self.last_attempt = number
-        status = row.get("status")
-        if status in _UNJUDGED:
+        self.last_attempt = row["attempt"]
+        if not row["status"].judged:
             return
-        for turn in turns or ():
+        for turn in row["turns"]:
             self.turns += 1
-            key = turn.get("candidate")
-            if key is not None:
-                self.seen.add(hash(key))
-            tokens = turn.get("num_tokens")
-            if tokens is None:
+            if turn["candidate"] is not None:
+                self.seen.add(hash(turn["candidate"]))
+            if turn["num_tokens"] is None:
                 self.tokens_known = False
             else:
-                self.tokens += int(tokens)
+                self.tokens += turn["num_tokens"]
         self.calls = len(self.seen)
-        if status == _PROVED and self.solved_at is None:
+        if row["status"] is Status.PROVED and self.solved_at is None:
             self.solved_at = (self.turns, self.calls, self.tokens)
 
     def spending(self, unit: BudgetUnit) -> Spending | None:

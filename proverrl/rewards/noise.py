@@ -19,7 +19,7 @@ from typing import Any
 from proverrl.config import CorrectionName
 from proverrl.errors import RecordError
 from proverrl.seeds import derive_seed
-from proverrl.statistics import wilson
+from proverrl.statistics import clopper_pearson
 
 EMA = 0.95
 """How much of an average stays when one value more is added."""
@@ -94,12 +94,13 @@ class FalseNegativeRate:
         return self._rate(key, _value(self._overturned.get(key, _NOTHING)))
 
     def interval(self, key: str) -> tuple[float, float]:
-        """An interval of 95 % for f1: Wilson's for q, with the number of audits that the average
-        still remembers, taken over to f1; p is taken as known. (0, 1) before the first audit."""
+        """An interval of 95 % for f1: Clopper and Pearson's for q, with the number of audits that
+        the average still remembers, taken over to f1; p is taken as known. (0, 1) before the first
+        audit."""
         average = self._overturned.get(key, _NOTHING)
         if average[1] == 0.0:
             return (0.0, 1.0)
-        low, high = wilson(_value(average), average[1] ** 2 / average[2])
+        low, high = clopper_pearson(_value(average), average[1] ** 2 / average[2])
         return self._rate(key, low), self._rate(key, high)
 
     def _rate(self, key: str, q: float) -> float:

@@ -7,17 +7,18 @@ parameters of acc(l) = c + (1 - c) / (1 + exp(-a (l - b))), as in SEELE (Li et a
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import optimize, special
 
-_SLOPES, _CENTRES, _FLOORS = (3.0, 8.0, 20.0), (0.1, 0.3, 0.5, 0.7, 0.9), (0.02, 0.2)
-_MAX_LOG_SLOPE = math.log(100.0)
-_MAX_FLOOR_LOGIT = 3.0
-_ITERATIONS = 200
+_STARTS = tuple(itertools.product((3.0, 8.0, 20.0), (0.1, 0.3, 0.5, 0.7, 0.9), (0.02, 0.2)))
+_BOUNDS = ((0.01, -1.0, 0.0), (100.0, 2.0, 0.95))
+"""Of slope, centre and floor."""
 
 Floats = NDArray[np.float64]
 
@@ -49,55 +50,18 @@ class Curve:
 def fit_curve(
     lengths: Sequence[float], accuracies: Sequence[float], weights: Sequence[float]
 ) -> Curve:
-    """The least squares fit (Levenberg-Marquardt from the best point of a grid), weighted by the
-    number of attempts. The slope is at most 100."""
+    """The least squares fit, weighted by the number of attempts, from the best point of a grid. The
+    slope is at most 100."""
     x, y, w = (np.asarray(v, dtype=np.float64) for v in (lengths, accuracies, weights))
-    grid = [
-        np.array([math.log(a), b, math.log(c / (1.0 - c))])
-        for a in _SLOPES
-        for b in _CENTRES
-        for c in _FLOORS
-    ]
-    best = min(grid, key=lambda theta: _cost(theta, x, y, w))
-    cost, damping = _cost(best, x, y, w), 1e-3
-    for _ in range(_ITERATIONS):
-        residual, jacobian = _linearize(best, x, y)
-        normal = jacobian.T @ (w[:, None] * jacobian)
-        pull = jacobian.T @ (w * residual)
-        ridge = damping * (np.diag(np.diag(normal)) + 1e-9 * np.eye(3))
-        step = np.linalg.solve(normal + ridge, pull)
-        moved = _bound(best + step)
-        new = _cost(moved, x, y, w)
-        if new < cost:
-            best, cost, damping = moved, new, max(damping / 10.0, 1e-12)
-        else:
-            damping *= 10.0
-            if damping > 1e12:
-                break
-    slope, centre, floor = math.exp(best[0]), float(best[1]), 1.0 / (1.0 + math.exp(-best[2]))
-    return Curve(slope, centre, floor)
 
+    def residuals(theta: Floats) -> Floats:
+        slope, centre, floor = theta
+        rise = special.expit(slope * (x - centre))
+        off: Floats = np.sqrt(w) * (y - floor - (1.0 - floor) * rise)
+        return off
 
-def _bound(theta: Floats) -> Floats:
-    low, high = [-_MAX_LOG_SLOPE, -1.0, -30.0], [_MAX_LOG_SLOPE, 2.0, _MAX_FLOOR_LOGIT]
-    return np.clip(theta, low, high)
-
-
-def _parts(theta: Floats, x: Floats) -> tuple[float, float, Floats]:
-    slope = math.exp(theta[0])
-    floor = 1.0 / (1.0 + math.exp(-theta[2]))
-    rise = 1.0 / (1.0 + np.exp(-slope * (x - theta[1])))
-    return slope, floor, rise
-
-
-def _cost(theta: Floats, x: Floats, y: Floats, w: Floats) -> float:
-    _, floor, rise = _parts(theta, x)
-    return float(np.sum(w * (y - floor - (1.0 - floor) * rise) ** 2))
-
-
-def _linearize(theta: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Residuals, and the derivative of the curve by log slope, centre and logit of the floor."""
-    slope, floor, rise = _parts(theta, x)
-    bend = (1.0 - floor) * rise * (1.0 - rise)
-    columns = [bend * slope * (x - theta[1]), -bend * slope, floor * (1.0 - floor) * (1.0 - rise)]
-    return y - floor - (1.0 - floor) * rise, np.stack(columns, axis=1)
+    start = min(_STARTS, key=lambda theta: float(np.sum(residuals(np.array(theta)) ** 2)))
+    found = optimize.least_squares(
+        residuals, start, jac="3-point", bounds=_BOUNDS, x_scale=(10.0, 1.0, 1.0), xtol=1e-12
+    )
+    return Curve(*map(float, found.x))

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+
+import numpy as np
+from scipy import stats
 
 NUM_BINS = 10
 
@@ -84,12 +86,7 @@ def compute_calibration(scores: Sequence[float], solved: Sequence[bool]) -> floa
 
 def _count_wins(scores: Sequence[float], solved: Sequence[bool]) -> float:
     """How many (solved, unsolved) pairs are in the right order, ties half."""
-    wins, below = 0.0, 0
-    ordered = sorted(zip(scores, solved, strict=True))
-    for _, rows in groupby(ordered, key=lambda row: row[0]):
-        labels = [label for _, label in rows]
-        good = sum(labels)
-        bad = len(labels) - good
-        wins += good * (below + bad / 2)
-        below += bad
-    return wins
+    good = sum(solved)
+    ranks = stats.rankdata(scores)
+    # Less the pairs of two solved ones, each with itself too.
+    return float(ranks[np.asarray(solved, dtype=bool)].sum() - good * (good + 1) / 2)
