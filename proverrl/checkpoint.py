@@ -11,16 +11,19 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from proverrl.disk import saving
 from proverrl.errors import RunError
 from proverrl.hint import Hint
 from proverrl.rollout.completion_rows import dump_completion, load_completion
 from proverrl.rollout.extract import Extraction
 from proverrl.rollout.whole_proof import Draw
+from proverrl.strict_json import read_object
 from proverrl.types import Problem
 
 KEPT = 2
@@ -44,22 +47,24 @@ def save_checkpoint(
     """
     final = folder / f"step_{step:06d}"
     temporary = folder / f".writing_{step:06d}"
-    try:
+    with saving(final):
         shutil.rmtree(temporary, ignore_errors=True)
-        (temporary / "policy").mkdir(parents=True)
-        save_policy(temporary / "policy")
-        if save_learner is not None:
-            save_learner(temporary / "learner.pt")
-        if save_files is not None:
-            save_files(temporary)
-        (temporary / STATE_FILE).write_text(json.dumps({"step": step, **state}), "utf-8")
-        _sync(temporary)
-        shutil.rmtree(final, ignore_errors=True)
-        os.replace(temporary, final)
+        try:
+            (temporary / "policy").mkdir(parents=True)
+            save_policy(temporary / "policy")
+            if save_learner is not None:
+                save_learner(temporary / "learner.pt")
+            if save_files is not None:
+                save_files(temporary)
+            (temporary / STATE_FILE).write_text(json.dumps({"step": step, **state}), "utf-8")
+            _sync(temporary)
+            shutil.rmtree(final, ignore_errors=True)
+            os.replace(temporary, final)
+        finally:
+            # What is left of a failure would fill the disk that has to be made room on.
+            shutil.rmtree(temporary, ignore_errors=True)
         for old in sorted(_checkpoints(folder))[:-KEPT]:
             shutil.rmtree(folder / f"step_{old:06d}", ignore_errors=True)
-    except OSError as error:
-        raise RunError(f"{final}: the checkpoint cannot be written: {error}") from error
     return final
 
 
@@ -77,12 +82,28 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     """
     path = checkpoint / STATE_FILE
     try:
-        state: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise RunError(
-            f"{path}: damaged checkpoint ({error}); delete its folder to use the one before"
-        ) from error
+        state = read_object(path)
+    except (OSError, ValueError) as error:
+        raise _explain_damage(checkpoint, str(error)) from error
+    with restoring(checkpoint):
+        state["step"] = int(state["step"])
     return state
+
+
+@contextmanager
+def restoring(checkpoint: Path) -> Iterator[None]:
+    """Inside, a state that lacks its form is a damaged checkpoint: ``RunError``."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _explain_damage(checkpoint, repr(error)) from error
+
+
+def _explain_damage(checkpoint: Path, reason: str) -> RunError:
+    return RunError(
+        f"{checkpoint / STATE_FILE}: damaged checkpoint ({reason}); delete its folder to use the "
+        "one before"
+    )
 
 
 def dump_draws(draws: Sequence[Draw]) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from proverrl import __version__
 from proverrl.cli_compare import compare
 from proverrl.cli_inspect import inspect
 from proverrl.cli_integrity import contamination, recheck
+from proverrl.cli_options import FiniteRange, GivenPath, set_text
 from proverrl.cli_problems import problems
 from proverrl.cli_proofs import proofs
 from proverrl.cli_report import report, watch
@@ -46,8 +47,13 @@ def _run_command() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    _open_closed_streams()
     try:
-        cli(standalone_mode=False)
+        try:
+            cli(standalone_mode=False)
+        finally:
+            # Here and not at the exit of the interpreter, so that a full disk is said in one line.
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         sys.exit(EXIT_USAGE)
@@ -69,6 +75,31 @@ def _run_command() -> None:
     except ProverRLError as error:
         click.echo(f"internal error: {error}", err=True)
         sys.exit(EXIT_BROKEN)
+    except OSError as error:
+        # What no command foresaw: a disk that is full, a folder that is gone.
+        click.echo(f"error: {_name_place(error)}{error.strerror or error}", err=True)
+        sys.exit(EXIT_USAGE)
+
+
+def _open_closed_streams() -> None:
+    """Whoever starts this with a stream closed reads nothing from it, or does not see it; else the
+    next file that is opened would take its place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
+def _name_place(error: OSError) -> str:
+    if error.filename:
+        return f"{error.filename}: "
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # What is left goes nowhere, or the interpreter would try again at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return "standard output: "
+    # Where output has no buffer, a flush finds nothing that is left.
+    return "standard output, or a file: "
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,12 +133,12 @@ def doctor() -> None:
 
 
 @cli.command()
-@click.argument("config_file", required=False, type=click.Path(path_type=Path))
+@click.argument("config_file", required=False, type=GivenPath(path_type=Path))
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
-@click.option("--run", type=click.Path(path_type=Path), help="Run folder (the key 'run').")
+@click.option("--run", type=GivenPath(path_type=Path), help="Run folder (the key 'run').")
 @click.option(
     "--resume",
-    type=click.Path(path_type=Path),
+    type=GivenPath(path_type=Path),
     help="Go on with a run under the configuration stored in it.",
 )
 def train(
@@ -136,8 +167,8 @@ def train(
 
 
 @cli.command("eval")
-@click.argument("config_file", required=False, type=click.Path(path_type=Path))
-@click.option("--run", type=click.Path(path_type=Path), help="Evaluate this run's policy.")
+@click.argument("config_file", required=False, type=GivenPath(path_type=Path))
+@click.option("--run", type=GivenPath(path_type=Path), help="Evaluate this run's policy.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option(
     "--benchmark",
@@ -189,6 +220,9 @@ def evaluate_command(
         overrides = (*overrides, "evaluation.max_problems=0")
     config = _read_config(config_file, overrides, None, run)
     from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
+
+    if name != Path(name).name or name in ("", ".."):
+        raise UsageError(f"--name {name!r}: results are files of RUN/evals; give a plain name")
     from proverrl.report.benchmark_table import make_benchmark_table
 
     named = name_benchmarks(config, name, benchmarks)
@@ -203,13 +237,13 @@ def evaluate_command(
 
 
 @cli.command()
-@click.argument("first", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.argument("second", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--alpha", type=click.FloatRange(0, 1), help="The second's share.")
+@click.argument("first", type=GivenPath(exists=True, file_okay=False, path_type=Path))
+@click.argument("second", type=GivenPath(exists=True, file_okay=False, path_type=Path))
+@click.option("--alpha", type=FiniteRange(0, 1), help="The second's share.")
 @click.option("--sweep", metavar="0.3,0.5,0.7", help="Evaluate these shares and keep the best.")
-@click.option("--config", "config_file", type=click.Path(path_type=Path), help="For --sweep.")
+@click.option("--config", "config_file", type=GivenPath(path_type=Path), help="For --sweep.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
-@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))
+@click.option("--out", required=True, type=GivenPath(file_okay=False, path_type=Path))
 def merge(
     first: Path,
     second: Path,
@@ -272,7 +306,7 @@ def _read_config(
 
     if (config_file is None) == (stored_in is None):
         raise UsageError("give a configuration file (see configs/) or a run folder")
-    extra = (*overrides, *([f"run={run}"] if run else []))
+    extra = (*overrides, *([set_text("run", run)] if run else []))
     if config_file is not None:
         return load_config(config_file, extra)
     assert stored_in is not None

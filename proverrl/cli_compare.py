@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from proverrl.cli_options import GivenPath
 from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("evaluations", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("evaluations", nargs=-1, required=True, type=GivenPath(path_type=Path))
 @click.option("-k", "ks", metavar="1,8", help="The k of pass@k; left out, those all have.")
 @click.option(
     "--by",

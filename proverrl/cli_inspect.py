@@ -10,9 +10,11 @@ from pathlib import Path
 
 import click
 
+from proverrl.cli_options import GivenPath
+
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=GivenPath(path_type=Path))
 @click.argument("step", type=click.IntRange(0))
 @click.option("--rollout", "rollout_id", help="Show this rollout; its id is in the list.")
 @click.option("--list", "only_list", is_flag=True, help="List the step's rollouts and stop.")

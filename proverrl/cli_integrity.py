@@ -17,11 +17,13 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from proverrl.cli_options import WORKERS, FiniteRange, GivenPath
+
 if TYPE_CHECKING:
     from proverrl.claims import Claim, Misfit
     from proverrl.recheck import Outcome
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FILE = GivenPath(dir_okay=False, path_type=Path)
 
 
 @click.command()
@@ -33,7 +35,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--near",
     default=0.5,
     show_default=True,
-    type=click.FloatRange(0, 1, min_open=True),
+    type=FiniteRange(0, 1, min_open=True),
     help="Share of a problem's 13-token runs in one training statement that makes it near.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -71,12 +73,12 @@ def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_js
 @click.command()
 @click.argument("file", type=_FILE)
 @click.option("--benchmark", required=True, metavar="NAME|PATH|hf:ID", help="The problems.")
-@click.option("--workers", default=2, show_default=True, type=click.IntRange(1), help="Processes.")
+@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Processes.")
 @click.option(
     "--timeout",
     default=30.0,
     show_default=True,
-    type=click.FloatRange(0.1),
+    type=FiniteRange(0.1),
     help="Seconds for one proof, once a worker has it.",
 )
 @click.option("--out", type=_FILE, help="Write what became of each claim, a JSON line each.")
@@ -89,9 +91,12 @@ def recheck(
     Exit status: 0 all hold, 1 some fail or could not be judged, 2 a line fits no layout.
     """
     from proverrl.errors import UsageError
+    from proverrl.verify.input_paths import check_output
 
     if resume and out is None:
         raise UsageError("--resume goes on with a file of outcomes: name it with --out")
+    if out is not None:
+        check_output(out, [str(file), benchmark], sys.stdin.buffer)
     counts = asyncio.run(_recheck(file, benchmark, workers, timeout, out, resume))
     claims = sum(counts.values()) - counts["misfit"] - counts["unclaimed"]
     parts = [f"{count} {name}" for name, count in sorted(counts.items()) if name != "proved"]
@@ -162,9 +167,12 @@ def _open_out(path: Path, mode: str) -> IO[str]:
 
 
 def _show(file: Path, outcome: Outcome, sink: IO[str] | None) -> None:
+    from proverrl.disk import saving
+
     if sink is not None:
-        sink.write(json.dumps(outcome.to_json()) + "\n")
-        sink.flush()
+        with saving(Path(sink.name)):
+            sink.write(json.dumps(outcome.to_json()) + "\n")
+            sink.flush()
     if not outcome.confirmed:
         place = f"{file}:{outcome.claim.line}"
         click.echo(f"{place}: {outcome.problem_id}: {outcome.status}: {outcome.reason}")

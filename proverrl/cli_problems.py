@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
+from proverrl.cli_options import WORKERS, GivenPath
 from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
 from proverrl.errors import UsageError
 
@@ -55,8 +56,8 @@ def problems() -> None:
     type=click.Choice(["train", "valid", "heldout"]),
     help="Split; the three differ in structure.",
 )
-@click.option("--workers", default=2, show_default=True, type=click.IntRange(1), help="Verifiers.")
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Verifiers.")
+@click.option("--out", required=True, type=GivenPath(dir_okay=False, path_type=Path))
 def generate(
     language: str, levels: str, num: int, seed: int, split: str, workers: int, out: Path
 ) -> None:
@@ -82,7 +83,7 @@ def generate(
 @click.argument("source")
 @_LAYOUT
 @_ANSWERS
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--out", required=True, type=GivenPath(dir_okay=False, path_type=Path))
 @click.option(
     "--against",
     multiple=True,

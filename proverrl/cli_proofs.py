@@ -10,10 +10,12 @@ from pathlib import Path
 
 import click
 
+from proverrl.cli_options import GivenPath
+
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("run", type=GivenPath(path_type=Path))
+@click.option("--out", required=True, type=GivenPath(dir_okay=False, path_type=Path))
 def proofs(run: Path, out: Path) -> None:
     """Write the proofs that RUN keeps, as lines that verify and another run take back."""
     from proverrl.config import load_stored_config

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from proverrl.cli_options import FiniteRange, GivenPath
+
 if TYPE_CHECKING:
     from proverrl.report.formats import TableFormat
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, required=True, type=GivenPath(path_type=Path))
 @click.option(
     "--format",
     "kind",
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=GivenPath(dir_okay=False, path_type=Path),
     help="The file; left out, report.FORMAT in the first run's folder.",
 )
 def report(runs: tuple[Path, ...], kind: str, out: Path | None) -> None:
@@ -42,13 +44,13 @@ def report(runs: tuple[Path, ...], kind: str, out: Path | None) -> None:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=GivenPath(file_okay=False, path_type=Path))
 @click.option("--once", is_flag=True, help="Print how it stands and stop.")
 @click.option(
     "--every",
     default=2.0,
     show_default=True,
-    type=click.FloatRange(0.1),
+    type=FiniteRange(0.1, 86_400),
     help="Seconds between two looks.",
 )
 def watch(run: Path, once: bool, every: float) -> None:

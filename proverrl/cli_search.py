@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from proverrl.cli_options import GivenPath, set_text
 from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
     from proverrl.config import Config
     from proverrl.types import Problem
 
-_FOLDER = click.Path(file_okay=False, path_type=Path)
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FOLDER = GivenPath(file_okay=False, path_type=Path)
+_FILE = GivenPath(dir_okay=False, path_type=Path)
 
 
 @click.command()
@@ -68,8 +69,8 @@ def search(
 
     Exit status: 0 all proved, 1 not all proved, 2 an input is wrong, 3 the verifier is broken.
     """
-    given = {"seed": seed, "search.value": value}
-    extra = tuple(f"{key}={text}" for key, text in given.items() if text is not None)
+    extra = [f"seed={seed}"] if seed is not None else []
+    extra += [set_text("search.value", value)] if value is not None else []
     config = _read_config(config_file, run, (*overrides, *extra))
     found = find_problems(problems, benchmark, config)
     from rich.console import Console

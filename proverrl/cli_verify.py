@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proverrl.cli_options import WORKERS, FiniteRange, GivenPath
 from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from proverrl.config import SearchName
     from proverrl.verdict_printer import BackendChoice
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FILE = GivenPath(dir_okay=False, path_type=Path)
 
 
 @click.command()
@@ -33,22 +34,18 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     type=click.Choice(["auto", "dafny", "lean"]),
     help="Judge everything, or refuse all but one language.",
 )
-@click.option(
-    "--workers", default=2, show_default=True, type=click.IntRange(1), help="Processes a language."
-)
+@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Processes a language.")
 @click.option(
     "--timeout",
     default=30.0,
     show_default=True,
-    type=click.FloatRange(0.1),
+    type=FiniteRange(0.1),
     help="Wall-clock seconds for one candidate, once a worker has it.",
 )
 @click.option(
     "--memory-mb",
-    default=4096.0,
-    show_default=True,
-    type=click.FloatRange(64),
-    help="Memory of one worker with its children.",
+    type=FiniteRange(64),
+    help="Memory of one worker with its children.  [4096 for Dafny, 8192 for Lean]",
 )
 @click.option("--out", type=_FILE, help="Write verdicts here, one JSON line each.")
 @click.option("--resume", is_flag=True, help="Go on with the --out file of an interrupted run.")
@@ -56,7 +53,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--canary-rate",
     default=0.01,
     show_default=True,
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     help="Share of calls beside which a false statement is judged too; one accepted stops the run.",
 )
 @click.option(
@@ -70,7 +67,7 @@ def verify(
     backend: BackendChoice,
     workers: int,
     timeout: float,
-    memory_mb: float,
+    memory_mb: float | None,
     out: Path | None,
     resume: bool,
     canary_rate: float,
@@ -126,10 +123,10 @@ def bench() -> None:
     help="Calls of the parts that need no prover.",
 )
 @click.option("--num", default=100, show_default=True, type=click.IntRange(1), help="Programs.")
-@click.option("--workers", default=2, show_default=True, type=click.IntRange(1), help="Dafnys.")
+@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Dafnys.")
 @click.option(
     "--dafnybench",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=GivenPath(exists=True, dir_okay=False, path_type=Path),
     help="A file of DafnyBench tasks to measure too.",
 )
 @click.option("--out", type=_FILE, help="Write JSON here.")
@@ -205,7 +202,7 @@ def bench_grpo(
 @click.option("--tokens", default=200, show_default=True, type=click.IntRange(2), help="A rollout.")
 @click.option(
     "--folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=GivenPath(file_okay=False, path_type=Path),
     help="Make the run here and keep it; left out, in a temporary folder.",
 )
 @click.option("--out", type=_FILE, help="Write JSON here.")

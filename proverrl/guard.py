@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.config import GuardAction, GuardConfig
+from proverrl.disk import saving
 from proverrl.errors import GuardError
 from proverrl.learner import Update
 from proverrl.types import Group, Rollout
@@ -137,10 +138,12 @@ class Guard:
             self.warn(finding.message)
 
     def _save(self, finding: Finding, batch: Mapping[str, Any]) -> Path:
-        self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{finding.name}.json"
         # What is not a number is written as null: JSON has no word for it.
-        path.write_text(json.dumps(_replace_not_finite(batch), indent=1, allow_nan=False), "utf-8")
+        text = json.dumps(_replace_not_finite(batch), indent=1, allow_nan=False)
+        with saving(path):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
         return path
 
 

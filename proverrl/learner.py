@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from proverrl.config import LearnerConfig, LossConfig, PrecisionName
+from proverrl.disk import loading
 from proverrl.distill import SelfDistiller
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.losses import (
@@ -324,7 +325,8 @@ class TorchLearner:
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote."""
         # Whole states stay on the disk where each process needs a part of them.
-        state = torch.load(path, weights_only=True, mmap=self.weights.lockstep)
+        with loading(path):
+            state = torch.load(path, weights_only=True, mmap=self.weights.lockstep)
         self.weights.load_state_dict(state)
         self.version = state["version"]
         self.control.load_state_dict(state["entropy"])

@@ -255,10 +255,10 @@ class Sampling:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.temperature < 0 or self.max_new_tokens < 1:
+        if not 0 <= self.temperature < math.inf or self.max_new_tokens < 1:
             raise RecordError(
-                f"temperature must be >= 0 and max_new_tokens >= 1, got {self.temperature} "
-                f"and {self.max_new_tokens}"
+                "temperature must be finite and >= 0 and max_new_tokens >= 1, got "
+                f"{self.temperature} and {self.max_new_tokens}"
             )
         if "" in self.stop:
             raise RecordError("a stop text must not be empty")

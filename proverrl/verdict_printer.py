@@ -13,32 +13,34 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, Literal, TextIO
+from typing import Any, BinaryIO, Literal
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from proverrl.errors import ToolchainError, UsageError
-from proverrl.types import Language, Status, Verdict
+from proverrl.types import Language, Status
 from proverrl.verify.base import Limits
 from proverrl.verify.batch import Entry, Judged, read_in_thread, read_now, verify_stream
 from proverrl.verify.cache import CachedVerifier
+from proverrl.verify.input_paths import check_output, check_paths
 from proverrl.verify.inputs import (
     Submission,
     Unusable,
-    check_paths,
     count_inputs,
     read_inputs,
     verdict_to_json,
 )
 from proverrl.verify.make import open_router
 from proverrl.verify.router import RoutedVerifier
-from proverrl.verify.written import WrittenVerdicts
+from proverrl.verify.written import VerdictFile
 
 STYLES = {Status.PROVED: "green", Status.UNSOUND: "magenta"}
 MAX_MESSAGES = 3
 BackendChoice = Literal["auto", "dafny", "lean"]
+Row = dict[str, Any]
+Show = Callable[[Row], None]
 
 
 async def print_verdicts(
@@ -52,37 +54,46 @@ async def print_verdicts(
     resume: bool = False,
     paranoid: bool = False,
     canary_rate: float = 0.0,
-    memory_mb: float = Limits().memory_mb,
+    memory_mb: float | None = None,
     stdin: BinaryIO | None = None,
 ) -> int:
-    """Judge all inputs; returns 0 when all are proved, 1 when not, 2 when an input is malformed,
-    3 when an input needs a back end that is not there.
+    """Judge all inputs; each has a row in the output. Returns 0 when all are proved, 1 when not, 2
+    when an input cannot be used, 3 when an input needs a back end that is not there.
 
     Raises:
-        UsageError: a path is missing, ``out`` cannot be written, or cannot be gone on with.
+        UsageError: a path is missing, ``out`` is an input, cannot be written, or cannot be gone on
+            with.
     """
     if resume and out is None:
         raise UsageError("--resume goes on with a file of verdicts: name it with --out")
     check_paths(paths)
-    limits = Limits(memory_mb=memory_mb)
-    router = open_router(workers=workers, limits=limits, canary_rate=canary_rate, paranoid=paranoid)
+    stdin = stdin or sys.stdin.buffer
+    if out is not None:
+        check_output(out, paths, stdin)
+    limits = Limits()
+    router = open_router(
+        workers=workers,
+        limits=limits,
+        memory_mb=memory_mb,
+        canary_rate=canary_rate,
+        paranoid=paranoid,
+    )
     verifier = CachedVerifier(router, None, toolchain="", limits=limits, identify=router.identify)
-    run = _Run(router, backend, Console(stderr=True))
+    run = _Run(router, backend)
     try:
         with ExitStack() as stack:
             read = read_in_thread if "-" in paths else read_now
-            entries = run.mark_missing(read(read_inputs(paths, stdin or sys.stdin.buffer)))
-            if resume and out is not None:
-                written = stack.enter_context(WrittenVerdicts(out))
-                entries = run.skip_written(entries, written)
-            sink = stack.enter_context(_open(out, append=resume)) if out else sys.stdout
-            for_people = sys.stdout.isatty() and not as_json and out is None
-            show = _print_for_people if for_people else _write_line
+            entries = run.mark_missing(read(read_inputs(paths, stdin)))
+            show: Show = _print_for_people if sys.stdout.isatty() and not as_json else _print_row
+            if out is not None:
+                file = stack.enter_context(VerdictFile(out, resume=resume))
+                entries = run.skip_written(entries, file) if resume else entries
+                show = file.write
             progress = stack.enter_context(_make_progress(run.screen))
             run.count = _make_counter(progress, count_inputs(paths))
             stream = verify_stream(entries, verifier, deadline_seconds=deadline_seconds)
             async for judged in stream:
-                run.take(judged, lambda entry, verdict: show(sink, entry, verdict))
+                run.take(judged, show)
     finally:
         await verifier.aclose()
     run.summarise()
@@ -92,8 +103,9 @@ async def print_verdicts(
 class _Run:
     """What was seen so far, and how the end of it reads."""
 
-    def __init__(self, router: RoutedVerifier, backend: BackendChoice, screen: Console) -> None:
-        self.screen = screen
+    def __init__(self, router: RoutedVerifier, backend: BackendChoice) -> None:
+        # Emoji off: "a.jsonl:100:" would be one.
+        self.screen = Console(stderr=True, emoji=False)
         self.count: Callable[[], None] = lambda: None
         self._router = router
         self._backend = backend
@@ -106,39 +118,44 @@ class _Run:
             if isinstance(entry, Submission):
                 reason = self._explain_missing(entry.candidate.problem.language)
                 if reason:
-                    yield Unusable(entry.id, "no-backend", entry.id, 0, reason)
+                    yield entry.refuse("no-backend", reason)
                     continue
             yield entry
 
     async def skip_written(
-        self, entries: AsyncIterator[Entry], written: WrittenVerdicts
+        self, entries: AsyncIterator[Entry], written: VerdictFile
     ) -> AsyncIterator[Entry]:
-        """The entries that have no verdict yet; those that have one are counted."""
+        """The entries that have no row yet; those that have one are counted."""
         more = True
         async for entry in entries:
-            if more and isinstance(entry, Submission):
-                status = written.take(entry)
-                if status is not None:
-                    self._counts[status] += 1
+            if more:
+                row = written.take(entry)
+                if row is not None:
                     self._num_skipped += 1
-                    self.count()
+                    self._count(row, " (as an earlier run found)")
                     continue
                 more = False
             yield entry
         if more:
             written.check_end()
 
-    def take(self, judged: Judged, show: Callable[[Submission, Verdict], None]) -> None:
-        """Show one verdict, or complain about an entry that has none."""
+    def take(self, judged: Judged, show: Show) -> None:
+        """Show what became of one entry, and complain when it could not be judged."""
         entry, verdict = judged
-        self.count()
         if isinstance(entry, Unusable):
-            self._counts[entry.kind] += 1
-            self.screen.print(f"[red]error:[/] {escape(entry.message)}", soft_wrap=True)
-            return
-        assert verdict is not None
-        self._counts[verdict.status] += 1
-        show(entry, verdict)
+            row = entry.to_json()
+        else:
+            assert verdict is not None
+            row = verdict_to_json(entry, verdict)
+        self._count(row)
+        show(row)
+
+    def _count(self, row: Row, remark: str = "") -> None:
+        self.count()
+        is_error = row["status"] == "error"
+        self._counts[row["cause"] if is_error else row["status"]] += 1
+        if is_error:
+            self.screen.print(f"[red]error:[/] {escape(row['message'])}{remark}", soft_wrap=True)
 
     def summarise(self) -> None:
         """One line on stderr: back ends, and how many of each status."""
@@ -152,7 +169,7 @@ class _Run:
     def exit_status(self) -> int:
         if self._counts["no-backend"]:
             return 3
-        if self._counts["malformed"]:
+        if self._counts["malformed"] or self._counts["bad-problem"]:
             return 2
         return 0 if self._counts[Status.PROVED] == self._counts.total() > 0 else 1
 
@@ -164,14 +181,6 @@ class _Run:
         except ToolchainError as error:
             return str(error)
         return ""
-
-
-def _open(path: Path, *, append: bool) -> TextIO:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("a" if append else "w", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--out {path}: cannot be written: {error}") from error
 
 
 def _make_progress(screen: Console) -> Progress:
@@ -191,20 +200,21 @@ def _make_counter(progress: Progress, total: int | None) -> Callable[[], None]:
     return lambda: progress.advance(bar)
 
 
-def _write_line(sink: TextIO, entry: Submission, verdict: Verdict) -> None:
-    # One call, and at once: an interrupted run leaves whole lines.
-    sink.write(json.dumps(verdict_to_json(entry, verdict)) + "\n")
-    sink.flush()
+def _print_row(row: Row) -> None:
+    sys.stdout.write(json.dumps(row) + "\n")
+    sys.stdout.flush()
 
 
-def _print_for_people(sink: TextIO, entry: Submission, verdict: Verdict) -> None:
-    console = Console(file=sink)
-    style = STYLES.get(verdict.status, "red" if verdict.status.judged else "yellow")
+def _print_for_people(row: Row) -> None:
+    if row["status"] == "error":
+        # The complaint on stderr says it all.
+        return
+    console = Console(emoji=False)
+    status = Status(row["status"])
+    style = STYLES.get(status, "red" if status.judged else "yellow")
     console.print(
-        f"[{style}]{verdict.status.value:10}[/] {escape(entry.id)}  [dim]{verdict.seconds:.2f} s[/]"
+        f"[{style}]{status.value:10}[/] {escape(row['id'])}  [dim]{row['seconds']:.2f} s[/]"
     )
-    shown = [d for d in verdict.diagnostics if d.severity == "error"][:MAX_MESSAGES]
-    for diagnostic in shown:
-        console.print(
-            f"           {diagnostic.line}:{diagnostic.column} {escape(diagnostic.message)}"
-        )
+    shown = [d for d in row["diagnostics"] if d["severity"] == "error"][:MAX_MESSAGES]
+    for found in shown:
+        console.print(f"           {found['line']}:{found['column']} {escape(found['message'])}")

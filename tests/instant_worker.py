@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from proverrl.errors import WorkerError
+from proverrl.errors import ProblemError, WorkerError
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.pool import Upkeep, VerifierPool
 
@@ -14,9 +14,11 @@ def ask(name: str, words: str = "", header: str = "") -> Candidate:
 
 
 class InstantWorker:
-    """Proves at once, but for the words ``crash``, ``killed``, ``hang``, ``wait`` and ``grow``.
+    """Proves at once, but for the words ``crash``, ``killed``, ``hang``, ``wait``, ``grow`` and
+    ``unusable``.
 
-    ``wait`` lasts until the test sets ``gate``.
+    ``wait`` lasts until the test sets ``gate``; ``unusable`` is a problem that no proof can be held
+    to.
     """
 
     def __init__(self, gate: asyncio.Event, log: list[str]) -> None:
@@ -44,6 +46,8 @@ class InstantWorker:
         self.headers.add(candidate.problem.preamble)
         self.num_judged += 1
         words = candidate.body.split()
+        if "unusable" in words:
+            raise ProblemError(f"problem {candidate.problem.id!r}: no proof\ncan be held to it")
         if "crash" in words:
             raise WorkerError("it died", "died")
         if "killed" in words:

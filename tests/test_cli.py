@@ -84,6 +84,7 @@ def test_verify_judges_in_order_and_one_bad_line_stops_nothing(tmp_path: Path) -
     verdicts = [json.loads(line) for line in out.read_text().splitlines()]
     assert [(v["id"], v["status"]) for v in verdicts] == [
         ("reference", "proved"),
+        ("", "error"),
         ("too-weak", "rejected"),
         ("cheat", "unsound"),
         ("bare", "proved"),

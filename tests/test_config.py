@@ -69,7 +69,7 @@ def test_vllm_refuses_an_adapter(tmp_path: Path) -> None:
         load_config(write(tmp_path, tables))
 
 
-@pytest.mark.parametrize("path", ["", "."])
-def test_a_cache_is_a_file(tmp_path: Path, path: str) -> None:
-    with pytest.raises(ConfigError, match=r"pool\.cache.*names no file"):
+@pytest.mark.parametrize(("path", "reason"), [("", "the path is empty"), (".", "names no file")])
+def test_a_cache_is_a_file(tmp_path: Path, path: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=rf"pool\.cache.*{reason}"):
         load_config(write(tmp_path, ""), [f"pool.cache={path}"])

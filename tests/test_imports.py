@@ -26,7 +26,9 @@ LAYERS: tuple[frozenset[str], ...] = (
             "errors",
             "seeds",
             "hint",
+            "disk",
             "statistics",
+            "strict_json",
             "tasks",
             "typed_rows",
         }
@@ -77,6 +79,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "cli_compare",
             "cli_inspect",
             "cli_integrity",
+            "cli_options",
             "cli_problems",
             "cli_proofs",
             "cli_report",

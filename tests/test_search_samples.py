@@ -157,7 +157,7 @@ def test_a_file_gives_back_what_was_written(
         ({"body": None}, "field 'body' must be a string"),
         ({"problem": "p"}, "field 'problem' must be a problem"),
         ({"extra": 1}, "not a search sample; it has the fields problem, body"),
-        ({"advantages": [float("inf"), 0]}, "must be finite"),
+        ({"advantages": [float("inf"), 0]}, "Infinity is no number of JSON"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:

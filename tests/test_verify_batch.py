@@ -1,6 +1,7 @@
 """``proverrl verify`` over a stream: order, bounded memory, going on with a half-written file."""
 
 import asyncio
+import errno
 import io
 import json
 import os
@@ -8,20 +9,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proverrl import verdict_printer
-from proverrl.errors import CanaryError, ToolchainError, UsageError
+from proverrl.errors import CanaryError, ProblemError, ToolchainError, UsageError
 from proverrl.types import Candidate, Status, Verdict
 from proverrl.verdict_printer import print_verdicts
 from proverrl.verify.batch import Entry, Judged, read_in_thread, read_now, verify_stream
 from proverrl.verify.fake import FakeVerifier
 from proverrl.verify.inputs import Submission, Unusable, make_file_candidate
 from proverrl.verify.router import Backend, RoutedVerifier
+from proverrl.verify.written import VerdictFile
 from tests.instant_worker import InstantPool
 
 PATIENCE_SECONDS = 60.0
@@ -146,26 +149,59 @@ def fake_router(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def write_lines(path: Path, *numbers: int) -> Path:
-    lines = [json.dumps({"id": f"n{n}", "language": "dafny", "code": f"// {n}\n"}) for n in numbers]
+    return write_codes(path, *(f"// {n}\n" for n in numbers), ids=[f"n{n}" for n in numbers])
+
+
+def write_codes(path: Path, *codes: str, ids: Sequence[str] = ()) -> Path:
+    names = ids or [f"n{n}" for n in range(len(codes))]
+    lines = [
+        json.dumps({"id": name, "language": "lean" if "theorem" in code else "dafny", "code": code})
+        for name, code in zip(names, codes, strict=True)
+    ]
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
 def verify(path: Path | str, out: Path | None, *, stdin: bytes = b"", **more: Any) -> int:
+    return verify_all([str(path)], out, stdin=io.BytesIO(stdin), **more)
+
+
+def verify_all(paths: list[str], out: Path | None, **more: Any) -> int:
     options: dict[str, Any] = {"backend": "auto", "workers": 2, "as_json": True} | more
-    return asyncio.run(
-        print_verdicts(
-            [str(path)],
-            deadline_seconds=PATIENCE_SECONDS,
-            out=out,
-            stdin=io.BytesIO(stdin),
-            **options,
-        )
-    )
+    options.setdefault("stdin", io.BytesIO())
+    return asyncio.run(print_verdicts(paths, deadline_seconds=PATIENCE_SECONDS, out=out, **options))
+
+
+class FullDisk(VerdictFile):
+    """A file on a disk that takes ``limit`` bytes of it, and of a row the part that fits."""
+
+    def __init__(self, path: Path, *, resume: bool, limit: int) -> None:
+        super().__init__(path, resume=resume)
+        self._file = FullFile(self._file, limit)  # type: ignore[assignment]
+
+
+class FullFile:
+    def __init__(self, inner: Any, limit: int) -> None:
+        self.inner = inner
+        self.left = limit
+
+    def write(self, data: bytes) -> int:
+        if not self.left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written: int = self.inner.write(data[: self.left])
+        self.left -= written
+        return written
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def read_rows(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.read_text().splitlines()]
 
 
 def read_ids(out: Path) -> list[str]:
-    return [json.loads(line)["id"] for line in out.read_text().splitlines()]
+    return [row["id"] for row in read_rows(out)]
 
 
 @pytest.mark.parametrize("cut", [0, 1, 30])
@@ -206,9 +242,176 @@ def test_resume_skips_what_was_malformed_and_keeps_the_exit_status(
     lines.write_text("\n".join([text[0], "nonsense", *text[1:]]) + "\n")
     out = tmp_path / "out.jsonl"
     assert verify(lines, out) == 2
-    out.write_text("".join(out.read_text().splitlines(keepends=True)[:2]))
+    out.write_text("".join(out.read_text().splitlines(keepends=True)[:3]))
     assert verify(lines, out, resume=True) == 2
-    assert read_ids(out) == ["n0", "n1", "n2", "n3"]
+    assert read_ids(out) == ["n0", "", "n1", "n2", "n3"]
+    assert len(fake_router) == 6
+
+
+UNUSABLE = ("fine", "unusable", "theorem t : True := trivial", "fine too", "unusable again", "end")
+
+
+def describe(row: dict[str, Any]) -> tuple[str, str, int | None]:
+    return row["status"], row.get("cause", ""), row.get("line")
+
+
+def test_an_unusable_problem_costs_its_own_line_only(
+    tmp_path: Path, fake_router: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = write_codes(tmp_path / "in.jsonl", *UNUSABLE)
+    expected = [
+        ("proved", "", None),
+        ("error", "bad-problem", 2),
+        ("error", "no-backend", 3),
+        ("proved", "", None),
+        ("error", "bad-problem", 5),
+        ("proved", "", None),
+    ]
+    out = tmp_path / "out.jsonl"
+    assert verify(lines, out) == 3
+    rows = read_rows(out)
+    assert [describe(row) for row in rows] == expected
+    message = f"{lines}:2: problem 'n1': no proof can be held to it"
+    assert rows[1] == {
+        "id": "n1",
+        "key": make_file_candidate("n1", "unusable").key,
+        "status": "error",
+        "cause": "bad-problem",
+        "file": str(lines),
+        "line": 2,
+        "message": message,
+    }
+    error = capsys.readouterr().err
+    assert f"error: {message}\n" in error
+    assert "2 bad-problem, 1 no-backend, 3 proved" in error
+    # The same on standard output, and from standard input.
+    assert verify("-", None, stdin=lines.read_bytes()) == 3
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [describe(row) for row in shown] == expected
+    assert shown[1]["message"] == "-:2: problem 'n1': no proof can be held to it"
+
+
+def test_a_place_is_no_emoji(
+    tmp_path: Path, fake_router: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in.jsonl").write_text("\n" * 99 + "[red]nonsense[/]\n")
+    assert verify(tmp_path / "in.jsonl", None) == 2
+    assert "in.jsonl:100: not JSON" in capsys.readouterr().err
+
+
+def test_without_a_missing_back_end_an_unusable_problem_exits_2(
+    tmp_path: Path, fake_router: list[str]
+) -> None:
+    assert verify(write_codes(tmp_path / "in.jsonl", "fine", "unusable"), None) == 2
+
+
+@pytest.mark.parametrize("num_kept", range(len(UNUSABLE) + 1))
+@pytest.mark.parametrize("cut", [0, 30])
+def test_resume_goes_on_past_an_unusable_problem(
+    tmp_path: Path, fake_router: list[str], num_kept: int, cut: int
+) -> None:
+    lines = write_codes(tmp_path / "in.jsonl", *UNUSABLE)
+    out = tmp_path / "out.jsonl"
+    assert verify(lines, out) == 3
+    whole = out.read_text().splitlines(keepends=True)
+    out.write_text("".join(whole[:num_kept]) + "".join(whole[num_kept : num_kept + 1])[:cut])
+    fake_router.clear()
+    assert verify(lines, out, resume=True) == 3
+    assert [describe(row) for row in read_rows(out)] == [
+        describe(json.loads(line)) for line in whole
+    ]
+    asked = [f"n{n}" for n, code in enumerate(UNUSABLE) if n >= num_kept and "theorem" not in code]
+    assert sorted(fake_router) == asked
+
+
+def test_a_line_that_was_mended_is_noticed(tmp_path: Path, fake_router: list[str]) -> None:
+    lines = write_codes(tmp_path / "in.jsonl", "fine", "unusable")
+    out = tmp_path / "out.jsonl"
+    assert verify(lines, out) == 2
+    write_codes(lines, "fine", "mended")
+    with pytest.raises(UsageError, match=r"out\.jsonl:2: 'n1' is not the candidate"):
+        verify(lines, out, resume=True)
+
+
+def test_a_problem_error_without_a_place_is_raised() -> None:
+    async def main() -> None:
+        verifier = FakeVerifier(lambda _: Status.PROVED, script={1: ProblemError("not this")})
+        seen: list[str] = []
+        stream = verify_stream(
+            read_now(make_entry(number) for number in range(3)), verifier, deadline_seconds=5
+        )
+        with pytest.raises(ProblemError, match="not this"):
+            await drain(stream, seen)
+        assert seen == ["n0"]
+
+    asyncio.run(main())
+
+
+FOREIGN = ("notes\n", "notes without a line break", '{"id": "x"}\nhalf', "[]", '{"idea": 1')
+
+
+@pytest.mark.parametrize("text", FOREIGN)
+def test_resume_leaves_a_file_that_is_no_verdicts_as_it_is(
+    tmp_path: Path, fake_router: list[str], text: str
+) -> None:
+    out = tmp_path / "notes.txt"
+    out.write_text(text)
+    with pytest.raises(UsageError, match=r"notes\.txt:1 is not a verdict"):
+        verify(write_lines(tmp_path / "in.jsonl", 0), out, resume=True)
+    assert out.read_text() == text
+
+
+def test_out_must_not_be_an_input(tmp_path: Path, fake_router: list[str]) -> None:
+    lines = write_lines(tmp_path / "in.jsonl", 0)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    program = folder / "a.dfy"
+    program.write_text("lemma A() {}\n")
+    link, hard, hard_program = (tmp_path / name for name in ("link", "hard", "hard_program"))
+    link.symlink_to(lines)
+    hard.hardlink_to(lines)
+    hard_program.hardlink_to(program)
+    before = lines.read_bytes(), program.read_bytes()
+    cases = [
+        ([lines], lines),
+        ([lines], tmp_path / "folder" / ".." / "in.jsonl"),
+        ([lines], link),
+        ([link], lines),
+        ([lines], hard),
+        ([program, lines], lines),
+        ([folder], program),
+        ([folder], hard_program),
+        ([lines, folder], program),
+    ]
+    for paths, out in cases:
+        for resume in (False, True):
+            with pytest.raises(UsageError, match="is an input"):
+                verify_all([str(path) for path in paths], out, resume=resume)
+    for out in (folder / "new.dfy", folder / "sub" / "new.lean"):
+        with pytest.raises(UsageError, match="would itself be judged"):
+            verify(folder, out)
+    with lines.open("rb") as stdin, pytest.raises(UsageError, match="an input, standard input"):
+        verify_all(["-"], lines, stdin=stdin)
+    assert (lines.read_bytes(), program.read_bytes()) == before
+    assert verify(folder, folder / "verdicts.jsonl") == 0
+
+
+def test_a_full_disk_keeps_what_was_judged(
+    tmp_path: Path, fake_router: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = write_lines(tmp_path / "in.jsonl", *range(8))
+    out = tmp_path / "out.jsonl"
+    assert verify(lines, out) == 0
+    # A row is never shorter than its keys, so that three fit and a part of the fourth.
+    limit = 3 * max(len(line) for line in out.read_text().splitlines()) + 40
+    monkeypatch.setattr(verdict_printer, "VerdictFile", partial(FullDisk, limit=limit))
+    with pytest.raises(UsageError, match=r"out\.jsonl: .*No space left.*--resume goes on"):
+        verify(lines, out)
+    assert out.stat().st_size == limit
+    assert out.read_text().count("\n") == 3
+    monkeypatch.setattr(verdict_printer, "VerdictFile", VerdictFile)
+    assert verify(lines, out, resume=True) == 0
+    assert read_ids(out) == [f"n{n}" for n in range(8)]
 
 
 def test_resume_refuses_the_verdicts_of_another_input(
@@ -241,7 +444,11 @@ def test_a_missing_back_end_is_named_for_each_line_and_exits_3(
     (tmp_path / "d.dfy").write_text("lemma L() {}\n")
     out = tmp_path / "out.jsonl"
     assert verify(tmp_path, out) == 3
-    assert read_ids(out) == [str(tmp_path / "d.dfy")]
+    assert read_ids(out) == [str(tmp_path / "d.dfy"), str(tmp_path / "t.lean")]
+    assert [describe(row) for row in read_rows(out)] == [
+        ("proved", "", None),
+        ("error", "no-backend", 0),
+    ]
     error = capsys.readouterr().err
     assert f"{tmp_path / 't.lean'}: Lean is not installed; run: bash scripts/setup_lean.sh" in error
     assert "1 no-backend, 1 proved" in error

@@ -220,6 +220,9 @@ def _read_lines(name: str, text: str) -> Iterator[Row]:
         except json.JSONDecodeError as error:
             yield Row(where, {}, f"not JSON at column {error.colno} ({error.msg})")
             continue
+        except (ValueError, RecursionError) as error:
+            yield Row(where, {}, f"not JSON ({error})")
+            continue
         yield _make_row(where, data)
 
 
@@ -230,6 +233,8 @@ def _read_array(name: str, text: str) -> Iterator[Row]:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise ProblemError(f"{name}, {place}: not JSON ({error.msg})") from error
+    except (ValueError, RecursionError) as error:
+        raise ProblemError(f"{name}: not JSON ({error})") from error
     if isinstance(data, dict):
         data = list(data.values()) if all(isinstance(v, dict) for v in data.values()) else [data]
     if not isinstance(data, list):

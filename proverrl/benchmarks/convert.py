@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.benchmarks.open import Benchmark
+from proverrl.disk import saving
 from proverrl.errors import UsageError
 from proverrl.problems.load import benchmark_sha256, make_row, write_problems
 
@@ -45,7 +46,8 @@ def write_benchmark(benchmark: Benchmark, out: Path) -> Written:
         write_problems(refused, (asdict(entry) for entry in benchmark.refused))
     else:
         refused.unlink(missing_ok=True)
-    source.write_text(json.dumps(_describe(benchmark, out), indent=2) + "\n", "utf-8")
+    with saving(source):
+        source.write_text(json.dumps(_describe(benchmark, out), indent=2) + "\n", "utf-8")
     return Written(out, refused if benchmark.refused else None, source)
 
 

@@ -13,11 +13,12 @@ from functools import partial
 from typing import Protocol
 
 from proverrl.benchmarks import dafny_marked, dafny_programs, lean_code, lean_files
+from proverrl.benchmarks.admit import find_objection
 from proverrl.benchmarks.base import Collection, Entry, Source
 from proverrl.benchmarks.lean_rows import explain_misfit, read_lean_rows
 from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
 from proverrl.errors import ProblemError
-from proverrl.problems.load import load_problems, load_references
+from proverrl.problems.load import load_places, load_references
 
 _OUR_FIELDS = ("id", "language", "kind", "statement")
 
@@ -52,13 +53,16 @@ def explain_not_ours(source: Source) -> str:
 def read_ours(
     source: Source, layout: BenchmarkLayout, *, origin: str, answers: AnswerTask
 ) -> Collection:
-    """A file of our own problems, held to its form: a wrong line is an error, not a refusal."""
+    """A file of our own problems, held to its form: a wrong line, and a problem that no proof could
+    be held to, is an error here, not a refusal, and not one in the middle of a run."""
     assert source.path is not None
     references = load_references(source.path)
-    entries = (
-        Entry(problem, str(source.path), references.get(problem.id))
-        for problem in load_problems(source.path)
-    )
+    entries = []
+    for where, problem in load_places(source.path):
+        # Whether the reference passes the audit is not asked: it need not be used.
+        if objection := find_objection(problem, None):
+            raise ProblemError(f"{where}: problem {problem.id!r}: {objection}; fix the line")
+        entries.append(Entry(problem, where, references.get(problem.id)))
     return Collection(layout, tuple(entries), ())
 
 
@@ -103,8 +107,10 @@ def read_source(
     """Everything in a source; ``layout`` None: the first that fits it.
 
     Raises:
-        ProblemError: the source is of no known layout, or not of the one that was named.
+        ProblemError: the source is empty, of no known layout, or not of the one that was named.
     """
+    if source.is_rows and not source.rows:
+        raise ProblemError(f"{source.name} holds no row; give a file with a problem in it")
     if layout is not None:
         if reason := LAYOUTS[layout].explain_misfit(source):
             raise ProblemError(f"{source.name} is not of the layout {layout}: {reason}")

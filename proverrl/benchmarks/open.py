@@ -95,6 +95,8 @@ def locate(text: str) -> tuple[Path, KnownBenchmark | None]:
         ProblemError: it is neither there nor known, or known and not there.
     """
     path = Path(text)
+    if not text:
+        raise ProblemError("the name of a benchmark is empty; write . for the current folder")
     if path.exists():
         return path, _recognise(path)
     known = KNOWN.get(text)

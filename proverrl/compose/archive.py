@@ -20,6 +20,7 @@ from typing import Any
 
 import networkx as nx
 
+from proverrl.disk import saving
 from proverrl.errors import RecordError, RunError
 from proverrl.problems.load import make_row
 from proverrl.types import Problem
@@ -186,9 +187,10 @@ class ProblemArchive:
         line = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
         self._take(line, "a new line")
         if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("a", encoding="utf-8", newline="\n") as file:
-                file.write(line + "\n")
+            with saving(self._path):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                with self._path.open("a", encoding="utf-8", newline="\n") as file:
+                    file.write(line + "\n")
 
     def _take(self, line: str, where: str) -> None:
         try:

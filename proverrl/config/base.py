@@ -5,17 +5,35 @@ Flows in: nothing. Flows out: the base model and the number types of its fields.
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-Positive = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[int, Field(ge=0)]
+MAX_WORKERS = 1024
+"""Verifier processes of a pool; a number beyond it is a slip."""
+
+MAX_INT = 2**63 - 1
+"""What torch and SQLite hold."""
+
+Positive = Annotated[int, Field(ge=1, le=MAX_INT)]
+NonNegative = Annotated[int, Field(ge=0, le=MAX_INT)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 
 
 class Section(BaseModel):
-    """A frozen table of the configuration that refuses unknown keys."""
+    """A frozen table of the configuration that refuses unknown keys, NaN and infinity."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    # NaN would pass every comparison with a bound that it is asked.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _path_is_not_empty(cls, value: Any, info: ValidationInfo) -> Any:
+        field = cls.model_fields[info.field_name or ""]
+        if value == "" and field.annotation in (Path, Path | None):
+            raise ValueError("the path is empty; name one, or write . for the current folder")
+        return value

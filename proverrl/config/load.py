@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import copy
 import difflib
-import json
+import os
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from proverrl.config.base import Section
 from proverrl.config.sections import Config
 from proverrl.errors import ConfigError, RunError
+from proverrl.strict_json import read_object
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -27,7 +28,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     Raises:
         ConfigError: names the file or override, the key, and the nearest valid key.
     """
-    return parse_config(apply_overrides(read_table(path), overrides), source=str(path))
+    return _build_config(lambda: read_table(path), overrides, path)
 
 
 def load_stored_config(run: Path, overrides: Sequence[str] = ()) -> Config:
@@ -39,10 +40,32 @@ def load_stored_config(run: Path, overrides: Sequence[str] = ()) -> Config:
     """
     path = run / "resolved.json"
     try:
-        table = json.loads(path.read_text("utf-8"))["config"]
-    except (OSError, json.JSONDecodeError, KeyError) as error:
-        raise RunError(f"{run} is not a run folder: {path} cannot be read") from error
-    return parse_config(apply_overrides(table | {"run": str(run)}, overrides), source=str(path))
+        table = read_stored_table(path)
+    except (OSError, ValueError) as error:
+        raise RunError(f"{run} is not a run folder: {path} cannot be read: {error}") from error
+    return _build_config(lambda: table | {"run": str(run)}, overrides, path)
+
+
+def _build_config(
+    read: Callable[[], dict[str, Any]], overrides: Sequence[str], path: Path
+) -> Config:
+    try:
+        return parse_config(apply_overrides(read(), overrides), source=str(path))
+    except RecursionError as error:
+        raise ConfigError(f"{path}, or a --set, is nested too deeply to be read") from error
+
+
+def read_stored_table(path: Path) -> dict[str, Any]:
+    """The configuration in a ``resolved.json``, as a plain table.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds no configuration.
+    """
+    table = read_object(path).get("config")
+    if not isinstance(table, dict):
+        raise ValueError("it holds no object 'config'")  # noqa: TRY004
+    return table
 
 
 def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -52,11 +75,11 @@ def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
         ConfigError: a file is missing or broken, or extends itself by way of others.
     """
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        table = tomllib.loads(path.read_text("utf-8-sig"))
     except FileNotFoundError as error:
         by = f", which {below[-1]} extends" if below else "; see configs/"
         raise ConfigError(f"{path}: no such configuration file{by}") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read as TOML: {error}") from error
     parent = table.pop("extends", None)
     if parent is None:
@@ -64,7 +87,7 @@ def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     if not isinstance(parent, str):
         raise ConfigError(f"{path}: extends must name a file")
     above = path.parent / parent
-    if any(above.resolve() == seen.resolve() for seen in (*below, path)):
+    if any(os.path.realpath(above) == os.path.realpath(seen) for seen in (*below, path)):
         raise ConfigError(f"{path}: extends {parent}, which extends this file")
     return _merge(read_table(above, (*below, path)), table)
 
@@ -110,7 +133,7 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
         raise ConfigError(f"--set {override!r}: write key=value, for example --set grpo.steps=20")
     try:
         value = tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         # A bare word such as a path or a name is meant as a string.
         value = text.strip()
     *parents, last = key.split(".")

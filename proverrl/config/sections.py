@@ -13,7 +13,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from proverrl.config.advantages import AdvantageConfig
-from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
+from proverrl.config.base import (
+    MAX_WORKERS,
+    Fraction,
+    NonNegative,
+    Positive,
+    PositiveFloat,
+    Section,
+)
 from proverrl.config.curriculum import CurriculumConfig
 from proverrl.config.data_loop import DataLoopConfig
 from proverrl.config.endpoint import EndpointConfig
@@ -75,6 +82,16 @@ class PolicyConfig(Section):
     max_rows: Positive = 256
     lora: LoraConfig = LoraConfig()
 
+    @model_validator(mode="after")
+    def _heads_fit(self) -> PolicyConfig:
+        # A head turns its numbers in pairs, by their positions.
+        if not self.path and self.hidden_size % (2 * self.num_heads):
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is no multiple of twice num_heads "
+                f"{self.num_heads}; change one of them"
+            )
+        return self
+
 
 class WarmStartConfig(Section):
     """Supervised training on reference bodies before the loop; ``steps = 0`` skips it.
@@ -98,14 +115,15 @@ class WarmStartConfig(Section):
 class PoolConfig(Section):
     """The verifier pool. ``rlimit`` is Dafny's deterministic resource limit per procedure.
 
-    ``memory_mb`` holds for one worker with its children. ``canary_rate`` is the share of calls
+    ``memory_mb`` holds for one worker with its children; left out, it is what is usual for the
+    worker's language. ``canary_rate`` is the share of calls
     beside which a false statement is judged; one that is accepted stops the run.
     """
 
-    workers: Positive = 2
+    workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 2
     deadline_seconds: PositiveFloat = 20.0
     rlimit: Positive = 3_000_000
-    memory_mb: PositiveFloat = 4096.0
+    memory_mb: PositiveFloat | None = None
     canary_rate: Fraction = 0.01
     cache: Path = Path("runs/verdicts.sqlite")
 
@@ -250,7 +268,7 @@ class EvalConfig(Section):
     search: bool = False
     searches: Positive = 32
     samples: Positive = 8
-    ks: tuple[Positive, ...] = (1, 8)
+    ks: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 8)
     temperature: PositiveFloat = 1.0
     max_problems: NonNegative = 0
     before: bool = True

@@ -6,13 +6,13 @@ Counts of an earlier run are read from JSON lines. Not handled here: what is dra
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from proverrl.errors import ProblemError
+from proverrl.strict_json import load_json
 from proverrl.types import Status
 
 Belief = list[float]
@@ -97,14 +97,14 @@ def read_counts(path: Path) -> dict[str, tuple[int, int]]:
 
 def _read_line(where: str, line: str) -> tuple[str, int, int]:
     try:
-        row = json.loads(line)
+        row = load_json(line)
         if "attempts" in row:
             name, solved, total = str(row["id"]), int(row["solved"]), int(row["attempts"])
         else:
             status = Status(row["status"])
             name = str(row["problem_id"] if "problem_id" in row else row["problem"]["id"])
             solved, total = int(status is Status.PROVED), int(status.judged)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ProblemError(
             f"{where}: no attempt, rollout, or object with id, solved and attempts ({error}); "
             "give evals/NAME.jsonl or rollouts/step_N.jsonl of a run"

@@ -20,9 +20,10 @@ from typing import Any, Protocol
 
 import torch
 
-from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
+from proverrl.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
 from proverrl.curriculum.base import Curriculum
 from proverrl.curriculum.sampler import CURRICULA
+from proverrl.disk import loading
 from proverrl.errors import StoppedError
 from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.audit import Auditor, build_auditor, judge_first, judge_rest
@@ -258,7 +259,8 @@ def _train_round(session: Session, sources: list[PairSource], number: int) -> fl
     if settings.restart and has_adapter(session.policy.model):
         reset_adapter(session.policy.model, seed=derive_seed(config.seed, "lora"))
     elif settings.restart:
-        state = torch.load(session.warm_weights, weights_only=True)
+        with loading(session.warm_weights):
+            state = torch.load(session.warm_weights, weights_only=True)
         session.policy.model.load_state_dict(state)
     steps = max(1, settings.epochs * len(sources) // settings.batch_size)
 
@@ -314,13 +316,14 @@ def _restore(
     if checkpoint is None:
         return Progress()
     state = read_state(checkpoint)
-    curriculum.load_state_dict(state["curriculum"])
-    store.load_state_dict(state["proofs"])
-    auditor.load_state_dict(state["audits"])
-    if supply is not None:
-        supply.load_state_dict(state["supply"])
-    progress = Progress(
-        state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]
-    )
+    with restoring(checkpoint):
+        curriculum.load_state_dict(state["curriculum"])
+        store.load_state_dict(state["proofs"])
+        auditor.load_state_dict(state["audits"])
+        if supply is not None:
+            supply.load_state_dict(state["supply"])
+        progress = Progress(
+            state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]
+        )
     session.sampler.push(progress.round)
     return progress

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.benchmarks.open import open_benchmark
-from proverrl.checkpoint import latest_checkpoint, read_state
+from proverrl.checkpoint import latest_checkpoint, read_state, restoring
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.config import Config
 from proverrl.errors import RunError
@@ -35,7 +35,9 @@ def export_proofs(run: Path, config: Config, out: Path) -> tuple[int, int]:
         composed = ProblemArchive.read(run / ARCHIVE_FILE)
         by_id = {one.problem.id: one.problem for one in composed} | by_id
     store = ProofStore(0, lambda problem: describe_conditions(problem, ""))
-    store.load_state_dict(read_state(checkpoint)["proofs"])
+    state = read_state(checkpoint)
+    with restoring(checkpoint):
+        store.load_state_dict(state["proofs"])
     rows: list[dict[str, Any]] = []
     for name, proof in store.entries():
         problem = by_id.get(name)

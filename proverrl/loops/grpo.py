@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from proverrl.checkpoint import latest_checkpoint, read_state, save_checkpoint
+from proverrl.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
 from proverrl.errors import StoppedError
 from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
@@ -218,7 +218,8 @@ def _restore(
     session.policy.version = learner.version
     session.sampler.push(learner.version)
     ledger.load_files(checkpoint)
-    ledger.load_state_dict(state)
-    guard.load_state_dict(state["guard"])
-    in_flight: dict[str, Any] = state["in_flight"]
+    with restoring(checkpoint):
+        ledger.load_state_dict(state)
+        guard.load_state_dict(state["guard"])
+        in_flight: dict[str, Any] = state["in_flight"]
     return in_flight

@@ -26,6 +26,7 @@ import torch
 import proverrl
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config
+from proverrl.config.load import read_stored_table
 from proverrl.errors import ProblemError, RunError, UsageError
 from proverrl.hint import Hint
 from proverrl.loops.warm_start import PairSource, make_source
@@ -49,7 +50,14 @@ from proverrl.verify.cache import CachedVerifier
 
 RESOLVED_FILE = "resolved.json"
 VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "z3-solver")
-MAY_DIFFER = ("run", "max_minutes", "max_verifier_calls", "threads", "checkpoint_every")
+MAY_DIFFER = (
+    "run",
+    "max_minutes",
+    "max_verifier_calls",
+    "threads",
+    "checkpoint_every",
+    "pool.memory_mb",
+)
 """Keys that a resumed run may change; the number of steps or rounds may grow as well."""
 
 
@@ -273,13 +281,14 @@ def check_resumable(folder: Path, config: Config) -> None:
     """
     path = folder / RESOLVED_FILE
     if not path.exists():
-        if any(child.name != ".lock" for child in folder.iterdir()):
+        ours = {".lock", f"{RESOLVED_FILE}.partial"}
+        if any(child.name not in ours for child in folder.iterdir()):
             raise RunError(f"{folder} exists and is not a run folder; name another with --run")
         return
     try:
-        before = _flatten(json.loads(path.read_text("utf-8"))["config"])
-    except (json.JSONDecodeError, KeyError) as error:
-        raise RunError(f"{path}: damaged; name another run folder") from error
+        before = _flatten(read_stored_table(path))
+    except ValueError as error:
+        raise RunError(f"{path}: damaged ({error}); name another run folder") from error
     for key, value in _flatten(config.dump()).items():
         if key in MAY_DIFFER or key in ("grpo.steps", "expert_iteration.rounds"):
             continue

@@ -20,6 +20,7 @@ import torch
 
 from proverrl.checkpoint import latest_checkpoint, read_state
 from proverrl.config import ROUND_LOOPS, Config, LoopName
+from proverrl.disk import saving
 from proverrl.errors import StoppedError, UsageError
 from proverrl.evaluate import evaluate
 from proverrl.loops import value
@@ -160,8 +161,9 @@ async def _run_stages(session: Session) -> None:
         await _evaluate(session, "after")
     # The folder appears whole, because it is what says that the run is finished.
     unfinished = session.folder / ".policy"
-    session.policy.save(unfinished)
-    os.replace(unfinished, session.folder / "policy")
+    with saving(session.folder / "policy"):
+        session.policy.save(unfinished)
+        os.replace(unfinished, session.folder / "policy")
 
 
 @contextlib.contextmanager
@@ -263,11 +265,12 @@ def _warm_start(session: Session, proofs: Sequence[tuple[Problem, str]]) -> None
     lora = config.policy.lora
     if lora.rank:
         merge_adapter(policy.model)
-    session.warm_weights.parent.mkdir(exist_ok=True)
-    policy.save(session.warm_weights.parent / "policy")
     temporary = session.warm_weights.with_suffix(".tmp")
-    torch.save(policy.model.state_dict(), temporary)
-    os.replace(temporary, session.warm_weights)
+    with saving(session.warm_weights.parent):
+        session.warm_weights.parent.mkdir(exist_ok=True)
+        policy.save(session.warm_weights.parent / "policy")
+        torch.save(policy.model.state_dict(), temporary)
+        os.replace(temporary, session.warm_weights)
     if lora.rank:
         # The loop trains a new one, on top of the warm-started policy.
         attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))

@@ -23,6 +23,7 @@ import torch
 
 from proverrl.checkpoint import latest_checkpoint
 from proverrl.config import Config, load_stored_config
+from proverrl.disk import loading, saving
 from proverrl.errors import RunError, UsageError
 from proverrl.loops.evaluate_run import find_weights
 from proverrl.loops.session import check_resumable, lock_run, write_resolved
@@ -198,17 +199,16 @@ def _open_data(
 
 def _save(path: Path, state: Mapping[str, Any]) -> None:
     partial = path.with_suffix(".partial")
-    try:
+    with saving(path):
         torch.save(dict(state), partial)
         os.replace(partial, path)
-    except OSError as error:
-        raise RunError(f"{path}: cannot be written: {error}; make room and resume") from error
 
 
 def _load(path: Path, identity: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
-    state: dict[str, Any] = torch.load(path, weights_only=True)
+    with loading(path):
+        state: dict[str, Any] = torch.load(path, weights_only=True)
     if state["of"] != identity:
         raise RunError(
             f"{path.parent}: the policy, rollouts or samples changed since this run was begun; "

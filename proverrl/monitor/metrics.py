@@ -11,10 +11,13 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from proverrl.disk import check_replaceable, saving, write_error
 from proverrl.errors import RunError
+from proverrl.strict_json import load_json
 
 METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FOLDER = "rollouts"
@@ -42,14 +45,6 @@ def _without_lone_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def write_error(path: Path, error: OSError) -> RunError:
-    """The RunError to raise when ``path`` cannot be written (disk full, no permission)."""
-    return RunError(
-        f"cannot write {path}: {error.strerror or error}. What was written before is kept; "
-        "make room or fix the permissions, then resume the run"
-    )
-
-
 def append_line(stream: TextIO, row: Mapping[str, Any], path: Path) -> None:
     """Write one line and flush it, so that it outlives a kill. Raises RunError."""
     try:
@@ -63,23 +58,33 @@ def write_atomically(path: Path, text: str, *, errors: str = "strict") -> None:
     """The file appears whole or not at all; ``errors`` says what becomes of half a surrogate pair.
 
     Raises:
-        OSError: it cannot be written.
+        RunError: it cannot be written.
     """
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8", errors=errors, newline="\n")
-    os.replace(partial, path)
+    with _replacing(path, errors) as stream:
+        stream.write(text)
 
 
 def write_lines_atomically(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write all rows beside ``path`` and move them there; a reader never sees half a file."""
-    partial = path.with_name(path.name + ".partial")
-    try:
+    """As ``write_atomically``, a line a row."""
+    with saving(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.writelines(encode_line(row) for row in rows)
-        os.replace(partial, path)
-    except OSError as error:
-        raise write_error(path, error) from error
+    with _replacing(path) as stream:
+        stream.writelines(encode_line(row) for row in rows)
+
+
+@contextmanager
+def _replacing(path: Path, errors: str = "strict") -> Iterator[TextIO]:
+    """A file beside ``path`` that takes its place at the end; a reader never sees half of it."""
+    check_replaceable(path)
+    partial = path.with_name(path.name + ".partial")
+    with saving(path):
+        try:
+            with partial.open("w", encoding="utf-8", errors=errors, newline="\n") as stream:
+                yield stream
+            os.replace(partial, path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
@@ -132,8 +137,8 @@ def _iter_lines(
             return
         if not line.isspace():
             try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
+                row = load_json(line)
+            except ValueError as error:
                 if not next(stream, b"").endswith(b"\n"):
                     tell(f"{where}: the last line was cut off")
                     return

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from proverrl.disk import write_error
 from proverrl.errors import RunError
 from proverrl.monitor.display import (
     SPARKLINE_WIDTH,
@@ -25,13 +26,13 @@ from proverrl.monitor.display import (
     describe_step,
     format_seconds,
 )
+from proverrl.monitor.follower import is_number
 from proverrl.monitor.metrics import (
     METRICS_FILE,
     ROLLOUTS_FOLDER,
     append_line,
     keep_lines,
     read_metrics,
-    write_error,
     write_lines_atomically,
 )
 
@@ -110,18 +111,21 @@ class Monitor:
         """
         self._close_file()
         if self._path.exists():
-            keep_lines(self._path, lambda row: _belongs(row, step))
+            keep_lines(self._path, lambda row: _belongs(row, step, self._path))
         folder = self.run_dir / ROLLOUTS_FOLDER
         for path in folder.glob("step_*.jsonl*"):
             match = _ROLLOUT_NAME.fullmatch(path.name)
             if match is None or int(match[1]) > step:
                 path.unlink()
         rows = read_metrics(self.run_dir)
-        self._seconds_before = max((float(row.get("seconds") or 0.0) for row in rows), default=0.0)
+        seconds = [row["seconds"] for row in rows if is_number(row.get("seconds"))]
+        self._seconds_before = max(seconds, default=0.0)
         self._started = self._clock()
         self._history.clear()
         self._history.extend(
-            row.get("solve_rate") for row in rows if row.get("kind") in _STEP_KINDS
+            row["solve_rate"] if is_number(row.get("solve_rate")) else None
+            for row in rows
+            if row.get("kind") in _STEP_KINDS
         )
         self._step_times.clear()
         self._open()
@@ -189,7 +193,10 @@ class Monitor:
                 raise write_error(self._path, error) from error
 
 
-def _belongs(row: Mapping[str, Any], step: int) -> bool:
+def _belongs(row: Mapping[str, Any], step: int, path: Path) -> bool:
     if row.get("kind") == "sft":
         return step >= 0
-    return int(row.get("step", 0)) <= step
+    found = row.get("step", 0)
+    if not isinstance(found, int):
+        raise RunError(f"{path}: a line has the step {found!r}, which is no number; remove it")
+    return found <= step

@@ -7,8 +7,6 @@ Not handled here: rollouts, attempts under way and pages (``proverrl.report``).
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -31,58 +29,13 @@ from proverrl.monitor.display import (
     format_seconds,
     render_steps,
 )
+from proverrl.monitor.follower import Follower, Row, is_number
 from proverrl.monitor.metrics import METRICS_FILE
-
-Row = dict[str, Any]
+from proverrl.strict_json import read_object
 
 STEPS_FOR_PACE = 10
 _STEP_KINDS = ("step", "round")
 _PARTS = ("generator", "pool", "learner", "composer")
-
-
-@dataclass(slots=True)
-class Follower:
-    """Reads what a JSON lines file gained since the last look. A last line without its newline is
-    left for the next look; a whole line that is no JSON object is counted in ``bad_lines``."""
-
-    path: Path
-    bad_lines: int = 0
-    _offset: int = 0
-    _inode: int = 0
-
-    def read(self) -> tuple[list[Row], bool]:
-        """The new rows, and whether they begin anew: the file was replaced or cut, as a resumed run
-        does to it. A file that is not there yet, or for the moment, has no rows."""
-        try:
-            with self.path.open("rb") as stream:
-                inode, size = _identity(stream.fileno())
-                anew = inode != self._inode or size < self._offset
-                if anew:
-                    self._inode, self._offset, self.bad_lines = inode, 0, 0
-                stream.seek(self._offset)
-                data = stream.read()
-        except OSError:
-            return [], False
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        return [row for line in whole.splitlines() if (row := self._parse(line))], anew
-
-    def _parse(self, line: bytes) -> Row | None:
-        if line.isspace() or not line:
-            return None
-        try:
-            row = json.loads(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict):
-            self.bad_lines += 1
-            return None
-        return row
-
-
-def _identity(descriptor: int) -> tuple[int, int]:
-    found = os.fstat(descriptor)
-    return found.st_ino, found.st_size
 
 
 @dataclass(slots=True)
@@ -105,7 +58,7 @@ class RunView:
     def look(self) -> list[Row]:
         """Read what is new, and return its rows."""
         if not self.config:
-            self.config = dict(_read_object(self.run / "resolved.json").get("config") or {})
+            self.config = _table(_read_object(self.run / "resolved.json").get("config"))
         known = bool(self.steps or self.warm)
         rows, anew = self.follower.read()
         if anew:
@@ -128,7 +81,8 @@ class RunView:
         if names and names[-1] != self._checkpoint:
             self._checkpoint = names[-1]
             state = _read_object(self.run / "checkpoints" / names[-1] / "state.json")
-            self.warnings = dict((state.get("guard") or {}).get("warnings") or {})
+            counts = _table(_table(state.get("guard")).get("warnings"))
+            self.warnings = {name: n for name, n in counts.items() if is_number(n)}
 
     @property
     def stops(self) -> list[str]:
@@ -148,7 +102,7 @@ class RunView:
             if self.config.get("loop") in ROUND_LOOPS
             else ("grpo", "steps")
         )
-        return int((self.config.get(table) or {}).get(key) or 0)
+        return _whole(_table(self.config.get(table)).get(key))
 
     def seconds_left(self) -> float | None:
         """From the pace of the last steps: until the steps, the verifier calls or the time that the
@@ -157,13 +111,13 @@ class RunView:
         if not recent:
             return None
         first, last = recent[0], recent[-1]
-        known = [float(last["seconds_left"])] if _is_number(last.get("seconds_left")) else []
+        known = [float(last["seconds_left"])] if is_number(last.get("seconds_left")) else []
         steps, seconds = last["step"] - first["step"], _difference(first, last, "seconds")
         if steps > 0 and seconds is not None:
             if self.total_steps:
                 known.append(seconds / steps * max(0, self.total_steps - last["step"]))
             calls = _difference(first, last, "verifier_calls_total")
-            limit = int(self.config.get("max_verifier_calls") or 0)
+            limit = _whole(self.config.get("max_verifier_calls"))
             if limit and calls:
                 left = max(0.0, limit - float(last["verifier_calls_total"]))
                 known.append(seconds / calls * left)
@@ -184,18 +138,21 @@ class RunView:
 def _read_object(path: Path) -> Row:
     """A JSON object; empty while there is none, or only a part of one."""
     try:
-        value = json.loads(path.read_text("utf-8"))
+        return read_object(path)
     except (OSError, ValueError):
         return {}
+
+
+def _table(value: Any) -> Row:
     return value if isinstance(value, dict) else {}
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _whole(value: Any) -> int:
+    return int(value) if is_number(value) else 0
 
 
 def _difference(first: Mapping[str, Any], last: Mapping[str, Any], key: str) -> float | None:
-    if not (_is_number(first.get(key)) and _is_number(last.get(key))):
+    if not (is_number(first.get(key)) and is_number(last.get(key))):
         return None
     return float(last[key]) - float(first[key])
 
@@ -211,13 +168,13 @@ def describe_verdicts(row: Mapping[str, Any]) -> str:
 def describe_flow(row: Mapping[str, Any]) -> str:
     """Staleness in steps and idle seconds of each part, as far as the step has them."""
     parts = []
-    if _is_number(row.get("staleness_mean")):
+    if is_number(row.get("staleness_mean")):
         most = format_figure(row.get("staleness_max"), 0)
         parts.append(f"staleness {format_figure(row['staleness_mean'], 2)} (most {most})")
     idle = [
         f"{part} {format_figure(row[f'idle_{part}_seconds'], 1)}"
         for part in _PARTS
-        if _is_number(row.get(f"idle_{part}_seconds"))
+        if is_number(row.get(f"idle_{part}_seconds"))
     ]
     return "  ".join(parts + ([f"idle seconds {', '.join(idle)}"] if idle else []))
 
@@ -229,6 +186,11 @@ def describe_guard(view: RunView) -> str:
     return ", ".join(parts)
 
 
+def describe_damage(view: RunView) -> str:
+    """How many lines could not be read; empty when all could."""
+    return f"{view.follower.bad_lines} lines of {METRICS_FILE}" if view.follower.bad_lines else ""
+
+
 def describe_stage(view: RunView) -> str:
     """Where a run without steps, or after them, is."""
     if view.finished:
@@ -237,7 +199,7 @@ def describe_stage(view: RunView) -> str:
         return ""
     if view.warm is not None:
         loss = format_figure(view.warm.get("loss"), 4)
-        wanted = (view.config.get("warm_start") or {}).get("steps")
+        wanted = _table(view.config.get("warm_start")).get("steps")
         return f"warm start {view.warm.get('step')}/{wanted or '-'}, loss {loss}"
     return "begun" if view.config or view.run.exists() else "not begun yet"
 
@@ -270,8 +232,8 @@ def render_view(view: RunView, *, draw_blocks: bool = True) -> RenderableType:
         grid.add_row("evaluated", ", ".join(view.evaluations))
     if view.resumed:
         grid.add_row("resumed", f"{view.resumed}x since this began to watch")
-    if view.follower.bad_lines:
-        grid.add_row("damaged", f"{view.follower.bad_lines} lines of {METRICS_FILE}")
+    if damaged := describe_damage(view):
+        grid.add_row("damaged", damaged)
     rows.append(grid)
     title = Text(f"ProverRL: {view.run}")
     return Panel(Group(*rows), title=title, title_align="left", border_style="dim")
@@ -282,7 +244,7 @@ def print_once(run: Path, stream: TextIO) -> None:
     view = RunView(run)
     view.look()
     if can_draw_live(stream):
-        console = Console(file=stream)
+        console = Console(file=stream, markup=False, emoji=False)
         console.print(render_view(view, draw_blocks=console.encoding.startswith("utf")))
         return
     _print_plain(view, stream)
@@ -296,6 +258,8 @@ def _print_plain(view: RunView, stream: TextIO) -> None:
         lines.append(f"guard: {guard}")
     if view.evaluations:
         lines.append(f"evaluated: {', '.join(view.evaluations)}")
+    if damaged := describe_damage(view):
+        lines.append(f"damaged: {damaged}")
     print("\n".join(lines), file=stream, flush=True)
 
 
@@ -319,7 +283,7 @@ def watch_run(
 def _watch_live(
     view: RunView, stream: TextIO, every: float, sleep: Callable[[float], None]
 ) -> None:
-    console = Console(file=stream)
+    console = Console(file=stream, markup=False, emoji=False)
     blocks = console.encoding.startswith("utf")
     with Live(console=console, auto_refresh=False, transient=False) as panel:
         while True:
@@ -336,7 +300,7 @@ def _watch_plain(
     view: RunView, stream: TextIO, every: float, sleep: Callable[[float], None]
 ) -> None:
     """A line a step; what was there before is told by its last step."""
-    stage, resumed, begun = "", 0, False
+    stage, damaged, resumed, begun = "", "", 0, False
     while True:
         finished = view.finished
         rows = view.look()
@@ -356,6 +320,9 @@ def _watch_plain(
         if now and now != stage:
             print(f"{view.run}: {now}", file=stream, flush=True)
         stage = now
+        if (damage := describe_damage(view)) != damaged and damage:
+            print(f"damaged: {damage}", file=stream, flush=True)
+        damaged = damage
         if finished:
             if guard := describe_guard(view):
                 print(f"guard: {guard}", file=stream, flush=True)

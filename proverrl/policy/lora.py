@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -138,7 +139,7 @@ def load_adapter(model: Any, folder: Path) -> None:
     path = folder / "adapter_model.safetensors"
     try:
         saved = load_file(path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise RunError(f"{path}: the adapter cannot be read: {error}") from error
     mine = adapter_weights(model)
     names = {_PREFIX + name.replace(f".{_NAME}.", "."): name for name in mine}

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from proverrl.disk import saving
 from proverrl.errors import UsageError
 
 
@@ -40,8 +41,9 @@ def merge_policies(first: Path, second: Path, *, alpha: float, out: Path) -> Non
             # In double precision, so that alpha 0 and 1 give the checkpoints themselves.
             mixed = (1.0 - alpha) * value.double() + alpha * others[name].double()
             value.copy_(mixed.to(value.dtype))
-    model.save_pretrained(out)
-    other_tokenizer.save_pretrained(out)
+    with saving(out):
+        model.save_pretrained(out)
+        other_tokenizer.save_pretrained(out)
 
 
 def _load(folder: Path) -> tuple[Any, Any]:

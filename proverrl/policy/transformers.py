@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -27,6 +28,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from proverrl.config import LayoutName, PolicyConfig, PrecisionName
+from proverrl.disk import loading
 from proverrl.errors import UsageError
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.base import Exchange
@@ -326,11 +328,16 @@ def load_policy(
     Raises:
         UsageError: it cannot be loaded, or its tokenizer has no end token.
     """
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[precision])
-    except (OSError, ValueError) as error:
-        raise UsageError(f"policy.path {str(path)!r} cannot be loaded: {error}") from error
+    with loading(Path(path)):
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(path)
+            model = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[precision])
+        except (AttributeError, KeyError, TypeError) as error:
+            # What the library says of a file that is JSON and not what it should be.
+            raise UsageError(f"policy.path {str(path)!r} cannot be loaded: {error!r}") from error
+        except (OSError, ValueError, SafetensorError) as error:
+            line = str(error).partition("\n")[0]
+            raise UsageError(f"policy.path {str(path)!r} cannot be loaded: {line}") from error
     for parameter in model.parameters():
         # Loaded tensors are views at any offset in the file, and the math library sums in another
         # order when memory is aligned otherwise: a resumed run would drift from an unbroken one.

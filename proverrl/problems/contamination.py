@@ -165,7 +165,7 @@ def read_statements(path: Path) -> Iterator[Statement]:
         ProblemError: the file cannot be read, or a line has no such field.
     """
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield _read_statement(f"{path}, line {number}", line, number)
@@ -207,8 +207,8 @@ def describe_overlap(figures: Mapping[str, Any] | None) -> str:
 def _read_statement(where: str, line: str, number: int) -> Statement:
     try:
         row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ProblemError(f"{where}: not JSON ({error.msg}); write one object a line") from error
+    except (ValueError, RecursionError) as error:
+        raise ProblemError(f"{where}: not JSON ({error}); write one object a line") from error
     known = [field for field, _ in _STATEMENTS]
     if not isinstance(row, dict) or not any(isinstance(row.get(f), str) for f in known):
         raise ProblemError(f"{where}: no text in any of {', '.join(known)}; name the statement so")

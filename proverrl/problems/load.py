@@ -15,7 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from proverrl.disk import check_replaceable, saving
 from proverrl.errors import ProblemError
+from proverrl.strict_json import load_json
 from proverrl.types import ANNOTATE, Problem
 
 KINDS: Mapping[str, frozenset[str]] = {
@@ -44,7 +46,12 @@ def load_problems(path: str | Path) -> list[Problem]:
     Raises ProblemError naming the file, the line and the field, and what to do about it, for a
     file that is missing or empty, a line that is not a problem, or an id that occurs twice.
     """
-    return [_build_problem(where, row) for where, row in _read_checked(path)]
+    return [problem for _, problem in load_places(path)]
+
+
+def load_places(path: str | Path) -> list[tuple[str, Problem]]:
+    """As ``load_problems``, each problem after its file and line."""
+    return [(where, _build_problem(where, row)) for where, row in _read_checked(path)]
 
 
 def load_references(path: str | Path) -> dict[str, str]:
@@ -60,6 +67,17 @@ def read_problem(where: str, row: Mapping[str, Any]) -> Problem:
     """The problem of one row; ``where`` names its place. Raises as ``load_problems``."""
     _check_fields(where, row)
     return _build_problem(where, row)
+
+
+def find_text_fault(text: str) -> str:
+    """Why no file could hold a text; empty when one can."""
+    if "\0" in text:
+        return "holds a NUL character"
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return f"holds half of a surrogate pair at character {error.start}"
+    return ""
 
 
 def make_row(problem: Problem) -> dict[str, Any]:
@@ -81,20 +99,23 @@ def write_problems(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     """Write rows in the given order and return their number; the file appears whole or not at all.
 
     The text depends on the rows only: keys keep their order, no spaces, UTF-8, a line break last.
+    Raises RunError when it cannot be written.
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    check_replaceable(target)
     num_rows = 0
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            for row in rows:
-                file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
-                num_rows += 1
-        Path(partial).chmod(0o644)
-        Path(partial).replace(target)
-    finally:
-        Path(partial).unlink(missing_ok=True)
+    with saving(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                for row in rows:
+                    file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+                    num_rows += 1
+            Path(partial).chmod(0o644)
+            Path(partial).replace(target)
+        finally:
+            Path(partial).unlink(missing_ok=True)
     return num_rows
 
 
@@ -109,7 +130,7 @@ def benchmark_sha256(path: str | Path) -> str:
 def _read_checked(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """(place, row) of each line, its fields checked. Blank lines are skipped."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ProblemError(f"cannot read {path}: {error.strerror}; check the path") from error
     except UnicodeDecodeError as error:
@@ -134,11 +155,13 @@ def _read_checked(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _parse_line(where: str, line: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row = load_json(line, unique_keys=True)
     except json.JSONDecodeError as error:
         raise ProblemError(
             f"{where}: not JSON at column {error.colno} ({error.msg}); write one JSON object a line"
         ) from error
+    except ValueError as error:
+        raise ProblemError(f"{where}: not JSON ({error}); write one JSON object a line") from error
     if not isinstance(row, dict):
         raise ProblemError(
             f"{where}: a {type(row).__name__}, not a JSON object; write {{...}} with the fields "
@@ -161,6 +184,8 @@ def _check_fields(where: str, row: Mapping[str, Any]) -> None:
             raise ProblemError(
                 f"{where}: field {field!r} is a {type(value).__name__}; make it a string"
             )
+        if field in _TEXT_FIELDS and (fault := find_text_fault(value)):
+            raise ProblemError(f"{where}: field {field!r} {fault}; remove it")
     for field, choices in _CHOICES.items():
         if field in row and row[field] not in choices:
             raise ProblemError(

@@ -26,6 +26,7 @@ from proverrl.search.base import FoundProof, Searching, SearchResult
 from proverrl.search.minimise import Minimised
 from proverrl.search.picture import draw_tree
 from proverrl.search.view import describe_trees, find_trees
+from proverrl.strict_json import read_object
 from proverrl.types import Candidate, Language, Problem
 
 STATE, TREE, PICTURE, RESULT = "search.json", "tree.json", "tree.svg", "result.json"
@@ -110,9 +111,9 @@ class SearchFolder:
         if not path.exists():
             return False
         try:
-            saved = json.loads(path.read_text("utf-8"))
+            saved = read_object(path)
             settings, seconds, state = saved["settings"], float(saved["seconds"]), saved["search"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise RunError(
                 f"{path} cannot be read ({error!r}); begin in another folder with --out"
             ) from error
@@ -171,10 +172,9 @@ class SearchFolder:
     def read_result(self) -> dict[str, Any] | None:
         """What ``write_result`` wrote; None when it was not or cannot be read."""
         try:
-            found: dict[str, Any] = json.loads((self.path / RESULT).read_text("utf-8"))
+            return read_object(self.path / RESULT)
         except (OSError, ValueError):
             return None
-        return found
 
     def write_result(
         self, search: Searching, result: SearchResult, minimised: Minimised | None

@@ -10,7 +10,6 @@ the tree. Not handled here: judging again what a file says (``proverrl.loops.sea
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from proverrl.search.deepsearch import DeepSearch
 from proverrl.search.run import Search
 from proverrl.search.strategy import text_of
 from proverrl.search.tree import steps_of
+from proverrl.strict_json import load_json
 from proverrl.types import Candidate, Problem, Verdict
 
 FIELDS = ("problem", "body", "proved", "ends", "values", "advantages", "search", "calls")
@@ -161,7 +161,7 @@ def _make_line(sample: SearchSample) -> dict[str, Any]:
 
 def _read_line(where: str, line: str) -> SearchSample:
     try:
-        row = json.loads(line)
+        row = load_json(line)
     except ValueError as error:
         raise UsageError(f"{where}: not JSON ({error}); write one sample a line") from error
     if not isinstance(row, dict) or set(row) != set(FIELDS):
@@ -181,7 +181,7 @@ def _read_line(where: str, line: str) -> SearchSample:
             row["search"],
             row["calls"],
         )
-    except RecordError as error:
+    except (RecordError, OverflowError) as error:
         raise UsageError(f"{where}: {error}; write what --emit-samples writes") from error
 
 

@@ -8,15 +8,15 @@ DeepSearch's choice, which leaves out most failures; give its samples beside oth
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proverrl.errors import UsageError
+from proverrl.errors import ProblemError, UsageError
 from proverrl.search.dafny_places import find_cuts
 from proverrl.search.samples import SearchSample
+from proverrl.strict_json import load_json
 from proverrl.types import Candidate, Language, Problem, Status
 
 
@@ -34,15 +34,18 @@ def read_pairs(files: Iterable[Path], language: Language = "dafny") -> list[Valu
     every statement that another follows.
 
     Raises:
-        UsageError: a line is no rollout.
+        UsageError: a file cannot be read, or a line is no rollout.
     """
     pairs = []
     for file in files:
-        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+        try:
+            lines = file.read_bytes().splitlines()
+        except OSError as error:
+            raise UsageError(f"cannot read {file}: {error.strerror}; check the path") from error
+        for number, line in enumerate(lines, 1):
             try:
-                row = json.loads(line)
-                pairs += _read_row(row, language)
-            except (KeyError, TypeError, ValueError) as error:
+                pairs += _read_row(load_json(line), language)
+            except (KeyError, TypeError, ValueError, ProblemError) as error:
                 raise UsageError(
                     f"{file}, line {number}: not a rollout ({error!r}); give the files that a run "
                     "wrote into its folder rollouts/"

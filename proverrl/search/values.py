@@ -17,13 +17,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from proverrl.config.value import ValueConfig
+from proverrl.disk import saving
 from proverrl.errors import UsageError
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.weights import name_weights
@@ -32,6 +33,7 @@ from proverrl.search.proposals import make_extend, render_prefix
 from proverrl.search.value_fit import HeadFit, Side, ValueData, ValueHead, choose_side
 from proverrl.search.value_metrics import ValueMetrics, measure_values
 from proverrl.search.value_pairs import ValuePair
+from proverrl.strict_json import read_object
 from proverrl.types import Problem
 
 WEIGHTS, SETTINGS = "value.safetensors", "value.json"
@@ -167,9 +169,7 @@ def save_value(
     model: ValueModel, folder: Path, config: ValueConfig, metrics: dict[str, ValueMetrics]
 ) -> None:
     """Write the head with the name of the weights that it belongs to."""
-    folder.mkdir(parents=True, exist_ok=True)
     state = {name: tensor.contiguous() for name, tensor in model.head.state_dict().items()}
-    save_file(state, folder / WEIGHTS)
     about = {
         "size": len(model.head.mean),
         "layers": model.layers,
@@ -177,7 +177,10 @@ def save_value(
         "config": config.model_dump(mode="json"),
         "test": {name: asdict(values) for name, values in metrics.items()},
     }
-    (folder / SETTINGS).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+    with saving(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(state, folder / WEIGHTS)
+        (folder / SETTINGS).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
 
 
 def load_value(policy: TransformersPolicy, folder: Path) -> ValueModel:
@@ -187,11 +190,11 @@ def load_value(policy: TransformersPolicy, folder: Path) -> ValueModel:
         UsageError: there is none, or it is of a policy with other weights.
     """
     try:
-        about: dict[str, Any] = json.loads((folder / SETTINGS).read_text("utf-8"))
+        about = read_object(folder / SETTINGS)
         state = load_file(folder / WEIGHTS)
         layers, hidden = int(about["layers"]), int(about["config"]["hidden"])
         named = str(about["policy_sha256"])
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise UsageError(
             f"{folder} holds no value model: {error}; train one with "
             "proverrl train configs/value.toml"

@@ -74,8 +74,8 @@ def make_tools(
 
 def open_confirm(pool: PoolConfig) -> Verifier:
     """A verifier that starts a fresh worker for every candidate and remembers nothing."""
-    limits = Limits(rlimit=pool.rlimit, memory_mb=pool.memory_mb)
-    return open_router(workers=1, limits=limits, max_candidates=1)
+    limits = Limits(rlimit=pool.rlimit)
+    return open_router(workers=1, limits=limits, memory_mb=pool.memory_mb, max_candidates=1)
 
 
 def open_value(policy: Policy, folder: Path) -> ValueFn:

@@ -6,6 +6,7 @@ Flows in: a ``Candidate`` and a deadline. Flows out: a ``Verdict``; a broken mac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
 from typing import Protocol, runtime_checkable
@@ -48,8 +49,8 @@ class Limits:
             )
         if self.time_limit_seconds < 1:
             raise UsageError(f"time_limit_seconds must be positive, got {self.time_limit_seconds}")
-        if self.memory_mb <= 0:
-            raise UsageError(f"memory_mb must be positive, got {self.memory_mb}")
+        if not 0 < self.memory_mb < math.inf:
+            raise UsageError(f"memory_mb must be positive and finite, got {self.memory_mb}")
 
 
 @runtime_checkable

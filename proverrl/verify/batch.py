@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
-from proverrl.errors import UsageError, VerifierError
+from proverrl.errors import ProblemError, UsageError, VerifierError
 from proverrl.tasks import cancel_all
 from proverrl.types import Verdict
 from proverrl.verify.base import Verifier
@@ -38,7 +38,9 @@ async def verify_stream(
 ) -> AsyncIterator[Judged]:
     """Each entry with its verdict, or with None where the entry cannot be judged.
 
-    Raises what the verifier or the input raises; the checks that still run are cancelled then.
+    A problem that no proof can be held to shows while it is judged. It costs its own entry, which
+    comes back as an ``Unusable``, if the entry knows its place in a file. Whatever else the
+    verifier or the input raises is raised here; the checks that still run are cancelled then.
     """
     room = asyncio.Semaphore(window)
     waiting: asyncio.Queue[tuple[Entry, asyncio.Task[Verdict] | None] | _End] = asyncio.Queue()
@@ -69,7 +71,12 @@ async def verify_stream(
             entry, task = item
             verdict = None
             if task is not None:
-                verdict = await task
+                try:
+                    verdict = await task
+                except ProblemError as error:
+                    if not (isinstance(entry, Submission) and entry.file):
+                        raise
+                    entry = entry.refuse("bad-problem", str(error))
                 tasks.discard(task)
             room.release()
             yield entry, verdict

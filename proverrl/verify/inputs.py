@@ -6,49 +6,70 @@ for each that cannot be. A line is ``{"id", "problem": {...}, "body", "prelude"?
 its problem, or ``{"id", "language", "code"}``, a bare file.
 Covered: lines and files that are too long, not UTF-8, not JSON, nested too deeply, ambiguous (a
 key twice) or of wrong types; one bad line never stops the others, and memory holds one line. An
-id may occur twice: verdicts come in input order. Not handled here: judging, and whether a
-language's back end is there (``proverrl.verify.make``).
+id may occur twice: verdicts come in input order. Not handled here: which files the paths stand for
+(``proverrl.verify.input_paths``), judging, and whether a language's back end is there
+(``proverrl.verify.make``).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast, get_args
 
-from proverrl.errors import ProblemError, UsageError
+from proverrl.errors import ProblemError
+from proverrl.problems.load import find_text_fault
+from proverrl.strict_json import load_json
 from proverrl.types import HOLE, Candidate, Language, Problem, Split, Verdict
 from proverrl.verify.dafny_audit import KINDS
+from proverrl.verify.input_paths import LANGUAGES, check_paths, list_programs
 
 MAX_LINE_BYTES = 16 * 2**20
 _MAX_REASON = 300
-_LANGUAGES: dict[str, Language] = {".dfy": "dafny", ".lean": "lean"}
+UnusableKind = Literal["malformed", "bad-problem", "no-backend"]
 _STATEMENT_KEYS = {"id", "problem", "body", "prelude"}
 _CODE_KEYS = {"id", "language", "code"}
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One candidate; ``id`` is the line's own, or the path of a file."""
+    """One candidate; ``id`` is the line's own, or the path of a file.
+
+    ``file`` and ``line`` are its place, as for ``Unusable``; no file where it was not read from
+    one.
+    """
 
     id: str
     candidate: Candidate
+    file: str = ""
+    line: int = 0
+
+    @property
+    def key(self) -> str:
+        """The hash of problem and candidate."""
+        return self.candidate.key
+
+    def refuse(self, kind: UnusableKind, reason: str) -> Unusable:
+        """The entry for this candidate when it cannot be judged."""
+        return Unusable(self.id, kind, self.file, self.line, " ".join(reason.split()), self.key)
 
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
     """Something that cannot be judged. ``line`` counts from 1; 0 is the file as a whole.
 
-    ``kind`` tells a line that is wrong from one whose back end is missing.
+    ``kind`` tells a line that cannot be read from a problem that no proof can be held to, and both
+    from a back end that is missing. ``key`` is empty where no candidate could be read.
     """
 
     id: str
-    kind: Literal["malformed", "no-backend"]
+    kind: UnusableKind
     file: str
     line: int
     reason: str
+    key: str = ""
 
     @property
     def message(self) -> str:
@@ -56,32 +77,29 @@ class Unusable:
         place = f"{self.file}:{self.line}" if self.line else self.file
         return f"{place}: {self.reason}"
 
+    def to_json(self) -> dict[str, Any]:
+        """The output object of the entry, in the place of a verdict."""
+        return {
+            "id": self.id,
+            "key": self.key,
+            "status": "error",
+            "cause": self.kind,
+            "file": self.file,
+            "line": self.line,
+            "message": self.message,
+        }
+
 
 def read_inputs(paths: Sequence[str], stdin: BinaryIO) -> Iterator[Submission | Unusable]:
-    """Everything that the paths hold, in order; raises ``UsageError`` for a missing path."""
+    """Everything that the paths hold, in order; raises as ``check_paths``."""
     check_paths(paths)
     for path in paths:
-        if path == "-":
-            yield from read_lines(stdin, "-")
-        elif Path(path).is_dir():
-            found = sorted(p for p in Path(path).rglob("*") if p.suffix in _LANGUAGES)
-            if not found:
-                yield Unusable(
-                    path, "malformed", path, 0, "this folder holds no .dfy or .lean file"
-                )
-            for place in found:
-                yield _read_program(place)
-        elif Path(path).suffix in _LANGUAGES:
+        if path != "-" and Path(path).is_dir():
+            yield from _read_folder(path)
+        elif Path(path).suffix in LANGUAGES:
             yield _read_program(Path(path))
         else:
-            yield from _read_line_file(path)
-
-
-def check_paths(paths: Sequence[str]) -> None:
-    """Raise ``UsageError`` for a path that is not there."""
-    for path in paths:
-        if path != "-" and not Path(path).exists():
-            raise UsageError(f"no such file or folder: {path}")
+            yield from _read_line_file(path, stdin)
 
 
 def count_inputs(paths: Sequence[str]) -> int | None:
@@ -91,8 +109,8 @@ def count_inputs(paths: Sequence[str]) -> int | None:
         if path == "-":
             return None
         if Path(path).is_dir():
-            total += sum(p.suffix in _LANGUAGES for p in Path(path).rglob("*"))
-        elif Path(path).suffix in _LANGUAGES:
+            total += len(list_programs(path))
+        elif Path(path).suffix in LANGUAGES:
             total += 1
         else:
             total += _count_lines(path)
@@ -113,7 +131,7 @@ def read_lines(stream: BinaryIO, file: str) -> Iterator[Submission | Unusable]:
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            reason = f"not UTF-8: {error.reason} at byte {error.start}"
+            reason = _explain_encoding(error)
             yield Unusable("", "malformed", file, number, reason)
             continue
         if line := line.strip():
@@ -127,7 +145,7 @@ def verdict_to_json(submission: Submission, verdict: Verdict) -> dict[str, Any]:
     """
     entry = {
         "id": submission.id,
-        "key": submission.candidate.key,
+        "key": submission.key,
         "status": verdict.status.value,
         "diagnostics": [asdict(diagnostic) for diagnostic in verdict.diagnostics],
         "goals": list(verdict.goals),
@@ -159,6 +177,15 @@ def _count_lines(path: str) -> int:
     return num_lines + (not last.endswith(b"\n"))
 
 
+def _read_folder(folder: str) -> Iterator[Submission | Unusable]:
+    found = list_programs(folder)
+    if not found:
+        found = [(Path(folder), "this folder holds no .dfy or .lean file")]
+    for path, reason in found:
+        name = str(path)
+        yield Unusable(name, "malformed", name, 0, reason) if reason else _read_program(path)
+
+
 def _read_program(path: Path) -> Submission | Unusable:
     name = str(path)
     try:
@@ -166,17 +193,23 @@ def _read_program(path: Path) -> Submission | Unusable:
             reason = f"the file is longer than {MAX_LINE_BYTES} bytes"
             return Unusable(name, "malformed", name, 0, reason)
         text = path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        return Unusable(name, "malformed", name, 0, f"cannot be read: {error}")
-    return Submission(name, make_file_candidate(name, text, _LANGUAGES[path.suffix]))
+    except OSError as error:
+        return Unusable(name, "malformed", name, 0, f"cannot be read: {error.strerror}")
+    except UnicodeDecodeError as error:
+        return Unusable(name, "malformed", name, 0, _explain_encoding(error))
+    return Submission(name, make_file_candidate(name, text, LANGUAGES[path.suffix]), name)
 
 
-def _read_line_file(path: str) -> Iterator[Submission | Unusable]:
+def _explain_encoding(error: UnicodeDecodeError) -> str:
+    return f"not UTF-8: {error.reason} at byte {error.start}"
+
+
+def _read_line_file(path: str, stdin: BinaryIO) -> Iterator[Submission | Unusable]:
     try:
-        with open(path, "rb") as file:
+        with nullcontext(stdin) if path == "-" else open(path, "rb") as file:
             yield from read_lines(file, path)
     except OSError as error:
-        yield Unusable(path, "malformed", path, 0, f"cannot be read: {error}")
+        yield Unusable(path, "malformed", path, 0, f"cannot be read: {error.strerror}")
 
 
 def _read_line(line: str, file: str, number: int) -> Submission | Unusable:
@@ -184,7 +217,7 @@ def _read_line(line: str, file: str, number: int) -> Submission | Unusable:
     try:
         raw = _parse_object(line)
         entry_id = _read_id(raw)
-        return Submission(entry_id, _read_candidate(entry_id, raw))
+        return Submission(entry_id, _read_candidate(entry_id, raw), file, number)
     except ProblemError as error:
         reason = str(error)
     except (ValueError, RecursionError) as error:
@@ -193,19 +226,10 @@ def _read_line(line: str, file: str, number: int) -> Submission | Unusable:
 
 
 def _parse_object(line: str) -> dict[str, Any]:
-    raw = json.loads(line, object_pairs_hook=_build_object)
+    raw = load_json(line, unique_keys=True)
     if not isinstance(raw, dict):
         raise ProblemError("not a JSON object")
     return raw
-
-
-def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    built = dict(pairs)
-    if len(built) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ProblemError(f"the key {twice[:40]!r} occurs twice in one object")
-    return built
 
 
 def _read_id(raw: dict[str, Any]) -> str:
@@ -239,21 +263,13 @@ def _check_text(name: str, value: object) -> None:
     """Refuse what is not a text, or is one that no file could hold."""
     if not isinstance(value, str):
         raise ProblemError(f"not a text: {name}")
-    if "\0" in value:
-        raise ProblemError(f"{name} holds a NUL character")
-    if value.isascii():
-        return
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ProblemError(
-            f"{name} holds half of a surrogate pair at character {error.start}"
-        ) from error
+    if fault := find_text_fault(value):
+        raise ProblemError(f"{name} {fault}")
 
 
 def _check_language(language: object) -> Language:
-    if language not in _LANGUAGES.values():
-        known = ", ".join(_LANGUAGES.values())
+    if language not in LANGUAGES.values():
+        known = ", ".join(LANGUAGES.values())
         raise ProblemError(f"unknown language {_clip(language)}; known are: {known}")
     return cast("Language", language)
 

@@ -12,6 +12,7 @@ text (``proverrl.verify.lean_audit``), tampering with Lean itself (``proverrl.ve
 
 from __future__ import annotations
 
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -66,8 +67,8 @@ class LeanLimits:
         for name in ("max_heartbeats", "max_environments", "max_headers"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be positive, got {getattr(self, name)}")
-        if self.memory_mb <= 0:
-            raise UsageError(f"memory_mb must be positive, got {self.memory_mb}")
+        if not 0 < self.memory_mb < math.inf:
+            raise UsageError(f"memory_mb must be positive and finite, got {self.memory_mb}")
         if "sorryAx" in self.allowed_axioms:
             raise UsageError("sorryAx cannot be allowed: it proves everything")
 

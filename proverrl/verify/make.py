@@ -15,7 +15,7 @@ from pathlib import Path
 from proverrl.config import PoolConfig
 from proverrl.seeds import derive_seed
 from proverrl.types import Language, Problem
-from proverrl.verify.base import DEFAULT_MEMORY_MB, LanedVerifier, Limits, SpawnWorker, Worker
+from proverrl.verify.base import LanedVerifier, Limits, SpawnWorker, Worker
 from proverrl.verify.cache import Appeals, CachedVerifier, make_salt
 from proverrl.verify.canaries import CanaryVerifier
 from proverrl.verify.dafny_audit import AUDIT_VERSION, audit_candidate
@@ -36,7 +36,7 @@ def open_verifier(
     *,
     workers: int = 2,
     rlimit: int = Limits().rlimit,
-    memory_mb: float = DEFAULT_MEMORY_MB,
+    memory_mb: float | None = None,
     canary_rate: float = 0.0,
     seed: int = 0,
     cache_path: Path | None = None,
@@ -48,8 +48,8 @@ def open_verifier(
     """Open a verifier on what is installed here.
 
     ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry,
-    ``memory_mb`` holds for a worker with its children, ``canary_rate`` is the share of calls that
-    draw a false statement, and ``cache_path`` None keeps verdicts in memory only. With
+    ``memory_mb`` is as for ``open_router``, ``canary_rate`` is the share of calls that draw a false
+    statement, and ``cache_path`` None keeps verdicts in memory only. With
     ``appeal_factor`` refused candidates may be judged again, by one worker a language of its own
     and with so many times the limits; it starts with the first appeal. ``trace_states`` has Lean's
     verdicts carry the goals before each tactic. The languages of ``needed`` are looked for now,
@@ -57,10 +57,11 @@ def open_verifier(
     needed one is missing, ``UsageError`` when the cache file cannot be used. Call ``aclose`` at
     the end.
     """
-    limits = Limits(rlimit=rlimit, memory_mb=memory_mb)
+    limits = Limits(rlimit=rlimit)
     router = open_router(
         workers=workers,
         limits=limits,
+        memory_mb=memory_mb,
         canary_rate=canary_rate,
         seed=seed,
         toolchain=toolchain,
@@ -74,15 +75,20 @@ def open_verifier(
         backend="; ".join(backend.name for backend in backends),
         limits=limits,
         identify=router.identify,
-        appeals=open_appeals(limits, appeal_factor, toolchain) if appeal_factor else None,
+        appeals=open_appeals(limits, memory_mb, appeal_factor, toolchain)
+        if appeal_factor
+        else None,
     )
 
 
-def open_appeals(limits: Limits, factor: float, toolchain: DafnyToolchain | None = None) -> Appeals:
+def open_appeals(
+    limits: Limits, memory_mb: float | None, factor: float, toolchain: DafnyToolchain | None = None
+) -> Appeals:
     """Workers for second looks, apart from all others, with ``factor`` times the limits."""
     router = open_router(
         workers=1,
         limits=replace(limits, rlimit=round(factor * limits.rlimit)),
+        memory_mb=memory_mb,
         toolchain=toolchain,
         max_candidates=_APPEAL_CANDIDATES,
         effort=factor,
@@ -116,6 +122,7 @@ def open_router(
     *,
     workers: int,
     limits: Limits,
+    memory_mb: float | None = None,
     canary_rate: float = 0.0,
     seed: int = 0,
     toolchain: DafnyToolchain | None = None,
@@ -126,10 +133,13 @@ def open_router(
 ) -> RoutedVerifier:
     """Both languages behind one verifier without a cache; nothing is looked for yet.
 
-    ``paranoid`` has every accepted Lean proof checked again by what is installed for that. A
-    worker is replaced after ``max_candidates``. ``effort`` multiplies Lean's heartbeats, as
-    ``limits`` say nothing of those.
+    ``memory_mb`` holds for a worker with its children, of either language; left out, Dafny's have
+    what ``limits`` say and Lean's what ``LeanLimits`` say. ``paranoid`` has every accepted Lean
+    proof checked again by what is installed for that. A worker is replaced after
+    ``max_candidates``. ``effort`` multiplies Lean's heartbeats, as ``limits`` say nothing of those.
     """
+    if memory_mb is not None:
+        limits = replace(limits, memory_mb=memory_mb)
     upkeep = replace(_make_upkeep(limits.memory_mb), max_candidates=max_candidates)
     return RoutedVerifier(
         {
@@ -143,7 +153,7 @@ def open_router(
             ),
             "lean": lambda: _open_lean(
                 workers=workers,
-                limits=limits,
+                memory_mb=memory_mb,
                 canary_rate=canary_rate,
                 seed=seed,
                 paranoid=paranoid,
@@ -195,7 +205,7 @@ def _open_dafny(
 def _open_lean(
     *,
     workers: int,
-    limits: Limits,
+    memory_mb: float | None,
     canary_rate: float,
     seed: int,
     paranoid: bool,
@@ -214,7 +224,7 @@ def _open_lean(
     usual = LeanLimits()
     lean_limits = LeanLimits(
         max_heartbeats=round(effort * usual.max_heartbeats),
-        memory_mb=max(limits.memory_mb, usual.memory_mb),
+        memory_mb=usual.memory_mb if memory_mb is None else memory_mb,
         trace_states=trace_states,
     )
     known = KnownStatements()

@@ -1,0 +1,87 @@
+"""What is said when the disk does not take a file, or gives back a damaged one.
+
+Flows in: the errors of the system and of the libraries that write and read weights. Flows out: one
+``RunError`` that names the file and the remedy. Not handled here: writing and reading themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from pickle import UnpicklingError
+from types import TracebackType
+
+from safetensors import SafetensorError
+
+from proverrl.errors import RunError
+
+_TORCH_FILES = ("inline_container", "PytorchStream", "iostream error")
+"""What torch says of a file that it cannot write or read, in a plain ``RuntimeError``."""
+
+
+def write_error(path: Path, reason: OSError | str) -> RunError:
+    """The RunError to raise when ``path`` cannot be written (disk full, no permission)."""
+    if isinstance(reason, OSError):
+        reason = reason.strerror or str(reason)
+    return RunError(
+        f"cannot write {path}: {reason}. What was written before is kept; make room or fix the "
+        "permissions, then give the same command again"
+    )
+
+
+def read_error(path: Path, reason: OSError | str) -> RunError:
+    """The RunError to raise when weights at ``path`` cannot be read."""
+    sentence = re.split(r"\. |\.?\n", str(reason).strip())[0]
+    return RunError(
+        f"cannot read {path}: {sentence}; if a checkpoint holds it, delete that folder to go on "
+        "from the one before"
+    )
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise ``RunError`` for a device, a pipe or a folder: root could rename a file over /dev/null,
+    and no other program would find it again."""
+    if path.exists() and not path.is_file():
+        raise RunError(f"cannot write {path}: it is no file, and a file would replace it; name one")
+
+
+@contextmanager
+def saving(path: Path) -> Iterator[None]:
+    """Inside, whatever keeps ``path`` from being written is a ``RunError``."""
+    with _naming(partial(write_error, path)):
+        yield
+
+
+@contextmanager
+def loading(path: Path) -> Iterator[None]:
+    """Inside, whatever keeps weights at ``path`` from being read is a ``RunError``."""
+    with _naming(partial(read_error, path)):
+        yield
+
+
+def _naming(explain: Callable[[OSError | str], RunError]) -> ExitStack:
+    stack = ExitStack()
+
+    def leave(
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        text = str(error) or "it ends too early"
+        if isinstance(error, OSError):
+            raise explain(error) from error
+        is_torch = isinstance(error, RuntimeError) and any(word in text for word in _TORCH_FILES)
+        # Tokenizers raise a bare ``Exception``, which no except clause here may name.
+        if (
+            is_torch
+            or kind is Exception
+            or isinstance(error, SafetensorError | UnpicklingError | EOFError)
+        ):
+            raise explain(text) from error
+        return False
+
+    stack.push(leave)
+    return stack

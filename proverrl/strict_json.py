@@ -1,0 +1,52 @@
+"""JSON whose every fault is a ``ValueError``.
+
+Flows in: a text that others wrote, or a file of ours. Flows out: its value. Not handled here: what
+the values mean.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NoReturn
+
+
+def load_json(text: str | bytes, *, unique_keys: bool = False) -> Any:
+    """The value of a JSON text.
+
+    Raises ``ValueError`` for what is no JSON, for NaN and Infinity, which Python reads although
+    JSON has no such numbers, for what is nested too deeply to be read and, with ``unique_keys``,
+    for an object with a key twice, of which Python takes the last.
+    """
+    build = _build_object if unique_keys else None
+    try:
+        return json.loads(text, object_pairs_hook=build, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise ValueError(f"{error}: it is nested too deeply") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a file that this package wrote, NaN and all.
+
+    Raises ``OSError`` when the file cannot be read, ``ValueError`` when it holds no object.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except RecursionError as error:
+        raise ValueError(f"{error}: it is nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"it holds a {type(value).__name__}, no object")  # noqa: TRY004
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    if len(built) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
+    return built
