@@ -51,6 +51,7 @@ class Evaluation:
     seed: int
     deadline_seconds: float
     labels: Mapping[str, Any]
+    top_p: float = 1.0
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     settings: Mapping[str, Any] = field(default_factory=dict)
     mixed: bool = False
@@ -220,6 +221,7 @@ def _sampling(evaluation: Evaluation, name: str, block: Block) -> Sampling:
         max_new_tokens=evaluation.max_new_tokens,
         seed=derive_seed(evaluation.seed, name, block.name),
         stop=first_stop(evaluation.rollout),
+        top_p=evaluation.top_p,
     )
 
 

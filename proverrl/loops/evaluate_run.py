@@ -112,6 +112,7 @@ def build_evaluation(
             "policy": policy.engine,
             "proverrl_version": __version__,
         },
+        top_p=settings.top_p,
         rollout=config.rollout,
         settings={
             "benchmark_sha256": benchmark.sha256,
@@ -124,6 +125,8 @@ def build_evaluation(
             ),
             **({"search": config.search.model_dump(mode="json")} if mode == "search" else {}),
             "temperature": settings.temperature,
+            # Left out where it does nothing, so that evaluations of earlier versions go on.
+            **({"top_p": settings.top_p} if settings.top_p < 1.0 else {}),
             "max_new_tokens": config.sampling.max_new_tokens,
             "seed": config.seed,
             "toolchain": verifier.toolchain,
@@ -260,9 +263,15 @@ def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tool
     """What searches share, as ``config`` says; whoever opens them closes ``confirm``.
 
     Raises:
-        UsageError: ``search.value`` holds no value model for the policy.
+        UsageError: ``search.value`` holds no value model for the policy, or ``evaluation.top_p``
+            would leave a search without log-probabilities.
     """
     settings = config.evaluation
+    if settings.top_p < 1.0:
+        raise UsageError(
+            f"evaluation.top_p is {settings.top_p}, and searches compare log-probabilities of the "
+            "whole distribution; give --set evaluation.top_p=1"
+        )
     return make_tools(
         policy,
         verifier,

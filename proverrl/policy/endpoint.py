@@ -34,7 +34,7 @@ MAX_SEED = 2**31 - 1
 _PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _REMEDIES = {
     400: "the server refuses the request; does it know the keys of endpoint.api, the model, n and "
-    "logprobs?",
+    "logprobs, and has its context room for sampling.max_new_tokens?",
     401: "set the environment variable that endpoint.api_key_env names to a valid key",
     403: "the key may not use this model; check endpoint.model",
     404: "check endpoint.url (it mostly ends in /v1), endpoint.api and endpoint.model",
@@ -129,7 +129,7 @@ class EndpointPolicy:
             "model": self.config.model,
             "n": n,
             "temperature": sampling.temperature,
-            "top_p": 1.0,
+            "top_p": sampling.top_p,
             "max_tokens": sampling.max_new_tokens,
             "seed": seed,
         }
