@@ -179,14 +179,20 @@ def evaluate_command(
         overrides = (*overrides, "evaluation.max_problems=0")
     config = _read_config(config_file, overrides, None, run)
     from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
-    from proverrl.report.benchmark_table import make_benchmark_table
+    from proverrl.report.benchmark_table import (
+        list_result_warnings,
+        make_benchmark_table,
+        make_completion_table,
+    )
 
     named = name_benchmarks(config, name, benchmarks)
     results = asyncio.run(evaluate_benchmarks(config, from_run=run, benchmarks=named))
     if len(results) > 1:
         from proverrl.report import write_report
 
-        _console().print(make_benchmark_table(results))
+        _console().print(make_benchmark_table(results), make_completion_table(results))
+        for warning in list_result_warnings(results):
+            click.echo(f"warning: {warning}")
         click.echo(f"report: {write_report([config.run])}")
     else:
         _print_results(config.run)
@@ -226,7 +232,8 @@ def merge(
     import asyncio
 
     assert sweep is not None
-    config = _read_config(config_file, overrides, None, None)
+    # What is evaluated are checkpoints, whatever the file names.
+    config = _read_config(config_file, (*overrides, f"policy.path={places[0]}"), None, None)
     rows = asyncio.run(sweep_alpha(places[0], places[1], _parse_shares(sweep), config, out))
     for row in rows:
         figures = ", ".join(f"pass@{k} {100 * value:.1f}" for k, value in row.passes.items())

@@ -75,7 +75,7 @@ def search(
     from rich.console import Console
 
     from proverrl.loops.search_run import SearchOptions, search_problems
-    from proverrl.search.display import make_summary
+    from proverrl.search.display import list_warnings, make_summary
 
     place = out or Path("searches") / config.search.name
     options = SearchOptions(place, resume, parallel, minimise, samples)
@@ -88,6 +88,8 @@ def search(
         )
         sys.exit(130)
     Console().print(make_summary(config.search.name, results))
+    for warning in list_warnings(results):
+        click.echo(f"warning: {warning}")
     click.echo(f"written: {place}")
     sys.exit(0 if all(result["proved"] for result in results) else 1)
 

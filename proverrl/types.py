@@ -248,13 +248,11 @@ class Sampling:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.temperature < 0 or self.max_new_tokens < 1:
+        if self.temperature < 0 or self.max_new_tokens < 1 or not 0 < self.top_p <= 1:
             raise RecordError(
-                f"temperature must be >= 0 and max_new_tokens >= 1, got {self.temperature} "
-                f"and {self.max_new_tokens}"
+                "temperature must be >= 0, max_new_tokens >= 1 and top_p above 0 and <= 1, got "
+                f"{self.temperature}, {self.max_new_tokens} and {self.top_p}"
             )
-        if not 0 < self.top_p <= 1:
-            raise RecordError(f"top_p must be above 0 and at most 1, got {self.top_p}")
         if "" in self.stop:
             raise RecordError("a stop text must not be empty")
 

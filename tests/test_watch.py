@@ -14,8 +14,8 @@ from rich.console import Console
 
 from proverrl.cli import cli
 from proverrl.monitor import Monitor
+from proverrl.monitor.follower import Follower
 from proverrl.monitor.watch import (
-    Follower,
     RunView,
     describe_flow,
     describe_lines,

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proverrl.compose.archive import Composed
-from proverrl.compose.composers import Draft
+from proverrl.compose.composers import Draft, measure_truncated
 from proverrl.compose.dafny_attack import list_plain_proofs
 from proverrl.compose.grades import GRADES, Grade, grade_statement
 from proverrl.compose.guard_checks import make_guards
@@ -87,6 +87,7 @@ class Round:
     disproved: int = 0
     calls: int = 0
     tokens: int = 0
+    truncated: dict[str, float] = field(default_factory=dict)
 
 
 class Statements:
@@ -129,6 +130,7 @@ class Statements:
             references={problem.id: body for problem, body in self._base.references},
         )
         drafts = await self._composer.write(pairs, round_number=progress.round)
+        this.truncated = measure_truncated(drafts)
         found = self._take_new(drafts)
         attack = Attack(self._open_tools())
         kept = await self._guard(attack, found, list(found.values()), BEFORE_GRADES)
@@ -166,6 +168,7 @@ class Statements:
             "statements_written": this.written,
             "statements_malformed": this.malformed,
             "statements_reasons": dict(this.reasons),
+            **this.truncated,
             "statements_graded": {name: this.grades[name] for name in GRADES},
             "statements_graded_out": this.graded_out,
             "grade_reasons": dict(this.grade_reasons),

@@ -21,7 +21,7 @@ import torch
 from proverrl.checkpoint import latest_checkpoint, read_state
 from proverrl.config import ROUND_LOOPS, Config, LoopName
 from proverrl.errors import StoppedError, UsageError
-from proverrl.evaluate import evaluate
+from proverrl.evaluate import Standing, evaluate
 from proverrl.loops import value
 from proverrl.loops.data_loop import run_data_loop
 from proverrl.loops.evaluate_run import build_evaluation, collect_figures, load_benchmark
@@ -288,12 +288,14 @@ async def _evaluate(session: Session, name: str) -> None:
     if (evaluation.folder / f"{name}.json").exists():
         return
 
-    def show(attempts: int, total: int, proved: int) -> None:
-        monitor.phase(f"evaluation {name}", f"{attempts}/{total} attempts, {proved} proved")
+    def show(standing: Standing) -> None:
+        monitor.phase(f"evaluation {name}", standing.describe("attempts"))
+        for kind, text in standing.warnings.items():
+            monitor.warn(kind, text)
 
     figures = collect_figures(evaluation, session.verifier, session.config.problems.train)
     if warning := describe_overlap(figures()["contamination"]):
-        monitor.phase("warning", warning)
+        monitor.warn("contamination", warning)
     await evaluate(evaluation, policy, session.verifier, progress=show, figures=figures)
     monitor.log("eval", policy.version, {"name": name, "path": f"evals/{name}.json"})
 

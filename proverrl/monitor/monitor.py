@@ -34,6 +34,7 @@ from proverrl.monitor.metrics import (
     write_error,
     write_lines_atomically,
 )
+from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_TIME_LEFT = 10
 _STEP_KINDS = ("step", "round")
@@ -130,6 +131,10 @@ class Monitor:
         """Say what is going on outside the steps: ``phase("warm start", "120/400 loss 1.23")``."""
         self._display.show_phase(name, detail)
 
+    def warn(self, name: str, text: str) -> None:
+        """Show a warning as long as there is cause for it: an empty text takes ``name``'s away."""
+        self._display.show_warning(name, text)
+
     def display(self, **values: Any) -> None:
         """Refresh figures of the live panel between two steps, such as ``verifier_queue=12``.
 
@@ -160,6 +165,8 @@ class Monitor:
         left = self._time_left(values.get("seconds_left"))
         self._state.update(values)
         self._state.update(step=step, left=left, history=tuple(self._history))
+        for name, text in warn_of_lost(values).items():
+            self.warn(name, text)
         self._display.show_step(describe_step(step, self._total_steps, values, left), self._state)
 
     def _time_left(self, budget_seconds: float | None) -> str:

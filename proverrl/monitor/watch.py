@@ -1,14 +1,14 @@
 """Follows a run from outside: what ``metrics.jsonl`` gains, drawn as the run itself would draw it.
 
 Flows in: a run folder that may not exist yet, may be written to, or may be resumed meanwhile. Flows
-out: a live panel or plain lines on one stream; nothing is written to the folder.
+out: a live panel or plain lines on one stream; nothing is written to the folder. A folder that
+holds evaluations and no training is told of once: there is nothing to follow.
 Not handled here: rollouts, attempts under way and pages (``proverrl.report``).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -31,58 +31,13 @@ from proverrl.monitor.display import (
     format_seconds,
     render_steps,
 )
-from proverrl.monitor.metrics import METRICS_FILE
-
-Row = dict[str, Any]
+from proverrl.monitor.follower import Follower, Row
+from proverrl.monitor.metrics import EVALS_FOLDER, METRICS_FILE, only_evaluates
+from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_PACE = 10
 _STEP_KINDS = ("step", "round")
 _PARTS = ("generator", "pool", "learner", "composer")
-
-
-@dataclass(slots=True)
-class Follower:
-    """Reads what a JSON lines file gained since the last look. A last line without its newline is
-    left for the next look; a whole line that is no JSON object is counted in ``bad_lines``."""
-
-    path: Path
-    bad_lines: int = 0
-    _offset: int = 0
-    _inode: int = 0
-
-    def read(self) -> tuple[list[Row], bool]:
-        """The new rows, and whether they begin anew: the file was replaced or cut, as a resumed run
-        does to it. A file that is not there yet, or for the moment, has no rows."""
-        try:
-            with self.path.open("rb") as stream:
-                inode, size = _identity(stream.fileno())
-                anew = inode != self._inode or size < self._offset
-                if anew:
-                    self._inode, self._offset, self.bad_lines = inode, 0, 0
-                stream.seek(self._offset)
-                data = stream.read()
-        except OSError:
-            return [], False
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        return [row for line in whole.splitlines() if (row := self._parse(line))], anew
-
-    def _parse(self, line: bytes) -> Row | None:
-        if line.isspace() or not line:
-            return None
-        try:
-            row = json.loads(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict):
-            self.bad_lines += 1
-            return None
-        return row
-
-
-def _identity(descriptor: int) -> tuple[int, int]:
-    found = os.fstat(descriptor)
-    return found.st_ino, found.st_size
 
 
 @dataclass(slots=True)
@@ -119,6 +74,8 @@ class RunView:
                 self.warm = row
             elif kind == "eval":
                 self.evaluations.append(str(row.get("name")))
+        if self.only_evaluates:
+            self.evaluations = _list_evaluations(self.run)
         self._read_warnings()
         return rows
 
@@ -134,6 +91,17 @@ class RunView:
     def stops(self) -> list[str]:
         """Findings of the guard that ended the run, each with a saved batch."""
         return sorted(path.stem for path in (self.run / "guard").glob("*.json"))
+
+    @property
+    def only_evaluates(self) -> bool:
+        """There is nothing to follow."""
+        return only_evaluates(self.run)
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """What more than half of the last step's completions came to, where that was nothing."""
+        found = warn_of_lost(self.steps[-1]) if self.steps else {}
+        return {name: text for name, text in found.items() if text}
 
     @property
     def finished(self) -> bool:
@@ -179,6 +147,16 @@ class RunView:
             "left": "" if left is None else format_seconds(left),
             "history": [row.get("solve_rate") for row in self.steps[-SPARKLINE_WIDTH:]],
         }
+
+
+def _list_evaluations(run: Path) -> list[str]:
+    """Those that have attempts; with how many there are while there is no result."""
+    found = []
+    for file in sorted((run / EVALS_FOLDER).glob("*.jsonl")):
+        done = file.with_suffix(".json").exists()
+        count = "" if done else f" ({file.read_bytes().count(10):,} attempts so far)"
+        found.append(file.stem + count)
+    return found
 
 
 def _read_object(path: Path) -> Row:
@@ -231,6 +209,8 @@ def describe_guard(view: RunView) -> str:
 
 def describe_stage(view: RunView) -> str:
     """Where a run without steps, or after them, is."""
+    if view.only_evaluates:
+        return "evaluations only, no training to follow"
     if view.finished:
         return "finished"
     if view.steps:
@@ -264,6 +244,8 @@ def render_view(view: RunView, *, draw_blocks: bool = True) -> RenderableType:
         grid.add_row("last verdicts", describe_verdicts(view.steps[-1]) or "-")
         if flow := describe_flow(view.steps[-1]):
             grid.add_row("flow", flow)
+    for text in view.lost.values():
+        grid.add_row("warning", Text(text, style="yellow"))
     if guard := describe_guard(view):
         grid.add_row("guard", Text(guard, style="yellow"))
     if view.evaluations:
@@ -292,6 +274,7 @@ def _print_plain(view: RunView, stream: TextIO) -> None:
     lines = [f"{view.run}: {stage}"] if (stage := describe_stage(view)) else []
     if view.steps:
         lines.append(describe_lines(view, view.steps[-1]))
+    lines += [f"warning: {text}" for text in view.lost.values()]
     if guard := describe_guard(view):
         lines.append(f"guard: {guard}")
     if view.evaluations:
@@ -326,6 +309,7 @@ def _watch_live(
             # Asked before the last look: what was written before the end is then read.
             finished = view.finished
             view.look()
+            finished = finished or view.only_evaluates
             panel.update(render_view(view, draw_blocks=blocks), refresh=True)
             if finished:
                 return
@@ -337,6 +321,7 @@ def _watch_plain(
 ) -> None:
     """A line a step; what was there before is told by its last step."""
     stage, resumed, begun = "", 0, False
+    warned: set[str] = set()
     while True:
         finished = view.finished
         rows = view.look()
@@ -352,10 +337,16 @@ def _watch_plain(
                     print(describe_lines(view, row), file=stream, flush=True)
                 elif row.get("kind") == "eval":
                     print(f"evaluated: {row.get('name')}", file=stream, flush=True)
+        for name in view.lost.keys() - warned:
+            print(f"warning: {view.lost[name]}", file=stream, flush=True)
+        warned = set(view.lost)
         now = describe_stage(view)
         if now and now != stage:
             print(f"{view.run}: {now}", file=stream, flush=True)
         stage = now
+        if view.only_evaluates:
+            print(f"evaluated: {', '.join(view.evaluations)}", file=stream, flush=True)
+            return
         if finished:
             if guard := describe_guard(view):
                 print(f"guard: {guard}", file=stream, flush=True)
