@@ -23,7 +23,7 @@ from proverrl.monitor.metrics import write_atomically
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
-from proverrl.rollout.self_correct import continue_rollouts, first_stop
+from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.statistics import estimate
@@ -130,6 +130,12 @@ async def evaluate(
             rows = await _finish(evaluation, policy, verifier, *waiting)
             store.add(rows, take_usage(policy))
             waiting = None
+    except asyncio.CancelledError:
+        # Whole proofs that were all judged are whole attempts, and whoever interrupts keeps them.
+        if waiting and waiting[1].done() and not takes_turns(evaluation.rollout):
+            rows = await _finish(evaluation, policy, verifier, *waiting)
+            store.add(rows, take_usage(policy))
+        raise
     finally:
         if waiting:
             waiting[1].cancel()

@@ -42,6 +42,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "checkpoint",
+            "interrupt",
             "monitor",
             "guard",
             "search",

@@ -36,7 +36,7 @@ from proverrl.compose.guards import (
 )
 from proverrl.config.compose import GuardName
 from proverrl.curriculum.base import Curriculum
-from proverrl.errors import StoppedError, UsageError
+from proverrl.errors import UsageError
 from proverrl.loops.expert_iteration import Progress, run_expert_iteration
 from proverrl.loops.selfplay import draw_lineage, open_composer
 from proverrl.loops.selfplay_attack import list_bodies, negate
@@ -105,6 +105,7 @@ class Statements:
         self.guards = GuardLedger()
         self.num_slow = 0
         self._round = Round(0)
+        self._saved = ""
 
     def why_done(self) -> str:
         """See ``Supply.why_done``."""
@@ -116,8 +117,7 @@ class Statements:
     async def bring(self, curriculum: Curriculum, store: ProofStore, progress: Progress) -> int:
         """See ``Supply.bring``: one round from proposals to proofs."""
         session = self._session
-        if session.stop.is_set():
-            raise StoppedError(f"stopped; round {progress.round} is saved")
+        self._saved = f"round {progress.round} is saved"
         self._round = this = Round(len(store.proofs))
         settings = session.config.selfplay
         pairs = draw_pairs(
@@ -236,6 +236,7 @@ class Statements:
         names: Sequence[GuardName],
     ) -> list[Composed]:
         """Those that pass these guards, as far as the configuration has them."""
+        self._session.check_stop(self._saved)
         chosen = [name for name in names if name in self._session.config.selfplay.guards]
         tools = attack.tools
         run = await run_guards([c.problem for c in asked], make_guards(tools, chosen), tools)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from proverrl.monitor.live_panel import LivePanel, choose_width
 from proverrl.rollout.completion_counts import describe_lost
 
 SECONDS_BETWEEN_PHASE_LINES = 5.0
@@ -175,7 +175,7 @@ class LiveDisplay:
         self._phase = "starting"
         self._clock = clock
         self._started = clock()
-        self._live = Live(
+        self._live = LivePanel(
             get_renderable=self._render,
             console=self._console,
             refresh_per_second=4,
@@ -217,6 +217,7 @@ class LiveDisplay:
             title_align="left",
             subtitle_align="right",
             border_style="dim",
+            width=choose_width(self._console),
         )
 
 

@@ -65,6 +65,7 @@ class Monitor:
         self._total_steps = total_steps
         self._clock = clock
         self._state: dict[str, Any] = {"total_steps": total_steps}
+        self._resumed = max(0, resume_step or 0)
         self._history: deque[float | None] = deque(maxlen=SPARKLINE_WIDTH)
         self._step_times: deque[tuple[int, float]] = deque(maxlen=STEPS_FOR_TIME_LEFT + 1)
         self._file: TextIO | None = None
@@ -87,6 +88,11 @@ class Monitor:
     def seconds(self) -> float:
         """Seconds since the run's start, without the time between a stop and a resume."""
         return self._seconds_before + self._clock() - self._started
+
+    @property
+    def last_step(self) -> int:
+        """The last step or round that was logged, in this process or before it; 0 before any."""
+        return int(self._state.get("step", self._resumed))
 
     def log(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Append one line to metrics.jsonl and, for a step or round, show it."""

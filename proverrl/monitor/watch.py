@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -32,6 +31,7 @@ from proverrl.monitor.display import (
     render_steps,
 )
 from proverrl.monitor.follower import Follower, Row
+from proverrl.monitor.live_panel import LivePanel, choose_width
 from proverrl.monitor.metrics import EVALS_FOLDER, METRICS_FILE, only_evaluates
 from proverrl.rollout.completion_counts import warn_of_lost
 
@@ -230,7 +230,9 @@ def describe_lines(view: RunView, row: Mapping[str, Any]) -> str:
     return "  ".join([line, *(part for part in parts if part)])
 
 
-def render_view(view: RunView, *, draw_blocks: bool = True) -> RenderableType:
+def render_view(
+    view: RunView, *, draw_blocks: bool = True, width: int | None = None
+) -> RenderableType:
     """The panel: stage, the run's own rows, verdicts, flow, guard, evaluations."""
     rows: list[RenderableType] = []
     stage = describe_stage(view)
@@ -256,7 +258,7 @@ def render_view(view: RunView, *, draw_blocks: bool = True) -> RenderableType:
         grid.add_row("damaged", f"{view.follower.bad_lines} lines of {METRICS_FILE}")
     rows.append(grid)
     title = Text(f"ProverRL: {view.run}")
-    return Panel(Group(*rows), title=title, title_align="left", border_style="dim")
+    return Panel(Group(*rows), title=title, title_align="left", border_style="dim", width=width)
 
 
 def print_once(run: Path, stream: TextIO) -> None:
@@ -304,13 +306,14 @@ def _watch_live(
 ) -> None:
     console = Console(file=stream)
     blocks = console.encoding.startswith("utf")
-    with Live(console=console, auto_refresh=False, transient=False) as panel:
+    with LivePanel(console=console, auto_refresh=False, transient=False) as panel:
         while True:
             # Asked before the last look: what was written before the end is then read.
             finished = view.finished
             view.look()
             finished = finished or view.only_evaluates
-            panel.update(render_view(view, draw_blocks=blocks), refresh=True)
+            width = choose_width(console)
+            panel.update(render_view(view, draw_blocks=blocks, width=width), refresh=True)
             if finished:
                 return
             sleep(every)

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree as ShownTree
 
 from proverrl.monitor.display import can_draw_live, format_seconds, format_share, sparkline
+from proverrl.monitor.live_panel import LivePanel, choose_width
 from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
 from proverrl.search.base import Searching, StopReason
 from proverrl.search.spending import count_turns
@@ -144,7 +144,7 @@ class LiveSearches:
         self._looked: dict[str, float] = {}
         self._glances: dict[str, Glance] = {}
         self._last = ""
-        self._live = Live(
+        self._live = LivePanel(
             get_renderable=self._render,
             console=self._console,
             refresh_per_second=4,
@@ -186,6 +186,7 @@ class LiveSearches:
             title_align="left",
             subtitle_align="right",
             border_style="dim",
+            width=choose_width(self._console),
         )
 
 
