@@ -15,14 +15,16 @@ import itertools
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from proverrl.attempt_rows import AttemptFile
 from proverrl.errors import RunError, UsageError
 from proverrl.monitor.metrics import read_object, write_atomically
-from proverrl.types import Problem
+from proverrl.policy.endpoint import Usage
+from proverrl.rollout.completion_counts import CompletionCounts
+from proverrl.types import Problem, Status
 
 ROWS_PER_BLOCK = 128
 LARGEST_BLOCK = 8
@@ -80,6 +82,7 @@ def split_evenly(problems: Sequence[Problem], most: int) -> list[Sequence[Proble
 
 class AttemptStore:
     """The attempts of the evaluation ``name`` in ``folder``; opening it checks the settings.
+    ``num_proved`` and ``completions`` (``count_completions``) count what is stored.
 
     Raises:
         UsageError: attempts are stored that were made under another setting.
@@ -89,6 +92,8 @@ class AttemptStore:
     def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
         self.path = folder / f"{name}.jsonl"
         self.rows: list[Row] = []
+        self.num_proved = 0
+        self.completions: CompletionCounts | None = CompletionCounts()
         self._settings_path = folder / f"{name}.settings"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -113,8 +118,11 @@ class AttemptStore:
         stored = {(row["problem_id"], row["attempt"]) for row in self.rows}
         return [(p, n) for n in range(samples) for p in problems if (p.id, n) not in stored]
 
-    def add(self, rows: Sequence[Row]) -> None:
-        """Keep the attempts of a block, on disk first."""
+    def add(self, rows: Sequence[Row], usage: Usage | None = None) -> None:
+        """Keep the attempts of a block, on disk first; the first of them carries ``usage``, what a
+        server's completions cost since the last block."""
+        if usage is not None and rows:
+            rows = [{**rows[0], "usage": asdict(usage)}, *rows[1:]]
         try:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write("".join(json.dumps(row) + "\n" for row in rows))
@@ -123,6 +131,7 @@ class AttemptStore:
         except OSError as error:
             raise RunError(f"{self.path}: cannot be written: {error}") from error
         self.rows += rows
+        self._count(rows)
 
     def complete_rows(self, problems: Sequence[Problem]) -> tuple[int, list[Row]]:
         """How many attempts every problem has, and those, by attempt and place of the problem."""
@@ -140,9 +149,16 @@ class AttemptStore:
     def _keep(self, rows: list[Row]) -> None:
         """Go on with these attempts, and drop whatever else the file holds."""
         self.rows = rows
+        self.num_proved, self.completions = 0, CompletionCounts()
+        self._count(rows)
         text = "".join(json.dumps(row) + "\n" for row in rows)
         if self.path.exists() and self.path.stat().st_size != len(text.encode()):
             write_atomically(self.path, text)
+
+    def _count(self, rows: Sequence[Row]) -> None:
+        self.num_proved += sum(row["status"] == Status.PROVED for row in rows)
+        if self.completions is not None:
+            self.completions = count_completions(rows, self.completions)
 
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
         text = json.dumps(dict(settings), indent=1, sort_keys=True) + "\n"
@@ -162,3 +178,28 @@ class AttemptStore:
                     f"{self.path} holds attempts made with {key} = {stored.get(key)!r}; now it is "
                     f"{settings.get(key)!r}, and one figure cannot rest on both: {again}"
                 )
+
+
+def count_completions(
+    rows: Sequence[Mapping[str, Any]], counts: CompletionCounts | None = None
+) -> CompletionCounts | None:
+    """What became of the completions of some attempts, added to ``counts``; None when an earlier
+    version stored attempts among them, which did not say."""
+    counts = counts or CompletionCounts()
+    for row in rows:
+        for turn in row["turns"]:
+            if "finish_reason" not in turn:
+                return None
+            # A search of several verifies bodies that nobody wrote.
+            if turn["num_tokens"] != 0:
+                truncated = turn["finish_reason"] == "length"
+                counts.add(truncated=truncated, reason=turn.get("reason", ""))
+    return counts
+
+
+def sum_usage(rows: Sequence[Mapping[str, Any]]) -> Usage | None:
+    """What a server's completions cost, those that were thrown away included; None where no server
+    wrote them, or an earlier version stored them. What was under way when an evaluation was
+    interrupted is in it as far as it had been answered when a block was stored."""
+    told = [Usage(**row["usage"]) for row in rows if "usage" in row]
+    return sum(told, Usage()) if told else None

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from proverrl.config import Config
 
 EXIT_NOT_PROVED, EXIT_USAGE, EXIT_BROKEN, EXIT_INTERRUPTED = 1, 2, 3, 130
-EXIT_TERMINATED = 143
 
 
 def main() -> None:
@@ -58,11 +57,11 @@ def _run_command() -> None:
         error.show()
         sys.exit(EXIT_USAGE)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted; the same command goes on where this stopped", err=True)
+        click.echo("interrupted", err=True)
         sys.exit(EXIT_INTERRUPTED)
     except StoppedError as error:
-        click.echo(f"{error}; the same command goes on", err=True)
-        sys.exit(EXIT_TERMINATED)
+        click.echo(error, err=True)
+        sys.exit(error.exit_status)
     except UsageError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(EXIT_USAGE)
@@ -219,18 +218,27 @@ def evaluate_command(
         # A run's own limit was for its split; a benchmark that is named is meant whole.
         overrides = (*overrides, "evaluation.max_problems=0")
     config = _read_config(config_file, overrides, None, run)
+    from proverrl.interrupt import run_interruptible
     from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
+    from proverrl.report.benchmark_table import (
+        list_result_warnings,
+        make_benchmark_table,
+        make_completion_table,
+    )
 
     if name != Path(name).name or name in ("", ".."):
         raise UsageError(f"--name {name!r}: results are files of RUN/evals; give a plain name")
-    from proverrl.report.benchmark_table import make_benchmark_table
 
     named = name_benchmarks(config, name, benchmarks)
-    results = asyncio.run(evaluate_benchmarks(config, from_run=run, benchmarks=named))
+    evaluating = evaluate_benchmarks(config, from_run=run, benchmarks=named)
+    how = "the attempts that were judged are stored, the same command goes on"
+    results = asyncio.run(run_interruptible(evaluating, how_to_go_on=how))
     if len(results) > 1:
         from proverrl.report import write_report
 
-        _console().print(make_benchmark_table(results))
+        _console().print(make_benchmark_table(results), make_completion_table(results))
+        for warning in list_result_warnings(results):
+            click.echo(f"warning: {warning}")
         click.echo(f"report: {write_report([config.run])}")
     else:
         _print_results(config.run)
@@ -269,9 +277,14 @@ def merge(
         return
     import asyncio
 
+    from proverrl.interrupt import run_interruptible
+
     assert sweep is not None
-    config = _read_config(config_file, overrides, None, None)
-    rows = asyncio.run(sweep_alpha(places[0], places[1], _parse_shares(sweep), config, out))
+    # What is evaluated are checkpoints, whatever the file names.
+    config = _read_config(config_file, (*overrides, f"policy.path={places[0]}"), None, None)
+    sweeping = sweep_alpha(places[0], places[1], _parse_shares(sweep), config, out)
+    how = f"{out} holds what was evaluated, the same command goes on"
+    rows = asyncio.run(run_interruptible(sweeping, how_to_go_on=how))
     for row in rows:
         figures = ", ".join(f"pass@{k} {100 * value:.1f}" for k, value in row.passes.items())
         click.echo(f"alpha {row.alpha:g}: {figures}")

@@ -91,13 +91,20 @@ def recheck(
     Exit status: 0 all hold, 1 some fail or could not be judged, 2 a line fits no layout.
     """
     from proverrl.errors import UsageError
+    from proverrl.interrupt import run_interruptible
     from proverrl.verify.input_paths import check_output
 
     if resume and out is None:
         raise UsageError("--resume goes on with a file of outcomes: name it with --out")
     if out is not None:
         check_output(out, [str(file), benchmark], sys.stdin.buffer)
-    counts = asyncio.run(_recheck(file, benchmark, workers, timeout, out, resume))
+    rechecking = _recheck(file, benchmark, workers, timeout, out, resume)
+    how = (
+        "the same command with --resume goes on"
+        if out is not None
+        else "no outcome is kept without --out FILE, with which --resume would go on"
+    )
+    counts = asyncio.run(run_interruptible(rechecking, how_to_go_on=how))
     claims = sum(counts.values()) - counts["misfit"] - counts["unclaimed"]
     parts = [f"{count} {name}" for name, count in sorted(counts.items()) if name != "proved"]
     click.echo(f"{counts['proved']} of {claims} claimed proofs hold; {', '.join(parts) or 'done'}")

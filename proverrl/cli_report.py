@@ -61,5 +61,9 @@ def watch(run: Path, once: bool, every: float) -> None:
 
     if once:
         print_once(run, sys.stdout)
-    else:
+        return
+    try:
         watch_run(run, sys.stdout, every=every)
+    except KeyboardInterrupt:
+        click.echo("no longer watching; the run itself is not touched", err=True)
+        sys.exit(130)

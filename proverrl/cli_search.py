@@ -75,20 +75,18 @@ def search(
     found = find_problems(problems, benchmark, config)
     from rich.console import Console
 
+    from proverrl.interrupt import run_interruptible
     from proverrl.loops.search_run import SearchOptions, search_problems
-    from proverrl.search.display import make_summary
+    from proverrl.search.display import list_warnings, make_summary
 
     place = out or Path("searches") / config.search.name
     options = SearchOptions(place, resume, parallel, minimise, samples)
     searching = search_problems(config, found, from_run=run, options=options, stream=sys.stdout)
-    try:
-        results = asyncio.run(searching)
-    except KeyboardInterrupt:
-        click.echo(
-            f"\ninterrupted; {place} is saved, the same command with --resume goes on", err=True
-        )
-        sys.exit(130)
+    how = f"{place} is saved, the same command with --resume goes on"
+    results = asyncio.run(run_interruptible(searching, how_to_go_on=how))
     Console().print(make_summary(config.search.name, results))
+    for warning in list_warnings(results):
+        click.echo(f"warning: {warning}")
     click.echo(f"written: {place}")
     sys.exit(0 if all(result["proved"] for result in results) else 1)
 

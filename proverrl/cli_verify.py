@@ -78,6 +78,7 @@ def verify(
 
     Exit status: 0 all proved, 1 not all proved, 2 an input is wrong, 3 the verifier is broken.
     """
+    from proverrl.interrupt import run_interruptible
     from proverrl.verdict_printer import print_verdicts
 
     judging = print_verdicts(
@@ -92,14 +93,12 @@ def verify(
         paranoid=paranoid,
         as_json=as_json,
     )
-    try:
-        status = asyncio.run(judging)
-    except KeyboardInterrupt:
-        if out is None:
-            raise
-        click.echo("\ninterrupted; the same command with --resume goes on", err=True)
-        status = 130
-    sys.exit(status)
+    how = (
+        "the same command with --resume goes on"
+        if out is not None
+        else "no verdict is kept without --out FILE, with which --resume would go on"
+    )
+    sys.exit(asyncio.run(run_interruptible(judging, how_to_go_on=how)))
 
 
 @click.group()

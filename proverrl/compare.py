@@ -29,6 +29,7 @@ EXPECTED_TO_AGREE = (
     "rlimit",
     "deadline_seconds",
     "temperature",
+    "top_p",
     "samples_per_problem",
     "max_new_tokens",
     "mode",
@@ -37,6 +38,8 @@ EXPECTED_TO_AGREE = (
     "proverrl_version",
 )
 """What changes a figure besides the policy: a difference is said beside the comparison."""
+_WHERE_NOT_SAID = {"top_p": 1.0}
+"""What results of earlier versions were made with."""
 
 REQUIRED = ("benchmark_sha256", "samples_per_problem", "levels")
 """What a summary must say for its evaluation to be compared."""
@@ -141,7 +144,7 @@ def check_comparable(first: Side, second: Side) -> list[str]:
         )
     found = []
     for key in EXPECTED_TO_AGREE:
-        one, two = first.summary.get(key), second.summary.get(key)
+        one, two = (s.summary.get(key, _WHERE_NOT_SAID.get(key)) for s in (first, second))
         if one != two:
             found.append(f"{key} differs: {one!r} in {first.path}, {two!r} in {second.path}")
     return found

@@ -9,7 +9,7 @@ ProverRLError
 │   ├── ToolchainError    a back end is not installed or is the wrong version
 │   ├── WorkerError       a worker process died or broke its protocol (the pool retries)
 │   └── CanaryError       a false statement was called proved: no verdict can be believed
-├── StoppedError          a signal asked a run to stop; it is saved
+├── StoppedError          a signal asked for an end; what was done is saved
 ├── PeerError             another process of this run has ended
 ├── WeightSyncError       the engine that samples does not hold the weights that were trained
 ├── GuardError            a number of the training run is out of bounds; a file holds the batch
@@ -30,7 +30,12 @@ class ProverRLError(Exception):
 
 
 class StoppedError(ProverRLError):
-    """SIGTERM asked a run to stop, and it can be gone on with."""
+    """A signal asked for an end, and what was saved can be gone on with: the message says how.
+    ``exit_status`` is 128 and the signal's number."""
+
+    def __init__(self, message: str, exit_status: int = 143) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status
 
 
 class UsageError(ProverRLError):

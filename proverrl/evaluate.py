@@ -12,21 +12,23 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from proverrl.attempt_rows import read_summary
-from proverrl.attempt_store import AttemptStore, Block, Row
+from proverrl.attempt_store import AttemptStore, Block, Row, count_completions, sum_usage
 from proverrl.config import RolloutConfig
 from proverrl.errors import UsageError
 from proverrl.monitor.metrics import write_atomically
 from proverrl.policy.base import Policy
-from proverrl.rollout.self_correct import continue_rollouts, first_stop
+from proverrl.policy.endpoint import take_usage
+from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
+from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.statistics import INTERVAL_METHOD, estimate
-from proverrl.types import Problem, Rollout, Sampling, Status
+from proverrl.types import Problem, Rollout, Sampling, Status, Turn
 from proverrl.verify.base import Verifier
 
 Figures = Callable[[], Mapping[str, Any]]
@@ -39,7 +41,8 @@ class Evaluation:
     ``settings`` are what all attempts must share, for attempts that are added later to be checked
     against; they and ``labels`` go into the result file as they are. An attempt is a whole rollout
     in the mode of ``rollout``; only its last turn counts. With ``mixed``, attempts of an even
-    number are one whole proof each.
+    number are one whole proof each. ``prices`` are those of a million tokens of prompts and of
+    completions; 0 is not known.
     """
 
     name: str
@@ -52,9 +55,28 @@ class Evaluation:
     seed: int
     deadline_seconds: float
     labels: Mapping[str, Any]
+    top_p: float = 1.0
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     settings: Mapping[str, Any] = field(default_factory=dict)
     mixed: bool = False
+    prices: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far an evaluation is. ``lost`` says in words which completions came to nothing,
+    ``warnings`` are those of ``warn_of_lost``, with empty texts where there is no cause."""
+
+    done: int
+    total: int
+    proved: int
+    lost: str
+    warnings: Mapping[str, str]
+
+    def describe(self, unit: str) -> str:
+        """A line for a terminal; ``unit`` is what is counted."""
+        parts = [f"{self.done}/{self.total} {unit}", f"{self.proved} proved", self.lost]
+        return ", ".join(filter(None, parts))
 
 
 async def evaluate(
@@ -62,11 +84,11 @@ async def evaluate(
     policy: Policy,
     verifier: Verifier,
     *,
-    progress: Callable[[int, int, int], None] = lambda done, total, proved: None,
+    progress: Callable[[Standing], None] = lambda standing: None,
     figures: Figures = dict,
 ) -> dict[str, Any]:
-    """Sample, verify, store, and summarise. ``progress(done, total, proved)`` counts attempts;
-    ``figures()`` is asked at the end for more to put into the summary.
+    """Sample, verify, store, and summarise. ``progress`` is told after each block; ``figures()`` is
+    asked at the end for more to put into the summary.
 
     Only attempts that are not stored are made: none when all are. Generation of one block overlaps
     the verification of the one before.
@@ -92,7 +114,7 @@ async def evaluate(
     total = max(len(evaluation.problems) * evaluation.samples, len(store.rows))
 
     def show() -> None:
-        progress(len(store.rows), total, sum(r["status"] == Status.PROVED for r in store.rows))
+        progress(take_stock(evaluation, store, total))
 
     show()
     waiting: tuple[Block, asyncio.Task[list[JudgedDraw]]] | None = None
@@ -100,18 +122,38 @@ async def evaluate(
         for block in blocks:
             draws = await _draw(evaluation, policy, block)
             if waiting:
-                store.add(await _finish(evaluation, policy, verifier, *waiting))
+                rows = await _finish(evaluation, policy, verifier, *waiting)
+                store.add(rows, take_usage(policy))
             judging = judge_all(draws, verifier, deadline_seconds=evaluation.deadline_seconds)
             waiting = (block, asyncio.create_task(judging))
             show()
         if waiting:
-            store.add(await _finish(evaluation, policy, verifier, *waiting))
+            rows = await _finish(evaluation, policy, verifier, *waiting)
+            store.add(rows, take_usage(policy))
             waiting = None
+    except asyncio.CancelledError:
+        # Whole proofs that were all judged are whole attempts, and whoever interrupts keeps them.
+        if waiting and waiting[1].done() and not takes_turns(evaluation.rollout):
+            rows = await _finish(evaluation, policy, verifier, *waiting)
+            store.add(rows, take_usage(policy))
+        raise
     finally:
         if waiting:
             waiting[1].cancel()
     show()
     return store_summary(evaluation, store, lambda rows: figures(), started=started)
+
+
+def take_stock(evaluation: Evaluation, store: AttemptStore, total: int) -> Standing:
+    """How far it is, of ``total`` attempts."""
+    figures = store.completions.figures() if store.completions is not None else {}
+    warnings = _warn(evaluation, figures)
+    return Standing(len(store.rows), total, store.num_proved, describe_lost(figures), warnings)
+
+
+def _warn(evaluation: Evaluation, figures: Mapping[str, Any]) -> dict[str, str]:
+    layout = evaluation.settings.get("layout")
+    return warn_of_lost(figures, max_new_tokens=evaluation.max_new_tokens, layout=layout)
 
 
 def store_summary(
@@ -129,10 +171,21 @@ def store_summary(
     earlier = read_summary(path) if path.exists() else {}
     ks = {*evaluation.ks, *(int(k) for k in _pass_of(earlier))}
     whole = replace(evaluation, samples=samples, ks=tuple(sorted(ks)))
-    summary = summarise(whole, rows) | dict(figures(rows))
+    summary = summarise(whole, rows) | _describe_usage(evaluation, store) | dict(figures(rows))
     _add_earlier(summary, earlier, round(time.monotonic() - started, 1))
     write_atomically(path, json.dumps(summary, indent=1) + "\n")
     return summary
+
+
+def _describe_usage(evaluation: Evaluation, store: AttemptStore) -> dict[str, Any]:
+    """What a server's completions cost, of all attempts; nothing where no server wrote them."""
+    usage = sum_usage(store.rows)
+    if usage is None:
+        return {}
+    for_prompt, for_completion = evaluation.prices
+    spent = usage.prompt_tokens * for_prompt + usage.completion_tokens * for_completion
+    cost = round(spent / 1e6, 6) if any(evaluation.prices) else None
+    return {"usage": {**asdict(usage), "cost": cost}}
 
 
 def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -143,6 +196,8 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
     turns = [(row["problem_id"], turn) for row in rows for turn in row["turns"]]
     distinct = {(name, t["candidate"]) for name, t in turns if t["candidate"] is not None}
     lengths = [turn["num_tokens"] for _, turn in turns]
+    counts = count_completions(rows)
+    lost = counts.figures() if counts is not None else dict.fromkeys(CompletionCounts().figures())
     everything = {"level": "all", **_summarise_group(evaluation.problems, by_problem, evaluation)}
 
     def split(name: str, key: Callable[[Problem], int | str]) -> list[dict[str, Any]]:
@@ -161,9 +216,13 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
         "samples_per_problem": evaluation.samples,
         "interval": INTERVAL_METHOD,
         "temperature": evaluation.temperature,
+        "top_p": evaluation.top_p,
         "verifier_calls": len(distinct),
         "num_turns": len(turns),
         "generated_tokens": None if None in lengths else sum(lengths),
+        "completions": None if counts is None else counts.num,
+        **lost,
+        "warnings": [text for text in _warn(evaluation, lost).values() if text],
         **evaluation.settings,
         **evaluation.labels,
         "levels": [everything, *split("level", lambda problem: problem.level)],
@@ -222,6 +281,7 @@ def _sampling(evaluation: Evaluation, name: str, block: Block) -> Sampling:
         max_new_tokens=evaluation.max_new_tokens,
         seed=derive_seed(evaluation.seed, name, block.name),
         stop=first_stop(evaluation.rollout),
+        top_p=evaluation.top_p,
     )
 
 
@@ -289,17 +349,19 @@ def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
         ),
         "completion_text": turn.completion.text,
         "finish_reason": turn.completion.finish_reason,
-        "turns": [
-            {
-                "candidate": t.candidate.key if t.candidate else None,
-                # A server may not have said which tokens it wrote.
-                "num_tokens": (
-                    None if "token_ids" in t.completion.missing else len(t.completion.token_ids)
-                ),
-            }
-            for t in rollout.turns
-        ],
+        "turns": [_turn_row(turn) for turn in rollout.turns],
         **verdict_fields(rollout),
+    }
+
+
+def _turn_row(turn: Turn) -> dict[str, Any]:
+    completion = turn.completion
+    return {
+        "candidate": turn.candidate.key if turn.candidate else None,
+        # A server may not have said which tokens it wrote.
+        "num_tokens": None if "token_ids" in completion.missing else len(completion.token_ids),
+        "finish_reason": completion.finish_reason,
+        **({"reason": turn.reason} if turn.reason else {}),
     }
 
 

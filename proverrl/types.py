@@ -246,13 +246,16 @@ class Prompt:
 class Sampling:
     """How completions are drawn. ``seed`` makes the draw repeatable on one device.
 
-    A completion ends with the token that completes any of the texts in ``stop``.
+    A completion ends with the token that completes any of the texts in ``stop``. Below 1, ``top_p``
+    draws from the likeliest tokens that hold this share, and completions lack log-probabilities, so
+    that nothing is learned from them.
     """
 
     temperature: float = 1.0
     max_new_tokens: int = 128
     seed: int = 0
     stop: tuple[str, ...] = ()
+    top_p: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf or self.max_new_tokens < 1:
@@ -260,6 +263,8 @@ class Sampling:
                 "temperature must be finite and >= 0 and max_new_tokens >= 1, got "
                 f"{self.temperature} and {self.max_new_tokens}"
             )
+        if not 0 < self.top_p <= 1:
+            raise RecordError(f"top_p must be above 0 and <= 1, got {self.top_p}")
         if "" in self.stop:
             raise RecordError("a stop text must not be empty")
 

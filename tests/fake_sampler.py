@@ -10,7 +10,8 @@ import torch
 
 from proverrl.config import VllmConfig
 from proverrl.policy.push_probe import Rows, Scores, score_rows
-from proverrl.policy.transformers import TransformersPolicy, draw_tokens
+from proverrl.policy.sampling import draw_tokens
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import Drawn, Request
 from proverrl.types import Sampling
 

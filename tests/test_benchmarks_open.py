@@ -19,7 +19,7 @@ from proverrl.benchmarks.hub import read_hub
 from proverrl.benchmarks.known import KNOWN
 from proverrl.benchmarks.layouts import LAYOUTS
 from proverrl.benchmarks.lean_rows import ROW_LAYOUTS
-from proverrl.benchmarks.open import open_benchmark
+from proverrl.benchmarks.open import is_source, open_benchmark
 from proverrl.benchmarks.overlap import count_taken, find_overlaps, find_repeats, key_statement
 from proverrl.cli import cli
 from proverrl.config import LayoutName, parse_config
@@ -30,7 +30,7 @@ from proverrl.policy.base import Exchange
 from proverrl.problems.lean import problem_from_statement
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import HOLE, Completion, Problem, Prompt, Sampling
-from tests.benchmark_data import write_files, write_rows
+from tests.benchmark_data import SHARED, write_files, write_rows
 from tests.test_benchmarks_dafny import BLANK, TRUTH
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -134,6 +134,67 @@ def test_a_name_is_looked_for_and_else_says_where_it_is_had(
         # $PROVERRL_DATA comes before data/.
         assert [(p.id, p.origin) for p in found.problems] == [(folder, "minif2f")]
         assert found.licence == "MIT (code of the repository)"
+
+
+def test_a_split_of_a_named_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVERRL_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    rows = [{**LEAN_ROW, "name": n, "split": s} for n, s in (("a", "test"), ("b", "valid"))]
+    path = write_rows(tmp_path / "minif2f.jsonl", *rows, {**LEAN_ROW, "name": "c", "split": "x"})
+    whole, test, valid = (open_benchmark(f"minif2f{end}") for end in ("", ":test", ":valid"))
+    assert [[p.id for p in found.problems] for found in (whole, test, valid)] == [
+        *(["a", "b"], ["a"], ["b"])
+    ]
+    assert (test.place, valid.place) == (f"{path}:test", f"{path}:valid")
+    # Figures on unlike problems are told apart by this.
+    assert len({whole.sha256, test.sha256, valid.sha256}) == 3
+    # What is of no known split is refused, as ever.
+    assert [refused.where for refused in test.refused] == [f"{path}, line 3"]
+    for name, message in (
+        ("minif2f:exam", "benchmark 'minif2f' has no split 'exam': it has valid, test"),
+        ("minif2f:", "benchmark 'minif2f' has no split '': it has valid, test"),
+        ("mobench:valid", "benchmark 'mobench' has no split 'valid': it has test"),
+        ("verina:test", "benchmark 'verina' has no split 'test': it has none, give its name alone"),
+        ("proofnet:test", "benchmark 'proofnet' is not on this machine"),
+        ("minif2:test", "did you mean 'minif2f"),
+    ):
+        with pytest.raises(ProblemError) as caught:
+            open_benchmark(name)
+        assert message in str(caught.value)
+    assert is_source("minif2f:test")
+    assert not is_source("dafny-l1-acc:8e1100c5")
+    config = parse_config({"evaluation": {"benchmarks": ["minif2f:test"]}}, source="t")
+    assert evaluate_run.name_benchmarks(config, "e", []) == {"e": "minif2f:test"}
+    both = evaluate_run.name_benchmarks(config, "e", ["minif2f:test", "minif2f:valid"])
+    assert list(both) == ["e-minif2f_test", "e-minif2f_valid"]
+    # A file of that name is that file.
+    (tmp_path / "minif2f:test").mkdir()
+    with pytest.raises(ProblemError, match="is of no known layout"):
+        open_benchmark("minif2f:test")
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the real data is not here")
+@pytest.mark.parametrize(
+    ("name", "valid", "test"),
+    [
+        ("minif2f", 244, 244),
+        ("proofnet", 185, 186),
+        ("minif2f-yangky11", 25, 25),
+        ("minif2f-dafny", 7, 8),
+    ],
+)
+def test_the_splits_of_the_real_benchmarks(
+    monkeypatch: pytest.MonkeyPatch, name: str, valid: int, test: int
+) -> None:
+    monkeypatch.setenv("PROVERRL_DATA", str(SHARED))
+    whole = open_benchmark(name)
+    parts = [open_benchmark(f"{name}:{split}") for split in KNOWN[name].splits]
+    assert [len(part.problems) for part in parts] == [valid, test]
+    assert {p.split for p in parts[0].problems} == {"valid"}
+    assert {p.split for p in parts[1].problems} == {"heldout"}
+    ids = [problem.id for part in parts for problem in part.problems]
+    assert sorted(ids) == sorted(problem.id for problem in whole.problems)
+    assert sum(len(part.refused) for part in parts) == len(whole.refused)
 
 
 def test_every_known_benchmark_says_where_it_is_had(

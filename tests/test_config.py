@@ -59,6 +59,50 @@ def test_shipped_configs_load_and_round_trip(path: Path) -> None:
     assert parse_config(config.dump(), source="again") == config
 
 
+@pytest.mark.parametrize(
+    ("overrides", "limit"),
+    [
+        ([], 96),
+        (["policy.path=some/checkpoint"], 2048),
+        # Our small models, wherever their weights are.
+        (["policy.path=some/checkpoint", "policy.layout=canonical"], 96),
+        (["endpoint.url=http://127.0.0.1:8000/v1"], 8192),
+        (["endpoint.url=http://127.0.0.1:8000/v1", "policy.path=some/checkpoint"], 8192),
+        (["endpoint.url=http://127.0.0.1:8000/v1", "sampling.temperature=0.5"], 8192),
+        (["endpoint.url=http://127.0.0.1:8000/v1", "sampling.max_new_tokens=96"], 96),
+        (["policy.path=some/checkpoint", "sampling.max_new_tokens=7"], 7),
+    ],
+)
+def test_a_limit_on_tokens_that_nobody_named_suits_the_policy(
+    tmp_path: Path, overrides: list[str], limit: int
+) -> None:
+    config = load_config(write(tmp_path, ""), overrides)
+    assert config.sampling.max_new_tokens == limit
+    # What a run stores is the number, so that it is gone on with under the same.
+    assert parse_config(config.dump(), source="again") == config
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_shipped_configs_keep_the_limit_of_the_small_model(path: Path) -> None:
+    assert load_config(path).sampling.max_new_tokens == 96
+    server = load_config(path, ["endpoint.url=http://127.0.0.1:8000/v1", "endpoint.model=m"])
+    assert server.sampling.max_new_tokens == 8192
+
+
+def test_top_p_is_for_evaluation_only(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, ""), ["evaluation.top_p=0.95"])
+    assert config.evaluation.top_p == 0.95
+    message = r"unknown key 'sampling\.top_p'; the nearest valid key is 'evaluation\.top_p'"
+    with pytest.raises(ConfigError, match=message):
+        load_config(write(tmp_path, ""), ["sampling.top_p=0.95"])
+    both = ["evaluation.top_p=0.95", "evaluation.search=true"]
+    with pytest.raises(ConfigError, match=r"evaluation\.top_p is for whole proofs and turns"):
+        load_config(write(tmp_path, ""), both)
+    for share in ("0", "1.5"):
+        with pytest.raises(ConfigError, match=r"evaluation\.top_p"):
+            load_config(write(tmp_path, ""), [f"evaluation.top_p={share}"])
+
+
 def test_configs_are_shipped() -> None:
     assert {"demo.toml", "grpo.toml", "expert_iteration.toml"} <= {path.name for path in CONFIGS}
 

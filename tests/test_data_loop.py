@@ -205,6 +205,8 @@ def test_one_and_two_rounds_equal_three_bit_for_bit(
         file.writelines(lines[-1:])
     again = run(make_loop("parts", **changes))
     assert step_lines(whole) == step_lines(again)
+    composed = ["composer_truncated_share" in line for line in step_lines(whole)]
+    assert composed == [composer == "policy"] * 3
     assert same(weights(whole), weights(again))
     assert (whole / "archive.jsonl").read_text() == (again / "archive.jsonl").read_text()
 

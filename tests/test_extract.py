@@ -12,7 +12,14 @@ from proverrl.config import LayoutName
 from proverrl.errors import RecordError
 from proverrl.problems.lean import problem_from_statement
 from proverrl.problems.prompt import LAYOUTS
-from proverrl.rollout.extract import Block, Extraction, extract, find_blocks, skip_thinking
+from proverrl.rollout.extract import (
+    Block,
+    Extraction,
+    extract,
+    find_blocks,
+    generalise_reason,
+    skip_thinking,
+)
 from proverrl.types import ANNOTATE, HOLE, Problem
 
 LEAN = problem_from_statement(
@@ -144,6 +151,9 @@ def test_reasons_by_hand(problem: Problem, text: str, reason: str) -> None:
     found = extract(problem, text, "kimina" if problem.language == "lean" else "dafny")
     assert found.body is None
     assert reason in found.reason
+    # What is counted names no problem.
+    general = generalise_reason(found.reason)
+    assert not {"foo", "bar", "Go"} & set(general.replace(",", " ").split())
     assert found.candidate(problem) is None
 
 

@@ -56,6 +56,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "checkpoint",
+            "interrupt",
             "monitor",
             "guard",
             "search",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from proverrl.errors import ProverRLError, UsageError
 from proverrl.learner import TorchLearner
 from proverrl.optimizers import OPTIMIZERS, build_optimizers, scale_rates
 from proverrl.packing import batch_rows, pack_rows, packed_logprobs
+from proverrl.policy.sampling import draw_tokens
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import (
     TransformersPolicy,
@@ -21,7 +23,7 @@ from proverrl.policy.transformers import (
     choose_device,
     load_policy,
 )
-from proverrl.rollout.samples import build_replay_sample, build_samples
+from proverrl.rollout.samples import build_replay_sample, build_rollout_samples, build_samples
 from proverrl.types import (
     Completion,
     Group,
@@ -280,3 +282,79 @@ def test_optimizers_take_each_parameter_once() -> None:
         scale_rates(optimizers, 0.5)
         scale_rates(optimizers, 0.25)
         assert optimizers[0].param_groups[0]["lr"] == pytest.approx(0.025)
+
+
+def test_top_p_draws_from_the_likeliest_tokens_alone() -> None:
+    probabilities = torch.tensor([[0.4, 0.1, 0.3, 0.2], [0.25, 0.25, 0.25, 0.25]])
+    rows = probabilities.log().repeat_interleave(4000, dim=0)
+    generator = torch.Generator().manual_seed(0)
+    token, logprob = draw_tokens(rows, 1.0, generator, 0.6)
+    # 0.4 + 0.3 is the first sum that reaches 0.6: two tokens, at 4 to 3.
+    counts = torch.bincount(token[:4000], minlength=4) / 4000
+    assert counts.tolist() == pytest.approx([4 / 7, 0.0, 3 / 7, 0.0], abs=0.03)
+    # Of equal ones the first three.
+    assert len(set(token[4000:].tolist())) == 3
+    # The log-probability stays that of the whole distribution.
+    assert logprob.exp().tolist() == pytest.approx(
+        [float(probabilities[i // 4000, t]) for i, t in enumerate(token.tolist())]
+    )
+
+
+def test_what_top_p_drew_cannot_be_learned_from() -> None:
+    policy = tiny_policy()
+    sampling = Sampling(temperature=1.0, max_new_tokens=12, seed=0, top_p=0.5)
+    drawn = asyncio.run(policy.generate(prompts_of(policy), n=2, sampling=sampling))
+    assert all(c.missing == ("logprobs",) and not c.logprobs for row in drawn for c in row)
+    rollout = Rollout("r", build_problem("p"), "solver", (Turn(drawn[0][0], None, None),))
+    with pytest.raises(ProverRLError, match="logprobs"):
+        build_rollout_samples(rollout, [1.0])
+    assert generate(policy)[0][0].missing == ()
+    with pytest.raises(ProverRLError, match="top_p above 0"):
+        Sampling(top_p=0.0)
+
+
+def test_a_completion_ends_with_the_models_context() -> None:
+    policy = tiny_policy()
+    prompts = prompts_of(policy)
+    lengths = sorted({len(prompt.token_ids) for prompt in prompts})
+    assert len(lengths) > 1
+    policy.model.config.max_position_embeddings = lengths[-1] + 3
+    sampling = Sampling(temperature=1.0, max_new_tokens=500, seed=0)
+    drawn = asyncio.run(policy.generate(prompts, n=8, sampling=sampling))
+    cut = [c for row in drawn for c in row if c.finish_reason == "length"]
+    assert {len(c.prompt_ids) for c in cut} == set(lengths)
+    # Each row by its own length, not by that of the longest prompt of its batch.
+    assert {len(c.prompt_ids) + len(c.token_ids) for c in cut} == {lengths[-1] + 3}
+    policy.model.config.max_position_embeddings = lengths[-1]
+    with pytest.raises(UsageError, match=f"a prompt of {lengths[-1]} tokens leaves no room in the"):
+        asyncio.run(policy.generate(prompts, n=1, sampling=sampling))
+
+
+def test_a_generation_that_is_cancelled_stops_at_its_next_token() -> None:
+    policy = tiny_policy()
+    begun, go_on = threading.Event(), threading.Event()
+    steps = 0
+    forward = policy.model.forward
+
+    def hold(*values: object, **named: object) -> object:
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            begun.set()
+            go_on.wait()
+        return forward(*values, **named)
+
+    policy.model.forward = hold
+
+    async def cancel() -> None:
+        sampling = Sampling(temperature=1.0, max_new_tokens=900, seed=0)
+        task = asyncio.create_task(policy.generate(prompts_of(policy), n=8, sampling=sampling))
+        await asyncio.to_thread(begun.wait)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        go_on.set()
+
+    # Ends when the thread has ended.
+    asyncio.run(cancel())
+    assert steps == 3

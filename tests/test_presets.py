@@ -29,6 +29,7 @@ from tests.test_grpo import StubVerifier, judge, write_split
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs" / "presets"
 PRESETS = sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != "base")
+DECODING = {path.stem: path for path in sorted((FOLDER / "decoding").glob("*.toml"))}
 TINY = """
 policy.num_layers=2 policy.hidden_size=32 policy.num_heads=2 policy.intermediate_size=64
 policy.vocab_size=400 warm_start.steps=60 warm_start.batch_size=8
@@ -89,6 +90,43 @@ def test_there_are_the_presets_that_the_docs_name() -> None:
 def test_the_page_of_algorithms_names_every_entry(names: Any) -> None:
     page = (FOLDER.parents[1] / "docs" / "algorithms.md").read_text("utf-8")
     assert [name for name in get_args(names) if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "temperature", "top_p", "tokens"),
+    [
+        ("deepseek_v1_5", "deepseek", 1.0, 0.95, 2048),
+        ("deepseek_v2", "deepseek_cot", 1.0, 1.0, 8192),
+        ("goedel_v2", "goedel", 1.0, 0.95, 32768),
+        ("goedel_v2_self_correct", "goedel", 1.0, 0.95, 32768),
+        ("kimina", "kimina", 0.6, 0.95, 8096),
+        ("leanabell_v2", "deepseek_cot", 1.0, 1.0, 16384),
+        ("stp", "deepseek", 1.0, 1.0, 1024),
+    ],
+)
+def test_decoding_presets_are_those_of_the_published_provers(
+    name: str, layout: str, temperature: float, top_p: float, tokens: int, tmp_path: Path
+) -> None:
+    # As a user takes one: extended by a file that says which policy it is for.
+    mine = tmp_path / "mine.toml"
+    mine.write_text(f'extends = "{DECODING[name]}"\n[policy]\npath = "some/checkpoint"\n')
+    config = load_config(mine)
+    evaluation = config.evaluation
+    assert (config.policy.layout, config.sampling.max_new_tokens) == (layout, tokens)
+    assert (evaluation.temperature, evaluation.top_p) == (temperature, top_p)
+    assert (evaluation.samples, evaluation.ks) == (32, (1, 32))
+
+
+def test_decoding_presets_say_where_each_figure_is_from() -> None:
+    page = (FOLDER.parents[1] / "docs" / "evaluation.md").read_text("utf-8")
+    assert sorted(re.findall(r"`configs/presets/decoding/(\w+)\.toml`", page)) == list(DECODING)
+    for path in DECODING.values():
+        text = path.read_text("utf-8")
+        assert re.search(r"^# .*arXiv \d{4}\.\d{5}", text, re.MULTILINE), path
+        assert re.search(r"^# Source: ", text, re.MULTILINE), path
+    for name in ("deepseek_v2", "leanabell_v2"):
+        text = DECODING[name].read_text("utf-8")
+        assert re.search(r"^# Not given: temperature", text, re.MULTILINE), name
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -225,12 +225,15 @@ def test_the_curriculum_and_the_levels_are_held_against_the_evaluation(tmp_path:
 
 def test_unlike_conditions_are_said(tmp_path: Path) -> None:
     one = write_run(tmp_path / "one", ONE)
-    two = write_run(tmp_path / "two", TWO, toolchain="dafny 4.9.0", temperature=0.6)
+    unlike = {"toolchain": "dafny 4.9.0", "temperature": 0.6, "top_p": 0.95}
+    two = write_run(tmp_path / "two", TWO, **unlike)
     found = list_warnings(load_runs([one, two]))
     assert found == [
         "Compare with care, the verifier (toolchain) differs: dafny 2.3.0: After one; "
         "dafny 4.9.0: After two.",
         "Compare with care, the temperature differs: 1.0: After one; 0.6: After two.",
+        # The first is of an earlier version, which had no top-p.
+        "Compare with care, the top-p differs: 1.0: After one; 0.95: After two.",
     ]
     assert found[0] in Page(build_page([one, two])).text
     three = write_run(tmp_path / "three", TWO, benchmark_sha256="c" * 64)
@@ -266,9 +269,9 @@ def test_the_tables_hold_the_figures_of_the_page(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / "one", ONE), write_run(tmp_path / "two", TWO)]
     out = tmp_path / "tables" / "r.csv"
     files = write_tables(runs, "csv", out=out)
-    names = ["r.csv", "r_differences.csv", "r_problems.csv", "r_warnings.csv"]
-    assert [file.name for file in files] == names
-    headline, differences, problems, warnings = map(read_csv, files)
+    tables = ["r.csv", "r_differences.csv", "r_problems.csv", "r_completions.csv"]
+    assert [file.name for file in files] == [*tables, "r_warnings.csv"]
+    headline, differences, problems, _, warnings = map(read_csv, files)
     assert warnings == [{"warning": text} for text in list_warnings(load_runs(runs))]
     assert tuple(headline[0]) == HEADLINE_COLUMNS
     assert tuple(differences[0]) == DIFFERENCE_COLUMNS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -167,8 +168,26 @@ def test_an_answer_without_a_body_is_left_out_and_counted() -> None:
         return await propose(LOOP, Prefix("", ""), 2, 0), propose.num_unread
 
     # The refusal was two tokens: they count, and there is nothing to judge.
-    refused = Proposal("", 2, -0.75, is_read=False)
+    refused = Proposal("", 2, -0.75, reason="no code block in the answer")
     assert asyncio.run(go()) == ([refused, Proposal("invariant at >= 0", 2, -0.75)], 1)
+
+
+def test_a_proposal_says_that_it_was_cut_off_and_why_it_is_none() -> None:
+    watched = Watched("plain", says=["invariant at >= 1"])
+    generate = watched.policy.generate
+
+    async def cut(*args: Any, **kwargs: Any) -> list[list[Completion]]:
+        rows = await generate(*args, **kwargs)
+        return [[replace(one, finish_reason="length") for one in row] for row in rows]
+
+    watched.policy.generate = cut  # type: ignore[method-assign]
+    ((proposal,),) = ask(watched.policy, (LOOP, Prefix("", ""), 1, 0))
+    assert (proposal.truncated, proposal.is_read) == (True, True)
+    # A prefix that ends with a line break asks for another line, and none was written.
+    empty = Watched("plain", says=[""])
+    ((proposal,),) = ask(empty.policy, (LOOP, Prefix(START.text + "\n", "s"), 1, 0))
+    assert proposal.reason == "the answer does not go on with its prefix"
+    assert not proposal.is_read
 
 
 def test_a_failure_reaches_all_who_wait_and_a_cancelled_one_takes_nobody_along() -> None:

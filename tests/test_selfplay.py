@@ -234,7 +234,21 @@ def test_a_policy_that_was_taught_writes_scripts_and_learns(
     assert all(line["composer_reward"] is not None for line in lines)
 
 
-@pytest.mark.slow
+def test_a_composer_that_is_cut_off_is_loud(
+    make_play: Callable[..., Config],
+    verifiers: list[StubVerifier],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one_token = make_play("cut", {**POLICY, "max_new_tokens": 1}, grpo__steps=1)
+    assert [line["composer_truncated_share"] for line in step_lines(run(one_token))] == [1.0]
+    assert (
+        "warning: 100% of the composer's completions were cut off at the token limit: raise "
+        "selfplay.max_new_tokens\n"
+    ) in capsys.readouterr().out
+    program = step_lines(run(make_play("program", grpo__steps=1)))
+    assert ["composer_truncated_share" in line for line in program] == [False]
+
+
 def test_shared_weights_learn_from_both_roles(
     make_play: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:

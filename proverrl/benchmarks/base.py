@@ -181,13 +181,18 @@ def hash_source(source: Source) -> str:
     return digest.hexdigest()
 
 
+def find_split(name: object) -> Split | None:
+    """As ``read_split``; None for a word that is not known."""
+    return _SPLITS.get(str(name or "").lower())
+
+
 def read_split(name: object) -> Split:
     """The split that a benchmark's own word for it means; ``test`` is our ``heldout``.
 
     Raises:
         ProblemError: the word is not known.
     """
-    split = _SPLITS.get(str(name or "").lower())
+    split = find_split(name)
     if split is None:
         known = ", ".join(word for word in _SPLITS if word)
         raise ProblemError(f"field 'split' is {name!r}; use one of {known}")

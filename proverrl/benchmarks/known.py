@@ -16,7 +16,8 @@ from proverrl.types import Language
 @dataclass(frozen=True, slots=True)
 class KnownBenchmark:
     """``places`` are where it is looked for, relative to a folder of data; the first is where the
-    message says to put it. ``hub_id`` is its id for ``hf:``, empty when it is on no hub."""
+    message says to put it. ``hub_id`` is its id for ``hf:``, empty when it is on no hub. ``splits``
+    are those that its publisher tells apart, in their words: one of them is ``NAME:SPLIT``."""
 
     layout: BenchmarkLayout
     language: Language
@@ -25,6 +26,7 @@ class KnownBenchmark:
     source: str
     places: tuple[str, ...]
     hub_id: str = ""
+    splits: tuple[str, ...] = ()
 
 
 _DEEPSEEK = "https://github.com/deepseek-ai/DeepSeek-Prover-V1.5, folder datasets"
@@ -54,6 +56,7 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         "MIT (code of the repository)",
         _DEEPSEEK,
         ("minif2f.jsonl", "minif2f_deepseek/minif2f.jsonl"),
+        splits=("valid", "test"),
     ),
     "minif2f-few-shot": KnownBenchmark(
         "deepseek",
@@ -62,6 +65,7 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         "MIT (code of the repository)",
         _DEEPSEEK,
         ("minif2f_valid_few_shot.jsonl", "minif2f_deepseek/minif2f_valid_few_shot.jsonl"),
+        splits=("valid",),
     ),
     "minif2f-yangky11": KnownBenchmark(
         "minif2f_lean4",
@@ -70,6 +74,7 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         "MIT",
         "https://github.com/yangky11/miniF2F-lean4",
         ("minif2f_yangky11", "miniF2F-lean4/MiniF2F"),
+        splits=("valid", "test"),
     ),
     "minif2f-goedel": KnownBenchmark(
         "goedel",
@@ -78,6 +83,7 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         "not stated in the repository",
         "https://github.com/Goedel-LM/Goedel-Prover-V2, folder dataset",
         ("minif2f_goedel.jsonl", "minif2f_goedel/minif2f.jsonl"),
+        splits=("test",),
     ),
     "minif2f-v2s": KnownBenchmark(
         "minif2f_v2",
@@ -86,6 +92,7 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         "not stated in the repository",
         "https://github.com/roozbeh-yz/miniF2F_v2, folder datasets",
         ("miniF2F_v2s.jsonl",),
+        splits=("valid", "test"),
     ),
     "minif2f-v2c": KnownBenchmark(
         "minif2f_v2",
@@ -94,6 +101,7 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         "not stated in the repository",
         "https://github.com/roozbeh-yz/miniF2F_v2, folder datasets",
         ("miniF2F_v2c.jsonl",),
+        splits=("valid", "test"),
     ),
     "mobench": KnownBenchmark(
         "goedel",
@@ -103,6 +111,7 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         "https://github.com/Goedel-LM/Goedel-Prover-V2, folder dataset",
         ("MOBench.jsonl", "mobench.jsonl"),
         "Goedel-LM/MathOlympiadBench",
+        splits=("test",),
     ),
     "proofnet": KnownBenchmark(
         "deepseek",
@@ -111,6 +120,7 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         "MIT (code of the repository)",
         _DEEPSEEK,
         ("proofnet.jsonl", "minif2f_deepseek/proofnet.jsonl"),
+        splits=("valid", "test"),
     ),
     "proofnet-verified": KnownBenchmark(
         "proofnet_verified",
@@ -230,5 +240,6 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         "MIT",
         "https://github.com/dafny-lang/miniF2F",
         ("minif2f_dafny", "miniF2F/dataset"),
+        splits=("valid", "test"),
     ),
 }

@@ -1,4 +1,5 @@
-"""From what a user writes to a benchmark: a name, a path, ``hf:ID[:split]`` or ``leandojo:...``.
+"""From what a user writes to a benchmark: a name, ``NAME:SPLIT``, a path, ``hf:ID[:split]`` or
+``leandojo:...``.
 
 Flows in: a text. Flows out: a ``Benchmark``, whose problems passed the audit of their language,
 with the refused ones beside them. A name is looked for in ``$PROVERRL_DATA``, in ``data/`` and in
@@ -11,13 +12,22 @@ Not handled here: layouts (``proverrl.benchmarks.layouts``).
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from proverrl.benchmarks.admit import admit
-from proverrl.benchmarks.base import Entry, Refused, Source, hash_source, open_source
+from proverrl.benchmarks.base import (
+    Entry,
+    Refused,
+    Source,
+    find_split,
+    hash_source,
+    open_source,
+    read_split,
+)
 from proverrl.benchmarks.hub import HUB_PREFIX, read_hub
 from proverrl.benchmarks.known import KNOWN, KnownBenchmark
 from proverrl.benchmarks.layouts import read_source
@@ -77,15 +87,55 @@ def open_benchmark(
     if text.startswith(HUB_PREFIX):
         known = next((k for k in KNOWN.values() if k.hub_id == _hub_id(text)), None)
         return _read(text, read_hub(text), known, layout, answers)
-    path, known = locate(text)
-    return _read(text, open_source(path), known, layout, answers)
+    name, split = divide_name(text)
+    path, known = locate(name)
+    source = open_source(path)
+    whole = _read(text, source, known, layout, answers)
+    return _keep_split(whole, source, split) if split else whole
+
+
+def _keep_split(whole: Benchmark, source: Source, word: str) -> Benchmark:
+    """The part that belongs to a split, ids as in the whole; of what was refused also what belongs
+    to none that is known. A row names its split, a file's is the name of its folder."""
+    split = read_split(word)
+    named = {row.where: row.data.get("split") for row in source.rows}
+
+    def may_belong(refused: Refused) -> bool:
+        where = named.get(refused.where, Path(refused.where).parent.name)
+        return find_split(where) in (split, None)
+
+    return _refuse_empty(
+        replace(
+            whole,
+            place=f"{whole.place}:{word}",
+            sha256=hashlib.sha256(f"{whole.sha256}:{word}".encode()).hexdigest(),
+            entries=tuple(entry for entry in whole.entries if entry.problem.split == split),
+            refused=tuple(filter(may_belong, whole.refused)),
+        )
+    )
 
 
 def is_source(text: str) -> bool:
     """Whether ``text`` is a path or a name that ``open_benchmark`` takes, be it there or not."""
-    if text.startswith((HUB_PREFIX, LEANDOJO_PREFIX)) or text in KNOWN or Path(text).exists():
+    if text.startswith((HUB_PREFIX, LEANDOJO_PREFIX)) or Path(text).exists():
         return True
-    return Path(text).suffix in _SUFFIXES
+    return text.partition(":")[0] in KNOWN or Path(text).suffix in _SUFFIXES
+
+
+def divide_name(text: str) -> tuple[str, str]:
+    """The name and the split of ``NAME:SPLIT``; all of the text and no split where it is not that.
+
+    Raises:
+        ProblemError: the benchmark has no such split.
+    """
+    name, colon, split = text.partition(":")
+    known = KNOWN.get(name)
+    if not colon or known is None or Path(text).exists():
+        return text, ""
+    if split not in known.splits:
+        there = ", ".join(known.splits) or "none, give its name alone"
+        raise ProblemError(f"benchmark {name!r} has no split {split!r}: it has {there}")
+    return name, split
 
 
 def locate(text: str) -> tuple[Path, KnownBenchmark | None]:
@@ -103,7 +153,7 @@ def locate(text: str) -> tuple[Path, KnownBenchmark | None]:
     if known is None:
         if path.suffix or len(path.parts) > 1:
             raise ProblemError(f"cannot read {text}: No such file or directory; check the path")
-        near = difflib.get_close_matches(text, KNOWN, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(text.partition(":")[0], KNOWN, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ProblemError(
             f"{text!r} is no file, no folder and no benchmark that is known here{hint} "

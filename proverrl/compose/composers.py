@@ -66,6 +66,16 @@ class Draft:
     scaffold: str = ""
 
 
+def measure_truncated(drafts: Sequence[Draft]) -> dict[str, float]:
+    """The share of completions that were cut off at the limit on tokens, for the metrics; nothing
+    where no policy wrote."""
+    written = [draft.completion for draft in drafts if draft.completion is not None]
+    if not written:
+        return {}
+    num_truncated = sum(completion.finish_reason == "length" for completion in written)
+    return {"composer_truncated_share": round(num_truncated / len(written), 4)}
+
+
 Pair = tuple[Parent, Parent]
 
 

@@ -34,6 +34,7 @@ from proverrl.config.losses import (
 from proverrl.config.restart import RestartConfig, RestartName, RestartSource, RestartUnit
 from proverrl.config.rewards import AuditConfig, CorrectionName, RewardConfig, RewardName
 from proverrl.config.rollout import FeedbackName, RolloutConfig, RolloutMode
+from proverrl.config.sampling import SamplingConfig
 from proverrl.config.search import SearchConfig, SearchName, SearchStates, TierName
 from proverrl.config.sections import (
     ROUND_LOOPS,
@@ -51,7 +52,6 @@ from proverrl.config.sections import (
     PoolConfig,
     PrecisionName,
     ProblemsConfig,
-    SamplingConfig,
     ShardName,
     WarmStartConfig,
 )

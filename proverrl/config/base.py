@@ -20,6 +20,7 @@ Positive = Annotated[int, Field(ge=1, le=MAX_INT)]
 NonNegative = Annotated[int, Field(ge=0, le=MAX_INT)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
+NonNegativeFloat = Annotated[float, Field(ge=0.0)]
 
 
 class Section(BaseModel):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from proverrl.config.base import NonNegative, Positive, PositiveFloat, Section
+from proverrl.config.base import NonNegative, NonNegativeFloat, Positive, PositiveFloat, Section
 
 EndpointApi = Literal["chat", "completions"]
 
@@ -18,7 +18,8 @@ class EndpointConfig(Section):
 
     ``url`` ends before ``/completions`` and ``/chat/completions``: mostly in ``/v1``. A request
     that failed for a passing reason is made again ``retries`` times, after waits that double from
-    ``retry_seconds``.
+    ``retry_seconds``. Prices are for a million tokens of prompts and of completions, in any
+    currency.
     """
 
     url: str = ""
@@ -30,3 +31,5 @@ class EndpointConfig(Section):
     retries: NonNegative = 5
     retry_seconds: PositiveFloat = 1.0
     return_token_ids: bool = False
+    prompt_price: NonNegativeFloat = 0.0
+    completion_price: NonNegativeFloat = 0.0

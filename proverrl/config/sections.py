@@ -29,6 +29,7 @@ from proverrl.config.losses import GuardConfig, LossConfig
 from proverrl.config.restart import RestartConfig
 from proverrl.config.rewards import AuditConfig, RewardConfig
 from proverrl.config.rollout import RolloutConfig
+from proverrl.config.sampling import SamplingConfig, choose_token_limit
 from proverrl.config.search import SearchConfig
 from proverrl.config.selfplay import SelfplayConfig
 from proverrl.config.value import SamplesConfig, ValueConfig
@@ -133,13 +134,6 @@ class PoolConfig(Section):
         if not value.name:
             raise ValueError(f"{str(value)!r} names no file; write a path such as runs/v.sqlite")
         return value
-
-
-class SamplingConfig(Section):
-    """How the policy samples in training."""
-
-    temperature: PositiveFloat = 1.0
-    max_new_tokens: Positive = 96
 
 
 class LearnerConfig(Section):
@@ -259,7 +253,7 @@ class EvalConfig(Section):
     ``benchmarks`` are files that ``proverrl eval`` takes in place of the split. ``mixed`` makes
     every other attempt one whole proof, beside rollouts with self-correction. With ``search`` an
     attempt is a search as ``[search]`` says, ``searches`` of them side by side; ``proverrl eval``
-    only.
+    only. ``top_p`` draws from the likeliest tokens that hold this share; nothing learns from it.
     """
 
     split: Literal["train", "valid", "heldout"] = "heldout"
@@ -270,6 +264,7 @@ class EvalConfig(Section):
     samples: Positive = 8
     ks: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 8)
     temperature: PositiveFloat = 1.0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     max_problems: NonNegative = 0
     before: bool = True
     after: bool = True
@@ -311,6 +306,18 @@ class Config(Section):
     data_loop: DataLoopConfig = DataLoopConfig()
 
     @model_validator(mode="after")
+    def _limit_tokens(self) -> Config:
+        """Where neither file nor override names a limit, the one that suits the policy."""
+        limit = choose_token_limit(
+            path=self.policy.path, layout=self.policy.layout, url=self.endpoint.url
+        )
+        named = "max_new_tokens" in self.sampling.model_fields_set
+        if named or limit == self.sampling.max_new_tokens:
+            return self
+        sampling = self.sampling.model_copy(update={"max_new_tokens": limit})
+        return self.model_copy(update={"sampling": sampling})
+
+    @model_validator(mode="after")
     def _parts_fit(self) -> Config:
         if self.reward.false_negative_rate == "online" and self.audit.rate == 0.0:
             raise ValueError('reward.false_negative_rate = "online" needs audit.rate above 0')
@@ -328,6 +335,11 @@ class Config(Section):
         if self.grpo.inject_proofs and self.loss.weights.max_staleness:
             raise ValueError(
                 "loss.weights.max_staleness would drop what grpo.inject_proofs puts in; set it to 0"
+            )
+        if self.evaluation.search and self.evaluation.top_p < 1.0:
+            raise ValueError(
+                "evaluation.top_p is for whole proofs and turns: searches compare "
+                "log-probabilities of the whole distribution; set it to 1"
             )
         if self.policy.lora.rank and self.policy.engine == "vllm":
             raise ValueError(

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proverrl.compose.archive import Composed
-from proverrl.compose.composers import Draft
+from proverrl.compose.composers import Draft, measure_truncated
 from proverrl.compose.dafny_attack import list_plain_proofs
 from proverrl.compose.grades import GRADES, Grade, grade_statement
 from proverrl.compose.guard_checks import make_guards
@@ -36,7 +36,7 @@ from proverrl.compose.guards import (
 )
 from proverrl.config.compose import GuardName
 from proverrl.curriculum.base import Curriculum
-from proverrl.errors import StoppedError, UsageError
+from proverrl.errors import UsageError
 from proverrl.loops.expert_iteration import Progress, run_expert_iteration
 from proverrl.loops.selfplay import draw_lineage, open_composer
 from proverrl.loops.selfplay_attack import list_bodies, negate
@@ -87,6 +87,7 @@ class Round:
     disproved: int = 0
     calls: int = 0
     tokens: int = 0
+    truncated: dict[str, float] = field(default_factory=dict)
 
 
 class Statements:
@@ -104,6 +105,7 @@ class Statements:
         self.guards = GuardLedger()
         self.num_slow = 0
         self._round = Round(0)
+        self._saved = ""
 
     def why_done(self) -> str:
         """See ``Supply.why_done``."""
@@ -115,8 +117,7 @@ class Statements:
     async def bring(self, curriculum: Curriculum, store: ProofStore, progress: Progress) -> int:
         """See ``Supply.bring``: one round from proposals to proofs."""
         session = self._session
-        if session.stop.is_set():
-            raise StoppedError(f"stopped; round {progress.round} is saved")
+        self._saved = f"round {progress.round} is saved"
         self._round = this = Round(len(store.proofs))
         settings = session.config.selfplay
         pairs = draw_pairs(
@@ -129,6 +130,7 @@ class Statements:
             references={problem.id: body for problem, body in self._base.references},
         )
         drafts = await self._composer.write(pairs, round_number=progress.round)
+        this.truncated = measure_truncated(drafts)
         found = self._take_new(drafts)
         attack = Attack(self._open_tools())
         kept = await self._guard(attack, found, list(found.values()), BEFORE_GRADES)
@@ -166,6 +168,7 @@ class Statements:
             "statements_written": this.written,
             "statements_malformed": this.malformed,
             "statements_reasons": dict(this.reasons),
+            **this.truncated,
             "statements_graded": {name: this.grades[name] for name in GRADES},
             "statements_graded_out": this.graded_out,
             "grade_reasons": dict(this.grade_reasons),
@@ -233,6 +236,7 @@ class Statements:
         names: Sequence[GuardName],
     ) -> list[Composed]:
         """Those that pass these guards, as far as the configuration has them."""
+        self._session.check_stop(self._saved)
         chosen = [name for name in names if name in self._session.config.selfplay.guards]
         tools = attack.tools
         run = await run_guards([c.problem for c in asked], make_guards(tools, chosen), tools)

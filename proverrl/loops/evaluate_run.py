@@ -24,7 +24,7 @@ from proverrl.benchmarks.open import Benchmark, open_benchmark
 from proverrl.checkpoint import latest_checkpoint
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
-from proverrl.evaluate import Evaluation, evaluate
+from proverrl.evaluate import Evaluation, Standing, evaluate
 from proverrl.loops.evaluate_search import evaluate_searches
 from proverrl.loops.session import RESOLVED_FILE, lock_run, write_resolved
 from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
@@ -112,6 +112,7 @@ def build_evaluation(
             "policy": policy.engine,
             "proverrl_version": __version__,
         },
+        top_p=settings.top_p,
         rollout=config.rollout,
         settings={
             "benchmark_sha256": benchmark.sha256,
@@ -124,6 +125,8 @@ def build_evaluation(
             ),
             **({"search": config.search.model_dump(mode="json")} if mode == "search" else {}),
             "temperature": settings.temperature,
+            # Left out where it does nothing, so that evaluations of earlier versions go on.
+            **({"top_p": settings.top_p} if settings.top_p < 1.0 else {}),
             "max_new_tokens": config.sampling.max_new_tokens,
             "seed": config.seed,
             "toolchain": verifier.toolchain,
@@ -131,6 +134,7 @@ def build_evaluation(
             "deadline_seconds": config.pool.deadline_seconds,
         },
         mixed=settings.mixed,
+        prices=(config.endpoint.prompt_price, config.endpoint.completion_price),
     )
 
 
@@ -208,7 +212,7 @@ async def evaluate_benchmarks(
             for name, benchmark in found.items():
                 display.show_phase("benchmark", f"{benchmark.place}: {benchmark.summary}")
                 if warning := warn_of_dialect(benchmark, verifier.toolchain):
-                    display.show_phase("warning", warning)
+                    display.show_warning("dialect", warning)
                 evaluation = build_evaluation(
                     config,
                     name,
@@ -239,7 +243,7 @@ async def _evaluate_one(
     """By searches where there are tools for them; warns of training problems in the benchmark."""
     figures = collect_figures(evaluation, verifier, training)
     if warning := describe_overlap(figures()["contamination"]):
-        display.show_phase("warning", warning)
+        display.show_warning("contamination", warning)
     if tools is None:
         run, unit = partial(evaluate, evaluation, policy, verifier), "attempts"
     else:
@@ -247,22 +251,28 @@ async def _evaluate_one(
         display.show_phase("search", f"{search.name}, {search.calls} calls a problem")
         run = partial(evaluate_searches, evaluation, tools, search, searches=searches)
         unit = "searches"
-    phase = f"evaluation {evaluation.name}"
-    await run(
-        progress=lambda done, total, proved: display.show_phase(
-            phase, f"{done}/{total} {unit}, {proved} proved"
-        ),
-        figures=figures,
-    )
+
+    def show(standing: Standing) -> None:
+        display.show_phase(f"evaluation {evaluation.name}", standing.describe(unit))
+        for kind, text in standing.warnings.items():
+            display.show_warning(kind, text)
+
+    await run(progress=show, figures=figures)
 
 
 def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tools:
     """What searches share, as ``config`` says; whoever opens them closes ``confirm``.
 
     Raises:
-        UsageError: ``search.value`` holds no value model for the policy.
+        UsageError: ``search.value`` holds no value model for the policy, or ``evaluation.top_p``
+            would leave a search without log-probabilities.
     """
     settings = config.evaluation
+    if settings.top_p < 1.0:
+        raise UsageError(
+            f"evaluation.top_p is {settings.top_p}, and searches compare log-probabilities of the "
+            "whole distribution; give --set evaluation.top_p=1"
+        )
     return make_tools(
         policy,
         verifier,

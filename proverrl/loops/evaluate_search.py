@@ -18,7 +18,15 @@ from typing import Any
 
 from proverrl.attempt_store import AttemptStore
 from proverrl.config import SearchConfig
-from proverrl.evaluate import Evaluation, Figures, find_category, store_summary
+from proverrl.evaluate import (
+    Evaluation,
+    Figures,
+    Standing,
+    find_category,
+    store_summary,
+    take_stock,
+)
+from proverrl.policy.endpoint import take_usage
 from proverrl.search.base import SearchResult
 from proverrl.search.methods import make_search
 from proverrl.search.wiring import Tools, make_functions
@@ -33,10 +41,10 @@ async def evaluate_searches(
     config: SearchConfig,
     *,
     searches: int,
-    progress: Callable[[int, int, int], None] = lambda done, total, proved: None,
+    progress: Callable[[Standing], None] = lambda standing: None,
     figures: Figures = dict,
 ) -> dict[str, Any]:
-    """Search, store, summarise. ``progress(done, total, proved)`` counts searches.
+    """Search, store, summarise. ``progress`` is told after each search.
 
     Raises:
         UsageError: searches are stored that were made under another setting.
@@ -49,12 +57,13 @@ async def evaluate_searches(
     waiting.reverse()
 
     def show() -> None:
-        progress(len(store.rows), total, sum(r["status"] == Status.PROVED for r in store.rows))
+        progress(take_stock(evaluation, store, total))
 
     async def work() -> None:
         while waiting:
             problem, number = waiting.pop()
-            store.add([await _search(problem, number, evaluation, tools, config)])
+            row = await _search(problem, number, evaluation, tools, config)
+            store.add([row], take_usage(tools.propose.policy))
             show()
 
     show()
@@ -92,6 +101,8 @@ def search_row(problem: Problem, number: int, result: SearchResult) -> dict[str,
             {
                 "candidate": Candidate(problem, turn.body).key if turn.is_call else None,
                 "num_tokens": turn.num_tokens,
+                "finish_reason": "length" if turn.truncated else "stop",
+                **({"reason": turn.reason} if turn.reason else {}),
             }
             for turn in result.turns
         ],

@@ -24,7 +24,6 @@ from proverrl.checkpoint import latest_checkpoint, read_state, restoring, save_c
 from proverrl.curriculum.base import Curriculum
 from proverrl.curriculum.sampler import CURRICULA
 from proverrl.disk import loading
-from proverrl.errors import StoppedError
 from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.audit import Auditor, build_auditor, judge_first, judge_rest
 from proverrl.loops.follow import push_weights
@@ -107,6 +106,7 @@ async def _run_rounds(
     settings = config.expert_iteration
     base = _base_sources(session)
     while progress.round < settings.rounds:
+        session.check_stop(f"round {progress.round} is saved")
         if spent := budget_spent(config, progress.verifier_calls, progress.seconds):
             monitor.phase("budget", spent)
             break
@@ -159,8 +159,7 @@ async def _sample_round(
     left = settings.problems_per_round
     try:
         while left > 0:
-            if session.stop.is_set():
-                raise StoppedError(f"stopped; round {progress.round} is saved")
+            session.check_stop(f"round {progress.round} is saved")
             draws, seconds = await _draw(session, curriculum, progress, left)
             left -= len(draws)
             if waiting:

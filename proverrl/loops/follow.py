@@ -47,8 +47,9 @@ class Follower:
     def run(self) -> None:
         """Obey until the order ``stop``."""
         if threading.current_thread() is threading.main_thread():
-            # A launcher sends it to all; rank 0 saves first and then says stop.
+            # A launcher or a terminal sends them to all; rank 0 saves first and then says stop.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         while True:
             order: tuple[str, tuple[Any, ...]] = self.world.share(None)
             name, values = order

@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from proverrl.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
-from proverrl.errors import StoppedError
 from proverrl.guard import GUARD_FOLDER, Guard
 from proverrl.learner import TorchLearner
 from proverrl.loops.adapter_probe import probe_adapter
@@ -77,12 +76,11 @@ async def run_steps(
     collector = open_groups(ledger, in_flight)
     try:
         while not (end := ledger.end()):
+            session.check_stop(f"step {ledger.progress.step} is saved")
             await _step(session, learner, ledger, collector, guard)
             step, end = ledger.progress.step, ledger.end()
             if end or session.stop.is_set() or step % config.checkpoint_every == 0:
                 await _save(session, learner, ledger, collector, guard)
-            if session.stop.is_set() and not end:
-                raise StoppedError(f"stopped; step {step} is saved")
         monitor.phase("loop ended", end)
     finally:
         await collector.aclose()

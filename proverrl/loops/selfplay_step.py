@@ -18,7 +18,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proverrl.compose.composers import Composer, Draft, drop_repeats, dump_drafts, load_drafts
+from proverrl.compose.composers import (
+    Composer,
+    Draft,
+    drop_repeats,
+    dump_drafts,
+    load_drafts,
+    measure_truncated,
+)
 from proverrl.loops.audit import judge_first, judge_rest
 from proverrl.loops.collector import Usage, write_draw
 from proverrl.loops.ledger import Order, StepBatch
@@ -95,6 +102,7 @@ class SelfplayCollector:
         await self._absorb(batch, this, composition.attacks)
         samples = ledger.reward_round(batch, this)
         batch.figures["attack_bodies"] = sum(map(len, composition.attacks.values()))
+        batch.figures |= measure_truncated(composition.drafts)
         if self._train is None:
             batch.extra = samples
         else:

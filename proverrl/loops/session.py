@@ -27,7 +27,7 @@ import proverrl
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config
 from proverrl.config.load import read_stored_table
-from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.errors import ProblemError, RunError, StoppedError, UsageError
 from proverrl.hint import Hint
 from proverrl.loops.warm_start import PairSource, make_source
 from proverrl.monitor import Monitor
@@ -96,6 +96,15 @@ class Session:
     monitor: Monitor
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the loop is to save and end."""
+
+    def check_stop(self, saved: str) -> None:
+        """End here if that was asked for; ``saved`` says from where the run can be gone on with.
+
+        Raises:
+            StoppedError: it was asked for.
+        """
+        if self.stop.is_set():
+            raise StoppedError(f"stopped; {saved}; the same command goes on")
 
     @property
     def checkpoints(self) -> Path:

@@ -17,6 +17,7 @@ from proverrl.evaluate import verdict_fields
 from proverrl.loops.audit import Auditor
 from proverrl.monitor.rollout_rows import describe_hint, describe_turns
 from proverrl.rewards import RewardFn
+from proverrl.rollout.completion_counts import CompletionCounts
 from proverrl.rollout.group import build_group
 from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import JudgedDraw
@@ -38,9 +39,7 @@ class Tally:
     verdicts: Counter[str] = field(default_factory=Counter)
     levels: dict[str, list[int]] = field(default_factory=dict)
     num_tokens: int = 0
-    num_truncated: int = 0
-    num_turns: int = 0
-    num_empty: int = 0
+    completions: CompletionCounts = field(default_factory=CompletionCounts)
     num_hinted: int = 0
     num_injected: int = 0
     hinted: Counter[str] = field(default_factory=Counter)
@@ -57,11 +56,10 @@ class Tally:
                 self.verdicts[str(rollout.status)] += 1
                 if rollout.hint is not None:
                     self.hinted[str(rollout.status)] += 1
-                self.num_turns += len(rollout.turns)
                 for turn in rollout.turns:
                     self.num_tokens += len(turn.completion.token_ids)
-                    self.num_truncated += turn.completion.finish_reason == "length"
-                    self.num_empty += turn.candidate is None
+                    truncated = turn.completion.finish_reason == "length"
+                    self.completions.add(truncated=truncated, reason=turn.reason)
 
     def add_audits(self, calls: int) -> None:
         """Count second looks; they are verifier calls too."""
@@ -132,9 +130,8 @@ class Tally:
                 self.num_tokens / self.generation_seconds if self.generation_seconds else 0.0
             ),
             "completion_tokens_mean": self.num_tokens / rollouts if rollouts else 0.0,
-            "truncated": self.num_truncated,
-            "turns": self.num_turns,
-            "without_candidate": self.num_empty,
+            "turns": self.completions.num,
+            **self.completions.figures(),
             "step_seconds": round(seconds, 3),
             "levels": {
                 level: {"attempts": attempts, "solved": solved}

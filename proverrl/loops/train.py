@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
-import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,7 +21,8 @@ from proverrl.checkpoint import latest_checkpoint, read_state
 from proverrl.config import ROUND_LOOPS, Config, LoopName
 from proverrl.disk import saving
 from proverrl.errors import StoppedError, UsageError
-from proverrl.evaluate import evaluate
+from proverrl.evaluate import Standing, evaluate
+from proverrl.interrupt import stop_on_signals
 from proverrl.loops import value
 from proverrl.loops.data_loop import run_data_loop
 from proverrl.loops.evaluate_run import build_evaluation, collect_figures, load_benchmark
@@ -51,6 +51,7 @@ from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter, m
 from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
 from proverrl.problems.contamination import describe_overlap
 from proverrl.seeds import derive_seed
+from proverrl.tasks import cancel_all
 from proverrl.types import Problem
 from proverrl.verify.make import open_configured
 
@@ -140,7 +141,8 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                 write_resolved(folder, config, toolchain=verifier.toolchain, engine=sampler.engine)
                 with _open_monitor(config, folder, live) as monitor:
                     session = Session(config, folder, verifier, policy, sampler, problems, monitor)
-                    await _run_stages(session)
+                    with stop_on_signals(session.stop.set, partial(describe_lost, session)):
+                        await _run_stages(session)
             finally:
                 await verifier.aclose()
     dismiss(world)
@@ -155,8 +157,7 @@ async def _run_stages(session: Session) -> None:
     await asyncio.to_thread(push_weights, session.policy.world, session.policy)
     if config.evaluation.before:
         await _evaluate(session, "before")
-    with _stop_on_sigterm(session):
-        await LOOPS[config.loop](session)
+    await LOOPS[config.loop](session)
     if config.loop != "warm_start" and config.evaluation.after:
         await _evaluate(session, "after")
     # The folder appears whole, because it is what says that the run is finished.
@@ -166,24 +167,35 @@ async def _run_stages(session: Session) -> None:
         os.replace(unfinished, session.folder / "policy")
 
 
-@contextlib.contextmanager
-def _stop_on_sigterm(session: Session) -> Iterator[None]:
-    """While a loop runs, SIGTERM lets it save first; at all other times it ends the process."""
-    loop = asyncio.get_running_loop()
+def describe_lost(session: Session) -> str:
+    """What a process that ends now loses, and from where the same command goes on."""
+    unit = "round" if session.config.loop in ROUND_LOOPS else "step"
+    checkpoint = latest_checkpoint(session.checkpoints)
+    saved = read_state(checkpoint)["step"] if checkpoint else 0
+    made = session.monitor.last_step
+    lost = ""
+    if made > saved:
+        several = f"{unit}s {saved + 1} to {made}"
+        lost = f"{unit} {made} and " if made == saved + 1 else f"{several} and "
+    where = f"{unit} {saved}" if session.warm_weights.exists() else "the beginning"
+    return f"ended at once; lost: {lost}what was under way; the same command goes on from {where}"
 
-    def stop() -> None:
-        session.monitor.phase("SIGTERM", "saving after this step")
-        session.stop.set()
 
-    # Signals reach the main thread only, and some systems have no handlers of the event loop.
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop.add_signal_handler(signal.SIGTERM, stop)
+async def _until_stopped(session: Session, work: Coroutine[Any, Any, Any], saved: str) -> None:
+    """Do ``work``, which keeps what it has when it is cancelled, unless the run is to end first.
+
+    Raises:
+        StoppedError: it was to end.
+    """
+    task = asyncio.ensure_future(work)
+    stop = asyncio.ensure_future(session.stop.wait())
     try:
-        yield
+        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            session.check_stop(saved)
+        task.result()
     finally:
-        loop.remove_signal_handler(signal.SIGTERM)
+        await cancel_all((task, stop))
 
 
 def _say_what_runs(session: Session) -> None:
@@ -241,6 +253,8 @@ def _warm_start(session: Session, proofs: Sequence[tuple[Problem, str]]) -> None
     sources += [make_source(policy, problem, body) for problem, body in proofs]
 
     def show(step: int, loss: float) -> None:
+        if step < settings.steps:
+            session.check_stop(f"the warm start was at step {step} and begins anew")
         monitor.phase("warm start", f"{step}/{settings.steps}, loss {loss:.3f}")
         if step % 10 == 0 or step == settings.steps:
             monitor.log("sft", step, {"loss": loss})
@@ -291,13 +305,16 @@ async def _evaluate(session: Session, name: str) -> None:
     if (evaluation.folder / f"{name}.json").exists():
         return
 
-    def show(attempts: int, total: int, proved: int) -> None:
-        monitor.phase(f"evaluation {name}", f"{attempts}/{total} attempts, {proved} proved")
+    def show(standing: Standing) -> None:
+        monitor.phase(f"evaluation {name}", standing.describe("attempts"))
+        for kind, text in standing.warnings.items():
+            monitor.warn(kind, text)
 
     figures = collect_figures(evaluation, session.verifier, session.config.problems.train)
     if warning := describe_overlap(figures()["contamination"]):
-        monitor.phase("warning", warning)
-    await evaluate(evaluation, policy, session.verifier, progress=show, figures=figures)
+        monitor.warn("contamination", warning)
+    work = evaluate(evaluation, policy, session.verifier, progress=show, figures=figures)
+    await _until_stopped(session, work, f"the attempts of evaluation {name} are stored")
     monitor.log("eval", policy.version, {"name": name, "path": f"evals/{name}.json"})
 
 

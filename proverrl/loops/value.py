@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import torch
@@ -24,7 +25,8 @@ import torch
 from proverrl.checkpoint import latest_checkpoint
 from proverrl.config import Config, load_stored_config
 from proverrl.disk import loading, saving
-from proverrl.errors import RunError, UsageError
+from proverrl.errors import RunError, StoppedError, UsageError
+from proverrl.interrupt import stop_on_signals
 from proverrl.loops.evaluate_run import find_weights
 from proverrl.loops.session import check_resumable, lock_run, write_resolved
 from proverrl.monitor import ROLLOUTS_FOLDER, Monitor
@@ -53,11 +55,14 @@ async def train_value(config: Config, *, live: bool | None = None) -> Path:
     Raises:
         UsageError: policy, rollouts or samples are missing, or show one outcome only.
         RunError: the folder belongs to another configuration, or what it was begun with changed.
+        StoppedError: a signal asked for an end.
     """
-    with lock_run(config.run):
+    stop = Event()
+    lost = "ended at once; lost: the epoch under way; the same command goes on"
+    with lock_run(config.run), stop_on_signals(stop.set, lambda: lost):
         check_resumable(config.run, config)
         if not is_finished(config):
-            await asyncio.to_thread(_run, config, live)
+            await asyncio.to_thread(_run, config, live, stop)
     return config.run
 
 
@@ -84,7 +89,7 @@ def _describe(row: Mapping[str, Any]) -> str:
     )
 
 
-def _run(config: Config, live: bool | None) -> None:
+def _run(config: Config, live: bool | None, stop: Event) -> None:
     if config.threads:
         torch.set_num_threads(config.threads)
     folder, settings = config.run, config.value
@@ -104,14 +109,16 @@ def _run(config: Config, live: bool | None) -> None:
         fit = open_fit(data, pairs, settings, config.seed)
         if saved:
             fit.load_state_dict(saved)
-        _fit(fit, folder, monitor, identity)
+        _fit(fit, folder, monitor, identity, stop)
         metrics = measure_head(fit.best, data, pairs, settings, config.seed)
         monitor.log("value", fit.epoch, {k: asdict(v) for k, v in metrics.items()})
         _finish(folder, ValueModel(policy, fit.best, settings.layers), config, metrics)
 
 
-def _fit(fit: HeadFit, folder: Path, monitor: Monitor, identity: str) -> None:
+def _fit(fit: HeadFit, folder: Path, monitor: Monitor, identity: str, stop: Event) -> None:
     while not fit.done:
+        if stop.is_set():
+            raise StoppedError(f"stopped; epoch {fit.epoch} is saved; the same command goes on")
         losses = fit.run_epoch()
         monitor.log("epoch", fit.epoch, losses)
         monitor.phase("fit", f"epoch {fit.epoch}, loss on held-back {losses['valid_loss']:.4f}")

@@ -7,20 +7,24 @@ Not handled here: the HTML page (``proverrl.report``) and remote trackers.
 
 from proverrl.monitor.display import can_draw_live
 from proverrl.monitor.metrics import (
+    EVALS_FOLDER,
     METRICS_FILE,
     ROLLOUTS_FOLDER,
     iter_json_lines,
+    only_evaluates,
     read_json_lines,
     read_metrics,
 )
 from proverrl.monitor.monitor import Monitor
 
 __all__ = [
+    "EVALS_FOLDER",
     "METRICS_FILE",
     "ROLLOUTS_FOLDER",
     "Monitor",
     "can_draw_live",
     "iter_json_lines",
+    "only_evaluates",
     "read_json_lines",
     "read_metrics",
 ]

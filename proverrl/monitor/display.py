@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+
+from proverrl.monitor.live_panel import LivePanel, choose_width
+from proverrl.rollout.completion_counts import describe_lost
 
 SECONDS_BETWEEN_PHASE_LINES = 5.0
 SPARKLINE_WIDTH = 32
@@ -50,6 +52,11 @@ def format_figure(value: Any, digits: int = 3) -> str:
     return f"{value:.{digits}f}"
 
 
+def format_share(value: Any) -> str:
+    """A share in percent for people; a dash when there is none."""
+    return f"{100 * value:.0f}%" if isinstance(value, int | float) else "-"
+
+
 def sparkline(values: Sequence[float], width: int = SPARKLINE_WIDTH) -> str:
     """The last ``width`` values as blocks, from 0 (lowest block) to the largest shown."""
     shown = [max(0.0, value) for value in values[-width:]]
@@ -75,6 +82,8 @@ def describe_step(step: int, total_steps: int, values: Mapping[str, Any], left: 
         parts.append(f"mixed {values['groups_mixed']}/{values.get('groups', '-')}")
     if unjudged:
         parts.append(f"unjudged {unjudged}")
+    if lost := describe_lost(values):
+        parts.append(lost)
     if composed := describe_composed(values):
         parts.append(f"composed {composed}")
     if left:
@@ -104,10 +113,12 @@ def describe_composed(values: Mapping[str, Any]) -> str:
 
 
 class PlainDisplay:
-    """One line per step; phase lines at most every few seconds, the last one always."""
+    """One line per step; phase lines at most every few seconds, the last one always; a warning when
+    there is cause for it, and not again while there is."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
         self._stream = stream
+        self._warned: set[str] = set()
         self._clock = clock
         self._phase = ""
         self._printed_at = float("-inf")
@@ -122,6 +133,15 @@ class PlainDisplay:
             self._pending = line
             return
         self._print(line)
+
+    def show_warning(self, name: str, text: str) -> None:
+        if not text:
+            self._warned.discard(name)
+        elif name not in self._warned:
+            self._warned.add(name)
+            self._flush_pending()
+            self._phase = ""
+            self._print(f"warning: {text}")
 
     def show_step(self, line: str, state: Mapping[str, Any]) -> None:
         self._flush_pending()
@@ -145,15 +165,17 @@ class PlainDisplay:
 
 
 class LiveDisplay:
-    """A panel redrawn in place until the run is closed; its last state stays on the screen."""
+    """A panel redrawn in place until the run is closed; its last state stays on the screen, and so
+    does each warning in it while there is cause for it."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
         self._console = Console(file=stream)
         self._state: Mapping[str, Any] = {}
+        self._warnings: dict[str, str] = {}
         self._phase = "starting"
         self._clock = clock
         self._started = clock()
-        self._live = Live(
+        self._live = LivePanel(
             get_renderable=self._render,
             console=self._console,
             refresh_per_second=4,
@@ -163,6 +185,11 @@ class LiveDisplay:
 
     def show_phase(self, name: str, detail: str) -> None:
         self._phase = f"{name}: {detail}" if detail else name
+
+    def show_warning(self, name: str, text: str) -> None:
+        # Another one and not a change: the panel is drawn by another thread.
+        others = {known: said for known, said in self._warnings.items() if known != name}
+        self._warnings = others | {name: text} if text else others
 
     def show_step(self, line: str, state: Mapping[str, Any]) -> None:
         self._phase = ""
@@ -182,6 +209,7 @@ class LiveDisplay:
             rows.append(Text(self._phase, style="cyan"))
         if "step" in state:
             rows.append(render_steps(state, draw_blocks=self._console.encoding.startswith("utf")))
+        rows += [Text(f"warning: {text}", style="yellow") for text in self._warnings.values()]
         return Panel(
             Group(*rows) if rows else Text("starting"),
             title="ProverRL",
@@ -189,6 +217,7 @@ class LiveDisplay:
             title_align="left",
             subtitle_align="right",
             border_style="dim",
+            width=choose_width(self._console),
         )
 
 
@@ -220,6 +249,12 @@ def render_steps(state: Mapping[str, Any], *, draw_blocks: bool = True) -> Rende
     style = "yellow" if unjudged else ""
     loss = format_figure(state.get("loss"), 4)
     grid.add_row("loss", loss, "unjudged", Text(str(unjudged), style=style))
+    grid.add_row(
+        "cut off",
+        format_share(state.get("truncated_share")),
+        "no candidate",
+        format_share(state.get("without_candidate_share")),
+    )
     bar = Table.grid(padding=(0, 2), expand=True)
     bar.add_column(no_wrap=True)
     bar.add_column(ratio=1)

@@ -21,6 +21,7 @@ from proverrl.strict_json import load_json
 
 METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FOLDER = "rollouts"
+EVALS_FOLDER = "evals"
 
 
 def encode_line(row: Mapping[str, Any]) -> str:
@@ -157,6 +158,12 @@ def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
     """The lines of a run's metrics.jsonl, oldest first; an empty list when there is none yet."""
     path = run_dir / METRICS_FILE
     return read_json_lines(path) if path.exists() else []
+
+
+def only_evaluates(run_dir: Path) -> bool:
+    """Whether a run folder holds evaluations and no training, which writes metrics before it
+    evaluates."""
+    return (run_dir / EVALS_FOLDER).is_dir() and not (run_dir / METRICS_FILE).exists()
 
 
 def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> int:

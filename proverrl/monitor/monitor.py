@@ -35,6 +35,7 @@ from proverrl.monitor.metrics import (
     read_metrics,
     write_lines_atomically,
 )
+from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_TIME_LEFT = 10
 _STEP_KINDS = ("step", "round")
@@ -65,6 +66,7 @@ class Monitor:
         self._total_steps = total_steps
         self._clock = clock
         self._state: dict[str, Any] = {"total_steps": total_steps}
+        self._resumed = max(0, resume_step or 0)
         self._history: deque[float | None] = deque(maxlen=SPARKLINE_WIDTH)
         self._step_times: deque[tuple[int, float]] = deque(maxlen=STEPS_FOR_TIME_LEFT + 1)
         self._file: TextIO | None = None
@@ -87,6 +89,11 @@ class Monitor:
     def seconds(self) -> float:
         """Seconds since the run's start, without the time between a stop and a resume."""
         return self._seconds_before + self._clock() - self._started
+
+    @property
+    def last_step(self) -> int:
+        """The last step or round that was logged, in this process or before it; 0 before any."""
+        return int(self._state.get("step", self._resumed))
 
     def log(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Append one line to metrics.jsonl and, for a step or round, show it."""
@@ -134,6 +141,10 @@ class Monitor:
         """Say what is going on outside the steps: ``phase("warm start", "120/400 loss 1.23")``."""
         self._display.show_phase(name, detail)
 
+    def warn(self, name: str, text: str) -> None:
+        """Show a warning as long as there is cause for it: an empty text takes ``name``'s away."""
+        self._display.show_warning(name, text)
+
     def display(self, **values: Any) -> None:
         """Refresh figures of the live panel between two steps, such as ``verifier_queue=12``.
 
@@ -164,6 +175,8 @@ class Monitor:
         left = self._time_left(values.get("seconds_left"))
         self._state.update(values)
         self._state.update(step=step, left=left, history=tuple(self._history))
+        for name, text in warn_of_lost(values).items():
+            self.warn(name, text)
         self._display.show_step(describe_step(step, self._total_steps, values, left), self._state)
 
     def _time_left(self, budget_seconds: float | None) -> str:

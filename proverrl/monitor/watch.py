@@ -1,7 +1,8 @@
 """Follows a run from outside: what ``metrics.jsonl`` gains, drawn as the run itself would draw it.
 
 Flows in: a run folder that may not exist yet, may be written to, or may be resumed meanwhile. Flows
-out: a live panel or plain lines on one stream; nothing is written to the folder.
+out: a live panel or plain lines on one stream; nothing is written to the folder. A folder that
+holds evaluations and no training is told of once: there is nothing to follow.
 Not handled here: rollouts, attempts under way and pages (``proverrl.report``).
 """
 
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -30,7 +30,9 @@ from proverrl.monitor.display import (
     render_steps,
 )
 from proverrl.monitor.follower import Follower, Row, is_number
-from proverrl.monitor.metrics import METRICS_FILE
+from proverrl.monitor.live_panel import LivePanel, choose_width
+from proverrl.monitor.metrics import EVALS_FOLDER, METRICS_FILE, only_evaluates
+from proverrl.rollout.completion_counts import warn_of_lost
 from proverrl.strict_json import read_object
 
 STEPS_FOR_PACE = 10
@@ -72,6 +74,8 @@ class RunView:
                 self.warm = row
             elif kind == "eval":
                 self.evaluations.append(str(row.get("name")))
+        if self.only_evaluates:
+            self.evaluations = _list_evaluations(self.run)
         self._read_warnings()
         return rows
 
@@ -88,6 +92,17 @@ class RunView:
     def stops(self) -> list[str]:
         """Findings of the guard that ended the run, each with a saved batch."""
         return sorted(path.stem for path in (self.run / "guard").glob("*.json"))
+
+    @property
+    def only_evaluates(self) -> bool:
+        """There is nothing to follow."""
+        return only_evaluates(self.run)
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """What more than half of the last step's completions came to, where that was nothing."""
+        found = warn_of_lost(self.steps[-1]) if self.steps else {}
+        return {name: text for name, text in found.items() if text}
 
     @property
     def finished(self) -> bool:
@@ -133,6 +148,16 @@ class RunView:
             "left": "" if left is None else format_seconds(left),
             "history": [row.get("solve_rate") for row in self.steps[-SPARKLINE_WIDTH:]],
         }
+
+
+def _list_evaluations(run: Path) -> list[str]:
+    """Those that have attempts; with how many there are while there is no result."""
+    found = []
+    for file in sorted((run / EVALS_FOLDER).glob("*.jsonl")):
+        done = file.with_suffix(".json").exists()
+        count = "" if done else f" ({file.read_bytes().count(10):,} attempts so far)"
+        found.append(file.stem + count)
+    return found
 
 
 def _read_object(path: Path) -> Row:
@@ -193,6 +218,8 @@ def describe_damage(view: RunView) -> str:
 
 def describe_stage(view: RunView) -> str:
     """Where a run without steps, or after them, is."""
+    if view.only_evaluates:
+        return "evaluations only, no training to follow"
     if view.finished:
         return "finished"
     if view.steps:
@@ -212,7 +239,9 @@ def describe_lines(view: RunView, row: Mapping[str, Any]) -> str:
     return "  ".join([line, *(part for part in parts if part)])
 
 
-def render_view(view: RunView, *, draw_blocks: bool = True) -> RenderableType:
+def render_view(
+    view: RunView, *, draw_blocks: bool = True, width: int | None = None
+) -> RenderableType:
     """The panel: stage, the run's own rows, verdicts, flow, guard, evaluations."""
     rows: list[RenderableType] = []
     stage = describe_stage(view)
@@ -226,6 +255,8 @@ def render_view(view: RunView, *, draw_blocks: bool = True) -> RenderableType:
         grid.add_row("last verdicts", describe_verdicts(view.steps[-1]) or "-")
         if flow := describe_flow(view.steps[-1]):
             grid.add_row("flow", flow)
+    for text in view.lost.values():
+        grid.add_row("warning", Text(text, style="yellow"))
     if guard := describe_guard(view):
         grid.add_row("guard", Text(guard, style="yellow"))
     if view.evaluations:
@@ -236,7 +267,7 @@ def render_view(view: RunView, *, draw_blocks: bool = True) -> RenderableType:
         grid.add_row("damaged", damaged)
     rows.append(grid)
     title = Text(f"ProverRL: {view.run}")
-    return Panel(Group(*rows), title=title, title_align="left", border_style="dim")
+    return Panel(Group(*rows), title=title, title_align="left", border_style="dim", width=width)
 
 
 def print_once(run: Path, stream: TextIO) -> None:
@@ -254,6 +285,7 @@ def _print_plain(view: RunView, stream: TextIO) -> None:
     lines = [f"{view.run}: {stage}"] if (stage := describe_stage(view)) else []
     if view.steps:
         lines.append(describe_lines(view, view.steps[-1]))
+    lines += [f"warning: {text}" for text in view.lost.values()]
     if guard := describe_guard(view):
         lines.append(f"guard: {guard}")
     if view.evaluations:
@@ -285,12 +317,14 @@ def _watch_live(
 ) -> None:
     console = Console(file=stream, markup=False, emoji=False)
     blocks = console.encoding.startswith("utf")
-    with Live(console=console, auto_refresh=False, transient=False) as panel:
+    with LivePanel(console=console, auto_refresh=False, transient=False) as panel:
         while True:
             # Asked before the last look: what was written before the end is then read.
             finished = view.finished
             view.look()
-            panel.update(render_view(view, draw_blocks=blocks), refresh=True)
+            finished = finished or view.only_evaluates
+            width = choose_width(console)
+            panel.update(render_view(view, draw_blocks=blocks, width=width), refresh=True)
             if finished:
                 return
             sleep(every)
@@ -301,6 +335,7 @@ def _watch_plain(
 ) -> None:
     """A line a step; what was there before is told by its last step."""
     stage, damaged, resumed, begun = "", "", 0, False
+    warned: set[str] = set()
     while True:
         finished = view.finished
         rows = view.look()
@@ -316,6 +351,9 @@ def _watch_plain(
                     print(describe_lines(view, row), file=stream, flush=True)
                 elif row.get("kind") == "eval":
                     print(f"evaluated: {row.get('name')}", file=stream, flush=True)
+        for name in view.lost.keys() - warned:
+            print(f"warning: {view.lost[name]}", file=stream, flush=True)
+        warned = set(view.lost)
         now = describe_stage(view)
         if now and now != stage:
             print(f"{view.run}: {now}", file=stream, flush=True)
@@ -323,6 +361,9 @@ def _watch_plain(
         if (damage := describe_damage(view)) != damaged and damage:
             print(f"damaged: {damage}", file=stream, flush=True)
         damaged = damage
+        if view.only_evaluates:
+            print(f"evaluated: {', '.join(view.evaluations)}", file=stream, flush=True)
+            return
         if finished:
             if guard := describe_guard(view):
                 print(f"guard: {guard}", file=stream, flush=True)

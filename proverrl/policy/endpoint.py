@@ -2,7 +2,8 @@
 
 Flows in: prompts as messages or text. Flows out: completions, with token ids and log-probabilities
 where the server gives them. Where it does not, the completion says what is missing, and building
-a training sample from it is refused.
+a training sample from it is refused. What the server says it read and wrote is added up
+(``take_usage``).
 A request that failed for a passing reason (429, 5xx, a timeout, no connection) is made again after
 waits that double, or after what the server's ``Retry-After`` asks for; everything else is an error
 that names the URL and what to do.
@@ -16,13 +17,14 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import httpx2
 
 from proverrl.config import EndpointConfig, LayoutName
 from proverrl.errors import UsageError
-from proverrl.policy.base import Exchange
+from proverrl.policy.base import Exchange, Policy
 from proverrl.problems.prompt import render_messages, render_prompt
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, Message, Problem, Prompt, Sampling, TokenField
@@ -34,12 +36,26 @@ MAX_SEED = 2**31 - 1
 _PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _REMEDIES = {
     400: "the server refuses the request; does it know the keys of endpoint.api, the model, n and "
-    "logprobs?",
+    "logprobs, and has its context room for sampling.max_new_tokens?",
     401: "set the environment variable that endpoint.api_key_env names to a valid key",
     403: "the key may not use this model; check endpoint.model",
     404: "check endpoint.url (it mostly ends in /v1), endpoint.api and endpoint.model",
     422: "the server refuses the request; check endpoint.api",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What requests cost: tokens of prompts and of completions, thinking included, as the server
+    counts them. It said nothing of ``unreported`` of the ``requests``."""
+
+    requests: int = 0
+    unreported: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 class EndpointPolicy:
@@ -67,6 +83,7 @@ class EndpointPolicy:
         self._sleep = sleep
         # Only spreads the retries of one process; no draw depends on it.
         self._rng = random.Random(0)
+        self._usage = Usage()
 
     @property
     def engine(self) -> str:
@@ -120,6 +137,11 @@ class EndpointPolicy:
                 for task in tasks:
                     task.cancel()
 
+    def take_usage(self) -> Usage:
+        """What the requests cost that were answered since this was last asked."""
+        usage, self._usage = self._usage, Usage()
+        return usage
+
     def _headers(self) -> dict[str, str]:
         key = os.environ.get(self.config.api_key_env, "") if self.config.api_key_env else ""
         return {"Authorization": f"Bearer {key}"} if key else {}
@@ -129,7 +151,7 @@ class EndpointPolicy:
             "model": self.config.model,
             "n": n,
             "temperature": sampling.temperature,
-            "top_p": 1.0,
+            "top_p": sampling.top_p,
             "max_tokens": sampling.max_new_tokens,
             "seed": seed,
         }
@@ -197,6 +219,7 @@ class EndpointPolicy:
         )
 
     def _read(self, answer: Mapping[str, Any], n: int) -> list[Completion]:
+        self._usage += _read_usage(answer.get("usage"))
         choices = answer["choices"]
         if len(choices) != n:
             raise self._strange(f"{len(choices)} choices where {n} were asked for")
@@ -237,6 +260,11 @@ class EndpointPolicy:
         )
 
 
+def take_usage(policy: Policy) -> Usage | None:
+    """What a server's completions cost since this was last asked; None for other policies."""
+    return policy.take_usage() if isinstance(policy, EndpointPolicy) else None
+
+
 def _read_logprobs(value: Any) -> tuple[float, ...]:
     """Log-probabilities of the tokens, in the form of either API; empty when there are none."""
     if not isinstance(value, dict):
@@ -246,6 +274,15 @@ def _read_logprobs(value: Any) -> tuple[float, ...]:
     else:
         numbers = value.get("token_logprobs") or []
     return tuple(float(number) for number in numbers)
+
+
+def _read_usage(value: Any) -> Usage:
+    """What one answer says of its cost."""
+    told = value if isinstance(value, dict) else {}
+    read, written = told.get("prompt_tokens"), told.get("completion_tokens")
+    if not isinstance(read, int) or not isinstance(written, int):
+        return Usage(requests=1, unreported=1)
+    return Usage(requests=1, prompt_tokens=read, completion_tokens=written)
 
 
 def _read_seconds(text: str) -> float | None:

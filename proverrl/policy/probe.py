@@ -14,7 +14,8 @@ import torch
 
 from proverrl.config import PrecisionName
 from proverrl.policy.kv_cache import make_cache
-from proverrl.policy.transformers import TransformersPolicy, pad_left
+from proverrl.policy.sampling import pad_left
+from proverrl.policy.transformers import TransformersPolicy
 
 LogProbs = Sequence[Sequence[float]]
 

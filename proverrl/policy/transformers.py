@@ -3,14 +3,18 @@
 Flows in: prompts as token ids. Flows out: completions with exact token ids and the sampler's
 own log-probabilities at the sampling temperature. Prompts are prefilled once and their cache is
 shared by the ``n`` completions; rows that have ended are dropped from the batch as it shrinks.
-Not handled here: weight updates (``proverrl.learner`` owns the optimizer), top-p or top-k (they
-would bias the log-probabilities that the learner relies on).
+A completion ends where the model's context does. A generation that is cancelled stops at its next
+token.
+Not handled here: weight updates (``proverrl.learner`` owns the optimizer), log-probabilities under
+top-p (what is drawn with it has none), top-k.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +45,7 @@ from proverrl.policy.lora import (
     merged_state,
     save_adapter,
 )
+from proverrl.policy.sampling import draw_tokens, pad_left
 from proverrl.problems.prompt import render_body
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling
@@ -107,26 +112,56 @@ class TransformersPolicy:
         ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return (*ids, self.end_id)
 
+    @property
+    def context_tokens(self) -> int:
+        """Tokens of prompt and completion together, at most."""
+        config = self.model.config.get_text_config(decoder=True)
+        # A recurrent model has no such limit.
+        return int(getattr(config, "max_position_embeddings", None) or sys.maxsize)
+
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
-        # The event loop goes on feeding verifiers while torch works in the thread.
-        return await asyncio.to_thread(self.generate_shared, list(prompts), n, sampling)
+        """See ``Policy.generate``.
+
+        Raises:
+            UsageError: a prompt leaves no room for a token.
+        """
+        longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
+        if longest >= self.context_tokens:
+            raise UsageError(
+                f"a prompt of {longest} tokens leaves no room in the {self.context_tokens} tokens "
+                "of the model; lower rollout.history_tokens, or take a model with a longer context"
+            )
+        cancelled = threading.Event()
+        try:
+            # The event loop goes on feeding verifiers while torch works in the thread.
+            return await asyncio.to_thread(
+                self.generate_shared, list(prompts), n, sampling, cancelled
+            )
+        finally:
+            cancelled.set()
 
     def generate_shared(
-        self, prompts: list[Prompt], n: int, sampling: Sampling
+        self,
+        prompts: list[Prompt],
+        n: int,
+        sampling: Sampling,
+        cancelled: threading.Event | None = None,
     ) -> list[list[Completion]]:
         """``generate`` in this thread; of several processes each writes for some of the prompts.
+        Once ``cancelled`` is set, whatever comes back is cut short.
 
         Rank 0 tells the others (``proverrl.loops.follow``), which call this with the same values.
         """
+        cancelled = cancelled or threading.Event()
         if self.world.size == 1:
-            return self._generate(prompts, n, sampling)
+            return self._generate(prompts, n, sampling, cancelled)
         if self.world.leads:
             self.world.share(("generate", (prompts, n, sampling, self.version)))
         seed = derive_seed(sampling.seed, "rank", self.world.rank)
         mine = prompts[self.world.rank :: self.world.size]
-        written = self._generate(mine, n, replace(sampling, seed=seed))
+        written = self._generate(mine, n, replace(sampling, seed=seed), cancelled)
         parts = self.world.gather(written)
         return [parts[i % self.world.size][i // self.world.size] for i in range(len(prompts))]
 
@@ -149,7 +184,7 @@ class TransformersPolicy:
         self.tokenizer.save_pretrained(folder)
 
     def _generate(
-        self, prompts: list[Prompt], n: int, sampling: Sampling
+        self, prompts: list[Prompt], n: int, sampling: Sampling, cancelled: threading.Event
     ) -> list[list[Completion]]:
         generator = torch.Generator(device=self.device).manual_seed(sampling.seed)
         # Prompts of like length share a batch, so that little padding is computed.
@@ -159,14 +194,19 @@ class TransformersPolicy:
         for start in range(0, len(order), per_batch):
             chosen = order[start : start + per_batch]
             batch = [prompts[i] for i in chosen]
-            rows = self._generate_rows(batch, n, sampling, generator)
+            rows = self._generate_rows(batch, n, sampling, generator, cancelled)
             for position, index in enumerate(chosen):
                 results[index] = rows[position * n : (position + 1) * n]
         return results
 
     @torch.inference_mode()
     def _generate_rows(
-        self, prompts: list[Prompt], n: int, sampling: Sampling, generator: torch.Generator
+        self,
+        prompts: list[Prompt],
+        n: int,
+        sampling: Sampling,
+        generator: torch.Generator,
+        cancelled: threading.Event,
     ) -> list[Completion]:
         self.model.eval()
         ids, mask = pad_left([p.token_ids for p in prompts], self._pad_id(), self.device)
@@ -191,17 +231,19 @@ class TransformersPolicy:
         lengths = torch.full((num_rows,), sampling.max_new_tokens, device=self.device)
         writing = torch.ones(num_rows, dtype=torch.bool, device=self.device)
         for step in range(sampling.max_new_tokens):
-            token, logprob = draw_tokens(logits, sampling.temperature, generator)
+            token, logprob = draw_tokens(logits, sampling.temperature, generator, sampling.top_p)
             live = alive[writing]
             drawn[live, step] = token[writing]
             logprobs[live, step] = logprob[writing]
             ended = writing & (token == self.end_id)
             if sampling.stop:
                 ended |= writing & self._has_stopped(drawn[alive, : step + 1], sampling.stop)
+            # The place of the token that was just drawn is one more than that of the last.
+            ended |= writing & (position.squeeze(-1) + 2 >= self.context_tokens)
             lengths[alive[ended]] = step + 1
             writing = writing & ~ended
             num_writing = int(writing.sum())
-            if num_writing == 0 or step + 1 == sampling.max_new_tokens:
+            if num_writing == 0 or step + 1 == sampling.max_new_tokens or cancelled.is_set():
                 break
             if num_writing < COMPACT_BELOW * len(alive):
                 kept = writing.nonzero().squeeze(-1)
@@ -223,7 +265,7 @@ class TransformersPolicy:
                 use_cache=True,
             )
             logits = out.logits[:, -1]
-        return self._collect(prompts, n, drawn, logprobs, lengths, sampling.stop)
+        return self._collect(prompts, n, drawn, logprobs, lengths, sampling)
 
     def _collect(
         self,
@@ -232,8 +274,9 @@ class TransformersPolicy:
         drawn: torch.Tensor,
         logprobs: torch.Tensor,
         lengths: torch.Tensor,
-        stop: tuple[str, ...],
+        sampling: Sampling,
     ) -> list[Completion]:
+        stop, is_whole = sampling.stop, sampling.top_p == 1.0
         completions = []
         rows = zip(drawn.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
         for row, (tokens, values, length) in enumerate(rows):
@@ -248,9 +291,10 @@ class TransformersPolicy:
                     text=text,
                     prompt_ids=prompts[row // n].token_ids,
                     token_ids=tuple(token_ids),
-                    logprobs=tuple(values[:length]),
+                    logprobs=tuple(values[:length]) if is_whole else (),
                     finish_reason=reason,
                     policy_version=self.version,
+                    missing=() if is_whole else ("logprobs",),
                 )
             )
         return completions
@@ -271,35 +315,6 @@ class TransformersPolicy:
     def _pad_id(self) -> int:
         pad = self.tokenizer.pad_token_id
         return int(self.end_id if pad is None else pad)
-
-
-def draw_tokens(
-    logits: torch.Tensor, temperature: float, generator: torch.Generator
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sample one token a row; returns ids and their log-probabilities, both of shape (rows,).
-
-    Temperature 0 takes the likeliest token and reports its log-probability at temperature 1.
-    """
-    scale = temperature if temperature > 0 else 1.0
-    logprobs = torch.log_softmax(logits.float() / scale, dim=-1)
-    if temperature == 0:
-        token = logprobs.argmax(dim=-1)
-    else:
-        token = torch.multinomial(logprobs.exp(), 1, generator=generator).squeeze(-1)
-    return token, logprobs.gather(-1, token[:, None]).squeeze(-1)
-
-
-def pad_left(
-    rows: Sequence[Sequence[int]], pad_id: int, device: str
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and attention mask, both (rows, longest), padded on the left."""
-    longest = max(len(row) for row in rows)
-    ids = torch.full((len(rows), longest), pad_id)
-    mask = torch.zeros((len(rows), longest), dtype=torch.long)
-    for index, row in enumerate(rows):
-        ids[index, longest - len(row) :] = torch.tensor(row)
-        mask[index, longest - len(row) :] = 1
-    return ids.to(device), mask.to(device)
 
 
 def choose_device(name: str) -> str:

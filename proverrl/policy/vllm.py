@@ -203,12 +203,14 @@ class VllmPolicy:
             for number in range(n)
         ]
         drawn = self._engine.generate(requests, sampling=sampling, end_id=self.trained.end_id)
+        is_whole = sampling.top_p == 1.0
         rows = [
-            self._completion(request, one) for request, one in zip(requests, drawn, strict=True)
+            self._completion(request, one, is_whole)
+            for request, one in zip(requests, drawn, strict=True)
         ]
         return [rows[start : start + n] for start in range(0, len(rows), n)]
 
-    def _completion(self, request: Request, drawn: Drawn) -> Completion:
+    def _completion(self, request: Request, drawn: Drawn, is_whole: bool) -> Completion:
         ids = drawn.token_ids
         ended = ids[-1:] == (self.trained.end_id,)
         reason: FinishReason = "stop" if drawn.stopped else "length"
@@ -216,7 +218,8 @@ class VllmPolicy:
             text=str(self.trained.tokenizer.decode(list(ids[:-1] if ended else ids))),
             prompt_ids=request.prompt_ids,
             token_ids=ids,
-            logprobs=drawn.logprobs,
+            logprobs=drawn.logprobs if is_whole else (),
             finish_reason=reason,
             policy_version=self.version,
+            missing=() if is_whole else ("logprobs",),
         )

@@ -4,8 +4,8 @@ Flows in: the configuration and tokenizer of a transformers model, weights, toke
 sampled tokens with the log-probabilities of the distribution after the temperature, and scores of
 given tokens. The engine starts with random weights and gets the real ones by ``load``: nothing but
 a configuration and a tokenizer is ever written to the disk.
-Not handled here: top-p, top-k and penalties (they would bias the log-probabilities that the learner
-relies on), several GPUs, adapters.
+Not handled here: top-k and penalties (they would bias the log-probabilities that the learner relies
+on), several GPUs, adapters.
 """
 
 from __future__ import annotations
@@ -185,6 +185,7 @@ class VllmEngine:
     def _parameters(self, request: Request, sampling: Sampling, end_id: int) -> Any:
         return self._vllm.SamplingParams(
             temperature=sampling.temperature,
+            top_p=sampling.top_p,
             max_tokens=sampling.max_new_tokens,
             seed=request.seed,
             logprobs=0,

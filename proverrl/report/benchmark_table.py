@@ -1,8 +1,8 @@
 """Evaluations on several benchmarks in one table, as lm-evaluation-harness prints its tasks: a
-line a benchmark, figures with standard errors.
+line a benchmark, figures with standard errors. Beside it a table of their completions.
 
-Flows in: result files. Flows out: a rich table. Not handled here: comparing them, since figures on
-different benchmarks are not comparable.
+Flows in: result files. Flows out: rich tables, warnings. Not handled here: comparing them, since
+figures on different benchmarks are not comparable.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proverrl.attempt_rows import read_summary
+from proverrl.monitor.display import format_figure, format_share
 
 
 def make_benchmark_table(results: Sequence[Path]) -> Table:
@@ -38,6 +39,45 @@ def make_benchmark_table(results: Sequence[Path]) -> Table:
             *(_describe(whole.get("pass", {}).get(str(k))) for k in ks),
         )
     return table
+
+
+def make_completion_table(results: Sequence[Path]) -> Table:
+    """What share of each evaluation's completions came to nothing, and what a server counted, where
+    one wrote them; dashes for a result of an earlier version.
+
+    Raises RunError for a file that is no result.
+    """
+    summaries = [read_summary(path) for path in results]
+    has_usage = any(summary.get("usage") for summary in summaries)
+    table = Table(title=Text("Completions"), title_justify="left")
+    table.add_column("evaluation", overflow="fold")
+    counted = ("tokens in", "tokens out", "cost") if has_usage else ()
+    for name in ("completions", "cut off", "no candidate", *counted):
+        # Figures stand whole on a terminal of any width.
+        table.add_column(name, justify="right", no_wrap=True)
+    for summary in summaries:
+        table.add_row(
+            Text(str(summary.get("name"))),
+            format_figure(summary.get("completions")),
+            format_share(summary.get("truncated_share")),
+            format_share(summary.get("without_candidate_share")),
+            *(_describe_usage(summary.get("usage") or {}) if has_usage else ()),
+        )
+    return table
+
+
+def list_result_warnings(results: Sequence[Path]) -> list[str]:
+    """The warnings of each result, after its name. Raises RunError for a file that is none."""
+    summaries = [read_summary(path) for path in results]
+    return [f"{s.get('name')}: {text}" for s in summaries for text in s.get("warnings") or ()]
+
+
+def _describe_usage(usage: dict[str, Any]) -> tuple[str, str, str]:
+    return (
+        format_figure(usage.get("prompt_tokens")),
+        format_figure(usage.get("completion_tokens")),
+        format_figure(usage.get("cost"), 2),
+    )
 
 
 def _whole(summary: dict[str, Any]) -> dict[str, Any]:

@@ -155,6 +155,7 @@ _CONDITIONS: tuple[tuple[str, Callable[[Column], Any]], ...] = (
     ("verifier (toolchain)", lambda column: column.evaluation.summary.get("toolchain")),
     ("attempts a problem", lambda column: column.evaluation.summary.get("samples_per_problem")),
     ("temperature", lambda column: column.evaluation.summary.get("temperature")),
+    ("top-p", lambda column: column.evaluation.summary.get("top_p", 1.0)),
     ("mode", lambda column: column.evaluation.summary.get("mode")),
     ("method of intervals", lambda column: column.evaluation.summary.get("interval")),
     (

@@ -20,6 +20,11 @@ from proverrl.report.comparison import (
     list_shelves,
     list_warnings,
 )
+from proverrl.report.completions import (
+    COMPLETION_COLUMNS,
+    list_completion_rows,
+    list_completion_warnings,
+)
 from proverrl.report.files import write_whole
 from proverrl.report.headline import Column, find_figure, list_columns, list_ks, list_levels
 from proverrl.report.run import Row, RunRecord, load_runs, unjudged_counts
@@ -118,8 +123,8 @@ def write_tables(
 ) -> list[Path]:
     """Write the tables and return their paths; without ``out`` into the first run's folder.
 
-    CSV takes a file a table: OUT, OUT_differences and OUT_problems, with the same ending, and
-    OUT_warnings.
+    CSV takes a file a table: OUT, OUT_differences, OUT_problems and OUT_completions, with the same
+    ending, and OUT_warnings.
 
     Raises:
         RunError: a folder is not a run, or a file cannot be written.
@@ -131,15 +136,16 @@ def write_tables(
         "headline": list_headline_rows(runs),
         "differences": list_difference_rows(shelves),
         "problems": list_problem_rows(shelves),
+        "completions": list_completion_rows(runs),
     }
-    warnings = list_warnings(runs)
+    warnings = [*list_warnings(runs), *list_completion_warnings(runs)]
     if kind == "json":
         text = json.dumps({"warnings": warnings, **tables}, indent=1, ensure_ascii=False)
         return [write_whole(path, text + "\n")]
     if kind == "md":
         return [write_whole(path, _markdown(tables, warnings))]
     written = []
-    columns = (HEADLINE_COLUMNS, DIFFERENCE_COLUMNS, PROBLEM_COLUMNS)
+    columns = (HEADLINE_COLUMNS, DIFFERENCE_COLUMNS, PROBLEM_COLUMNS, COMPLETION_COLUMNS)
     for (name, rows), names in zip(tables.items(), columns, strict=True):
         suffix = "" if name == "headline" else f"_{name}"
         file = path.with_name(f"{path.stem}{suffix}{path.suffix}")
@@ -164,6 +170,7 @@ def _markdown(tables: dict[str, list[Row]], warnings: Sequence[str]) -> str:
         "headline": "Results",
         "differences": "Differences, paired by problem",
         "problems": "Problems",
+        "completions": "Completions",
     }
     parts = ["# Report\n"]
     parts += [f"> {_cell(text)}\n" for text in warnings]

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from proverrl.config import ROUND_LOOPS
 from proverrl.monitor.display import format_seconds
+from proverrl.report.completions import describe_completions, list_completion_warnings
 from proverrl.report.run import Evaluation, Row, RunRecord, load_runs, unjudged_counts
 
 
@@ -94,7 +95,7 @@ def _title(name: str, run: RunRecord, runs: Sequence[RunRecord]) -> str:
 
 
 def _same(one: Evaluation, two: Evaluation) -> bool:
-    keys = ("benchmark_sha256", "samples_per_problem", "temperature", "levels")
+    keys = ("benchmark_sha256", "samples_per_problem", "temperature", "top_p", "levels")
     return all(one.summary.get(key) == two.summary.get(key) for key in keys)
 
 
@@ -161,6 +162,8 @@ def headline_table(run_dirs: Sequence[Path]) -> Group:
     if not columns:
         parts.append(Text("No evaluation has finished yet."))
     notes = [describe_cost(run) for run in runs] + [describe_unjudged(item) for item in columns]
+    notes += [describe_completions(item.title, item.evaluation) for item in columns]
+    notes += [f"warning: {text}" for text in list_completion_warnings(runs)]
     parts += [Text(note) for note in notes if note]
     return Group(*parts)
 
@@ -208,7 +211,12 @@ def describe_cost(run: RunRecord) -> str:
     steps = run.steps[-1].get("step", 0) if run.steps else 0
     unit = "rounds" if run.loop in ROUND_LOOPS else "steps"
     wanted = f"/{run.steps_wanted}" if run.steps_wanted else ""
-    calls = sum(int(e.summary.get("verifier_calls") or 0) for e in run.evaluations.values())
+    summaries = [evaluation.summary for evaluation in run.evaluations.values()]
+    calls = sum(int(summary.get("verifier_calls") or 0) for summary in summaries)
+    if run.only_evaluates:
+        seconds = sum(float(summary.get("seconds") or 0.0) for summary in summaries)
+        spent = f"{seconds:,.0f} s ({format_seconds(seconds)})"
+        return f"{run.label}: {calls:,} verifier calls, {spent}"
     return (
         f"{run.label}: {steps}{wanted} {unit}, {run.verifier_calls:,} verifier calls in the loop, "
         f"{calls:,} in evaluations, {run.seconds:,.0f} s ({format_seconds(run.seconds)})"

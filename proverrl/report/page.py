@@ -25,6 +25,7 @@ from proverrl.report.calibration import (
 )
 from proverrl.report.compared import render_differences, render_matrices, render_warnings
 from proverrl.report.comparison import Shelf, list_shelves, list_warnings
+from proverrl.report.completions import list_completion_warnings, render_completions
 from proverrl.report.curriculum import build_curriculum_charts, render_curriculum
 from proverrl.report.embedded import embed_json
 from proverrl.report.examples import render_examples
@@ -100,13 +101,14 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         "STATE": render_state(runs),
         "FACTS": render_facts(runs),
         "HEADLINE": render_headline(runs),
-        "WARNINGS": render_warnings(list_warnings(runs)),
+        "WARNINGS": render_warnings([*list_warnings(runs), *list_completion_warnings(runs)]),
         "RESULTS": render_results(runs) + render_differences(shelves),
         "CURRICULUM": render_curriculum(runs),
         "SELFPLAY": render_selfplay(runs, lineages),
         "BUDGETS": budgets,
         "CALIBRATION": render_calibrations(calibrations, several=len(runs) > 1),
         "MATRICES": render_matrices(shelves),
+        "COMPLETIONS": render_completions(runs),
         "UNJUDGED": render_unjudged(runs),
         "EXAMPLES": render_examples(runs),
         "RESOLVED": render_resolved(runs),

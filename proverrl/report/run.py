@@ -20,12 +20,17 @@ from typing import Any
 from proverrl.attempt_rows import read_summary
 from proverrl.config import ROUND_LOOPS
 from proverrl.errors import RunError
-from proverrl.monitor import METRICS_FILE, ROLLOUTS_FOLDER, iter_json_lines
+from proverrl.monitor import (
+    EVALS_FOLDER,
+    METRICS_FILE,
+    ROLLOUTS_FOLDER,
+    iter_json_lines,
+    only_evaluates,
+)
 from proverrl.report.attempts import AttemptTally, count_reason, tally_attempts
 from proverrl.report.run_rows import iter_rollouts, read_metrics, read_resolved
 
 RESOLVED_FILE = "resolved.json"
-EVALS_FOLDER = "evals"
 LOOP_TITLES = {
     "grpo": "GRPO",
     "expert_iteration": "expert iteration",
@@ -33,6 +38,8 @@ LOOP_TITLES = {
     "warm_start": "warm start",
     "value": "value model",
     "selfplay": "self-play",
+    # No loop, but what stands for one where nothing was trained.
+    "evaluation": "evaluation",
 }
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 
@@ -103,14 +110,22 @@ class RunRecord:
     @property
     def steps_wanted(self) -> int:
         """Steps or rounds that the configuration asks for; 0 when it does not say."""
+        if self.only_evaluates:
+            return 0
         grpo, rounds = self.config.get("grpo") or {}, self.config.get("expert_iteration") or {}
         in_rounds = self.loop in ROUND_LOOPS
         wanted = rounds.get("rounds") if in_rounds else grpo.get("steps")
         return int(wanted or 0)
 
     @property
+    def only_evaluates(self) -> bool:
+        """Whether nothing was trained here."""
+        return only_evaluates(self.path)
+
+    @property
     def loop(self) -> str:
-        return str(self.config.get("loop") or "")
+        """The training's loop; empty when there was none."""
+        return "" if self.only_evaluates else str(self.config.get("loop") or "")
 
     @property
     def seconds(self) -> float:
@@ -142,7 +157,10 @@ def load_runs(run_dirs: Sequence[Path]) -> list[RunRecord]:
         raise RunError("a report needs at least one run folder")
     paths = [Path(path) for path in run_dirs]
     resolved = [_read_resolved(path) for path in paths]
-    loops = [str((item.get("config") or {}).get("loop") or "") for item in resolved]
+    loops = [
+        "evaluation" if only_evaluates(path) else str((item.get("config") or {}).get("loop") or "")
+        for path, item in zip(paths, resolved, strict=True)
+    ]
     titles = [LOOP_TITLES.get(loop, loop) for loop in loops]
     if len(set(titles)) != len(titles) or not all(titles):
         titles = [path.resolve().name for path in paths]

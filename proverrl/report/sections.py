@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from proverrl.config import ROUND_LOOPS
+from proverrl.monitor import EVALS_FOLDER
 from proverrl.monitor.display import format_seconds
 from proverrl.report.headline import (
     Cell,
@@ -24,7 +25,6 @@ from proverrl.report.headline import (
     signed,
 )
 from proverrl.report.run import (
-    EVALS_FOLDER,
     LOOP_TITLES,
     Evaluation,
     Row,
@@ -66,6 +66,9 @@ def render_state(runs: Sequence[RunRecord]) -> str:
 def _describe_state(run: RunRecord) -> str:
     unit = "round" if run.loop in ROUND_LOOPS else "step"
     seconds = format_seconds(run.seconds)
+    if run.only_evaluates:
+        names = ", ".join(run.evaluations) or "none has finished"
+        return f"evaluations only ({names}): nothing was trained here."
     if not run.steps:
         warm = any(row.get("kind") == "sft" for row in run.metrics)
         return f"no {unit} taken yet{', warm start under way' if warm else ''}."
@@ -102,7 +105,7 @@ def _facts(run: RunRecord) -> list[tuple[str, str]]:
         f"{budget:,} verifier calls, {used}" if budget else f"no limit on verifier calls, {used}"
     )
     return [
-        ("Loop", run.label if not run.loop else run.loop.replace("_", " ")),
+        ("Loop", run.loop.replace("_", " ") or ("none" if run.only_evaluates else run.label)),
         ("Run folder", str(run.path)),
         ("Commit", str(resolved.get("commit") or "not recorded")[:12]),
         ("Toolchain", str(resolved.get("toolchain") or "not recorded")),

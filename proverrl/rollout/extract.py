@@ -43,6 +43,8 @@ _COMMAND = {
 }
 """Where a file begins in an answer that sets it off by nothing."""
 _FITTING = {"lean": ("lean4", "lean", ""), "dafny": ("dafny", "dfy", "")}
+_NAMES = re.compile(r"\b(statement of|text of|proof of|declares) [^\s,]+(?:, not \S+)?")
+"""What names a problem in a reason."""
 _DAFNY_HEADS = frozenset({"method", "lemma", "function", "predicate", "constructor", "iterator"})
 
 
@@ -98,6 +100,11 @@ def extract(problem: Problem, text: str, layout: LayoutName) -> Extraction:
     if read.body is None:
         return read
     return Extraction(read.body, read.prelude, span=(block.start, block.end))
+
+
+def generalise_reason(reason: str) -> str:
+    """A reason without the names in it, so that those of different problems can be counted."""
+    return _NAMES.sub(r"\1 ...", reason)
 
 
 def skip_thinking(text: str) -> tuple[int, int, str]:

@@ -33,14 +33,20 @@ class Proposal:
     """One continuation written after a prefix.
 
     ``body`` is the whole body: the prefix's text and what was written. ``logprob`` is the sum over
-    the ``num_tokens`` tokens that were written. ``is_read`` False says that no body was found in
-    the answer: only its tokens count.
+    the ``num_tokens`` tokens that were written, which were ``truncated`` at the limit or not.
+    ``reason`` says why no body was found in the answer, of which then only the tokens count.
     """
 
     body: str
     num_tokens: int
     logprob: float
-    is_read: bool = True
+    truncated: bool = False
+    reason: str = ""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a body was found."""
+        return not self.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,8 @@ class Searching(Protocol):
     def tokens(self) -> int: ...
     @property
     def num_proofs(self) -> int: ...
+    @property
+    def all_turns(self) -> Sequence[SearchTurn]: ...
     async def run(self, watch: Callable[[Any], None] | None = None) -> SearchResult: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
@@ -148,12 +156,15 @@ class FoundProof:
 @dataclass(frozen=True, slots=True)
 class SearchTurn:
     """An answer in the order of writing. ``body`` is "" where none was found; ``is_call`` says that
-    it was given to the verifier. In a search of several, what was written for a part begins with a
+    it was given to the verifier, ``truncated`` that it was cut off at the limit on tokens, and
+    ``reason`` why it has no body. In a search of several, what was written for a part begins with a
     comment that names it, and what was only verified has no tokens."""
 
     body: str
     num_tokens: int
     is_call: bool
+    truncated: bool = False
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,13 @@ class Composite(ABC):
         return len(self.spent.proofs)
 
     @property
+    def all_turns(self) -> list[SearchTurn]:
+        """What was written so far, that of parts under way at the end."""
+        parts = self.searches.items()
+        rest = [turn for key, one in parts for turn in one.all_turns[self._taken.get(key, 0) :]]
+        return [*self.spent.turns, *rest]
+
+    @property
     def num_in_flight(self) -> int:
         """Expansions under way."""
         return sum(one.num_in_flight for one in self.searches.values())

@@ -7,19 +7,22 @@ most; a table at the end. Not handled here: files.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree as ShownTree
 
-from proverrl.monitor.display import can_draw_live, format_seconds, sparkline
+from proverrl.monitor.display import can_draw_live, format_seconds, format_share, sparkline
+from proverrl.monitor.live_panel import LivePanel, choose_width
+from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
 from proverrl.search.base import Searching, StopReason
+from proverrl.search.spending import count_turns
 from proverrl.search.view import TreeFigures, find_trees, measure_trees
 
 LIVE_SECONDS, PLAIN_SECONDS = 0.25, 5.0
@@ -43,17 +46,19 @@ class Glance:
     max_calls: int
     tokens: int
     proofs: int
+    lost: str
     tree: TreeFigures
 
 
 def take_glance(search: Searching, max_calls: int) -> Glance:
-    """The search as it is now. O(nodes)."""
+    """The search as it is now. O(nodes + turns)."""
     return Glance(
         problem_id=search.problem.id,
         calls=search.calls,
         max_calls=max_calls,
         tokens=search.tokens,
         proofs=search.num_proofs,
+        lost=describe_lost(count_turns(search.all_turns).figures()),
         tree=measure_trees(find_trees(search), search.problem.language),
     )
 
@@ -75,7 +80,7 @@ def describe_glance(glance: Glance) -> str:
     return (
         f"{glance.problem_id}: calls {glance.calls}/{glance.max_calls}  tokens {glance.tokens}  "
         f"nodes {tree.nodes}  depth {tree.depth}  open {tree.open_states}  "
-        f"best: {describe_best(glance)}"
+        f"best: {describe_best(glance)}" + (f"  {glance.lost}" if glance.lost else "")
     )
 
 
@@ -139,7 +144,7 @@ class LiveSearches:
         self._looked: dict[str, float] = {}
         self._glances: dict[str, Glance] = {}
         self._last = ""
-        self._live = Live(
+        self._live = LivePanel(
             get_renderable=self._render,
             console=self._console,
             refresh_per_second=4,
@@ -181,15 +186,16 @@ class LiveSearches:
             title_align="left",
             subtitle_align="right",
             border_style="dim",
+            width=choose_width(self._console),
         )
 
 
 def make_live_table(glances: list[Glance]) -> Table:
     """A row for each search under way."""
     table = Table.grid(padding=(0, 2))
-    heads = ("problem", "calls", "tokens", "nodes", "depth", "open", "best so far")
+    heads = ("problem", "calls", "tokens", "nodes", "depth", "open", "best so far", "completions")
     for head in heads:
-        side = "left" if head in ("problem", "best so far") else "right"
+        side = "left" if head in ("problem", "best so far", "completions") else "right"
         table.add_column(justify=side)  # type: ignore[arg-type]
     table.add_row(*(Text(head, style="dim") for head in heads))
     for glance in glances:
@@ -202,6 +208,7 @@ def make_live_table(glances: list[Glance]) -> Table:
             str(tree.depth),
             f"{tree.open_states:,}",
             Text(describe_best(glance), style="green" if glance.proofs else ""),
+            glance.lost,
         )
     return table
 
@@ -224,7 +231,8 @@ def make_summary(name: str, results: Sequence[Mapping[str, Any]]) -> Table:
     """The table at the end: a row for each ``result.json``."""
     proved = sum(result["proved"] for result in results)
     table = Table(title=f"{name}: {proved} of {len(results)} proved")
-    for head in ("problem", "result", "calls", "tokens", "nodes", "proof", "seconds"):
+    lost = ("cut off", "no candidate")
+    for head in ("problem", "result", "calls", "tokens", *lost, "nodes", "proof", "seconds"):
         left = head in ("problem", "result")
         table.add_column(head, justify="left" if left else "right", overflow="fold")
     for result in results:
@@ -233,11 +241,31 @@ def make_summary(name: str, results: Sequence[Mapping[str, Any]]) -> Table:
             _describe_end(result),
             str(result["calls"]),
             str(result["tokens"]),
+            format_share(result.get("truncated_share")),
+            format_share(result.get("without_candidate_share")),
             str(result["curve"][-1][3] if result["curve"] else 1),
             _describe_lengths(result),
             f"{result['seconds']:.1f}",
         )
     return table
+
+
+def list_warnings(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What more than half of all completions came to, where that was nothing; from each
+    ``result.json``, those of earlier versions left out."""
+    known = [result for result in results if "completions" in result]
+    reasons: Counter[str] = Counter()
+    for result in known:
+        reasons[result["without_candidate_reason"]] += result["without_candidate"]
+    num = sum(result["completions"] for result in known)
+    counts = CompletionCounts(num, sum(result["truncated"] for result in known), reasons)
+    settings = known[0]["settings"] if known else {}
+    warnings = warn_of_lost(
+        counts.figures(),
+        max_new_tokens=settings.get("max_new_tokens"),
+        layout=settings.get("layout"),
+    )
+    return [text for text in warnings.values() if text]
 
 
 def _describe_end(result: Mapping[str, Any]) -> Text:

@@ -25,6 +25,7 @@ from proverrl.report.files import write_whole
 from proverrl.search.base import FoundProof, Searching, SearchResult
 from proverrl.search.minimise import Minimised
 from proverrl.search.picture import draw_tree
+from proverrl.search.spending import count_turns
 from proverrl.search.view import describe_trees, find_trees
 from proverrl.strict_json import read_object
 from proverrl.types import Candidate, Language, Problem
@@ -204,6 +205,8 @@ def describe_result(result: SearchResult) -> dict[str, Any]:
         "tokens": result.tokens,
         "confirmations": result.confirmations,
         "expansions": result.expansions,
+        "completions": (counts := count_turns(result.turns)).num,
+        **counts.figures(),
         "proofs": [
             {
                 "body": proof.body,

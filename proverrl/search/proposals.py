@@ -182,27 +182,30 @@ class Proposer:
 
     def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal:
         opening, comment = self._open(problem, prefix)
-        body = read_answer(problem, opening + completion.text, self.policy.layout)
-        if body is not None and comment:
+        body, reason = read_answer(problem, opening + completion.text, self.policy.layout)
+        if comment:
             body = body.replace(comment, "\n", 1)
-        if body is None or not body.startswith(prefix.text):
+        if not reason and not body.startswith(prefix.text):
+            reason = "the answer does not go on with its prefix"
+        if reason:
             self.num_unread += 1
-            return replace(make_proposal(prefix.text, completion), is_read=False)
+            return make_proposal(prefix.text, completion, reason)
         return make_proposal(body, completion)
 
 
-def read_answer(problem: Problem, text: str, layout: LayoutName) -> str | None:
-    """The body in an answer; None where there is none, or a prelude stands before it.
+def read_answer(problem: Problem, text: str, layout: LayoutName) -> tuple[str, str]:
+    """The body in an answer, and why there is none, or none that a search can use: a prelude stands
+    before it.
 
     The canonical layout gives names that a body made up their letters by order of appearance. The
     body is given them here, so that a prefix of it is shown, and read again, as it is.
     """
     found = extract(problem, text, layout)
     if found.body is None or found.prelude:
-        return None
+        return "", found.reason or "declarations stand before the statement"
     if layout != "canonical":
-        return found.body
-    return use_problem_words(problem, render_body(problem, found.body, layout), layout)
+        return found.body, ""
+    return use_problem_words(problem, render_body(problem, found.body, layout), layout), ""
 
 
 def count_tokens(completion: Completion) -> int:
@@ -220,9 +223,12 @@ def count_tokens(completion: Completion) -> int:
     return count
 
 
-def make_proposal(body: str, completion: Completion) -> Proposal:
-    """A body with the cost and the likelihood of the completion that wrote it."""
-    return Proposal(body, count_tokens(completion), sum(completion.logprobs))
+def make_proposal(body: str, completion: Completion, reason: str = "") -> Proposal:
+    """A body with the cost and the likelihood of the completion that wrote it, or ``reason`` why
+    it wrote none."""
+    truncated = completion.finish_reason == "length"
+    num_tokens = count_tokens(completion)
+    return Proposal(body, num_tokens, sum(completion.logprobs), truncated, reason)
 
 
 @dataclass
@@ -252,10 +258,10 @@ class Corrector:
         prompt = resume_within(self.policy, self.policy.prompt(problem), rollout, self.settings)
         sampling = replace(self.sampling, seed=seed)
         ((completion,),) = await self.policy.generate([prompt], n=1, sampling=sampling)
-        found = read_answer(problem, completion.text, self.policy.layout)
-        if found is None:
+        found, reason = read_answer(problem, completion.text, self.policy.layout)
+        if reason:
             self.num_unread += 1
-            return make_proposal(body, completion)
+            return make_proposal(body, completion, reason)
         return make_proposal(found, completion)
 
 

@@ -97,6 +97,12 @@ class Search:
         return len(self.spent.proofs) + sum(len(ledger.proofs) for ledger in ledgers)
 
     @property
+    def all_turns(self) -> list[SearchTurn]:
+        """What was written so far."""
+        ledgers = self._ledgers.values()
+        return [*self.spent.turns, *(turn for ledger in ledgers for turn in ledger.turns)]
+
+    @property
     def num_in_flight(self) -> int:
         """Expansions under way."""
         return len(self._jobs)
@@ -302,7 +308,14 @@ class Desk:
     def _count(self, proposal: Proposal) -> Written:
         ledger, body = self._ledger, proposal.body if proposal.is_read else ""
         ledger.tokens += proposal.num_tokens
-        ledger.turns.append(SearchTurn(body, proposal.num_tokens, is_call=False))
+        turn = SearchTurn(
+            body,
+            proposal.num_tokens,
+            is_call=False,
+            truncated=proposal.truncated,
+            reason=proposal.reason,
+        )
+        ledger.turns.append(turn)
         return Written(proposal, self._search.tokens, len(ledger.turns) - 1)
 
     async def _judge_one(self, written: Written) -> Judged | None:

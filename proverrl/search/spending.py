@@ -7,11 +7,13 @@ be made again. Not handled here: who calls the verifier (``proverrl.search.run``
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from proverrl.rollout.completion_counts import CompletionCounts
 from proverrl.search.base import FoundProof, SearchTurn
 from proverrl.types import Verdict
 
@@ -27,6 +29,15 @@ def dump_verdict(verdict: Verdict) -> dict[str, Any]:
 def read_verdict(raw: dict[str, Any]) -> Verdict:
     """What ``dump_verdict`` made of a verdict."""
     return _VERDICT.validate_python(raw)
+
+
+def count_turns(turns: Sequence[SearchTurn]) -> CompletionCounts:
+    """What became of a search's completions; what was only verified is none."""
+    counts = CompletionCounts()
+    for turn in turns:
+        if turn.num_tokens:
+            counts.add(truncated=turn.truncated, reason=turn.reason)
+    return counts
 
 
 @dataclass(slots=True)

@@ -52,7 +52,7 @@ class StepProposer(Proposer):
         line = completion.text.split("\n")[0].rstrip()
         if not line.strip() or line.lstrip().startswith(_NO_TACTIC):
             self.num_unread += 1
-            return replace(make_proposal(prefix.text, completion), is_read=False)
+            return make_proposal(prefix.text, completion, "the answer begins with no tactic")
         if not prefix.text:
             return make_proposal(line.lstrip(), completion)
         if line == line.lstrip():

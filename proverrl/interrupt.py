@@ -1,0 +1,101 @@
+"""Ctrl-C and SIGTERM: the first lets what runs end in good order, a second Ctrl-C ends at once.
+
+Flows in: work on the event loop; what to do first; what to say. Flows out: the work's result, or a
+``StoppedError`` with the line for the user and the exit status. Not handled here: what is saved
+(``proverrl.loops``), signals that were ignored from the start, as a shell does for its background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
+
+from proverrl.errors import StoppedError
+from proverrl.monitor.live_panel import LivePanel
+
+T = TypeVar("T")
+
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+_WORDS = {
+    signal.SIGINT: "Ctrl-C: what is under way is brought to an end; once more ends at once",
+    signal.SIGTERM: "SIGTERM: what is under way is brought to an end",
+}
+
+
+def end_at_once(line: str) -> NoReturn:
+    """Say ``line`` and end this process; verifiers end with it. Takes no lock and waits for no
+    thread, so that a signal handler may call it."""
+    LivePanel.abandon_all()
+    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{line}\n".encode())
+    os._exit(EXIT_INTERRUPTED)
+
+
+@contextmanager
+def stop_on_signals(
+    begin_to_stop: Callable[[], object],
+    describe_lost: Callable[[], str],
+    signals: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM),
+) -> Iterator[None]:
+    """Within it the first of ``signals`` is announced and calls ``begin_to_stop``, on the event
+    loop; from then on Ctrl-C ends the process at once, with the line of ``describe_lost``. A
+    ``StoppedError`` that passes gets the exit status that belongs to the signal."""
+    loop = asyncio.get_running_loop()
+    # Signals reach the main thread only.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    watched = [each for each in signals if signal.getsignal(each) is not signal.SIG_IGN]
+    received: list[signal.Signals] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        end_at_once(describe_lost())
+
+    def take(which: signal.Signals) -> None:
+        if received:
+            return
+        received.append(which)
+        if signal.SIGINT in watched:
+            loop.remove_signal_handler(signal.SIGINT)
+            # Not on the event loop, which may be busy, or be waiting for a thread at its end.
+            signal.signal(signal.SIGINT, end)
+        # Stands above a live panel: rich takes what is printed while it draws.
+        print(_WORDS[which], file=sys.stderr, flush=True)
+        begin_to_stop()
+
+    for each in watched:
+        loop.add_signal_handler(each, take, each)
+    try:
+        yield
+    except StoppedError as error:
+        if received:
+            error.exit_status = 128 + received[0]
+        raise
+    finally:
+        for each in watched:
+            loop.remove_signal_handler(each)
+        if received and signal.SIGINT in watched:
+            # Threads are still waited for until the process is gone.
+            signal.signal(signal.SIGINT, end)
+
+
+async def run_interruptible(work: Coroutine[Any, Any, T], *, how_to_go_on: str) -> T:
+    """The result of ``work``; Ctrl-C cancels it, which leaves what it had found out.
+
+    Raises:
+        StoppedError: it was interrupted; the message is ``interrupted; how_to_go_on``.
+    """
+    task = asyncio.ensure_future(work)
+
+    line = f"ended at once; {how_to_go_on}"
+    with stop_on_signals(task.cancel, lambda: line, (signal.SIGINT,)):
+        try:
+            return await task
+        except asyncio.CancelledError as error:
+            raise StoppedError(f"interrupted; {how_to_go_on}", EXIT_INTERRUPTED) from error
