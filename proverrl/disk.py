@@ -70,7 +70,7 @@ def _naming(explain: Callable[[OSError | str], RunError]) -> ExitStack:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        text = str(error) or repr(error)
+        text = str(error) or "it ends too early"
         if isinstance(error, OSError):
             raise explain(error) from error
         is_torch = isinstance(error, RuntimeError) and any(word in text for word in _TORCH_FILES)
