@@ -43,6 +43,7 @@ AUDIT_LAYERS = {
     "not-ghost",
     "scope",
     "size",
+    "stored-function",
     "strings",
     "wildcard",
 }

@@ -366,7 +366,7 @@ def test_a_problem_from_whose_types_anything_follows_is_refused(kind: str, state
     [
         "datatype T = Leaf | Node(int -> T, seq<T>, set<T>, map<T, T>)",
         "datatype S<A> = S(iset<A>)\ndatatype U = U(S<int>)",
-        "class C { var f: C ~> int  const g: int -> C  static const h: C -> int := c => 0 }",
+        "class C { var f: C -> int  const g: int -> C  static const h: C -> int := c => 0 }",
         "class A { const f: B -> int }\nclass B { var a: A }",
         "trait T { const f: int -> int }\nclass C extends T { const t: T }",
         "class Cell<T> { var value: T }\ndatatype D = D(c: Cell<D>, f: bv8 -> bool)",
@@ -374,3 +374,37 @@ def test_a_problem_from_whose_types_anything_follows_is_refused(kind: str, state
 )
 def test_types_that_are_not_circular(text: str) -> None:
     assert audit("file", text) == []
+
+
+READING = """\
+class R<T> { var v: T }
+lemma Some<T>(P: T ~> bool, x: T)
+  requires P.requires(x) && P(x)
+  ensures exists y :: P.requires(y) && P(y)
+{ assert P.requires(x) && P(x); }
+predicate Positive(r: R<int>) reads r { r.v > 0 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("lemma L(r: R<int>) requires Positive(r) { Some(x reads r => x == r.v, r.v); }", []),
+        ("lemma L(r: R<int>) { var f; f := x reads r => x + r.v; assert f(1) == 1 + r.v; }", []),
+        ("method M(r: R<int>) { var a := new int[3](i reads r => i + r.v); }", []),
+        ("lemma L(r: R<int>) { var f: int ~> int := x reads r => r.v; Some(f, 1); }", []),
+        ("lemma L(r: R<int>) { var s := [x reads r => x + r.v]; }", [(7, 31)]),
+        ("lemma L(r: R<int>) { var f, g := x reads r => r.v, 1; }", [(7, 33)]),
+        ("lemma L(r: R<int>) { var f := x reads r => r.v; var g := f; }", [(7, 57)]),
+        ("lemma L(r: R<int>) { var f := Positive; }", [(7, 30)]),
+        ("lemma L(r: R<int>) { var p := (r: R<int>) => Positive.requires(r); }", []),
+        ("function F(): int ~> int { x => x }", [(7, 18)]),
+        ("type T = f: int ~> int | true", [(7, 16)]),
+    ],
+)
+def test_functions_that_read_are_called_and_not_stored(
+    text: str, places: list[tuple[int, int]]
+) -> None:
+    findings = audit("file", f"{READING}{text}\n")
+    assert {finding.rule for finding in findings} <= {"stored-function"}
+    assert [(finding.line, finding.column) for finding in findings] == places

@@ -5,8 +5,9 @@ A value of ``datatype D = D(s: iset<D>)`` would be a set of all its kind (Cantor
 ``const f: C -> int`` lets a function call itself without that Dafny sees a recursion (Landin's
 knot). Dafny 2.3 asks for strict positivity only of datatypes, and only of arrows. Here no type may
 contain itself through the domain of an arrow, an ``iset`` or an ``imap``: not directly, nor through
-other types, synonyms, type arguments, or a trait whose values may be of that type. What can be
-assigned again (``var`` fields) is not looked at: functions over it must say that they read it.
+other types, synonyms, type arguments, or a trait or ``object`` whose values may be of that type.
+What can be assigned again (``var`` fields) is not looked at here: functions over it must say that
+they read it (``dafny_stored_functions``).
 Not covered: types of one name in several modules are taken for one (too much is refused).
 """
 
@@ -87,6 +88,8 @@ def find_circular(tokens: Sequence[Token], program: ParsedProgram) -> Iterator[F
         for name, _ in names:
             # What is known to be a trait may be any class that extends it.
             graph.add_edge(*((name, part.owner) if part.inherited else (part.owner, name)))
+    # So may what is known to be an object.
+    graph.add_edges_from(("object", name) for name in program.references)
     component = {
         name: number
         for number, names in enumerate(nx.strongly_connected_components(graph))
@@ -94,10 +97,19 @@ def find_circular(tokens: Sequence[Token], program: ParsedProgram) -> Iterator[F
     }
     for part, names in mentions:
         for name, asked in names:
-            if asked and not part.inherited and component[name] == component[part.owner]:
+            # An argument of a class may be any type, and so one that contains the class.
+            is_open = part.owner in program.references and (
+                name in program.parameters.get(part.owner, ())
+            )
+            if (
+                asked
+                and not part.inherited
+                and (is_open or component[name] == component[part.owner])
+            ):
                 token = tokens[part.start]
+                contains = "may contain" if is_open else "contains"
                 message = (
-                    f"the type {part.owner!r} contains itself through a function, an iset or an "
+                    f"the type {part.owner!r} {contains} itself through a function, an iset or an "
                     f"imap over {name!r}, from which Dafny proves anything"
                 )
                 yield Finding("cheat", "circular-type", message, token.line, token.column)

@@ -7,6 +7,7 @@ Not handled here: operators, and the forms that end with an expression
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 
 from proverrl.verify.dafny_code_types import COLLECTIONS, CodeTypes
@@ -62,8 +63,8 @@ class CodeAtoms(CodeTypes):
         """An atom with its suffixes; returns True when the last suffix is a call."""
         is_call = self._parse_atom()
         while True:
-            if self.take("("):
-                self.parse_list(self._parse_argument, ")")
+            if self.at("("):
+                self._parse_arguments(self._text(self._place - 1))
                 is_call = True
             elif self.take("["):
                 self._parse_index()
@@ -72,6 +73,17 @@ class CodeAtoms(CodeTypes):
                 is_call = self._parse_member()
             else:
                 return is_call
+
+    def _parse_arguments(self, callee: str) -> None:
+        """The arguments of what is called, in brackets."""
+        self.expect("(")
+        numbers = itertools.count()
+
+        def parse() -> None:
+            self.reading.arguments[self._place] = (callee, next(numbers))
+            self._parse_argument()
+
+        self.parse_list(parse, ")")
 
     def _parse_argument(self) -> None:
         if self.at_name and self.peek().text == ":=":

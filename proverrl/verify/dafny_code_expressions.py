@@ -264,6 +264,7 @@ class CodeExpressions(CodeAtoms):
         return self._text(place + 1) in ("=>", "reads", "requires")
 
     def _parse_lambda(self, semi: bool, bits: bool) -> None:
+        start = self._place
         if self.take("("):
             self.parse_list(self.parse_bound_name, ")")
         else:
@@ -273,6 +274,7 @@ class CodeExpressions(CodeAtoms):
             if self.advance().text == "requires":
                 self.parse_expression(semi=True, lambdas=False)
             else:
+                self.reading.lambdas.append(start)
                 self.parse_frames(semi=True, lambdas=False)
         self.expect("=>")
         self.parse_expression(semi=semi, bits=bits)

@@ -9,7 +9,7 @@ Not handled here: expressions (``dafny_code_expressions``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from proverrl.verify.dafny_cursor import Cursor, is_name
@@ -41,12 +41,31 @@ class Binding:
     kind: Literal["variable", "lambda", "pattern", "value"]
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Where functions that read the heap may be in sight, as places of tokens.
+
+    ``lambdas``: those with a ``reads`` clause. ``typed``: variables and input parameters, with the
+    first token of their type and the one after its last. ``arguments``: of calls, with the name of
+    what is called and the position; the initialiser of an array as that of ``new``. ``formals``:
+    name of a function or method, position and name of the parameter. ``functions``: names of those
+    with a ``reads`` clause.
+    """
+
+    lambdas: list[int] = field(default_factory=list)
+    typed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    arguments: dict[int, tuple[str, int]] = field(default_factory=dict)
+    formals: list[tuple[str, int, int]] = field(default_factory=list)
+    functions: set[str] = field(default_factory=set)
+
+
 class CodeTypes(Cursor):
     """Types, bound names and patterns."""
 
     def __init__(self, tokens: list[Token]) -> None:
         super().__init__(tokens)
         self.bindings: list[Binding] = []
+        self.reading = Reading()
 
     @property
     def place(self) -> int:
@@ -154,6 +173,7 @@ class CodeTypes(Cursor):
         self.expect_name()
         if self.take(":"):
             self.parse_type()
+            self.reading.typed[place] = (place + 2, self._place)
         else:
             self.bindings.append(Binding(place, "variable"))
 

@@ -38,6 +38,7 @@ class TypeDeclarations(StatementElements):
         self.parameters: dict[str, tuple[str, ...]] = {}
         # The type whose declaration is being read; "" where types are no part of one.
         self._owner = ""
+        self._formals: dict[int, tuple[int, int]] = {}
 
     @abstractmethod
     def _parse_members(self) -> None:
@@ -84,7 +85,9 @@ class TypeDeclarations(StatementElements):
     def _parse_formal(self) -> None:
         while self.at("ghost", "new") or (self.at("nameonly", "older") and self.peek().text != ":"):
             self.advance()
+        place = self._place
         self._parse_member_name_and_type()
+        self._formals[place] = (place + 2, self._place)
         if self.take(":="):
             self.parse_inner()
 
@@ -95,7 +98,15 @@ class TypeDeclarations(StatementElements):
 
     def _parse_formals(self) -> None:
         self.expect("(")
+        self._formals = {}
         self.parse_list(self._parse_formal, ")")
+
+    def _parse_inputs(self) -> None:
+        """The formals of a function or method, whose values are not kept."""
+        self._parse_formals()
+        self.reading.typed.update(self._formals)
+        for number, place in enumerate(self._formals):
+            self.reading.formals.append((self._element.name, number, place))
 
     def _parse_datatype(self) -> None:
         self.advance()

@@ -232,6 +232,7 @@ class SimpleElements(CodeExpressions):
             self.parse_expressions()
         self.expect("]")
         if is_sized and self.take("("):
+            self.reading.arguments[self._place] = ("new", 0)
             self.parse_inner()
             self.expect(")")
         elif not is_sized or self.at("["):

@@ -17,6 +17,7 @@ from proverrl.verify.dafny_circular import find_circular
 from proverrl.verify.dafny_cursor import MAX_DEPTH, GrammarError
 from proverrl.verify.dafny_program import ParsedProgram, read_program
 from proverrl.verify.dafny_proof_blocks import scan_proof_blocks
+from proverrl.verify.dafny_stored_functions import find_stored
 from proverrl.verify.dafny_tokens import Finding, Token, read_file
 
 ALLOWED_ATTRIBUTES = frozenset(
@@ -59,7 +60,7 @@ def audit_program(
     except GrammarError as error:
         return None, [*findings, error.finding]
     findings += [*_list_missing(program), *scan_proof_blocks(tokens)]
-    findings += find_circular(tokens, program)
+    findings += [*find_circular(tokens, program), *find_stored(tokens, program)]
     return program, findings
 
 

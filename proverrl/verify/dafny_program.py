@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from proverrl.verify.dafny_code_types import Binding
+from proverrl.verify.dafny_code_types import Binding, Reading
 from proverrl.verify.dafny_declared_types import TypeDeclarations, TypePart
 from proverrl.verify.dafny_elements import Element, Slot
 from proverrl.verify.dafny_tokens import Token
@@ -41,15 +41,18 @@ class BodylessMember:
 @dataclass(frozen=True, slots=True)
 class ParsedProgram:
     """``bindings``: what Dafny has to infer the type of, in the order of its parser. ``claims``:
-    the methods, lemmas and iterators with a body and a postcondition. ``parameters``: of types."""
+    the methods, lemmas and iterators with a body and a postcondition. ``references``: the classes,
+    traits and iterators. ``parameters``: of types."""
 
     root: Element
     bindings: tuple[Binding, ...]
     bodyless: tuple[BodylessMember, ...]
     wild: tuple[Token, ...]
     claims: frozenset[str]
+    references: frozenset[str]
     parts: tuple[TypePart, ...]
     parameters: Mapping[str, tuple[str, ...]]
+    reading: Reading
 
 
 class _Declarations(TypeDeclarations):
@@ -59,6 +62,7 @@ class _Declarations(TypeDeclarations):
         super().__init__(tokens)
         self.bodyless: list[BodylessMember] = []
         self.claims: set[str] = set()
+        self.references: set[str] = set()
 
     def parse_root(self) -> Element:
         root = self._element
@@ -141,7 +145,7 @@ class _Declarations(TypeDeclarations):
             raise self.fail("expected a name")
         self._parse_type_parameters()
         self._take_prefix_type()
-        self._parse_formals()
+        self._parse_inputs()
         if self.take("returns"):
             self._parse_formals()
         claims = self._parse_clauses()
@@ -166,13 +170,15 @@ class _Declarations(TypeDeclarations):
         self._parse_type_parameters()
         self._take_prefix_type()
         if self.at("("):
-            self._parse_formals()
+            self._parse_inputs()
         if self.take(":"):
             if self.at("(") and self.peek(2).text == ":":
                 self._parse_formals()
             else:
                 self.parse_type()
         claims = self._parse_clauses()
+        if any(self._text(clause.start) == "reads" for clause in self._element.slots[-1].elements):
+            self.reading.functions.add(self._element.name)
         has_body = self.take("{")
         if has_body:
             outer, self._ghost = self._ghost, True
@@ -190,6 +196,7 @@ class _Declarations(TypeDeclarations):
         start = self.advance()
         self._parse_name()
         outer, self._owner = self._owner, self._element.name
+        self.references.add(self._element.name)
         self._parse_type_parameters()
         self._parse_formals()
         if self.at("yields", "returns"):
@@ -210,6 +217,7 @@ class _Declarations(TypeDeclarations):
                 self.expect_name()
         outer, self._owner = self._owner, "" if is_module else self._element.name
         if not is_module:
+            self.references.add(self._element.name)
             self._parse_type_parameters()
             if self.take("extends"):
                 self.parse_items(lambda: self._parse_part(inherited=True))
@@ -281,8 +289,10 @@ def read_program(tokens: list[Token]) -> ParsedProgram:
         tuple(parser.bodyless),
         tuple(parser.wild),
         frozenset(parser.claims),
+        frozenset(parser.references),
         tuple(parser.parts),
         parser.parameters,
+        parser.reading,
     )
 
 

@@ -23,6 +23,7 @@ from proverrl.verify.dafny_code_types import Binding
 from proverrl.verify.dafny_cursor import GrammarError
 from proverrl.verify.dafny_plain import WrittenText, insert
 from proverrl.verify.dafny_program import read_program
+from proverrl.verify.dafny_stored_functions import find_stored
 from proverrl.verify.dafny_tokens import Token, find_places, read_file
 
 _FIRST = re.compile(r"    IsNullableRefType: \?(\d+)$")
@@ -67,7 +68,7 @@ def read_untyped(problem_id: str, text: str) -> UntypedProgram:
     except GrammarError as error:
         findings = [error.finding]
     if program is not None:
-        findings = list(find_circular(tokens, program))
+        findings = [*find_circular(tokens, program), *find_stored(tokens, program)]
     if program is None or findings:
         raise ProblemError(
             f"problem {problem_id!r}: line {findings[0].line}: nothing can be proved of its "
