@@ -45,6 +45,7 @@ AUDIT_LAYERS = {
     "size",
     "stored-function",
     "strings",
+    "typed-pattern",
     "wildcard",
 }
 

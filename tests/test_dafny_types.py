@@ -144,6 +144,32 @@ def test_a_type_that_dafny_does_not_tell_is_the_problems_fault(trace: list[str])
         read_insertions(problem, blank, trace)
 
 
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("var s: seq := [1];", "s"),
+        ("var a: array := new [1](_ => 1);", "a"),
+        ("var o: O := Some(1);", "o"),
+        ("var p: (int, O) := (0, Some(1));", "p"),
+        ("var f: int -> O := x => Some(x);", "f"),
+        ("var f := (o: O) => o == Some(1);", "o"),
+        ("var o: O<seq> := Some([1]);", "o"),
+        ("var (a: seq, b) := ([1], 2);", "a"),
+        ("assert forall o: O :: o == o;", "o"),
+        ("forall o: O | o == Some(1) ensures o.v == 1 { }", "o"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["statements", ANNOTATE])
+def test_a_type_that_leaves_out_arguments_is_the_problems_fault(
+    code: str, name: str, kind: str
+) -> None:
+    text = f"datatype O<T> = None | Some(v: T)\nlemma L(o: O)\n{{ {code}{{0}} }}\n{{1}}"
+    places = ("", HOLE) if kind == ANNOTATE else (HOLE, "")
+    problem = make_problem(text.replace("{0}", places[0]).replace("{1}", places[1]), kind)
+    with pytest.raises(ProblemError, match=f"line 3: the type of '{name}' leaves arguments to D"):
+        read_untyped("p", get_blank(problem))
+
+
 def find_toolchain() -> DafnyToolchain:
     try:
         toolchain = find_dafny_toolchain()
@@ -215,6 +241,7 @@ def draw_steered(seed: int) -> Iterator[tuple[Problem, str]]:
             yield make_problem(PREAMBLE + member % HOLE, kind), body
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_no_hint_steers_a_type() -> None:
     toolchain = find_toolchain()

@@ -179,24 +179,37 @@ class CodeTypes(Cursor):
 
     def parse_pattern(self) -> None:
         """A name, a literal, or a constructor or tuple of patterns."""
+        self._parse_pattern(typed=True)
+
+    def parse_case_pattern(self) -> None:
+        """The pattern of a case; a bare name is a constructor, whose type is known."""
+        if self.at_name and self.peek().text not in ("(", ":", "|"):
+            self.advance()
+        else:
+            self._parse_pattern(typed=False)
+
+    def _parse_pattern(self, *, typed: bool) -> None:
         self.enter()
         if self.take("("):
-            self.parse_list(self.parse_pattern, ")")
+            self.parse_list(lambda: self._parse_pattern(typed=typed), ")")
         elif self.at_name and self.peek().text == "(":
             self.advance()
             self.advance()
-            self.parse_list(self.parse_pattern, ")")
+            self.parse_list(lambda: self._parse_pattern(typed=typed), ")")
         elif self.at_name:
             place = self._place
             self.advance()
+            if self.at(":") and not typed:
+                raise self.refuse_typed_pattern()
             if self.take(":"):
                 self.parse_type()
+                self.reading.typed[place] = (place + 2, self._place)
             else:
                 self.bindings.append(Binding(place, "pattern"))
         else:
             self._parse_literal_pattern()
         while self.take("|"):
-            self.parse_pattern()
+            self._parse_pattern(typed=typed)
         self.leave()
 
     def _parse_literal_pattern(self) -> None:
@@ -205,10 +218,3 @@ class CodeTypes(Cursor):
         if self.token.kind not in ("number", "char", "string") and not self.at("true", "false"):
             raise self.fail("expected a pattern")
         self.advance()
-
-    def parse_case_pattern(self) -> None:
-        """The pattern of a case; a bare name is a constructor, whose type is known."""
-        if self.at_name and self.peek().text not in ("(", ":", "|"):
-            self.advance()
-        else:
-            self.parse_pattern()

@@ -81,6 +81,13 @@ class Cursor:
             raise self.fail("expected a name")
         return self.advance()
 
+    def refuse_typed_pattern(self) -> GrammarError:
+        """For a type behind a name in the pattern of a case, which Dafny 2.3 believes unseen."""
+        message = (
+            "a type in the pattern of a case is believed and not checked by Dafny 2.3; leave it out"
+        )
+        return self.refuse("cheat", "typed-pattern", message)
+
     def fail(self, message: str) -> GrammarError:
         found = "the end" if self.at_end else repr(self.token.text)
         return self.refuse("syntax", "grammar", f"{message}, found {found}")

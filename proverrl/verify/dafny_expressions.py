@@ -64,17 +64,22 @@ class Expressions(Cursor):
         self._brackets -= 1
         self.expect(end)
 
-    def parse_pattern(self, names: list[Token]) -> None:
-        """A name, or a constructor or tuple of patterns; plain names are added to ``names``."""
+    def parse_pattern(self, names: list[Token], *, typed: bool = True) -> None:
+        """A name, or a constructor or tuple of patterns; plain names are added to ``names``.
+
+        ``typed``: a type may stand behind it.
+        """
         self.enter()
         if self.take("("):
-            self._parse_list(lambda: self.parse_pattern(names), ")")
+            self._parse_list(lambda: self.parse_pattern(names, typed=typed), ")")
         else:
             name = self.expect_name()
             if self.take("("):
-                self._parse_list(lambda: self.parse_pattern(names), ")")
+                self._parse_list(lambda: self.parse_pattern(names, typed=typed), ")")
             else:
                 names.append(name)
+        if self.at(":") and not typed:
+            raise self.refuse_typed_pattern()
         if self.take(":"):
             self.parse_type()
         self.leave()
@@ -178,7 +183,7 @@ class Expressions(Cursor):
         if not self.at("case"):
             raise self.fail("expected 'case'")
         while self.take("case"):
-            self.parse_pattern([])
+            self.parse_pattern([], typed=False)
             self.expect("=>")
             self.parse_expression()
         if braced:

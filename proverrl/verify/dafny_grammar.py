@@ -150,7 +150,7 @@ class Statements(Expressions):
         self.expect("{")
         self._blocks += 1
         while self.take("case"):
-            self.parse_pattern([])
+            self.parse_pattern([], typed=False)
             self.expect("=>")
             self.parse_statements()
         self._blocks -= 1

@@ -101,7 +101,7 @@ class _HintParser(Statements):
             raise self.fail("expected 'case'")
         self._blocks += 1
         while self.take("case"):
-            self.parse_pattern([])
+            self.parse_pattern([], typed=False)
             self.expect("=>")
             self.parse_statements()
         self._blocks -= 1

@@ -19,16 +19,17 @@ from proverrl.errors import ProblemError
 from proverrl.types import ANNOTATE, Candidate, Problem
 from proverrl.verify.dafny_annotate import align, get_program_text
 from proverrl.verify.dafny_circular import find_circular
-from proverrl.verify.dafny_code_types import Binding
+from proverrl.verify.dafny_code_types import COLLECTIONS, Binding
 from proverrl.verify.dafny_cursor import GrammarError
 from proverrl.verify.dafny_plain import WrittenText, insert
-from proverrl.verify.dafny_program import read_program
+from proverrl.verify.dafny_program import ParsedProgram, read_program
 from proverrl.verify.dafny_stored_functions import find_stored
 from proverrl.verify.dafny_tokens import Token, find_places, read_file
 
 _FIRST = re.compile(r"    IsNullableRefType: \?(\d+)$")
 _ASSIGNED = re.compile(r"DEBUG: .*(?:setting|assigning) proxy \?(\d+)\.T := (.*)$")
 _UNKNOWN = re.compile(r"(?<![A-Za-z0-9_'?])\?(\d+)")
+_ARRAY = re.compile(r"array[0-9]*")
 _MAX_TYPE_CHARACTERS = 2_000
 
 
@@ -68,6 +69,7 @@ def read_untyped(problem_id: str, text: str) -> UntypedProgram:
     except GrammarError as error:
         findings = [error.finding]
     if program is not None:
+        _refuse_partial_types(problem_id, tokens, program)
         findings = [*find_circular(tokens, program), *find_stored(tokens, program)]
     if program is None or findings:
         raise ProblemError(
@@ -75,6 +77,30 @@ def read_untyped(problem_id: str, text: str) -> UntypedProgram:
             f"program: {findings[0].message}"
         )
     return UntypedProgram(text, tokens, find_places(text, tokens), program.bindings)
+
+
+def _refuse_partial_types(problem_id: str, tokens: list[Token], program: ParsedProgram) -> None:
+    """Raises ``ProblemError`` for a variable whose type leaves out arguments (``seq``)."""
+    fixed = {name for _, _, name in program.reading.formals}
+    for name, (start, end) in program.reading.typed.items():
+        if name in fixed or not _leaves_out(tokens, start, end, program.parameters):
+            continue
+        token = tokens[name]
+        raise ProblemError(
+            f"problem {problem_id!r}: line {token.line}: the type of {token.text!r} leaves "
+            "arguments to Dafny, which infers them; write them out"
+        )
+
+
+def _leaves_out(
+    tokens: list[Token], start: int, end: int, parameters: Mapping[str, tuple[str, ...]]
+) -> bool:
+    for place in range(start, end):
+        name, after = tokens[place].text.removesuffix("?"), tokens[place + 1].text
+        has_parameters = name in COLLECTIONS or name in parameters or _ARRAY.fullmatch(name)
+        if has_parameters and after not in ("<", "."):
+            return True
+    return False
 
 
 def get_blank(problem: Problem) -> str:
