@@ -17,8 +17,8 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from proverrl.errors import RunError
-from proverrl.monitor.metrics import iter_numbered_lines, read_object
-from proverrl.typed_rows import ROW, check_fields
+from proverrl.monitor.metrics import iter_numbered_lines
+from proverrl.typed_rows import ROW, check_fields, read_row
 from proverrl.types import Status
 
 AGAIN = "the same `proverrl eval` again (same --name) puts that right"
@@ -176,9 +176,7 @@ def read_summary(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise RunError(f"{path}: no such file; give evals/NAME.json of a finished evaluation")
-    value = read_object(path, ANEW)
-    check_fields(_SUMMARY, value, str(path), ANEW)
-    return value
+    return read_row(path, _SUMMARY, ANEW)
 
 
 def describe_gaps(numbers: Mapping[str, set[int]], summary: Mapping[str, Any]) -> str:

@@ -19,11 +19,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from proverrl.attempt_rows import AttemptFile
 from proverrl.errors import RunError, UsageError
-from proverrl.monitor.metrics import read_object, write_atomically
+from proverrl.monitor.metrics import write_atomically
 from proverrl.policy.endpoint import Usage
 from proverrl.rollout.completion_counts import CompletionCounts
+from proverrl.typed_rows import read_row
 from proverrl.types import Problem, Status
 
 ROWS_PER_BLOCK = 128
@@ -31,6 +34,7 @@ LARGEST_BLOCK = 8
 """Attempts a problem that are drawn together, at most."""
 
 Row = dict[str, Any]
+_SETTINGS = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +175,7 @@ class AttemptStore:
                 )
             write_atomically(self._settings_path, text)
             return
-        stored = read_object(self._settings_path, again)
+        stored = read_row(self._settings_path, _SETTINGS, again)
         for key in sorted({*stored, *settings}):
             if stored.get(key) != json.loads(text).get(key):
                 raise UsageError(

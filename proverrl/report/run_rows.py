@@ -17,8 +17,8 @@ from typing_extensions import TypedDict
 
 from proverrl.attempt_rows import MessageRow
 from proverrl.monitor import METRICS_FILE
-from proverrl.monitor.metrics import iter_numbered_lines, read_object
-from proverrl.typed_rows import ROW, check_fields
+from proverrl.monitor.metrics import iter_numbered_lines
+from proverrl.typed_rows import ROW, check_fields, read_row
 
 RESTORE = "restore the file"
 _LARGEST = 10**15
@@ -125,15 +125,12 @@ _RESOLVED, _STATE = TypeAdapter(_ResolvedRow), TypeAdapter(_StateRow)
 
 def read_resolved(file: Path) -> dict[str, Any]:
     """``resolved.json``."""
-    row = read_object(file)
-    check_fields(_RESOLVED, row, str(file), RESTORE)
-    return row
+    return read_row(file, _RESOLVED, RESTORE)
 
 
 def read_posterior(file: Path) -> dict[str, list[float]]:
     """The curriculum's two counts of each family in ``state.json``; empty where it has none."""
-    row = read_object(file)
-    check_fields(_STATE, row, str(file), RESTORE)
+    row = read_row(file, _STATE, RESTORE)
     found: dict[str, list[float]] = (row.get("curriculum") or {}).get("posterior", {})
     return found
 
