@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from proverrl.errors import RunError
 from proverrl.monitor.metrics import iter_numbered_lines
 from proverrl.typed_rows import ROW, check_fields, read_row
-from proverrl.types import Status
+from proverrl.types import FinishReason, Status
 
 AGAIN = "the same `proverrl eval` again (same --name) puts that right"
 ANEW = "delete it, and the same `proverrl eval` makes it anew from the attempts"
@@ -31,10 +31,29 @@ _K = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}$")]
 
 
 class TurnRow(TypedDict):
-    """What a turn cost; ``num_tokens`` is None where a server did not say."""
+    """What a turn cost; ``num_tokens`` is None where a server did not say. Earlier versions wrote
+    no ``finish_reason``; ``reason`` says why there is no candidate."""
 
     candidate: str | None
     num_tokens: _Count | None
+    finish_reason: NotRequired[FinishReason]
+    reason: NotRequired[str]
+
+
+@with_config({**ROW, "extra": "forbid"})
+class UsageRow(TypedDict):
+    """What a server's completions cost: the fields of ``Usage``."""
+
+    requests: _Count
+    unreported: _Count
+    prompt_tokens: _Count
+    completion_tokens: _Count
+
+
+class CostRow(UsageRow):
+    """The same of all attempts, and the price, where it is known."""
+
+    cost: float | None
 
 
 class MessageRow(TypedDict):
@@ -50,7 +69,7 @@ class MessageRow(TypedDict):
 @with_config(ROW)
 class AttemptRow(TypedDict):
     """One attempt. Earlier versions wrote no ``turns``; ``problem`` holds its text where a row
-    carries it, ``search`` what a search spent."""
+    carries it, ``search`` what a search spent, ``usage`` what a server counted since the last."""
 
     problem_id: Annotated[str, Field(min_length=1)]
     attempt: _Count
@@ -64,6 +83,7 @@ class AttemptRow(TypedDict):
     diagnostics: NotRequired[list[MessageRow]]
     problem: NotRequired[dict[str, Any]]
     search: NotRequired[dict[str, Any]]
+    usage: NotRequired[UsageRow]
 
 
 class FigureRow(TypedDict):
@@ -90,7 +110,8 @@ LevelRow = TypedDict(
 
 @with_config(ROW)
 class SummaryRow(TypedDict):
-    """The table of an evaluation, as far as it is read again."""
+    """The table of an evaluation, as far as it is read again. Its figures of completions are None
+    where an earlier version stored attempts among them."""
 
     name: NotRequired[str]
     benchmark: NotRequired[str]
@@ -100,10 +121,19 @@ class SummaryRow(TypedDict):
     mode: NotRequired[str]
     samples_per_problem: NotRequired[_Count]
     temperature: NotRequired[float]
+    top_p: NotRequired[float]
     verifier_calls: NotRequired[_Count]
     seconds: NotRequired[float]
     canaries: NotRequired[dict[str, _Count]]
     levels: NotRequired[list[LevelRow]]
+    completions: NotRequired[_Count | None]
+    truncated: NotRequired[_Count | None]
+    truncated_share: NotRequired[_Share | None]
+    without_candidate: NotRequired[_Count | None]
+    without_candidate_share: NotRequired[_Share | None]
+    without_candidate_reason: NotRequired[str | None]
+    warnings: NotRequired[list[str]]
+    usage: NotRequired[CostRow]
 
 
 _ATTEMPT = TypeAdapter(AttemptRow)

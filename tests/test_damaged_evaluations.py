@@ -89,6 +89,7 @@ def make_folder(path: Path) -> None:
 
 DEEP = b'{"problem_id":' + b"[" * 100_000
 TURN = {"candidate": "k", "num_tokens": 5}
+USAGE = {"requests": 1, "unreported": 0, "prompt_tokens": 5, "completion_tokens": 7}
 
 # Lines of an attempt file: what is done to line 7 of 20, and what the message says of it.
 LINES: dict[str, tuple[Damage, str]] = {
@@ -118,6 +119,26 @@ LINES: dict[str, tuple[Damage, str]] = {
     "candidate of no text": (
         change_row(7, turns=[TURN | {"candidate": 5}]),
         ", line 7: turns.0.candidate: Input should be a valid string;",
+    ),
+    "finish of another kind": (
+        change_row(7, turns=[TURN | {"finish_reason": "end"}]),
+        ", line 7: turns.0.finish_reason: Input should be 'stop' or 'length';",
+    ),
+    "reason null": (
+        change_row(7, turns=[TURN | {"reason": None}]),
+        ", line 7: turns.0.reason: Input should be a valid string;",
+    ),
+    "usage of text": (
+        change_row(7, usage=USAGE | {"requests": "1"}),
+        ", line 7: usage.requests: Input should be a valid integer;",
+    ),
+    "usage in part": (
+        change_row(7, usage={"requests": 1}),
+        ", line 7: usage.unreported: Field required;",
+    ),
+    "usage of more": (
+        change_row(7, usage=USAGE | {"cached": 1}),
+        ", line 7: usage.cached: Extra inputs are not permitted;",
     ),
     "diagnostics of text": (
         change_row(7, diagnostics="x"),
@@ -248,6 +269,34 @@ SUMMARIES: dict[str, tuple[Damage, str]] = {
     "problems below zero": (
         change_summary(levels=[{"level": "all", "num_problems": -1}]),
         "second.json: levels.0.num_problems: Input should be greater than or equal to 0;",
+    ),
+    "completions as text": (
+        change_summary(completions="4"),
+        "second.json: completions: Input should be a valid integer;",
+    ),
+    "more cut off than all": (
+        change_summary(truncated_share=1.5),
+        "second.json: truncated_share: Input should be less than or equal to 1;",
+    ),
+    "share as text": (
+        change_summary(without_candidate_share="0.5"),
+        "second.json: without_candidate_share: Input should be a valid number;",
+    ),
+    "reason a list": (
+        change_summary(without_candidate_reason=[]),
+        "second.json: without_candidate_reason: Input should be a valid string;",
+    ),
+    "warnings of text": (
+        change_summary(warnings="loud"),
+        "second.json: warnings: Input should be a valid list;",
+    ),
+    "usage without cost": (
+        change_summary(usage=USAGE),
+        "second.json: usage.cost: Field required;",
+    ),
+    "top_p as text": (
+        change_summary(top_p="0.9"),
+        "second.json: top_p: Input should be a valid number;",
     ),
     "attempts as text": (
         change_summary(samples_per_problem="4"),
