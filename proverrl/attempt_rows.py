@@ -9,7 +9,7 @@ Not handled here: writing them (``attempt_store``, ``evaluate``), what figures f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, cast
 
@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from proverrl.errors import RunError
 from proverrl.monitor.metrics import iter_numbered_lines
 from proverrl.typed_rows import ROW, check_fields, read_row
-from proverrl.types import FinishReason, Status
+from proverrl.types import Cause, FinishReason, Status
 
 AGAIN = "the same `proverrl eval` again (same --name) puts that right"
 ANEW = "delete it, and the same `proverrl eval` makes it anew from the attempts"
@@ -77,6 +77,7 @@ class AttemptRow(TypedDict):
     level: NotRequired[int | str]
     family: NotRequired[str]
     category: NotRequired[str]
+    cause: NotRequired[Cause]
     body: NotRequired[str | None]
     prelude: NotRequired[str]
     turns: NotRequired[list[TurnRow]]
@@ -103,6 +104,7 @@ LevelRow = TypedDict(
         "num_problems": NotRequired[_Count],
         "attempts": NotRequired[_Count],
         "unjudged": NotRequired[_Count | dict[str, _Count]],
+        "fatal": NotRequired[_Count],
         "pass": NotRequired[dict[_K, FigureRow]],
     },
 )
@@ -190,12 +192,17 @@ def read_attempts(path: Path, tell: Callable[[str], None] | None = None) -> list
     rows = [row for _, row in AttemptFile(lines, tell)]
     if not rows:
         raise RunError(f"{lines} holds no attempt; {AGAIN}")
+    check_turns(rows, lines)
+    return rows
+
+
+def check_turns(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Raise RunError where an attempt has no turns."""
     if any("turns" not in row for row in rows):
         raise RunError(
-            f"{lines} was written by an earlier version, which did not say what a turn cost; "
+            f"{path} was written by an earlier version, which did not say what a turn cost; "
             "evaluate again under another --name"
         )
-    return rows
 
 
 def read_summary(path: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from proverrl.attempt_rows import AttemptFile
+from proverrl.attempt_rows import AttemptFile, check_turns
 from proverrl.errors import RunError, UsageError
 from proverrl.monitor.metrics import write_atomically
 from proverrl.policy.endpoint import Usage
@@ -148,7 +148,9 @@ class AttemptStore:
     def _read(self) -> list[Row]:
         """The attempts in the order of the file; of a doubled one the first, and no half line."""
         found = AttemptFile(self.path, lambda text: None) if self.path.exists() else ()
-        return [dict(row) for _, row in found]
+        rows = [dict(row) for _, row in found]
+        check_turns(rows, self.path)
+        return rows
 
     def _keep(self, rows: list[Row]) -> None:
         """Go on with these attempts, and drop whatever else the file holds."""

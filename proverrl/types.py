@@ -58,6 +58,11 @@ class Status(StrEnum):
         return self not in (Status.TIMEOUT, Status.CRASHED)
 
 
+def is_fatal(status: str, cause: str) -> bool:
+    """Whether a candidate ended the checker and was rejected for it; also of what was stored."""
+    return status == Status.REJECTED and bool(cause)
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A statement to prove. Its text is ours: the policy never writes any of it.
@@ -218,7 +223,7 @@ class Verdict:
     @property
     def fatal(self) -> bool:
         """Whether the candidate ended the checker and was rejected for it."""
-        return self.status is Status.REJECTED and bool(self.cause)
+        return is_fatal(self.status, self.cause)
 
 
 @dataclass(frozen=True, slots=True)
