@@ -140,6 +140,10 @@ LINES: dict[str, tuple[Damage, str]] = {
         change_row(7, usage=USAGE | {"cached": 1}),
         ", line 7: usage.cached: Extra inputs are not permitted;",
     ),
+    "cause of another kind": (
+        change_row(7, cause="bored"),
+        ", line 7: cause: Input should be '', 'deadline', ",
+    ),
     "diagnostics of text": (
         change_row(7, diagnostics="x"),
         ", line 7: diagnostics: Input should be a valid list;",
@@ -297,6 +301,10 @@ SUMMARIES: dict[str, tuple[Damage, str]] = {
     "top_p as text": (
         change_summary(top_p="0.9"),
         "second.json: top_p: Input should be a valid number;",
+    ),
+    "fatal as text": (
+        change_summary(levels=[{"level": "all", "fatal": "2"}]),
+        "second.json: levels.0.fatal: Input should be a valid integer;",
     ),
     "attempts as text": (
         change_summary(samples_per_problem="4"),
@@ -514,6 +522,16 @@ RUN_FILES: dict[str, tuple[str, bytes, str]] = {
         "metrics.jsonl",
         b'{"kind": "step", "step": 1}\n{"kind": "step", "step": 2, "levels": [1]}\n',
         "metrics.jsonl, line 2: levels: Input should be a valid dictionary;",
+    ),
+    "share of a step": (
+        "metrics.jsonl",
+        b'{"kind": "step", "step": 1, "truncated_share": "0.9"}\n',
+        "metrics.jsonl, line 1: truncated_share: Input should be a valid number;",
+    ),
+    "fatal below zero": (
+        "metrics.jsonl",
+        b'{"kind": "step", "step": 1, "fatal": -1}\n',
+        "metrics.jsonl, line 1: fatal: Input should be greater than or equal to 0;",
     ),
     "seconds NaN": (
         "metrics.jsonl",
