@@ -9,7 +9,7 @@ Not handled here: writing them (``attempt_store``, ``evaluate``), what figures f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, cast
 
@@ -17,9 +17,9 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from proverrl.errors import RunError
-from proverrl.monitor.metrics import iter_numbered_lines, read_object
-from proverrl.typed_rows import ROW, check_fields
-from proverrl.types import Status
+from proverrl.monitor.metrics import iter_numbered_lines
+from proverrl.typed_rows import ROW, check_fields, read_row
+from proverrl.types import Cause, FinishReason, Status
 
 AGAIN = "the same `proverrl eval` again (same --name) puts that right"
 ANEW = "delete it, and the same `proverrl eval` makes it anew from the attempts"
@@ -31,10 +31,29 @@ _K = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}$")]
 
 
 class TurnRow(TypedDict):
-    """What a turn cost; ``num_tokens`` is None where a server did not say."""
+    """What a turn cost; ``num_tokens`` is None where a server did not say. Earlier versions wrote
+    no ``finish_reason``; ``reason`` says why there is no candidate."""
 
     candidate: str | None
     num_tokens: _Count | None
+    finish_reason: NotRequired[FinishReason]
+    reason: NotRequired[str]
+
+
+@with_config({**ROW, "extra": "forbid"})
+class UsageRow(TypedDict):
+    """What a server's completions cost: the fields of ``Usage``."""
+
+    requests: _Count
+    unreported: _Count
+    prompt_tokens: _Count
+    completion_tokens: _Count
+
+
+class CostRow(UsageRow):
+    """The same of all attempts, and the price, where it is known."""
+
+    cost: float | None
 
 
 class MessageRow(TypedDict):
@@ -50,7 +69,7 @@ class MessageRow(TypedDict):
 @with_config(ROW)
 class AttemptRow(TypedDict):
     """One attempt. Earlier versions wrote no ``turns``; ``problem`` holds its text where a row
-    carries it, ``search`` what a search spent."""
+    carries it, ``search`` what a search spent, ``usage`` what a server counted since the last."""
 
     problem_id: Annotated[str, Field(min_length=1)]
     attempt: _Count
@@ -58,12 +77,14 @@ class AttemptRow(TypedDict):
     level: NotRequired[int | str]
     family: NotRequired[str]
     category: NotRequired[str]
+    cause: NotRequired[Cause]
     body: NotRequired[str | None]
     prelude: NotRequired[str]
     turns: NotRequired[list[TurnRow]]
     diagnostics: NotRequired[list[MessageRow]]
     problem: NotRequired[dict[str, Any]]
     search: NotRequired[dict[str, Any]]
+    usage: NotRequired[UsageRow]
 
 
 class FigureRow(TypedDict):
@@ -83,6 +104,7 @@ LevelRow = TypedDict(
         "num_problems": NotRequired[_Count],
         "attempts": NotRequired[_Count],
         "unjudged": NotRequired[_Count | dict[str, _Count]],
+        "fatal": NotRequired[_Count],
         "pass": NotRequired[dict[_K, FigureRow]],
     },
 )
@@ -90,7 +112,8 @@ LevelRow = TypedDict(
 
 @with_config(ROW)
 class SummaryRow(TypedDict):
-    """The table of an evaluation, as far as it is read again."""
+    """The table of an evaluation, as far as it is read again. Its figures of completions are None
+    where an earlier version stored attempts among them."""
 
     name: NotRequired[str]
     benchmark: NotRequired[str]
@@ -100,10 +123,19 @@ class SummaryRow(TypedDict):
     mode: NotRequired[str]
     samples_per_problem: NotRequired[_Count]
     temperature: NotRequired[float]
+    top_p: NotRequired[float]
     verifier_calls: NotRequired[_Count]
     seconds: NotRequired[float]
     canaries: NotRequired[dict[str, _Count]]
     levels: NotRequired[list[LevelRow]]
+    completions: NotRequired[_Count | None]
+    truncated: NotRequired[_Count | None]
+    truncated_share: NotRequired[_Share | None]
+    without_candidate: NotRequired[_Count | None]
+    without_candidate_share: NotRequired[_Share | None]
+    without_candidate_reason: NotRequired[str | None]
+    warnings: NotRequired[list[str]]
+    usage: NotRequired[CostRow]
 
 
 _ATTEMPT = TypeAdapter(AttemptRow)
@@ -160,12 +192,17 @@ def read_attempts(path: Path, tell: Callable[[str], None] | None = None) -> list
     rows = [row for _, row in AttemptFile(lines, tell)]
     if not rows:
         raise RunError(f"{lines} holds no attempt; {AGAIN}")
+    check_turns(rows, lines)
+    return rows
+
+
+def check_turns(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Raise RunError where an attempt has no turns."""
     if any("turns" not in row for row in rows):
         raise RunError(
-            f"{lines} was written by an earlier version, which did not say what a turn cost; "
+            f"{path} was written by an earlier version, which did not say what a turn cost; "
             "evaluate again under another --name"
         )
-    return rows
 
 
 def read_summary(path: Path) -> dict[str, Any]:
@@ -176,9 +213,7 @@ def read_summary(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise RunError(f"{path}: no such file; give evals/NAME.json of a finished evaluation")
-    value = read_object(path, ANEW)
-    check_fields(_SUMMARY, value, str(path), ANEW)
-    return value
+    return read_row(path, _SUMMARY, ANEW)
 
 
 def describe_gaps(numbers: Mapping[str, set[int]], summary: Mapping[str, Any]) -> str:

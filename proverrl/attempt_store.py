@@ -19,11 +19,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from proverrl.attempt_rows import AttemptFile
+from pydantic import TypeAdapter
+
+from proverrl.attempt_rows import AttemptFile, check_turns
 from proverrl.errors import RunError, UsageError
-from proverrl.monitor.metrics import read_object, write_atomically
+from proverrl.monitor.metrics import write_atomically
 from proverrl.policy.endpoint import Usage
 from proverrl.rollout.completion_counts import CompletionCounts
+from proverrl.typed_rows import read_row
 from proverrl.types import Problem, Status
 
 ROWS_PER_BLOCK = 128
@@ -31,6 +34,7 @@ LARGEST_BLOCK = 8
 """Attempts a problem that are drawn together, at most."""
 
 Row = dict[str, Any]
+_SETTINGS = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,9 @@ class AttemptStore:
     def _read(self) -> list[Row]:
         """The attempts in the order of the file; of a doubled one the first, and no half line."""
         found = AttemptFile(self.path, lambda text: None) if self.path.exists() else ()
-        return [dict(row) for _, row in found]
+        rows = [dict(row) for _, row in found]
+        check_turns(rows, self.path)
+        return rows
 
     def _keep(self, rows: list[Row]) -> None:
         """Go on with these attempts, and drop whatever else the file holds."""
@@ -171,7 +177,7 @@ class AttemptStore:
                 )
             write_atomically(self._settings_path, text)
             return
-        stored = read_object(self._settings_path, again)
+        stored = read_row(self._settings_path, _SETTINGS, again)
         for key in sorted({*stored, *settings}):
             if stored.get(key) != json.loads(text).get(key):
                 raise UsageError(

@@ -20,7 +20,7 @@ from proverrl.config import DistillConfig
 from proverrl.losses.self_distillation import distillation_loss, follow
 from proverrl.packing import PackedRow, batch_rows, packed_logits
 from proverrl.rollout.teaching import TeacherPair
-from proverrl.types import TrainingSample
+from proverrl.training_sample import TrainingSample
 
 
 class SelfDistiller:

@@ -3,7 +3,8 @@
 Flows in: a policy, problems, a verifier. Flows out: ``NAME.jsonl`` with every attempt as its block
 is judged, ``NAME.json`` with the table. An interrupted evaluation goes on where it stopped, and
 more attempts may be added later (``proverrl.attempt_store``).
-Attempts that were not judged leave the estimate and are counted beside it.
+Attempts that were not judged leave the estimate and are counted beside it; those that ended the
+verifier are failures and counted apart as well.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_t
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.statistics import INTERVAL_METHOD, estimate
-from proverrl.types import Problem, Rollout, Sampling, Status, Turn
+from proverrl.types import Problem, Rollout, Sampling, Status, Turn, is_fatal
 from proverrl.verify.base import Verifier
 
 Figures = Callable[[], Mapping[str, Any]]
@@ -250,6 +251,7 @@ def _summarise_group(
         "num_problems": len(problems),
         "attempts": len(attempts),
         "unjudged": sum(not Status(row["status"]).judged for row in attempts),
+        "fatal": sum(is_fatal(row["status"], row.get("cause", "")) for row in attempts),
         "pass": {str(k): estimate(counts, k) for k in evaluation.ks},
     }
 
@@ -366,10 +368,11 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
 
 
 def verdict_fields(rollout: Rollout) -> dict[str, Any]:
-    """Status, diagnostics and checker time of a rollout's last turn, as JSON values."""
+    """Status, cause, diagnostics and checker time of a rollout's last turn, as JSON values."""
     verdict = rollout.turns[-1].verdict
     return {
         "status": str(rollout.status),
+        **({"cause": verdict.cause} if verdict and verdict.cause else {}),
         "diagnostics": [
             {
                 "severity": d.severity,

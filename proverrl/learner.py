@@ -37,13 +37,13 @@ from proverrl.packing import (
     split_by_sample,
 )
 from proverrl.parallel import SINGLE, World
+from proverrl.policy.loading import DTYPES
 from proverrl.policy.lora import adapter_disabled, has_adapter
 from proverrl.policy.push_probe import Rows
-from proverrl.policy.transformers import DTYPES
 from proverrl.rollout.teaching import TeacherPair
 from proverrl.seeds import derive_seed
 from proverrl.trained_weights import calls, keep_up, open_weights
-from proverrl.types import TrainingSample
+from proverrl.training_sample import TrainingSample
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from proverrl.segments import NO_MASK, Span, make_segments, use_segments
-from proverrl.types import TrainingSample
+from proverrl.training_sample import TrainingSample
 
 
 @dataclass(frozen=True, slots=True)

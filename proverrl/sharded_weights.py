@@ -26,7 +26,7 @@ from proverrl.policy.lora import has_adapter
 from proverrl.policy.probe import TOLERANCES
 from proverrl.policy.push_probe import PushProbe, Rows, Scores, score_rows
 from proverrl.sharding import ShardedModel, local_bytes, to_part, to_whole
-from proverrl.types import TrainingSample
+from proverrl.training_sample import TrainingSample
 
 
 class ShardedWeights:

@@ -4,7 +4,7 @@ Flows in: a model. Flows out: its weights after each update. Weights in bfloat16
 master here: gradients of all micro-batches are summed in float32, the optimizer works on the master
 with float32 state, and the model gets the master rounded after each update (mixed precision with
 master weights, Micikevicius et al. 2018, arXiv 1710.03740). Weights in float32 are their own
-master. Not handled here: in which dtype a model is loaded (``proverrl.policy.transformers``).
+master. Not handled here: in which dtype a model is loaded (``proverrl.policy.loading``).
 """
 
 from __future__ import annotations

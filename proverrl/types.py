@@ -1,4 +1,4 @@
-"""The records that flow through ProverRL, from problem to training sample.
+"""The records that flow through ProverRL, from problem to judged group.
 
 Flows in: nothing; every other module imports this one.
 Flows out: frozen, slotted dataclasses. No field is filled in by a later stage, and a
@@ -56,6 +56,11 @@ class Status(StrEnum):
     def judged(self) -> bool:
         """False for TIMEOUT and CRASHED: such a rollout leaves its group, it is never scored 0."""
         return self not in (Status.TIMEOUT, Status.CRASHED)
+
+
+def is_fatal(status: str, cause: str) -> bool:
+    """Whether a candidate ended the checker and was rejected for it; also of what was stored."""
+    return status == Status.REJECTED and bool(cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +223,7 @@ class Verdict:
     @property
     def fatal(self) -> bool:
         """Whether the candidate ended the checker and was rejected for it."""
-        return self.status is Status.REJECTED and bool(self.cause)
+        return is_fatal(self.status, self.cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,36 +381,3 @@ class Group:
     def mixed(self) -> bool:
         """True when the rewards differ, so that the group carries a learning signal."""
         return len({reward.total for reward in self.rewards}) > 1
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingSample:
-    """A token sequence to learn from; all per-token fields have the length of ``token_ids``.
-
-    Positions with ``loss_mask`` 0 (the prompt, verifier feedback) carry log-probability and
-    advantage 0 and are context only. ``prompt_length`` is the number of leading prompt tokens.
-    ``truncated`` says that the completion was cut at the token limit.
-    """
-
-    rollout_id: str
-    policy_version: int
-    prompt_length: int
-    token_ids: tuple[int, ...]
-    loss_mask: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    advantages: tuple[float, ...]
-    truncated: bool = False
-
-    def __post_init__(self) -> None:
-        lengths = {
-            len(self.token_ids),
-            len(self.loss_mask),
-            len(self.logprobs),
-            len(self.advantages),
-        }
-        if len(lengths) != 1:
-            raise RecordError(f"sample {self.rollout_id!r}: per-token fields differ in length")
-        if not 0 < self.prompt_length < len(self.token_ids):
-            raise RecordError(f"sample {self.rollout_id!r}: needs a prompt and a completion")
-        if any(self.loss_mask[: self.prompt_length]):
-            raise RecordError(f"sample {self.rollout_id!r}: a prompt token is in the loss")

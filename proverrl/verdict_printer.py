@@ -20,7 +20,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from proverrl.errors import ToolchainError, UsageError
-from proverrl.types import Language, Status
+from proverrl.types import Language, Status, is_fatal
 from proverrl.verify.base import Limits
 from proverrl.verify.batch import Entry, Judged, read_in_thread, read_now, verify_stream
 from proverrl.verify.cache import CachedVerifier
@@ -110,6 +110,7 @@ class _Run:
         self._router = router
         self._backend = backend
         self._counts: Counter[str] = Counter()
+        self._num_fatal = 0
         self._num_skipped = 0
 
     async def mark_missing(self, entries: AsyncIterator[Entry]) -> AsyncIterator[Entry]:
@@ -154,12 +155,17 @@ class _Run:
         self.count()
         is_error = row["status"] == "error"
         self._counts[row["cause"] if is_error else row["status"]] += 1
+        self._num_fatal += is_fatal(row["status"], row.get("cause", ""))
         if is_error:
             self.screen.print(f"[red]error:[/] {escape(row['message'])}{remark}", soft_wrap=True)
 
     def summarise(self) -> None:
-        """One line on stderr: back ends, and how many of each status."""
-        counts = ", ".join(f"{count} {name}" for name, count in sorted(self._counts.items()))
+        """One line on stderr: back ends, and how many of each status; rejections that are fatal
+        are counted apart."""
+        fatal = {"rejected": f" ({self._num_fatal} fatal)"} if self._num_fatal else {}
+        counts = ", ".join(
+            f"{count} {name}{fatal.get(name, '')}" for name, count in sorted(self._counts.items())
+        )
         opened = "; ".join(f"{b.name}, {b.toolchain}" for b in self._router.opened)
         before = f" ({self._num_skipped} of them by an earlier run)" if self._num_skipped else ""
         prefix = f"{opened} ({self._backend}): " if opened else ""

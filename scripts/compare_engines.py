@@ -23,7 +23,8 @@ from proverrl.loops.session import load_training, make_policy
 from proverrl.packing import batch_rows, pack_rows, packed_logprobs
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.types import Completion, Problem, Sampling, TrainingSample
+from proverrl.training_sample import TrainingSample
+from proverrl.types import Completion, Problem, Sampling
 
 ENGINES: tuple[tuple[EngineName, VllmDtype], ...] = (
     ("transformers", "float32"),

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from proverrl.config import PolicyConfig
-from proverrl.policy.transformers import load_policy
+from proverrl.policy.loading import load_policy
 from proverrl.problems.load import load_problems
 from proverrl.search.base import Prefix
 from proverrl.search.proposals import Proposer

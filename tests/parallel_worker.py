@@ -21,9 +21,10 @@ from proverrl.errors import ProverRLError, WeightSyncError
 from proverrl.learner import TorchLearner, Update
 from proverrl.loops.follow import Follower, check_weights, dismiss, push_weights, start_learners
 from proverrl.parallel import World, close_world, open_world
+from proverrl.policy.loading import cast_parameters
 from proverrl.policy.lora import attach_adapter
 from proverrl.policy.tokenizer import train_tokenizer
-from proverrl.policy.transformers import TransformersPolicy, cast_parameters
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.teaching import TeacherPair
 from proverrl.types import Prompt, Sampling
 from tests.tiny_model import tiny_model, tiny_samples

@@ -440,6 +440,10 @@ BAD_LINES = (
     '{"step": 1, "verdicts": [1]}',
     '{"step": 1, "verdicts": {"proved": "2"}}',
     '{"step": 1, "seconds": 1e400}',
+    '{"step": 1, "truncated_share": "0.9"}',
+    '{"step": 1, "without_candidate_share": [1]}',
+    '{"step": 1, "composer_truncated_share": true}',
+    '{"step": 1, "fatal": "2"}',
     DEEP,
 )
 

@@ -89,6 +89,7 @@ def make_folder(path: Path) -> None:
 
 DEEP = b'{"problem_id":' + b"[" * 100_000
 TURN = {"candidate": "k", "num_tokens": 5}
+USAGE = {"requests": 1, "unreported": 0, "prompt_tokens": 5, "completion_tokens": 7}
 
 # Lines of an attempt file: what is done to line 7 of 20, and what the message says of it.
 LINES: dict[str, tuple[Damage, str]] = {
@@ -119,6 +120,30 @@ LINES: dict[str, tuple[Damage, str]] = {
         change_row(7, turns=[TURN | {"candidate": 5}]),
         ", line 7: turns.0.candidate: Input should be a valid string;",
     ),
+    "finish of another kind": (
+        change_row(7, turns=[TURN | {"finish_reason": "end"}]),
+        ", line 7: turns.0.finish_reason: Input should be 'stop' or 'length';",
+    ),
+    "reason null": (
+        change_row(7, turns=[TURN | {"reason": None}]),
+        ", line 7: turns.0.reason: Input should be a valid string;",
+    ),
+    "usage of text": (
+        change_row(7, usage=USAGE | {"requests": "1"}),
+        ", line 7: usage.requests: Input should be a valid integer;",
+    ),
+    "usage in part": (
+        change_row(7, usage={"requests": 1}),
+        ", line 7: usage.unreported: Field required;",
+    ),
+    "usage of more": (
+        change_row(7, usage=USAGE | {"cached": 1}),
+        ", line 7: usage.cached: Extra inputs are not permitted;",
+    ),
+    "cause of another kind": (
+        change_row(7, cause="bored"),
+        ", line 7: cause: Input should be '', 'deadline', ",
+    ),
     "diagnostics of text": (
         change_row(7, diagnostics="x"),
         ", line 7: diagnostics: Input should be a valid list;",
@@ -130,7 +155,7 @@ LINES: dict[str, tuple[Damage, str]] = {
     "no number": (change_row(7, attempt=...), ", line 7: attempt: Field required;"),
     "number of NaN": (
         change_row(7, attempt=float("nan")),
-        ", line 7: attempt: Input should be a va",
+        ", line 7: not a JSON object: NaN is no number of JSON;",
     ),
     "number below zero": (
         change_row(7, attempt=-1),
@@ -208,7 +233,7 @@ def write_bytes(content: bytes) -> Damage:
 SUMMARIES: dict[str, tuple[Damage, str]] = {
     "empty": (empty, "second.json: cannot be read as JSON: "),
     "cut": (cut, "second.json: cannot be read as JSON: "),
-    "a list": (write_bytes(b"[]"), "second.json: expected a JSON object, found list;"),
+    "a list": (write_bytes(b"[]"), "second.json: cannot be read as JSON: it holds a list,"),
     "not UTF-8": (
         write_bytes(b'{"a": "\xff"}'),
         "second.json: cannot be read as JSON: 'utf-8' codec",
@@ -248,6 +273,38 @@ SUMMARIES: dict[str, tuple[Damage, str]] = {
     "problems below zero": (
         change_summary(levels=[{"level": "all", "num_problems": -1}]),
         "second.json: levels.0.num_problems: Input should be greater than or equal to 0;",
+    ),
+    "completions as text": (
+        change_summary(completions="4"),
+        "second.json: completions: Input should be a valid integer;",
+    ),
+    "more cut off than all": (
+        change_summary(truncated_share=1.5),
+        "second.json: truncated_share: Input should be less than or equal to 1;",
+    ),
+    "share as text": (
+        change_summary(without_candidate_share="0.5"),
+        "second.json: without_candidate_share: Input should be a valid number;",
+    ),
+    "reason a list": (
+        change_summary(without_candidate_reason=[]),
+        "second.json: without_candidate_reason: Input should be a valid string;",
+    ),
+    "warnings of text": (
+        change_summary(warnings="loud"),
+        "second.json: warnings: Input should be a valid list;",
+    ),
+    "usage without cost": (
+        change_summary(usage=USAGE),
+        "second.json: usage.cost: Field required;",
+    ),
+    "top_p as text": (
+        change_summary(top_p="0.9"),
+        "second.json: top_p: Input should be a valid number;",
+    ),
+    "fatal as text": (
+        change_summary(levels=[{"level": "all", "fatal": "2"}]),
+        "second.json: levels.0.fatal: Input should be a valid integer;",
     ),
     "attempts as text": (
         change_summary(samples_per_problem="4"),
@@ -445,7 +502,11 @@ def test_a_k_that_no_problem_has_attempts_for_has_no_figure(
 
 
 RUN_FILES: dict[str, tuple[str, bytes, str]] = {
-    "no object": ("resolved.json", b"[]", "resolved.json: expected a JSON object, found list;"),
+    "no object": (
+        "resolved.json",
+        b"[]",
+        "resolved.json: cannot be read as JSON: it holds a list,",
+    ),
     "configuration a list": ("resolved.json", b'{"config": []}', "resolved.json: config: Input"),
     "steps as text": (
         "resolved.json",
@@ -462,10 +523,20 @@ RUN_FILES: dict[str, tuple[str, bytes, str]] = {
         b'{"kind": "step", "step": 1}\n{"kind": "step", "step": 2, "levels": [1]}\n',
         "metrics.jsonl, line 2: levels: Input should be a valid dictionary;",
     ),
+    "share of a step": (
+        "metrics.jsonl",
+        b'{"kind": "step", "step": 1, "truncated_share": "0.9"}\n',
+        "metrics.jsonl, line 1: truncated_share: Input should be a valid number;",
+    ),
+    "fatal below zero": (
+        "metrics.jsonl",
+        b'{"kind": "step", "step": 1, "fatal": -1}\n',
+        "metrics.jsonl, line 1: fatal: Input should be greater than or equal to 0;",
+    ),
     "seconds NaN": (
         "metrics.jsonl",
-        b'{"kind": "step", "step": 1, "seconds": NaN}\n',
-        "metrics.jsonl, line 1: seconds: Input should be a finite number;",
+        b'{"kind": "step", "step": 1, "seconds": NaN}\n{}\n',
+        "metrics.jsonl, line 1: not a JSON object: NaN is no number of JSON;",
     ),
     "solve rate 7": (
         "metrics.jsonl",

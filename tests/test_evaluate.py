@@ -192,6 +192,24 @@ def test_attempts_are_added_and_other_settings_refused(tmp_path: Path) -> None:
         asyncio.run(evaluate(few, CountingPolicy(), FakeVerifier(judge)))
 
 
+@pytest.mark.parametrize("change", [{"turns": ...}, {"status": "banana"}, {"turns": [{}]}])
+def test_damaged_attempts_are_named_before_anything_is_made(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    plan = build_evaluation(tmp_path)
+    asyncio.run(evaluate(plan, CountingPolicy(), FakeVerifier(judge)))
+    path = tmp_path / "e.jsonl"
+    first, *others = path.read_text().splitlines()
+    row = {**json.loads(first), **change}
+    row = {key: value for key, value in row.items() if value is not ...}
+    damaged = "\n".join([json.dumps(row), *others]) + "\n"
+    path.write_text(damaged)
+    silent = CountingPolicy(die_at=1)
+    with pytest.raises(RunError, match=r"e\.jsonl"):
+        asyncio.run(evaluate(plan, silent, FakeVerifier(judge)))
+    assert (silent.calls, path.read_text()) == (0, damaged)
+
+
 @given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 200))
 @settings(max_examples=50, deadline=None)
 def test_blocks_hold_every_attempt_once_and_do_not_move(

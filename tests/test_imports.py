@@ -22,6 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         {
             "__init__",
             "types",
+            "training_sample",
             "ending",
             "errors",
             "seeds",

@@ -18,6 +18,7 @@ from proverrl.loops import adapter_probe
 from proverrl.loops import train as train_module
 from proverrl.loops.train import train
 from proverrl.packing import pack_rows
+from proverrl.policy.loading import build_policy, load_policy
 from proverrl.policy.lora import (
     adapter_disabled,
     adapter_weights,
@@ -37,7 +38,7 @@ from proverrl.policy.probe import (
     score_by_sampling,
 )
 from proverrl.policy.tokenizer import train_tokenizer
-from proverrl.policy.transformers import TransformersPolicy, build_policy, load_policy
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import write_problems
 from proverrl.trained_weights import calls
 from proverrl.types import HOLE, Candidate, Status

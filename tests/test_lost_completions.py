@@ -346,6 +346,12 @@ def test_training_is_summed_up_in_the_report(tmp_path: Path) -> None:
     # 76 and 60 of 120.
     assert (row["truncated_share"], row["without_candidate_share"]) == (0.6333, 0.5)
     assert row["without_candidate_reason"] == "the code is empty"
+    # A step that lost a figure is in no sum.
+    made.write_lines(
+        run / "metrics.jsonl", [*rows, {"kind": "step", "step": 3, **STEP, "turns": None}]
+    )
+    assert list_completion_rows(load_runs([run]))[0]["completions"] == 80
+    made.write_lines(run / "metrics.jsonl", [*rows, {"kind": "step", "step": 3, **STEP}])
     page = build_page([run])
     assert "GRPO: training: 63% of the completions were cut off" in page
     assert "hold no candidate, most often" not in page  # half is not more than half

@@ -14,7 +14,7 @@ from proverrl.errors import UsageError
 from proverrl.learner import enable_checkpointing
 from proverrl.packing import pack_rows, packed_logprobs
 from proverrl.segments import NAME, Span, make_segments, use_segments
-from proverrl.types import TrainingSample
+from proverrl.training_sample import TrainingSample
 from tests.test_learner import padded_logprobs
 from tests.tiny_model import VOCABULARY, tiny_model, tiny_samples
 from tests.tolerance import FLOAT64

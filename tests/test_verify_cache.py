@@ -101,6 +101,19 @@ def test_the_states_of_a_verdict_are_kept(tmp_path: Path) -> None:
         run(ask, tmp_path / "verdicts.sqlite", fake=FakeVerifier(lambda _: found))
 
 
+def test_the_cause_of_a_verdict_is_kept(tmp_path: Path) -> None:
+    found = Verdict(Status.REJECTED, (ERROR,), cause="died")
+
+    async def ask(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        verdict = await cached.verify(make_candidate("bad"), deadline_seconds=5)
+        assert (verdict.cause, verdict.fatal) == ("died", True)
+
+    for num_calls in (1, 0):
+        fake = FakeVerifier(lambda _: found)
+        run(ask, tmp_path / "verdicts.sqlite", fake=fake)
+        assert fake.num_calls == num_calls
+
+
 def test_limits_and_audit_and_body_are_part_of_the_key(tmp_path: Path) -> None:
     path = tmp_path / "verdicts.sqlite"
 

@@ -161,7 +161,7 @@ def test_the_guard_speaks_through_checkpoints_and_its_folder(tmp_path: Path) -> 
 
 def test_verdicts_and_flow_are_told_as_far_as_they_are_there() -> None:
     row = {
-        "verdicts": {"unsound": 1, "rejected": 1200, "proved": 2},
+        "verdicts": {"unsound": 1, "rejected": 1200, "proved": 2, "timeout": 4},
         "unjudged": {"timeout": 4, "crashed": 0},
         "staleness_mean": 0.5,
         "staleness_max": 2,

@@ -9,7 +9,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from proverrl.packing import PackedRow, packed_logprobs
-from proverrl.types import TrainingSample
+from proverrl.training_sample import TrainingSample
 
 VOCABULARY = 24
 

@@ -22,9 +22,11 @@ import torch
 from proverrl.bench.grpo import SIDES, StepCost, Work
 from proverrl.config import LearnerConfig, PolicyConfig
 from proverrl.learner import TorchLearner
+from proverrl.policy.loading import build_policy, load_policy
 from proverrl.policy.tokenizer import train_tokenizer
-from proverrl.policy.transformers import TransformersPolicy, build_policy, load_policy
-from proverrl.types import Completion, Prompt, Sampling, TrainingSample
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.training_sample import TrainingSample
+from proverrl.types import Completion, Prompt, Sampling
 
 _TEXTS = tuple(
     f"method M{n}(a: array<int>, k: nat) returns (r: int)\n  requires k <= a.Length\n"

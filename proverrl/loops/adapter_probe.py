@@ -12,6 +12,7 @@ import torch
 
 from proverrl.errors import ProverRLError
 from proverrl.packing import PackedRow, batch_rows, packed_logprobs, split_by_sample
+from proverrl.policy.loading import DTYPES
 from proverrl.policy.lora import adapter_disabled, has_adapter, has_moved
 from proverrl.policy.probe import (
     MIN_SEQUENCES,
@@ -21,8 +22,9 @@ from proverrl.policy.probe import (
     mean_abs_difference,
     score_by_sampling,
 )
-from proverrl.policy.transformers import DTYPES, TransformersPolicy
-from proverrl.types import Problem, TrainingSample
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.training_sample import TrainingSample
+from proverrl.types import Problem
 
 SCORED_TOKENS = 8
 

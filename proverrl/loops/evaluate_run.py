@@ -31,7 +31,8 @@ from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
-from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
+from proverrl.policy.loading import choose_device, load_policy
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.weights import name_weights
 from proverrl.problems.contamination import check_problems, describe_overlap
 from proverrl.search.wiring import Tools, make_tools, needs_traces, open_confirm, open_value

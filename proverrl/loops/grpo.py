@@ -35,7 +35,7 @@ from proverrl.loops.session import Session, proof_sources, reference_sources, se
 from proverrl.rollout.samples import build_replay_sample, build_samples
 from proverrl.rollout.teaching import TeacherPair, build_pairs
 from proverrl.seeds import derive_seed
-from proverrl.types import TrainingSample
+from proverrl.training_sample import TrainingSample
 
 LedgerT = TypeVar("LedgerT", bound=Ledger)
 

@@ -36,7 +36,8 @@ from proverrl.rollout.inject import InjectStore
 from proverrl.rollout.restart import Restarts
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.seeds import derive_seed
-from proverrl.types import Group, Problem, TrainingSample
+from proverrl.training_sample import TrainingSample
+from proverrl.types import Group, Problem
 
 
 @dataclass

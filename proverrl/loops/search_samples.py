@@ -34,7 +34,8 @@ from proverrl.rollout.proofs import IMPORTED, ProofStore
 from proverrl.search.path_tokens import build_path_sample, rescore
 from proverrl.search.samples import SearchSample, read_samples
 from proverrl.seeds import derive_seed
-from proverrl.types import Candidate, Problem, TrainingSample, Verdict
+from proverrl.training_sample import TrainingSample
+from proverrl.types import Candidate, Problem, Verdict
 
 
 def check_sample_files(config: Config, world: World) -> None:

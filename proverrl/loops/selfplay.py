@@ -35,9 +35,10 @@ from proverrl.loops.session import Session
 from proverrl.loops.warm_start import Pair, PairSource
 from proverrl.monitor.metrics import write_atomically
 from proverrl.policy.base import Policy
-from proverrl.policy.transformers import TransformersPolicy, load_policy
+from proverrl.policy.loading import load_policy
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.seeds import derive_seed
-from proverrl.types import TrainingSample
+from proverrl.training_sample import TrainingSample
 
 COMPOSER_FOLDER = "composer"
 

@@ -38,7 +38,8 @@ from proverrl.rewards.composer import (
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.seeds import derive_seed
-from proverrl.types import Problem, Reward, Rollout, Status, TrainingSample, Turn
+from proverrl.training_sample import TrainingSample
+from proverrl.types import Problem, Reward, Rollout, Status, Turn
 
 
 class SelfplayLedger(Ledger):

@@ -35,7 +35,7 @@ from proverrl.loops.selfplay_ledger import SelfplayLedger
 from proverrl.loops.selfplay_round import Round
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.tasks import cancel_all
-from proverrl.types import TrainingSample
+from proverrl.training_sample import TrainingSample
 
 
 @dataclass

@@ -33,13 +33,9 @@ from proverrl.loops.warm_start import PairSource, make_source
 from proverrl.monitor import Monitor
 from proverrl.monitor.metrics import write_atomically
 from proverrl.policy.base import Sampler
+from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.tokenizer import train_tokenizer
-from proverrl.policy.transformers import (
-    TransformersPolicy,
-    build_policy,
-    choose_device,
-    load_policy,
-)
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
 from proverrl.rollout.proofs import ProofStore, describe_conditions
 from proverrl.rollout.self_correct import continue_rollouts, first_stop

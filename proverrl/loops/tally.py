@@ -1,7 +1,8 @@
 """Counts what became of the rollouts of a step or round.
 
 Flows in: judged draws and groups. Flows out: the figures for ``metrics.jsonl`` and the rows for
-``rollouts/step_N.jsonl``. Unjudged rollouts are counted apart, never as failures.
+``rollouts/step_N.jsonl``. Unjudged rollouts are counted apart, never as failures;
+rejected ones whose candidate ended the verifier are failures and counted apart as well.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Tally:
     num_solved: int = 0
     num_failed: int = 0
     generation_seconds: float = 0.0
+    num_fatal: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     levels: dict[str, list[int]] = field(default_factory=dict)
     num_tokens: int = 0
@@ -54,6 +56,8 @@ class Tally:
             self.generation_seconds += draw.generation_seconds
             for rollout in draw.rollouts:
                 self.verdicts[str(rollout.status)] += 1
+                verdict = rollout.turns[-1].verdict
+                self.num_fatal += verdict is not None and verdict.fatal
                 if rollout.hint is not None:
                     self.hinted[str(rollout.status)] += 1
                 for turn in rollout.turns:
@@ -119,6 +123,7 @@ class Tally:
             "groups_failed": self.num_failed,
             "rollouts": rollouts,
             "unjudged": {name: self.verdicts[name] for name in ("timeout", "crashed")},
+            "fatal": self.num_fatal,
             "verdicts": dict(self.verdicts),
             **self._hint_metrics(),
             **({"proofs_injected": self.num_injected} if self.num_injected else {}),

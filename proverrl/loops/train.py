@@ -47,8 +47,9 @@ from proverrl.loops.warm_start import SftSettings, make_source, train_supervised
 from proverrl.monitor import Monitor
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
+from proverrl.policy.loading import choose_device, load_policy
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter, merge_adapter
-from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.contamination import describe_overlap
 from proverrl.seeds import derive_seed
 from proverrl.tasks import cancel_all

@@ -30,7 +30,8 @@ from proverrl.interrupt import stop_on_signals
 from proverrl.loops.evaluate_run import find_weights
 from proverrl.loops.session import check_resumable, lock_run, write_resolved
 from proverrl.monitor import ROLLOUTS_FOLDER, Monitor
-from proverrl.policy.transformers import TransformersPolicy, choose_device, load_policy
+from proverrl.policy.loading import choose_device, load_policy
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.weights import name_weights
 from proverrl.search.samples import read_samples
 from proverrl.search.value_fit import HeadFit, ValueData

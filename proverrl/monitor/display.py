@@ -82,6 +82,8 @@ def describe_step(step: int, total_steps: int, values: Mapping[str, Any], left: 
         parts.append(f"mixed {values['groups_mixed']}/{values.get('groups', '-')}")
     if unjudged:
         parts.append(f"unjudged {unjudged}")
+    if fatal := values.get("fatal"):
+        parts.append(f"fatal {fatal}")
     if lost := describe_lost(values):
         parts.append(lost)
     if composed := describe_composed(values):
@@ -246,9 +248,11 @@ def render_steps(state: Mapping[str, Any], *, draw_blocks: bool = True) -> Rende
         "mixed groups",
         f"{state.get('groups_mixed', '-')}/{state.get('groups', '-')}",
     )
-    style = "yellow" if unjudged else ""
+    fatal = state.get("fatal")
+    apart = f"{unjudged}, {fatal} fatal" if fatal else str(unjudged)
+    style = "yellow" if unjudged or fatal else ""
     loss = format_figure(state.get("loss"), 4)
-    grid.add_row("loss", loss, "unjudged", Text(str(unjudged), style=style))
+    grid.add_row("loss", loss, "unjudged", Text(apart, style=style))
     grid.add_row(
         "cut off",
         format_share(state.get("truncated_share")),

@@ -18,7 +18,8 @@ Row = dict[str, Any]
 
 _FIGURES = frozenset(
     "seconds seconds_left solve_rate loss verified_per_second tokens_per_second verifier_queue "
-    "verifier_calls_total staleness_mean staleness_max composer_reward".split()
+    "verifier_calls_total staleness_mean staleness_max composer_reward truncated_share "
+    "without_candidate_share composer_truncated_share fatal".split()
 )
 _TABLES = frozenset(("verdicts", "unjudged", "solve_rates"))
 _LISTS = frozenset(("compose_warnings",))

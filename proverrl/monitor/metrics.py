@@ -93,18 +93,6 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     return [row for _, row in iter_json_lines(path)]
 
 
-def read_object(path: Path, remedy: str = "restore the file") -> dict[str, Any]:
-    """One JSON object from a file. Raises RunError naming the file and the remedy."""
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{path}: cannot be read as JSON: {error}; {remedy}") from error
-    if not isinstance(value, dict):
-        found = type(value).__name__
-        raise RunError(f"{path}: expected a JSON object, found {found}; {remedy}")
-    return value
-
-
 def iter_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSON lines file one at a time, each with its place in bytes.
 

@@ -9,7 +9,6 @@ Not handled here: rollouts, attempts under way and pages (``proverrl.report``).
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -183,11 +182,11 @@ def _difference(first: Mapping[str, Any], last: Mapping[str, Any], key: str) -> 
 
 
 def describe_verdicts(row: Mapping[str, Any]) -> str:
-    """``49 proved, 66 rejected, 13 unsound``: the step's verdicts, proofs first."""
-    verdicts = Counter({str(name): int(n) for name, n in (row.get("verdicts") or {}).items() if n})
-    verdicts.update({name: n for name, n in (row.get("unjudged") or {}).items() if n})
+    """``49 proved, 66 rejected (2 fatal), 13 unsound``: the step's verdicts, proofs first."""
+    verdicts = {str(name): int(n) for name, n in (row.get("verdicts") or {}).items() if n}
     names = sorted(verdicts, key=lambda name: (name != "proved", -verdicts[name], name))
-    return ", ".join(f"{verdicts[name]:,} {name}" for name in names)
+    fatal = {"rejected": f" ({row['fatal']:,} fatal)"} if row.get("fatal") else {}
+    return ", ".join(f"{verdicts[name]:,} {name}{fatal.get(name, '')}" for name in names)
 
 
 def describe_flow(row: Mapping[str, Any]) -> str:
@@ -351,8 +350,9 @@ def _watch_plain(
                     print(describe_lines(view, row), file=stream, flush=True)
                 elif row.get("kind") == "eval":
                     print(f"evaluated: {row.get('name')}", file=stream, flush=True)
-        for name in view.lost.keys() - warned:
-            print(f"warning: {view.lost[name]}", file=stream, flush=True)
+        for name, text in view.lost.items():
+            if name not in warned:
+                print(f"warning: {text}", file=stream, flush=True)
         warned = set(view.lost)
         now = describe_stage(view)
         if now and now != stage:

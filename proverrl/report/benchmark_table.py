@@ -27,7 +27,7 @@ def make_benchmark_table(results: Sequence[Path]) -> Table:
     ks = sorted({int(k) for summary in summaries for k in _whole(summary).get("pass", {})})
     table = Table(title=Text("Solved, %, ± standard error (95 % interval)"), title_justify="left")
     table.add_column("benchmark", overflow="fold")
-    for name in ("problems", "attempts", "unjudged", *(f"pass@{k}" for k in ks)):
+    for name in ("problems", "attempts", "unjudged", "fatal", *(f"pass@{k}" for k in ks)):
         table.add_column(name, justify="right")
     for summary in summaries:
         whole = _whole(summary)
@@ -36,6 +36,8 @@ def make_benchmark_table(results: Sequence[Path]) -> Table:
             f"{int(whole.get('num_problems', 0)):,}",
             f"{int(whole.get('attempts', 0)):,}",
             f"{int(whole.get('unjudged', 0)):,}",
+            # Earlier versions rejected nothing for ending the verifier.
+            f"{int(whole.get('fatal', 0)):,}",
             *(_describe(whole.get("pass", {}).get(str(k))) for k in ks),
         )
     return table

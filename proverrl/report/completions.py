@@ -20,6 +20,7 @@ COMPLETION_COLUMNS = (
     "run", "where", "completions", "truncated_share", "without_candidate_share",
     "without_candidate_reason", "prompt_tokens", "completion_tokens", "cost",
 )  # fmt: skip
+_SUMMED = ("turns", "truncated", "truncated_share", "without_candidate", "without_candidate_reason")
 
 
 def list_completion_rows(runs: Sequence[RunRecord]) -> list[Row]:
@@ -34,7 +35,7 @@ def list_completion_rows(runs: Sequence[RunRecord]) -> list[Row]:
 
 def sum_steps(steps: Sequence[Mapping[str, Any]]) -> Row:
     """The figures of all steps together; the reason is the commonest of the steps' commonest."""
-    known = [step for step in steps if step.get("truncated_share") is not None]
+    known = [step for step in steps if None not in map(step.get, _SUMMED)]
     if not known:
         return {}
     reasons: Counter[str] = Counter()
@@ -83,7 +84,7 @@ def describe_completions(title: str, evaluation: Evaluation) -> str:
     parts = []
     if lost := describe_lost(summary):
         reason = summary.get("without_candidate_reason")
-        parts.append(f"of {summary['completions']:,} completions {lost}")
+        parts.append(f"of {format_figure(summary.get('completions'))} completions {lost}")
         parts[0] += f" (most often: {reason})" if reason else ""
     if usage := summary.get("usage"):
         parts.append(describe_usage(usage))

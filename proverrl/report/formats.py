@@ -34,7 +34,7 @@ FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
 
 HEADLINE_COLUMNS = (
     "column", "run", "evaluation", "benchmark", "benchmark_sha256", "toolchain", "level", "k",
-    "pass", "low", "high", "change", "problems", "attempts", "unjudged",
+    "pass", "low", "high", "change", "problems", "attempts", "unjudged", "fatal",
 )  # fmt: skip
 DIFFERENCE_COLUMNS = (
     "column", "against", "k", "difference", "low", "high", "problems", "left_out", "p",
@@ -81,6 +81,7 @@ def _headline_row(runs: Sequence[RunRecord], column: Column, level: str, k: int)
         found.get("num_problems"),
         found.get("attempts"),
         sum(unjudged_counts(found.get("unjudged")).values()),
+        found.get("fatal") or 0,
     )
     return dict(zip(HEADLINE_COLUMNS, values, strict=True))
 

@@ -188,12 +188,14 @@ def _build_table(columns: Sequence[Column]) -> Table:
 
 
 def describe_unjudged(column: Column) -> str:
-    """How many attempts of an evaluation got no verdict; empty when all did."""
+    """How many attempts of an evaluation got no verdict, and how many were rejected because they
+    ended the verifier; empty when there is neither."""
     row = column.evaluation.level("all") or {}
-    lost = sum(unjudged_counts(row.get("unjudged")).values())
-    if not lost:
+    lost, fatal = sum(unjudged_counts(row.get("unjudged")).values()), row.get("fatal") or 0
+    if not lost and not fatal:
         return ""
-    return f"{column.title}: {lost:,} of {int(row.get('attempts') or 0):,} attempts unjudged"
+    text = f"{column.title}: {lost:,} of {int(row.get('attempts') or 0):,} attempts unjudged"
+    return f"{text}, {fatal:,} fatal" if fatal else text
 
 
 def describe_cell(cell: Cell | None) -> str:

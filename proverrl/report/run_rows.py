@@ -17,13 +17,14 @@ from typing_extensions import TypedDict
 
 from proverrl.attempt_rows import MessageRow
 from proverrl.monitor import METRICS_FILE
-from proverrl.monitor.metrics import iter_numbered_lines, read_object
-from proverrl.typed_rows import ROW, check_fields
+from proverrl.monitor.metrics import iter_numbered_lines
+from proverrl.typed_rows import ROW, check_fields, read_row
 
 RESTORE = "restore the file"
 _LARGEST = 10**15
 
 _Number = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)] | None
+_Share = Annotated[float, Field(ge=0, le=1)] | None
 _Count = Annotated[int, Field(ge=0, le=_LARGEST)] | None
 _Counts = dict[str, Annotated[float, Field(ge=0, le=_LARGEST)]] | None
 
@@ -39,9 +40,17 @@ class _MetricsRow(TypedDict):
     name: NotRequired[str]
     step: NotRequired[_Count]
     seconds: NotRequired[_Number]
-    solve_rate: NotRequired[Annotated[float, Field(ge=0, le=1)] | None]
+    solve_rate: NotRequired[_Share]
     rollouts: NotRequired[_Count]
     unjudged: NotRequired[_Count | _Counts]
+    fatal: NotRequired[_Count]
+    turns: NotRequired[_Count]
+    truncated: NotRequired[_Count]
+    truncated_share: NotRequired[_Share]
+    without_candidate: NotRequired[_Count]
+    without_candidate_share: NotRequired[_Share]
+    without_candidate_reason: NotRequired[str | None]
+    composer_truncated_share: NotRequired[_Share]
     groups: NotRequired[_Count]
     groups_solved: NotRequired[_Count]
     groups_mixed: NotRequired[_Count]
@@ -99,6 +108,7 @@ class _RolloutRow(TypedDict):
     rollout_id: str
     problem: _ProblemRow
     status: str
+    cause: NotRequired[str]
     completion: NotRequired[_CompletionRow]
     body: NotRequired[str | None]
     reward: NotRequired[_Number]
@@ -125,15 +135,12 @@ _RESOLVED, _STATE = TypeAdapter(_ResolvedRow), TypeAdapter(_StateRow)
 
 def read_resolved(file: Path) -> dict[str, Any]:
     """``resolved.json``."""
-    row = read_object(file)
-    check_fields(_RESOLVED, row, str(file), RESTORE)
-    return row
+    return read_row(file, _RESOLVED, RESTORE)
 
 
 def read_posterior(file: Path) -> dict[str, list[float]]:
     """The curriculum's two counts of each family in ``state.json``; empty where it has none."""
-    row = read_object(file)
-    check_fields(_STATE, row, str(file), RESTORE)
+    row = read_row(file, _STATE, RESTORE)
     found: dict[str, list[float]] = (row.get("curriculum") or {}).get("posterior", {})
     return found
 

@@ -268,7 +268,8 @@ def _render_change(cell: Cell | None) -> str:
 
 
 def render_unjudged(runs: Sequence[RunRecord]) -> str:
-    """What got no verdict, by kind, in training and in each evaluation, and why."""
+    """What got no verdict, by kind, in training and in each evaluation, and why; beside it what was
+    rejected because it ended the verifier."""
     rows, reasons = [], []
     for run in runs:
         counts: Counter[str] = Counter()
@@ -276,19 +277,22 @@ def render_unjudged(runs: Sequence[RunRecord]) -> str:
             counts.update(unjudged_counts(step.get("unjudged")))
         total = sum(int(step.get("rollouts") or 0) for step in run.steps)
         if run.steps:
-            rows.append(_unjudged_row(f"{run.label}: training", total, counts))
+            fatal = sum(int(step.get("fatal") or 0) for step in run.steps)
+            rows.append(_unjudged_row(f"{run.label}: training", total, counts, fatal))
         reasons += _list_reasons(f"{run.label}: last rollouts", run.last_reasons)
         for evaluation in run.evaluations.values():
             name = f"{run.label}: evaluation “{evaluation.name}”"
             level = evaluation.level("all") or {}
             counts = _count_kinds(evaluation, level)
-            rows.append(_unjudged_row(name, int(level.get("attempts") or 0), counts))
+            attempts, fatal = int(level.get("attempts") or 0), int(level.get("fatal") or 0)
+            rows.append(_unjudged_row(name, attempts, counts, fatal))
             reasons += _list_reasons(name, evaluation.attempts.reasons)
     if not rows:
         return '<p class="empty">Nothing has been sent to the verifier yet.</p>'
     table = (
         '<div class="scroll"><table><thead><tr><th>Where</th><th>Attempts</th><th>Timeout</th>'
-        f"<th>Crashed</th><th>Share</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        "<th>Crashed</th><th>Share</th><th>Fatal</th></tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
     why = f"<h3>Why</h3><ul>{''.join(reasons)}</ul>" if reasons else ""
     return table + why
@@ -301,14 +305,14 @@ def _count_kinds(evaluation: Evaluation, level: Row) -> Counter[str]:
     return counts or Counter(unjudged_counts(level.get("unjudged")))
 
 
-def _unjudged_row(name: str, total: int, counts: Counter[str]) -> str:
+def _unjudged_row(name: str, total: int, counts: Counter[str], fatal: int) -> str:
     lost = sum(counts.values())
     share = f"{100 * lost / total:.2f} %" if total else "–"
     known = lost == sum(counts[kind] for kind in UNJUDGED_KINDS)
     kinds = [f"{counts[kind]:,}" if known else "–" for kind in UNJUDGED_KINDS]
     return (
         f'<tr><th scope="row">{escape(name)}</th><td>{total:,}</td>'
-        f"<td>{kinds[0]}</td><td>{kinds[1]}</td><td>{share}</td></tr>"
+        f"<td>{kinds[0]}</td><td>{kinds[1]}</td><td>{share}</td><td>{fatal:,}</td></tr>"
     )
 
 

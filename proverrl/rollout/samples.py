@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from proverrl.advantages import Credit, token_credit
 from proverrl.errors import RecordError
-from proverrl.types import Group, Rollout, TrainingSample, Turn
+from proverrl.training_sample import TrainingSample
+from proverrl.types import Group, Rollout, Turn
 
 
 def build_samples(group: Group, advantages: Sequence[Sequence[Credit]]) -> list[TrainingSample]:

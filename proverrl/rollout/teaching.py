@@ -17,7 +17,8 @@ from proverrl.problems.prompt import use_layout_words
 from proverrl.rollout.feedback import FEEDBACK
 from proverrl.rollout.hints import with_hint
 from proverrl.rollout.samples import build_rollout_samples
-from proverrl.types import Rollout, TrainingSample
+from proverrl.training_sample import TrainingSample
+from proverrl.types import Rollout
 
 
 @dataclass(frozen=True, slots=True)

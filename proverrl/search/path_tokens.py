@@ -21,7 +21,7 @@ from proverrl.errors import UsageError
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_opening
 from proverrl.search.samples import SearchSample
-from proverrl.types import TrainingSample
+from proverrl.training_sample import TrainingSample
 
 
 class Learner(Protocol):

@@ -331,5 +331,6 @@ def _load_verdict(text: str) -> Verdict:
         header_seconds=float(raw["header_seconds"]),
         toolchain=str(raw["toolchain"]),
         checks=tuple(raw["checks"]),
+        cause=raw["cause"],
         states=tuple((line, column, goals) for line, column, goals in raw.get("states", ())),
     )

@@ -139,7 +139,7 @@ def read_lines(stream: BinaryIO, file: str) -> Iterator[Submission | Unusable]:
 
 
 def verdict_to_json(submission: Submission, verdict: Verdict) -> dict[str, Any]:
-    """The output object of one entry, with keys in a fixed order; ``cause`` when not judged.
+    """The output object of one entry, with keys in a fixed order; ``cause`` where it has one.
 
     ``key`` is the hash of what was judged, problem and candidate.
     """

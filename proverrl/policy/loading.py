@@ -1,0 +1,119 @@
+"""Where a model and its tokenizer come from: a Hugging Face folder, or a new model.
+
+Flows in: a path or a configuration, a device by name, a precision. Flows out: a
+``TransformersPolicy``, or a ``UsageError`` that says why there is none. Not handled here: adapters
+(``proverrl.policy.lora``), what a policy does.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerBase,
+)
+
+from proverrl.config import PolicyConfig, PrecisionName
+from proverrl.disk import loading
+from proverrl.errors import UsageError
+from proverrl.policy.transformers import TransformersPolicy
+
+DTYPES: dict[PrecisionName, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""The dtype of the weights that generate; the learner updates the same ones."""
+
+
+def choose_device(name: str) -> str:
+    """``auto`` takes CUDA when it is there.
+
+    Raises:
+        UsageError: CUDA was asked for by name and is not there.
+    """
+    if name == "auto":
+        wants_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
+        name = "cuda" if torch.cuda.is_available() and not wants_cpu else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UsageError("policy.device is 'cuda' but torch sees no GPU; use 'auto' or 'cpu'")
+    if name == "cuda" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        # By number: which GPU is the current one is a matter of the thread.
+        return f"cuda:{os.environ['LOCAL_RANK']}"
+    return name
+
+
+def load_policy(
+    path: str | Path, config: PolicyConfig, *, device: str, precision: PrecisionName = "fp32"
+) -> TransformersPolicy:
+    """Load a Hugging Face folder or id with weights of ``precision``, whatever it was saved in;
+    layout and batch size come from ``config``.
+
+    Raises:
+        UsageError: it cannot be loaded, or its tokenizer has no end token.
+    """
+    with loading(Path(path)):
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(path)
+            model = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[precision])
+        except (AttributeError, KeyError, TypeError) as error:
+            # What the library says of a file that is JSON and not what it should be.
+            raise UsageError(f"policy.path {str(path)!r} cannot be loaded: {error!r}") from error
+        except (OSError, ValueError, SafetensorError) as error:
+            line = str(error).partition("\n")[0]
+            raise UsageError(f"policy.path {str(path)!r} cannot be loaded: {line}") from error
+    for parameter in model.parameters():
+        # Loaded tensors are views at any offset in the file, and the math library sums in another
+        # order when memory is aligned otherwise: a resumed run would drift from an unbroken one.
+        parameter.data = parameter.data.clone()
+    if tokenizer.eos_token_id is None:
+        raise UsageError(f"policy.path {str(path)!r}: its tokenizer has no end-of-sequence token")
+    return TransformersPolicy(
+        model, tokenizer, layout=config.layout, device=device, max_rows=config.max_rows
+    )
+
+
+def cast_parameters(model: Any, dtype: torch.dtype) -> None:
+    """Round the parameters in place. Buffers stay as they are: the frequencies of rotary positions
+    in bfloat16 would put far tokens at wrong places."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+
+
+def build_policy(
+    config: PolicyConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    seed: int,
+    device: str,
+    precision: PrecisionName = "fp32",
+) -> TransformersPolicy:
+    """A small Llama model with fresh weights drawn under ``seed``, then rounded to ``precision``.
+
+    Llama, because transformers gives a Qwen2 folder Qwen2's own tokenizer whatever it holds.
+    """
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(  # type: ignore[no-untyped-call]
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=config.hidden_size,
+            num_hidden_layers=config.num_layers,
+            num_attention_heads=config.num_heads,
+            num_key_value_heads=config.num_heads,
+            intermediate_size=config.intermediate_size,
+            max_position_embeddings=1024,
+            rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
+            tie_word_embeddings=True,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+    cast_parameters(model, DTYPES[precision])
+    return TransformersPolicy(
+        model, tokenizer, layout=config.layout, device=device, max_rows=config.max_rows
+    )
