@@ -111,7 +111,7 @@ def test_hints_are_admitted(body: str) -> None:
         (PROGRAM + "ghost method Go() {}\n", "declaration", "cheat"),
         (PROGRAM + "lemma New() modifies {} {}\n", "missing-body", "cheat"),
         (PROGRAM + "twostate lemma New() {}\n", "declaration", "cheat"),
-        (PROGRAM + "lemma {:fuel Sum, 3} New() {}\n", "attributes", "cheat"),
+        (PROGRAM + "lemma {:fuel Sum, 3} New() {}\n", "attributes", "syntax"),
         (PROGRAM + "lemma New() { while true { } }\n", "keywords", "cheat"),
         (PROGRAM + "datatype D = E\n", "declaration", "cheat"),
         (PROGRAM + "}\n", "grammar", "syntax"),

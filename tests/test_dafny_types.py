@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -17,7 +18,13 @@ from proverrl.verify.dafny_plain import WrittenText
 from proverrl.verify.dafny_program import read_program
 from proverrl.verify.dafny_reply import Message, Reply
 from proverrl.verify.dafny_tokens import read_file
-from proverrl.verify.dafny_types import get_blank, read_insertions, read_untyped, write_types
+from proverrl.verify.dafny_types import (
+    get_blank,
+    name_calc_line,
+    read_insertions,
+    read_untyped,
+    write_types,
+)
 from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
 
 TRACE_START = "    IsNullableRefType: ?{}"
@@ -121,6 +128,24 @@ def test_unknown_types_are_put_together() -> None:
     assert [i.text for i in read_insertions(problem, blank, trace)] == [
         *(": int", ": seq<D?<C?12<int>>>"),
     ]
+
+
+def test_the_line_before_a_hole_in_a_calc_has_a_name() -> None:
+    inner = "{ calc { 1; == 1; } }"
+    text = f"lemma L(x: int) {{ calc {{ 2; }} calc {{ 0; x + 1; == {inner} {HOLE} 1 + x; }} }}\n"
+    problem = replace(make_problem(text), kind="calc", preamble="// before\n")
+    given = Candidate(problem, "{ assert x; }")
+    named, written = name_calc_line(given)
+    assert named.source == given.source.replace("x + 1", "(var calc_line := x + 1; calc_line)")
+    assert written.text == named.source
+    for mark in ("calc { 0", "x + 1", "assert", "1 + x"):
+        line = named.source.split("\n")[1]
+        assert written.find_column(2, line.index(mark)) == given.source.split("\n")[1].index(mark)
+    other = Candidate(make_problem(text), "")
+    assert name_calc_line(other) == (other, WrittenText(other.source, {}))
+    bare = replace(make_problem(f"lemma L() {{ calc {{ {HOLE} 2; }} }}\n"), kind="calc")
+    with pytest.raises(ProblemError, match="no line of a calc before it"):
+        name_calc_line(Candidate(bare, ""))
 
 
 @pytest.mark.parametrize(

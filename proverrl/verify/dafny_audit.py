@@ -20,7 +20,7 @@ from proverrl.errors import ProblemError
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column, find_body_place
 from proverrl.verify.dafny_annotate import audit_annotated, read_our_program
-from proverrl.verify.dafny_expressions import HARMLESS_ATTRIBUTES
+from proverrl.verify.dafny_expressions import HARMLESS_ATTRIBUTES, refuse_attribute
 from proverrl.verify.dafny_file_audit import audit_file
 from proverrl.verify.dafny_grammar import (
     FORBIDDEN_WORDS,
@@ -150,14 +150,14 @@ def _scan(tokens: list[Token]) -> Iterator[Finding]:
     previous = ""
     for place, token in enumerate(tokens):
         text = token.text
-        if token.kind == "word" and text in FORBIDDEN_WORDS:
+        is_member = previous == "." and text == "requires"
+        if token.kind == "word" and text in FORBIDDEN_WORDS and not is_member:
             message = f"{text!r} {FORBIDDEN_WORDS[text]}"
             yield Finding(classify_word(text), "keywords", message, token.line, token.column)
         elif token.kind == "operator":
-            name = tokens[place + 1].text if place + 1 < len(tokens) else ""
-            if text == ":" and previous == "{" and name not in HARMLESS_ATTRIBUTES:
-                message = f"the attribute {name!r} is not allowed"
-                yield Finding("cheat", "attributes", message, token.line, token.column)
+            name = tokens[min(place + 1, len(tokens) - 1)]
+            if text == ":" and previous == "{" and name.text not in HARMLESS_ATTRIBUTES:
+                yield refuse_attribute(name)
             elif text == "*" and previous in ("decreases", ","):
                 message = "'*' gives up termination"
                 yield Finding("cheat", "wildcard", message, token.line, token.column)

@@ -49,7 +49,7 @@ class Element:
 class SimpleElements(CodeExpressions):
     """Clauses, and the statements that hold no other statement but in proofs.
 
-    ``wild`` holds each ``*`` that gives up termination.
+    ``wild`` holds each ``*`` that gives up termination, ``calc_lines`` where lines of calcs are.
     """
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -57,6 +57,7 @@ class SimpleElements(CodeExpressions):
         self._ghost = False
         self._element = Element(0, "")
         self.wild: list[Token] = []
+        self.calc_lines: list[tuple[int, int, int]] = []
 
     def parse_slot(
         self, kind: SlotKind, parse: Callable[[], None], *, ends: bool, words: tuple[str, ...]

@@ -10,12 +10,28 @@ expressions, bit operators, lambdas with ``requires`` or ``reads``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from proverrl.verify.dafny_cursor import MAX_DEPTH, Cursor, GrammarError
-from proverrl.verify.dafny_tokens import Token
+from proverrl.verify.dafny_tokens import Finding, Token
 
 MAX_CHAIN = 200
 HARMLESS_ATTRIBUTES = ("trigger", "autotriggers", "induction", "nowarn")
+# What Dafny or Boogie would not check, or say otherwise, because of them.
+_CHEATING_ATTRIBUTES = frozenset(
+    """axiom assumption error extern ignore only options rlimit selective_checking
+    start_checking_here subsumption termination timeLimit timeLimitMultiplier verify""".split()
+)
+
+
+def refuse_attribute(name: Token) -> Finding:
+    """The finding for an attribute that is not on the list of harmless ones."""
+    category: Literal["cheat", "syntax"] = (
+        "cheat" if name.text in _CHEATING_ATTRIBUTES else "syntax"
+    )
+    message = f"the attribute {name.text!r} is not allowed"
+    return Finding(category, "attributes", message, name.line, name.column)
+
 
 _BINARY = frozenset("<==> ==> <== && || == != < <= > >= !! in !in + - * / %".split())
 _BASE_TYPES = frozenset("int nat real bool char string object ORDINAL".split())
@@ -99,8 +115,7 @@ class Expressions(Cursor):
             self.advance()
             self.advance()
             if not self.at(*HARMLESS_ATTRIBUTES):
-                message = f"the attribute {self.token.text!r} is not allowed"
-                raise self.refuse("cheat", "attributes", message)
+                raise GrammarError(refuse_attribute(self.token))
             self.advance()
             self._parse_list(self.parse_expression, "}")
 
@@ -294,7 +309,8 @@ class Expressions(Cursor):
 
     def _parse_member(self) -> None:
         """What follows a dot: a field, a number of a tuple, or a datatype update."""
-        if self.token.kind == "number" and self.token.text.isdigit():
+        is_number = self.token.kind == "number" and self.token.text.isdigit()
+        if is_number or self.at("requires", "reads"):
             self.advance()
         elif self.take("("):
             self._parse_list(self._parse_update, ")")

@@ -116,10 +116,12 @@ class Statements(Expressions):
     def _parse_call(self) -> None:
         if not self.at_name and not self.at("this"):
             raise self.fail("expected a statement")
+        target = self.token.text
         called = self.parse_primary()
         if self.at(":=", ":|", ","):
+            is_own = any(target == name.text for name in self.declared)
             message = "assigning to what exists already is not allowed"
-            raise self.refuse("cheat", "assignment", message)
+            raise self.refuse("syntax" if is_own else "cheat", "assignment", message)
         if not called:
             raise self.fail("expected a call of a lemma")
         self.expect(";")

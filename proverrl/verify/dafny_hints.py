@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from proverrl.verify.dafny_cursor import GrammarError
 from proverrl.verify.dafny_elements import Element, Slot
-from proverrl.verify.dafny_expressions import HARMLESS_ATTRIBUTES
+from proverrl.verify.dafny_expressions import HARMLESS_ATTRIBUTES, refuse_attribute
 from proverrl.verify.dafny_grammar import FORBIDDEN_WORDS, Statements, classify_word
 from proverrl.verify.dafny_tokens import Token
 
@@ -88,8 +89,7 @@ class _HintParser(Statements):
                 raise self.refuse(category, "keywords", f"{token.text!r} {why}")
             harmless = self.peek(2).text in HARMLESS_ATTRIBUTES
             if token.text == "{" and self.peek().text == ":" and not harmless:
-                message = f"the attribute {self.peek(2).text!r} is not allowed"
-                raise self.refuse("cheat", "attributes", message)
+                raise GrammarError(refuse_attribute(self.peek(2)))
         self._place = place
 
     def _parse_match(self) -> None:

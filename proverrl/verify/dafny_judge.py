@@ -21,6 +21,7 @@ from proverrl.verify.dafny_annotate import list_entry_names
 from proverrl.verify.dafny_known import DafnyProcess, KnownProblems
 from proverrl.verify.dafny_plain import make_plain, write_plain
 from proverrl.verify.dafny_reply import Reply
+from proverrl.verify.dafny_types import name_calc_line
 from proverrl.verify.toolchain import DafnyToolchain
 
 _NO_BODY = "has no body"
@@ -45,10 +46,12 @@ async def judge_candidate(
 
     Raises ``WorkerError`` on doubt, ``ProblemError`` when the problem cannot hold a proof.
     """
-    problem = candidate.problem
     plain, given = make_plain(candidate)
-    written = await known.write_types(process, plain)
-    reply = given.restore(written.restore(await process.ask(written.text)))
+    named, lines = name_calc_line(plain)
+    problem = named.problem
+    written = await known.write_types(process, named)
+    reply = await process.ask(written.text)
+    reply = given.restore(lines.restore(written.restore(reply)))
     if problem.kind == "file":
         return judge_reply(reply, candidate, None)
     if not reply.resolved:

@@ -42,7 +42,8 @@ class BodylessMember:
 class ParsedProgram:
     """``bindings``: what Dafny has to infer the type of, in the order of its parser. ``claims``:
     the methods, lemmas and iterators with a body and a postcondition. ``references``: the classes,
-    traits and iterators. ``parameters``: of types."""
+    traits and iterators. ``parameters``: of types. ``calc_lines``: tokens from and to, and where
+    the calc ends."""
 
     root: Element
     bindings: tuple[Binding, ...]
@@ -53,6 +54,7 @@ class ParsedProgram:
     parts: tuple[TypePart, ...]
     parameters: Mapping[str, tuple[str, ...]]
     reading: Reading
+    calc_lines: tuple[tuple[int, int, int], ...]
 
 
 class _Declarations(TypeDeclarations):
@@ -293,6 +295,7 @@ def read_program(tokens: list[Token]) -> ParsedProgram:
         tuple(parser.parts),
         parser.parameters,
         parser.reading,
+        tuple(parser.calc_lines),
     )
 
 

@@ -187,8 +187,11 @@ class StatementElements(SimpleElements):
         self.skip_attributes()
         self._parse_calc_operator()
         self.expect("{")
+        lines = []
         while not self.at("}"):
+            start = self._place
             self.parse_expression()
+            lines.append((start, self._place))
             self.expect(";")
             self._parse_calc_operator()
             while self.at("{", "calc"):
@@ -196,6 +199,7 @@ class StatementElements(SimpleElements):
                     self.parse_block(ghost=True)
                 else:
                     self._parse_calc()
+        self.calc_lines += [(start, end, self._place) for start, end in lines]
         self.expect("}")
 
     def _parse_calc_operator(self) -> None:

@@ -4,7 +4,8 @@ Flows in: a problem, what Dafny's type inference says of it with an empty body, 
 Flows out: the candidate's file with a type behind every name of ours that had none, and the way
 back from its columns. Dafny infers types over a whole method: ``assert i == (0 as bv8)`` in a hole
 turned our ``var i := 0`` into a bit vector, for which other things are true. A hint shares nothing
-with our expressions but our variables, so that it can change no type once those are written out.
+with our expressions but our variables, and in a calc the type of its lines, so that it can change
+no type once those are written out.
 Not handled here: asking Dafny (``dafny_known``); the types of what a hint declares.
 """
 
@@ -12,11 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from proverrl.errors import ProblemError
-from proverrl.types import ANNOTATE, Candidate, Problem
+from proverrl.types import ANNOTATE, HOLE, Candidate, Problem
 from proverrl.verify.dafny_annotate import align, get_program_text
 from proverrl.verify.dafny_circular import find_circular
 from proverrl.verify.dafny_code_types import COLLECTIONS, Binding
@@ -41,6 +42,7 @@ class UntypedProgram:
     tokens: list[Token]
     places: list[int]
     bindings: tuple[Binding, ...]
+    calc_lines: tuple[tuple[int, int, int], ...]
 
     @property
     def has_untyped(self) -> bool:
@@ -64,19 +66,22 @@ def read_untyped(problem_id: str, text: str) -> UntypedProgram:
     Raises ``ProblemError`` when the text is not a program, or one from which anything follows.
     """
     tokens, findings = read_file(text)
-    try:
-        program = None if findings else read_program(tokens)
-    except GrammarError as error:
-        findings = [error.finding]
+    program = None
+    if not findings:
+        try:
+            program = read_program(tokens)
+        except GrammarError as error:
+            findings = [error.finding]
     if program is not None:
         _refuse_partial_types(problem_id, tokens, program)
         findings = [*find_circular(tokens, program), *find_stored(tokens, program)]
     if program is None or findings:
         raise ProblemError(
-            f"problem {problem_id!r}: line {findings[0].line}: nothing can be proved of its "
+            f"problem {problem_id!r}: line {findings[0].line}: no proof can be held to its "
             f"program: {findings[0].message}"
         )
-    return UntypedProgram(text, tokens, find_places(text, tokens), program.bindings)
+    places = find_places(text, tokens)
+    return UntypedProgram(text, tokens, places, program.bindings, program.calc_lines)
 
 
 def _refuse_partial_types(problem_id: str, tokens: list[Token], program: ParsedProgram) -> None:
@@ -108,6 +113,31 @@ def get_blank(problem: Problem) -> str:
     if problem.kind == ANNOTATE:
         return get_program_text(problem)
     return Candidate(problem, "").source
+
+
+def name_calc_line(candidate: Candidate) -> tuple[Candidate, WrittenText]:
+    """For a hole in a calc, the line of ours before it as a variable, which is given its type.
+
+    All lines of a calc are of one type. Raises ``ProblemError`` as ``read_untyped``.
+    """
+    problem = candidate.problem
+    if problem.kind != "calc":
+        return candidate, WrittenText(candidate.source, {})
+    blank = read_untyped(problem.id, get_blank(problem))
+    hole = len(candidate.head)
+    lines = [
+        line for line in blank.calc_lines if blank.places[line[1]] < hole <= blank.places[line[2]]
+    ]
+    if not lines:
+        raise ProblemError(f"problem {problem.id!r}: its hole has no line of a calc before it")
+    start, end, _ = max(lines)
+    before = blank.places[start]
+    behind = blank.places[end - 1] + len(blank.tokens[end - 1].text)
+    pieces = [(before, "(var calc_line := "), (behind, "; calc_line)")]
+    skipped = hole - problem.statement.index(HOLE)
+    statement = insert(problem.statement, [(place - skipped, piece) for place, piece in pieces])
+    named = replace(candidate, problem=replace(problem, statement=statement.text))
+    return named, insert(candidate.source, pieces)
 
 
 def read_insertions(
