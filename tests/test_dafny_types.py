@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from proverrl.errors import ProblemError, ToolchainError
+from proverrl.errors import ProblemError
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
 from proverrl.verify.base import Limits
 from proverrl.verify.dafny import DafnyServerWorker
@@ -25,7 +25,7 @@ from proverrl.verify.dafny_types import (
     read_untyped,
     write_types,
 )
-from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
+from tests.test_audit_attacks import find_toolchain
 
 TRACE_START = "    IsNullableRefType: ?{}"
 
@@ -193,16 +193,6 @@ def test_a_type_that_leaves_out_arguments_is_the_problems_fault(
     problem = make_problem(text.replace("{0}", places[0]).replace("{1}", places[1]), kind)
     with pytest.raises(ProblemError, match=f"line 3: the type of '{name}' leaves arguments to D"):
         read_untyped("p", get_blank(problem))
-
-
-def find_toolchain() -> DafnyToolchain:
-    try:
-        toolchain = find_dafny_toolchain()
-    except ToolchainError as error:
-        pytest.skip(str(error))
-    if toolchain.server is None:
-        pytest.skip("DafnyServer is not installed")
-    return toolchain
 
 
 # Ours: how a variable comes to be, how it is used as a number, and a number for which the use is
