@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A stand-in for ``dafny`` of Dafny 4: exit codes and JSON log as its documentation says.
 
-The words of the program decide what it does. A lemma whose ``ensures`` begins with ``PROVE``,
-``REFUTE`` or ``EXHAUST`` in a comment gets that outcome. No claim is made that a real Dafny 4
-answers the same.
+The words of the program decide what it does. A lemma on a line with ``PROVE``, ``REFUTE`` or
+``EXHAUST`` gets that outcome; what a policy comments is taken out before. No claim
+is made that a real Dafny 4 answers the same.
 """
 
 import json

@@ -44,7 +44,7 @@ def judge(dafny: str, *texts: str) -> list[Verdict]:
 
 
 def test_statuses_come_from_the_log_and_the_exit_code(dafny: str) -> None:
-    verdicts = judge(dafny, "", "// REFUTE", "lemma B() // REFUTE", "lemma B() // EXHAUST")
+    verdicts = judge(dafny, "", "// REFUTE", "lemma REFUTE()", "lemma EXHAUST()")
     assert [v.status for v in verdicts] == [
         Status.PROVED,
         Status.PROVED,
@@ -55,7 +55,7 @@ def test_statuses_come_from_the_log_and_the_exit_code(dafny: str) -> None:
     assert "entries:1" in verdicts[0].checks
     assert [(o.entry, o.total, o.proved) for o in verdicts[2].obligations] == [
         ("Impl$$_module.__default.A", 2, 2),
-        ("Impl$$_module.__default.B", 2, 1),
+        ("Impl$$_module.__default.REFUTE", 2, 1),
     ]
     found = verdicts[2].diagnostics
     assert [(d.severity, d.line, d.column, d.body_line, d.body_column) for d in found] == [
@@ -79,11 +79,11 @@ def test_what_does_not_resolve_or_only_warns_is_rejected(dafny: str) -> None:
     [
         "CRASH",
         "HALF_LOG",
-        "WRONG_CODE\nlemma B() // REFUTE",
-        "WRONG_CODE\nlemma B() // EXHAUST",
+        "WRONG_CODE\nlemma REFUTE()",
+        "WRONG_CODE\nlemma EXHAUST()",
         "FAIL_CODE",
-        "lemma B() // ODD",
-        "lemma B() // NEW",
+        "lemma ODD()",
+        "lemma NEW()",
     ],
 )
 def test_doubt_is_no_verdict(dafny: str, text: str) -> None:

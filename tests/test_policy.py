@@ -296,7 +296,7 @@ def test_what_top_p_drew_cannot_be_learned_from() -> None:
     with pytest.raises(ProverRLError, match="logprobs"):
         build_rollout_samples(rollout, [1.0])
     assert generate(policy)[0][0].missing == ()
-    with pytest.raises(ProverRLError, match="top_p above 0"):
+    with pytest.raises(ProverRLError, match="top_p must be above 0 and <= 1"):
         Sampling(top_p=0.0)
 
 

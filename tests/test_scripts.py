@@ -102,7 +102,7 @@ def test_the_test_script_runs_every_check_in_order() -> None:
         "ruff format --check .",
         "ruff check .",
         "mypy --strict",
-        'python -m pytest "$@"',
+        'python -m pytest --durations=20 "${chosen[@]}" "$@"',
     ]
 
 
