@@ -37,6 +37,7 @@ AUDIT_LAYERS = {
     "contract",
     "declaration",
     "grammar",
+    "heap-in-lambda",
     "keywords",
     "missing-body",
     "names",

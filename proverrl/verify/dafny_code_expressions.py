@@ -270,6 +270,7 @@ class CodeExpressions(CodeAtoms):
         else:
             self.bindings.append(Binding(self._place, "lambda"))
             self.expect_name()
+        self._lambdas += 1
         while self.at("requires", "reads"):
             if self.advance().text == "requires":
                 self.parse_expression(semi=True, lambdas=False)
@@ -278,3 +279,4 @@ class CodeExpressions(CodeAtoms):
                 self.parse_frames(semi=True, lambdas=False)
         self.expect("=>")
         self.parse_expression(semi=semi, bits=bits)
+        self._lambdas -= 1

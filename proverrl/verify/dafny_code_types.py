@@ -49,7 +49,7 @@ class Reading:
     first token of their type and the one after its last. ``arguments``: of calls, with the name of
     what is called and the position; the initialiser of an array as that of ``new``. ``formals``:
     name of a function or method, position and name of the parameter. ``functions``: names of those
-    with a ``reads`` clause.
+    with a ``reads`` clause. ``keepers``: names of constructors of datatypes.
     """
 
     lambdas: list[int] = field(default_factory=list)
@@ -57,6 +57,7 @@ class Reading:
     arguments: dict[int, tuple[str, int]] = field(default_factory=dict)
     formals: list[tuple[str, int, int]] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
+    keepers: set[str] = field(default_factory=set)
 
 
 class CodeTypes(Cursor):

@@ -39,6 +39,7 @@ class Cursor:
         self._place = 0
         self._depth = 0
         self._brackets = 0
+        self._lambdas = 0
         self.declared: list[Token] = []
 
     @property
@@ -80,6 +81,15 @@ class Cursor:
         if not self.at_name:
             raise self.fail("expected a name")
         return self.advance()
+
+    def refuse_heap_in_lambda(self) -> None:
+        """Raises at a word that asks about the heap inside a lambda, which then depends on it.
+
+        Dafny 2.3 asks no ``reads`` of it, and takes the value for one that no heap can change.
+        """
+        if self._lambdas and self.at("old", "fresh", "allocated", "unchanged"):
+            message = f"{self.token.text!r} in a lambda is believed of every heap; leave it out"
+            raise self.refuse("cheat", "heap-in-lambda", message)
 
     def refuse_typed_pattern(self) -> GrammarError:
         """For a type behind a name in the pattern of a case, which Dafny 2.3 believes unseen."""

@@ -46,12 +46,7 @@ class TypeDeclarations(StatementElements):
 
     def _parse_name(self) -> None:
         self.skip_attributes()
-        self._element.name = self._expect_member_name()
-
-    def _expect_member_name(self) -> str:
-        if self.token.kind == "number" and self.token.text.isdigit():
-            return self.advance().text
-        return self.expect_name().text
+        self._element.name = self.expect_name().text
 
     def _parse_type_parameters(self) -> None:
         """``<T(==), U(0)>``, with marks of variance before the names."""
@@ -84,6 +79,9 @@ class TypeDeclarations(StatementElements):
 
     def _parse_formal(self) -> None:
         while self.at("ghost", "new") or (self.at("nameonly", "older") and self.peek().text != ":"):
+            if self.at("new") and self._element.word not in ("lemma", "method"):
+                message = "a function of what may be new is believed of every heap in a lambda"
+                raise self.refuse("cheat", "heap-in-lambda", message)
             self.advance()
         place = self._place
         self._parse_member_name_and_type()
@@ -92,7 +90,7 @@ class TypeDeclarations(StatementElements):
             self.parse_inner()
 
     def _parse_member_name_and_type(self) -> None:
-        self._expect_member_name()
+        self.expect_name()
         self.expect(":")
         self._parse_part() if self._element.word == "iterator" else self.parse_type()
 
@@ -127,7 +125,7 @@ class TypeDeclarations(StatementElements):
     def _parse_constructor_of_datatype(self) -> None:
         self.skip_attributes()
         self.take("ghost")
-        self.expect_name()
+        self.reading.keepers.add(self.expect_name().text)
         if self.take("("):
             self.parse_list(self._parse_datatype_formal, ")")
 

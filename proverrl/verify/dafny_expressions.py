@@ -224,7 +224,9 @@ class Expressions(Cursor):
         else:
             self.expect_name()
         self.expect("=>")
+        self._lambdas += 1
         self.parse_expression()
+        self._lambdas -= 1
 
     def parse_primary(self) -> bool:
         """An atom with its suffixes; returns True when the last suffix is a call."""
@@ -248,6 +250,7 @@ class Expressions(Cursor):
         if self.token.kind in ("number", "char", "string") or self.at(*_CONSTANTS):
             self.advance()
         elif self.at(*_CALL_WORDS):
+            self.refuse_heap_in_lambda()
             self.advance()
             self.expect("(")
             self._parse_list(self.parse_expression, ")")

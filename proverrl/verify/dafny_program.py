@@ -141,8 +141,8 @@ class _Declarations(TypeDeclarations):
         start = self.advance()
         is_constructor = start.text == "constructor"
         self.skip_attributes()
-        if self.at_name or self.token.kind == "number":
-            self._element.name = self._expect_member_name()
+        if self.at_name:
+            self._element.name = self.expect_name().text
         elif not is_constructor:
             raise self.fail("expected a name")
         self._parse_type_parameters()
@@ -242,7 +242,7 @@ class _Declarations(TypeDeclarations):
         self.advance()
         self.skip_attributes()
         place = self._place
-        self._element.name = self._expect_member_name()
+        self._element.name = self.expect_name().text
         if self.take(":"):
             self.parse_type() if is_static else self._parse_part()
         else:

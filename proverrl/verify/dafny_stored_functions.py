@@ -87,7 +87,9 @@ class _Finder:
         return self._text(name) if is_alone and self._tokens[name].kind == "word" else ""
 
     def _is_only_called(self, name: str) -> bool:
-        """Whether no variable has the name of a function or method."""
+        """Whether nothing else has the name of a function or method."""
+        if name in self._reading.keepers:
+            return False
         places = (i for i, token in enumerate(self._tokens) if token.text == name)
         return all(
             self._text(place + 1) == "(" or self._text(place - 1) in _DECLARES for place in places
