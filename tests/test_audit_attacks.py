@@ -37,7 +37,6 @@ AUDIT_LAYERS = {
     "contract",
     "declaration",
     "grammar",
-    "heap-in-lambda",
     "keywords",
     "missing-body",
     "names",
@@ -47,6 +46,7 @@ AUDIT_LAYERS = {
     "stored-function",
     "strings",
     "typed-pattern",
+    "unread-heap",
     "wildcard",
 }
 

@@ -97,7 +97,7 @@ class CodeAtoms(CodeTypes):
         if self.token.kind in ("number", "char", "string") or self.at(*_CONSTANTS):
             self.advance()
         elif self.at("old", "fresh", "allocated", "unchanged"):
-            self.refuse_heap_in_lambda()
+            self.refuse_unread_heap()
             is_frame = self.advance().text == "unchanged"
             if self.take("@"):
                 self.advance()

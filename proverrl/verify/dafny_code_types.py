@@ -49,7 +49,8 @@ class Reading:
     first token of their type and the one after its last. ``arguments``: of calls, with the name of
     what is called and the position; the initialiser of an array as that of ``new``. ``formals``:
     name of a function or method, position and name of the parameter. ``functions``: names of those
-    with a ``reads`` clause. ``keepers``: names of constructors of datatypes.
+    with a ``reads`` clause. ``keepers``: names of constructors of datatypes. ``assigned``: the
+    right-hand sides of statements.
     """
 
     lambdas: list[int] = field(default_factory=list)
@@ -58,6 +59,7 @@ class Reading:
     formals: list[tuple[str, int, int]] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
     keepers: set[str] = field(default_factory=set)
+    assigned: set[int] = field(default_factory=set)
 
 
 class CodeTypes(Cursor):

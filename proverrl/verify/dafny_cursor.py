@@ -40,6 +40,7 @@ class Cursor:
         self._depth = 0
         self._brackets = 0
         self._lambdas = 0
+        self._functions = 0
         self.declared: list[Token] = []
 
     @property
@@ -82,14 +83,17 @@ class Cursor:
             raise self.fail("expected a name")
         return self.advance()
 
-    def refuse_heap_in_lambda(self) -> None:
-        """Raises at a word that asks about the heap inside a lambda, which then depends on it.
+    def refuse_unread_heap(self) -> None:
+        """Raises at a word that makes a lambda or a function depend on the heap.
 
-        Dafny 2.3 asks no ``reads`` of it, and takes the value for one that no heap can change.
+        Dafny 2.3 asks no ``reads`` of it, and takes the value for one that no heap can change. What
+        is ``old`` in a declared function is fixed by its call.
         """
-        if self._lambdas and self.at("old", "fresh", "allocated", "unchanged"):
-            message = f"{self.token.text!r} in a lambda is believed of every heap; leave it out"
-            raise self.refuse("cheat", "heap-in-lambda", message)
+        is_unread = self._lambdas or (self._functions and not self.at("old"))
+        if is_unread and self.at("old", "fresh", "allocated", "unchanged"):
+            where = "lambda" if self._lambdas else "function"
+            message = f"{self.token.text!r} in a {where} is believed of every heap; leave it out"
+            raise self.refuse("cheat", "unread-heap", message)
 
     def refuse_typed_pattern(self) -> GrammarError:
         """For a type behind a name in the pattern of a case, which Dafny 2.3 believes unseen."""

@@ -81,7 +81,7 @@ class TypeDeclarations(StatementElements):
         while self.at("ghost", "new") or (self.at("nameonly", "older") and self.peek().text != ":"):
             if self.at("new") and self._element.word not in ("lemma", "method"):
                 message = "a function of what may be new is believed of every heap in a lambda"
-                raise self.refuse("cheat", "heap-in-lambda", message)
+                raise self.refuse("cheat", "unread-heap", message)
             self.advance()
         place = self._place
         self._parse_member_name_and_type()

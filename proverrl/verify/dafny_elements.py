@@ -211,6 +211,7 @@ class SimpleElements(CodeExpressions):
 
     def _parse_right_side(self) -> None:
         self.bindings.append(Binding(self._place, "value"))
+        self.reading.assigned.add(self._place)
         if self.take("*"):
             pass
         elif self.take("new"):

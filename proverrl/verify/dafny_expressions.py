@@ -250,7 +250,7 @@ class Expressions(Cursor):
         if self.token.kind in ("number", "char", "string") or self.at(*_CONSTANTS):
             self.advance()
         elif self.at(*_CALL_WORDS):
-            self.refuse_heap_in_lambda()
+            self.refuse_unread_heap()
             self.advance()
             self.expect("(")
             self._parse_list(self.parse_expression, ")")

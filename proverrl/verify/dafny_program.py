@@ -167,6 +167,7 @@ class _Declarations(TypeDeclarations):
 
     def _parse_function(self) -> None:
         start = self.advance()
+        self._functions += 1
         self.take("method")
         self._parse_name()
         self._parse_type_parameters()
@@ -188,10 +189,11 @@ class _Declarations(TypeDeclarations):
             self.parse_inner()
             self._ghost, self._in_function = outer, False
             self.expect("}")
-            if self.at("by") and self.peek().text == "method":
-                self.advance()
-                self.advance()
-                self.parse_block()
+        self._functions -= 1
+        if has_body and self.at("by") and self.peek().text == "method":
+            self.advance()
+            self.advance()
+            self.parse_block()
         self._note_body(start, claims=claims, has_body=has_body)
 
     def _parse_iterator(self) -> None:

@@ -79,7 +79,7 @@ class _Finder:
 
     def _find_assigned(self, place: int) -> str:
         """The variable that a lambda at ``place`` is assigned to alone; "" when there is none."""
-        if self._text(place - 1) != ":=":
+        if place not in self._reading.assigned or self._text(place - 1) != ":=":
             return ""
         typed = self._reading.typed.items()
         name = next((n for n, (_, end) in typed if end == place - 1), place - 2)
