@@ -96,6 +96,7 @@ def test_verify_judges_in_order_and_one_bad_line_stops_nothing(tmp_path: Path) -
     assert list(verdicts[0]) == [*expected.split(), "queue_seconds", "toolchain", "checks"]
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_verify_exit_statuses(tmp_path: Path) -> None:
     good = tmp_path / "good.dfy"

@@ -130,6 +130,12 @@ def test_unknown_types_are_put_together() -> None:
     ]
 
 
+def test_a_problem_with_a_two_state_function_is_refused() -> None:
+    text = f"twostate predicate T(c: object) {{ true }}\nlemma L() {{ {HOLE} }}\n"
+    with pytest.raises(ProblemError, match="declares a two-state function"):
+        read_untyped("p", text)
+
+
 def test_the_line_before_a_hole_in_a_calc_has_a_name() -> None:
     inner = "{ calc { 1; == 1; } }"
     text = f"lemma L(x: int) {{ calc {{ 2; }} calc {{ 0; x + 1; == {inner} {HOLE} 1 + x; }} }}\n"
@@ -309,6 +315,7 @@ module B {{
 """
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_types_of_every_form_can_be_written_and_hold() -> None:
     problem = make_problem(HONEST.format(HOLE))

@@ -150,6 +150,7 @@ def test_a_negation_that_the_policy_proves_disposes_of_the_statement(
         assert not {refuted, negation.problem.id} & added
 
 
+@pytest.mark.slow
 def test_only_kept_grades_are_attacked(make_loop: Callable[..., Config]) -> None:
     # The loops have no conclusion, which costs two steps: none is excellent or good.
     folder = run(make_loop("graded", {"keep": ["excellent", "good"]}, expert_iteration__rounds=1))

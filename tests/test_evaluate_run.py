@@ -33,6 +33,7 @@ __all__ = ["make_config", "verifiers"]
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.slow
 def test_results_say_what_they_rest_on(
     tmp_path: Path,
     make_config: Callable[..., Config],

@@ -18,6 +18,7 @@ from proverrl.checkpoint import save_checkpoint
 from proverrl.config import Config
 from proverrl.loops.train import describe_lost
 from proverrl.monitor import Monitor
+from proverrl.verify.toolchain import run_for_version
 from tests.terminal import ROOT, Terminal
 from tests.test_grpo import step_lines, weights
 
@@ -105,6 +106,7 @@ def assert_terminal_is_sane(terminal: Terminal) -> None:
     assert terminal.screen.display[terminal.screen.cursor.y].strip() == ""
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_training_saves_its_step_and_loses_nothing(place: Path, whole: Path) -> None:
     folder = place / "stopped"
     terminal = Terminal(["train", "tiny.toml", "--run", "stopped"], place)
@@ -126,6 +128,7 @@ def test_ctrl_c_in_a_training_saves_its_step_and_loses_nothing(place: Path, whol
     assert all(ours[name].equal(theirs[name]) for name in theirs)
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_at_once_and_says_what_is_lost(place: Path) -> None:
     # A step of a minute and more: 1,024 completions of up to 900 tokens.
     slow = ("grpo.groups_per_draw=64", "grpo.group_size=16", "sampling.max_new_tokens=900")
@@ -172,6 +175,7 @@ def test_what_is_lost_is_what_came_after_the_checkpoint(
         assert describe_lost(session).endswith("goes on from the beginning")
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_warm_start_says_that_it_begins_anew(place: Path) -> None:
     arguments = ["train", "tiny.toml", "--run", "warm", "--set", "warm_start.steps=100000"]
     terminal = Terminal(arguments, place)
@@ -183,6 +187,7 @@ def test_ctrl_c_in_a_warm_start_says_that_it_begins_anew(place: Path) -> None:
     assert_terminal_is_sane(terminal)
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_an_evaluation_keeps_what_was_judged(place: Path, whole: Path) -> None:
     more = ("--set", "evaluation.samples=4096", "--set", "evaluation.ks=[1]")
     terminal = Terminal(["eval", "--run", "whole", "--name", "long", *more], place)
@@ -214,3 +219,9 @@ def test_ctrl_c_in_watch_touches_nothing(place: Path) -> None:
     assert terminal.lines[-1] == "no longer watching; the run itself is not touched"
     assert_terminal_is_sane(terminal)
     assert list((place / "begun").iterdir()) == []
+
+
+def test_a_version_is_asked_out_of_reach_of_ctrl_c() -> None:
+    """A terminal sends its Ctrl-C to a whole session; a version cut short looks like none."""
+    code = "import os; print(os.getsid(0) == os.getpid())"
+    assert run_for_version([sys.executable, "-c", code]) == "True\n"

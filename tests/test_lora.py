@@ -306,6 +306,7 @@ def test_a_run_with_an_adapter_resumes_bit_for_bit(
     assert float((logits(first.model) - logits(last.model)).abs().max()) > 1e-4
 
 
+@pytest.mark.slow
 def test_a_model_from_scratch_has_nothing_to_adapt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

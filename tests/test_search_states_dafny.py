@@ -165,6 +165,7 @@ def test_what_real_dafny_lets_keep(name: str) -> None:
     assert [segment.text for segment in segments_of(name)] == ([kept] if kept else [])
 
 
+@pytest.mark.slow
 def test_a_state_is_what_is_left_open() -> None:
     assert state_of("proved") == "no goals"
     # The ensures clause is two lines above the hole, in column 17.

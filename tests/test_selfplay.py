@@ -62,6 +62,7 @@ def archive_of(folder: Path) -> ProblemArchive:
     return ProblemArchive(folder / "archive.jsonl")
 
 
+@pytest.mark.slow
 def test_a_program_composes_and_the_solver_learns(
     make_play: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
@@ -234,6 +235,7 @@ def test_a_policy_that_was_taught_writes_scripts_and_learns(
     assert all(line["composer_reward"] is not None for line in lines)
 
 
+@pytest.mark.slow
 def test_a_composer_that_is_cut_off_is_loud(
     make_play: Callable[..., Config],
     verifiers: list[StubVerifier],
@@ -249,6 +251,7 @@ def test_a_composer_that_is_cut_off_is_loud(
     assert ["composer_truncated_share" in line for line in program] == [False]
 
 
+@pytest.mark.slow
 def test_shared_weights_learn_from_both_roles(
     make_play: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:

@@ -333,6 +333,7 @@ def test_counts_are_compared_as_their_values_are() -> None:
         compare_paired([(4, 1)], [(1, 1)], 2)
 
 
+@pytest.mark.slow
 def test_unlike_numbers_of_attempts_do_not_pass_for_a_difference() -> None:
     """pass@4 of 4 attempts is 0 or 1 and of 16 something between, mostly near 1 here: differences
     are many small ones up and few large ones down, which turned around look unlikely."""

@@ -118,7 +118,7 @@ class CodeAtoms(CodeTypes):
         elif self.at(*COLLECTIONS):
             self._parse_collection()
         elif self.at_name:
-            self.advance()
+            self._take_name()
             return self._parse_after_name()
         else:
             raise self.fail("expected an expression")
@@ -186,8 +186,13 @@ class CodeAtoms(CodeTypes):
         if self.token.kind == "number" or self.at("requires", "reads"):
             self.advance()
         else:
-            self.expect_name()
+            self._take_name()
         return self._parse_after_name()
+
+    def _take_name(self) -> None:
+        if self._lambdas:
+            self.reading.in_lambdas.add(self._place)
+        self.expect_name()
 
     def _parse_member_update(self) -> None:
         if self.token.kind == "number":

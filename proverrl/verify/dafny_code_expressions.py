@@ -44,6 +44,7 @@ class CodeExpressions(CodeAtoms):
             self.parse_expression(semi=True)
 
     def _parse_domain_name(self) -> None:
+        self.refuse_unread_domain()
         self.parse_bound_name()
         if self.at("<") and self.peek().text == "-":
             # Dafny 4's ``x <- set``.
@@ -225,6 +226,7 @@ class CodeExpressions(CodeAtoms):
         self.parse_items(self.parse_pattern)
         if not self.take(":="):
             self.skip_attributes()
+            self.refuse_unread_choice()
             self.expect(":|")
         self.parse_items(self.parse_expression)
         self.expect(";")

@@ -50,7 +50,8 @@ class Reading:
     what is called and the position; the initialiser of an array as that of ``new``. ``formals``:
     name of a function or method, position and name of the parameter. ``functions``: names of those
     with a ``reads`` clause. ``keepers``: names of constructors of datatypes. ``assigned``: the
-    right-hand sides of statements.
+    right-hand sides of statements. ``two_state``: names of two-state functions. ``in_lambdas``: the
+    places of names inside lambdas.
     """
 
     lambdas: list[int] = field(default_factory=list)
@@ -60,6 +61,8 @@ class Reading:
     functions: set[str] = field(default_factory=set)
     keepers: set[str] = field(default_factory=set)
     assigned: set[int] = field(default_factory=set)
+    two_state: set[str] = field(default_factory=set)
+    in_lambdas: set[int] = field(default_factory=set)
 
 
 class CodeTypes(Cursor):

@@ -6,6 +6,7 @@ finding. Not handled here: any grammar.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from proverrl.verify.dafny_tokens import Finding, Token
@@ -21,6 +22,9 @@ RESERVED = frozenset(
     reads real refines requires return returns reveal reveals seq set static string then this
     trait true twostate type unchanged var where while witness yield yields""".split()
 )
+
+
+_VALUE_TYPE = re.compile(r"int|nat|bool|real|char|string|ORDINAL|bv[0-9]+")
 
 
 class GrammarError(Exception):
@@ -94,6 +98,24 @@ class Cursor:
             where = "lambda" if self._lambdas else "function"
             message = f"{self.token.text!r} in a {where} is believed of every heap; leave it out"
             raise self.refuse("cheat", "unread-heap", message)
+
+    def refuse_unread_domain(self) -> None:
+        """Raises at a variable bound inside a lambda whose values may be what a heap holds."""
+        if not self._lambdas:
+            return
+        is_typed = self.peek().text == ":"
+        if not is_typed or not _VALUE_TYPE.fullmatch(self.peek(2).text):
+            message = (
+                f"what {self.token.text!r} stands for in a lambda may depend on the heap, which is "
+                "believed of every heap; give it a type such as int, or leave the lambda out"
+            )
+            raise self.refuse("cheat" if is_typed else "syntax", "unread-heap", message)
+
+    def refuse_unread_choice(self) -> None:
+        """Raises at ``:|`` inside a lambda, whose choice may be of what a heap holds."""
+        if self._lambdas and self.at(":|"):
+            message = "a choice in a lambda may depend on the heap, which is believed of every heap"
+            raise self.refuse("syntax", "unread-heap", message)
 
     def refuse_typed_pattern(self) -> GrammarError:
         """For a type behind a name in the pattern of a case, which Dafny 2.3 believes unseen."""

@@ -102,9 +102,9 @@ class Expressions(Cursor):
 
     def parse_domain(self) -> None:
         """``x: T, y | range``; the range may be missing."""
-        self._parse_bound_name()
+        self._parse_domain_name()
         while self.take(","):
-            self._parse_bound_name()
+            self._parse_domain_name()
         self.skip_attributes()
         if self.take("|"):
             self.parse_expression()
@@ -118,6 +118,10 @@ class Expressions(Cursor):
                 raise GrammarError(refuse_attribute(self.token))
             self.advance()
             self._parse_list(self.parse_expression, "}")
+
+    def _parse_domain_name(self) -> None:
+        self.refuse_unread_domain()
+        self._parse_bound_name()
 
     def _parse_bound_name(self) -> None:
         self.expect_name()
@@ -184,6 +188,7 @@ class Expressions(Cursor):
         self.parse_pattern(names)
         while self.take(","):
             self.parse_pattern(names)
+        self.refuse_unread_choice()
         if self.take(":|"):
             self.parse_expression()
             return

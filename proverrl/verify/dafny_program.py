@@ -84,6 +84,8 @@ class _Declarations(TypeDeclarations):
             self._parse_method(is_ghost=word in _GHOST_METHODS or "ghost" in modifiers)
         elif word in _FUNCTIONS:
             self._parse_function()
+            if "twostate" in modifiers:
+                self.reading.two_state.add(self._element.name)
         elif word == "iterator":
             self._parse_iterator()
         elif word in ("module", "class", "trait"):

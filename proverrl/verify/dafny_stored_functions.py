@@ -55,8 +55,13 @@ class _Finder:
         for place in self._reading.lambdas:
             if not self._find_assigned(place) and not self._is_passed(place):
                 yield self._refuse(place, "a lambda that reads the heap")
-        if arrows or self._reading.lambdas or self._reading.functions:
+        if arrows or self._reading.lambdas or self._reading.functions or self._reading.two_state:
             yield from self._find_bare()
+        for place in sorted(self._reading.in_lambdas):
+            if self._text(place) in self._reading.two_state:
+                message = "a two-state function in a lambda is believed of every heap; leave it out"
+                token = self._tokens[place]
+                yield Finding("cheat", "unread-heap", message, token.line, token.column)
 
     def _find_holder(self, place: int) -> int | None:
         """The name whose type the arrow at ``place`` makes a function that reads, and no more."""
@@ -99,7 +104,7 @@ class _Finder:
         return self._reading.arguments.get(place) in self._taking
 
     def _find_bare(self) -> Iterator[Finding]:
-        names = self._holders | self._reading.functions
+        names = self._holders | self._reading.functions | self._reading.two_state
         for place, token in enumerate(self._tokens):
             if token.kind == "word" and token.text in names and not self._is_harmless(place):
                 yield self._refuse(place, f"the function {token.text!r}, which may read the heap,")

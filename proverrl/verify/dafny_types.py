@@ -74,6 +74,11 @@ def read_untyped(problem_id: str, text: str) -> UntypedProgram:
             findings = [error.finding]
     if program is not None:
         _refuse_partial_types(problem_id, tokens, program)
+        if program.reading.two_state:
+            raise ProblemError(
+                f"problem {problem_id!r}: it declares a two-state function, which Dafny believes "
+                "of every heap when a hint puts it into a lambda"
+            )
         findings = [*find_circular(tokens, program), *find_stored(tokens, program)]
     if program is None or findings:
         raise ProblemError(

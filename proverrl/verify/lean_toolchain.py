@@ -152,6 +152,8 @@ def _find_version(lake: str, project: Path, environment: dict[str, str]) -> str:
             text=True,
             timeout=_VERSION_SECONDS,
             check=False,
+            # Ctrl-C in a terminal is for us: a version cut short looks like no version.
+            start_new_session=True,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ToolchainError(f"cannot run {lake}: {error}; run: {REMEDY}") from error

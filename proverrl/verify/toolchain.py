@@ -102,7 +102,7 @@ def _list_wheel_places() -> list[Path]:
 
 
 def _read_z3_version(path: str) -> str:
-    match = re.search(r"version (\d+\.\d+\.\d+)", _run([path, "--version"]))
+    match = re.search(r"version (\d+\.\d+\.\d+)", run_for_version([path, "--version"]))
     if match is None:
         raise ToolchainError(f"{path} does not answer as z3; run: {_INSTALL_Z3}")
     return match.group(1)
@@ -112,7 +112,7 @@ def _find_dafny_version(path: str) -> str:
     """Dafny 2 answers ``/version``, Dafny 4 ``--version``."""
     match = None
     for option in ("/version", "--version"):
-        match = match or re.search(r"\b(\d+\.\d+\.\d+)", _run([path, option]))
+        match = match or re.search(r"\b(\d+\.\d+\.\d+)", run_for_version([path, option]))
     if match is None:
         raise ToolchainError(f"{path} does not answer as Dafny; run: {_INSTALL_DAFNY}")
     version = match.group(1)
@@ -124,10 +124,17 @@ def _find_dafny_version(path: str) -> str:
     return version
 
 
-def _run(command: list[str]) -> str:
+def run_for_version(command: list[str]) -> str:
+    """What a program prints when it is asked for its version; raises ``ToolchainError``."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_VERSION_SECONDS, check=False
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_SECONDS,
+            check=False,
+            # Ctrl-C in a terminal is for us: a version cut short looks like no version.
+            start_new_session=True,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ToolchainError(f"cannot run {command[0]}: {error}") from error
