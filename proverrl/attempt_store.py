@@ -22,7 +22,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from proverrl.attempt_rows import AttemptFile, check_turns
-from proverrl.errors import RunError, UsageError
+from proverrl.disk import saving
+from proverrl.errors import UsageError
 from proverrl.monitor.metrics import write_atomically
 from proverrl.policy.endpoint import Usage
 from proverrl.rollout.completion_counts import CompletionCounts
@@ -99,11 +100,9 @@ class AttemptStore:
         self.num_proved = 0
         self.completions: CompletionCounts | None = CompletionCounts()
         self._settings_path = folder / f"{name}.settings"
-        try:
+        with saving(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._check_settings(settings)
-        except OSError as error:
-            raise RunError(f"{folder}: cannot be written: {error}") from error
 
     def missing_blocks(self, problems: Sequence[Problem], samples: int) -> list[Block]:
         """Read what is stored and plan the rest. Attempts of which a block was written in part
@@ -127,13 +126,10 @@ class AttemptStore:
         server's completions cost since the last block."""
         if usage is not None and rows:
             rows = [{**rows[0], "usage": asdict(usage)}, *rows[1:]]
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write("".join(json.dumps(row) + "\n" for row in rows))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise RunError(f"{self.path}: cannot be written: {error}") from error
+        with saving(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in rows))
+            file.flush()
+            os.fsync(file.fileno())
         self.rows += rows
         self._count(rows)
 

@@ -26,6 +26,7 @@ from typing import Any
 
 from proverrl.attempt_rows import read_attempt
 from proverrl.errors import RunError, UsageError
+from proverrl.strict_json import load_json
 from proverrl.types import Status
 
 NAME_FIELDS = ("name", "problem_id", "problem_name", "custom_id", "id")
@@ -89,8 +90,8 @@ def read_claims(path: Path) -> Iterator[Claim | Misfit]:
 
 def _read_line(raw: bytes, line: int) -> Iterator[Claim | Misfit]:
     try:
-        row = json.loads(raw.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+        row = load_json(raw.decode("utf-8-sig"), allow_nan=True)
+    except ValueError as error:
         yield Misfit(line, f"not JSON: {error}"[:200])
         return
     if not isinstance(row, dict):

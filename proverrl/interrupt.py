@@ -40,11 +40,11 @@ def end_at_once(line: str) -> NoReturn:
 @contextmanager
 def stop_on_signals(
     begin_to_stop: Callable[[], object],
-    describe_lost: Callable[[], str],
+    describe_unsaved: Callable[[], str],
     signals: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM),
 ) -> Iterator[None]:
     """Within it the first of ``signals`` is announced and calls ``begin_to_stop``, on the event
-    loop; from then on Ctrl-C ends the process at once, with the line of ``describe_lost``. A
+    loop; from then on Ctrl-C ends the process at once, with the line of ``describe_unsaved``. A
     ``StoppedError`` that passes gets the exit status that belongs to the signal."""
     loop = asyncio.get_running_loop()
     # Signals reach the main thread only.
@@ -55,7 +55,7 @@ def stop_on_signals(
     received: list[signal.Signals] = []
 
     def end(number: int, frame: FrameType | None) -> None:
-        end_at_once(describe_lost())
+        end_at_once(describe_unsaved())
 
     def take(which: signal.Signals) -> None:
         if received:

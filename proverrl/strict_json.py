@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 
-def load_json(text: str | bytes, *, unique_keys: bool = False) -> Any:
+def load_json(text: str | bytes, *, unique_keys: bool = False, allow_nan: bool = False) -> Any:
     """The value of a JSON text.
 
-    Raises ``ValueError`` for what is no JSON, for NaN and Infinity, which Python reads although
-    JSON has no such numbers, for what is nested too deeply to be read and, with ``unique_keys``,
-    for an object with a key twice, of which Python takes the last.
+    Raises ``ValueError`` for what is no JSON, for NaN and Infinity unless they are allowed (Python
+    reads them although JSON has no such numbers), for what is nested too deeply to be read and,
+    with ``unique_keys``, for an object with a key twice, of which Python takes the last.
     """
     build = _build_object if unique_keys else None
+    constant = None if allow_nan else _refuse_constant
     try:
-        return json.loads(text, object_pairs_hook=build, parse_constant=_refuse_constant)
+        return json.loads(text, object_pairs_hook=build, parse_constant=constant)
     except RecursionError as error:
         raise ValueError(f"{error}: it is nested too deeply") from error
 
@@ -30,10 +31,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
     Raises ``OSError`` when the file cannot be read, ``ValueError`` when it holds no object.
     """
-    try:
-        value = json.loads(path.read_bytes())
-    except RecursionError as error:
-        raise ValueError(f"{error}: it is nested too deeply") from error
+    value = load_json(path.read_bytes(), allow_nan=True)
     if not isinstance(value, dict):
         raise ValueError(f"it holds a {type(value).__name__}, no object")  # noqa: TRY004
     return value

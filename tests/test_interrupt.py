@@ -16,7 +16,7 @@ import pytest
 
 from proverrl.checkpoint import save_checkpoint
 from proverrl.config import Config
-from proverrl.loops.train import describe_lost
+from proverrl.loops.train import describe_unsaved
 from proverrl.monitor import Monitor
 from proverrl.verify.toolchain import run_for_version
 from tests.terminal import ROOT, Terminal
@@ -170,9 +170,9 @@ def test_what_is_lost_is_what_came_after_the_checkpoint(
     with Monitor(tmp_path, live=False, total_steps=9, stream=stream) as session.monitor:
         for step in range(1, made + 1):
             session.monitor.log("step", step, {})
-        assert describe_lost(session) == f"ended at once; lost: {lost}"
+        assert describe_unsaved(session) == f"ended at once; lost: {lost}"
         session.warm_weights.unlink()
-        assert describe_lost(session).endswith("goes on from the beginning")
+        assert describe_unsaved(session).endswith("goes on from the beginning")
 
 
 @pytest.mark.slow

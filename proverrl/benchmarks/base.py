@@ -19,6 +19,7 @@ from typing import Any
 
 from proverrl.config.benchmarks import BenchmarkLayout
 from proverrl.errors import ProblemError
+from proverrl.strict_json import load_json
 from proverrl.types import Problem, Split
 
 ROW_SUFFIXES = (".jsonl", ".json")
@@ -221,11 +222,11 @@ def _read_lines(name: str, text: str) -> Iterator[Row]:
             continue
         where = f"{name}, line {number}"
         try:
-            data = json.loads(line)
+            data = load_json(line, allow_nan=True)
         except json.JSONDecodeError as error:
             yield Row(where, {}, f"not JSON at column {error.colno} ({error.msg})")
             continue
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             yield Row(where, {}, f"not JSON ({error})")
             continue
         yield _make_row(where, data)
@@ -234,11 +235,11 @@ def _read_lines(name: str, text: str) -> Iterator[Row]:
 def _read_array(name: str, text: str) -> Iterator[Row]:
     """A JSON array of objects; an object of objects counts as an array of its values."""
     try:
-        data = json.loads(text)
+        data = load_json(text, allow_nan=True)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise ProblemError(f"{name}, {place}: not JSON ({error.msg})") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ProblemError(f"{name}: not JSON ({error})") from error
     if isinstance(data, dict):
         data = list(data.values()) if all(isinstance(v, dict) for v in data.values()) else [data]

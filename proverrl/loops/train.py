@@ -142,7 +142,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                 write_resolved(folder, config, toolchain=verifier.toolchain, engine=sampler.engine)
                 with _open_monitor(config, folder, live) as monitor:
                     session = Session(config, folder, verifier, policy, sampler, problems, monitor)
-                    with stop_on_signals(session.stop.set, partial(describe_lost, session)):
+                    with stop_on_signals(session.stop.set, partial(describe_unsaved, session)):
                         await _run_stages(session)
             finally:
                 await verifier.aclose()
@@ -168,7 +168,7 @@ async def _run_stages(session: Session) -> None:
         os.replace(unfinished, session.folder / "policy")
 
 
-def describe_lost(session: Session) -> str:
+def describe_unsaved(session: Session) -> str:
     """What a process that ends now loses, and from where the same command goes on."""
     unit = "round" if session.config.loop in ROUND_LOOPS else "step"
     checkpoint = latest_checkpoint(session.checkpoints)

@@ -15,7 +15,6 @@ names are renamed where a binder declares them; a training text in another langu
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +25,7 @@ from typing import Any, Literal, cast
 from proverrl.errors import ProblemError
 from proverrl.problems import lean_tokens
 from proverrl.problems.dafny import normalise, scan_tokens
+from proverrl.strict_json import load_json
 from proverrl.types import HOLE, Language, Problem
 
 RUN_LENGTH = 13
@@ -206,8 +206,8 @@ def describe_overlap(figures: Mapping[str, Any] | None) -> str:
 
 def _read_statement(where: str, line: str, number: int) -> Statement:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        row = load_json(line, allow_nan=True)
+    except ValueError as error:
         raise ProblemError(f"{where}: not JSON ({error}); write one object a line") from error
     known = [field for field, _ in _STATEMENTS]
     if not isinstance(row, dict) or not any(isinstance(row.get(f), str) for f in known):

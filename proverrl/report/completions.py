@@ -7,20 +7,18 @@ None. Not handled here: verdicts (``sections``), spending per problem (``budgets
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 from proverrl.monitor.display import format_figure, format_share
 from proverrl.report.run import Evaluation, Row, RunRecord
-from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
+from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost
 
 COMPLETION_COLUMNS = (
     "run", "where", "completions", "truncated_share", "without_candidate_share",
     "without_candidate_reason", "prompt_tokens", "completion_tokens", "cost",
 )  # fmt: skip
-_SUMMED = ("turns", "truncated", "truncated_share", "without_candidate", "without_candidate_reason")
 
 
 def list_completion_rows(runs: Sequence[RunRecord]) -> list[Row]:
@@ -34,16 +32,9 @@ def list_completion_rows(runs: Sequence[RunRecord]) -> list[Row]:
 
 
 def sum_steps(steps: Sequence[Mapping[str, Any]]) -> Row:
-    """The figures of all steps together; the reason is the commonest of the steps' commonest."""
-    known = [step for step in steps if None not in map(step.get, _SUMMED)]
-    if not known:
-        return {}
-    reasons: Counter[str] = Counter()
-    for step in known:
-        reasons[str(step["without_candidate_reason"])] += int(step["without_candidate"])
-    num = sum(int(step["turns"]) for step in known)
-    counts = CompletionCounts(num, sum(int(step["truncated"]) for step in known), reasons)
-    return {"completions": num, **counts.figures()}
+    """The figures of all steps together."""
+    counts = sum_figures(steps, num="turns")
+    return {} if counts is None else {"completions": counts.num, **counts.figures()}
 
 
 def _row(run: RunRecord, where: str, figures: Mapping[str, Any]) -> Row:

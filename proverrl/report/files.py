@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proverrl.errors import RunError
+from proverrl.disk import saving
 from proverrl.monitor.metrics import write_atomically
 
 
@@ -17,10 +17,8 @@ def write_whole(path: Path, text: str) -> Path:
     Raises:
         RunError: it cannot be written.
     """
-    try:
+    with saving(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A policy may write half a surrogate pair, which UTF-8 cannot hold.
-        write_atomically(path, text, errors="replace")
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror or error}") from error
+    # A policy may write half a surrogate pair, which UTF-8 cannot hold.
+    write_atomically(path, text, errors="replace")
     return path

@@ -10,7 +10,7 @@ Not handled here: what the verifier said of candidates.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,22 @@ class CompletionCounts:
             "without_candidate_share": _share(num_without, self.num),
             "without_candidate_reason": commonest[0][0] if commonest else "",
         }
+
+
+def sum_figures(rows: Iterable[Mapping[str, Any]], *, num: str) -> CompletionCounts | None:
+    """Stored figures together; ``num`` is the key of how many completions there were. The reason is
+    the commonest of the rows' commonest. Rows of earlier versions are left out; None when no other
+    is there."""
+    needed = (num, "truncated", "truncated_share", "without_candidate", "without_candidate_reason")
+    known = [row for row in rows if None not in map(row.get, needed)]
+    if not known:
+        return None
+    reasons: Counter[str] = Counter()
+    for row in known:
+        reasons[row["without_candidate_reason"]] += row["without_candidate"]
+    return CompletionCounts(
+        sum(row[num] for row in known), sum(row["truncated"] for row in known), reasons
+    )
 
 
 def describe_lost(figures: Mapping[str, Any]) -> str:

@@ -7,7 +7,6 @@ most; a table at the end. Not handled here: files.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
@@ -20,7 +19,7 @@ from rich.tree import Tree as ShownTree
 
 from proverrl.monitor.display import can_draw_live, format_seconds, format_share, sparkline
 from proverrl.monitor.live_panel import LivePanel, choose_width
-from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
+from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost
 from proverrl.search.base import Searching, StopReason
 from proverrl.search.spending import count_turns
 from proverrl.search.view import TreeFigures, find_trees, measure_trees
@@ -253,13 +252,10 @@ def make_summary(name: str, results: Sequence[Mapping[str, Any]]) -> Table:
 def list_warnings(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """What more than half of all completions came to, where that was nothing; from each
     ``result.json``, those of earlier versions left out."""
-    known = [result for result in results if "completions" in result]
-    reasons: Counter[str] = Counter()
-    for result in known:
-        reasons[result["without_candidate_reason"]] += result["without_candidate"]
-    num = sum(result["completions"] for result in known)
-    counts = CompletionCounts(num, sum(result["truncated"] for result in known), reasons)
-    settings = known[0]["settings"] if known else {}
+    counts = sum_figures(results, num="completions")
+    if counts is None:
+        return []
+    settings = results[-1].get("settings", {})
     warnings = warn_of_lost(
         counts.figures(),
         max_new_tokens=settings.get("max_new_tokens"),
