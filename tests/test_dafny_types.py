@@ -130,6 +130,58 @@ def test_unknown_types_are_put_together() -> None:
     ]
 
 
+class SlowProcess:
+    """Tells types after a while; nothing else."""
+
+    def __init__(self, trace: list[str]) -> None:
+        self.trace = trace
+        self.num_asked = 0
+
+    async def ask(self, source: str, rlimit: int | None = None) -> Reply:
+        raise AssertionError(source)
+
+    async def ask_types(self, source: str) -> tuple[Reply, list[str]]:
+        self.num_asked += 1
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return Reply((), (), ()), self.trace
+
+
+def test_no_worker_goes_without_the_types_that_another_asks_for() -> None:
+    problem = make_problem(f"lemma L() {{ var i := 0; {HOLE} }}\n")
+    trace = [TRACE_START.format(9), "DEBUG: setting proxy ?7.T := int"]
+    known, told, mute = KnownProblems(), SlowProcess(trace), SlowProcess([])
+
+    async def write_both() -> list[WrittenText | BaseException]:
+        asks = (known.write_types(p, Candidate(problem, "")) for p in (told, mute, told))
+        return await asyncio.gather(*asks, return_exceptions=True)
+
+    first, refused, third = asyncio.run(write_both())
+    assert isinstance(first, WrittenText)
+    assert isinstance(third, WrittenText)
+    assert first.text == third.text == "lemma L() { var i: int := 0;  }\n"
+    assert isinstance(refused, ProblemError)
+    # A problem that was refused is refused again.
+    other, again = KnownProblems(), SlowProcess([])
+    for _ in range(2):
+        with pytest.raises(ProblemError, match="left to Dafny"):
+            asyncio.run(other.write_types(again, Candidate(problem, "")))
+    assert again.num_asked == 2
+
+
+def test_a_pattern_of_which_dafny_does_not_tell_is_the_problems_fault() -> None:
+    text = (
+        "datatype N = Z | S(n: nat)\nlemma L(p: (N, N)) { match p case (Z, q) => " + HOLE + " }\n"
+    )
+    problem = make_problem(text)
+    blank = read_untyped("p", get_blank(problem))
+    assert [blank.tokens[b.place].text for b in blank.bindings] == ["Z", "q"]
+    with pytest.raises(ProblemError, match="the type of 'q' is left to Dafny"):
+        read_insertions(problem, blank, [TRACE_START.format(9)])
+    told = [TRACE_START.format(9), "DEBUG: setting proxy ?8.T := N"]
+    assert [i.text for i in read_insertions(problem, blank, told)] == [": N"]
+
+
 def test_a_problem_with_a_two_state_function_is_refused() -> None:
     text = f"twostate predicate T(c: object) {{ true }}\nlemma L() {{ {HOLE} }}\n"
     with pytest.raises(ProblemError, match="declares a two-state function"):

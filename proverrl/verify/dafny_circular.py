@@ -8,15 +8,16 @@ contain itself through the domain of an arrow, an ``iset`` or an ``imap``: not d
 other types, synonyms, type arguments, or a trait or ``object`` whose values may be of that type.
 What can be assigned again (``var`` fields) is not looked at here: functions over it must say that
 they read it (``dafny_stored_functions``).
-Not covered: types of one name in several modules are taken for one (too much is refused).
+Types of one name in several modules are taken for one (too much is refused).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import networkx as nx
 
+from proverrl.verify.dafny_declared_types import TypePart
 from proverrl.verify.dafny_program import ParsedProgram
 from proverrl.verify.dafny_tokens import Finding, Token
 
@@ -30,9 +31,26 @@ Mention = tuple[str, bool]
 class _Reader:
     """Reads one type and lists the names in it."""
 
-    def __init__(self, tokens: Sequence[Token], inverted: set[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        tokens: Sequence[Token],
+        inverted: set[tuple[str, int]],
+        parameters: Mapping[str, tuple[str, ...]],
+    ) -> None:
         self._tokens = tokens
         self._inverted = inverted
+        self._parameters = parameters
+
+    def read_part(self, part: TypePart) -> list[Mention]:
+        """What a part of a declared type mentions; arguments left out are those of the owner."""
+        mentions = self.read(part.start, part.end)[1]
+        own = self._parameters.get(part.owner, ())
+        for place in range(part.start, part.end):
+            name, after = self._tokens[place].text.removesuffix("?"), self._tokens[place + 1].text
+            if name in self._parameters and after not in ("<", "."):
+                is_asked = any(inverted == name for inverted, _ in self._inverted)
+                mentions += [(parameter, is_asked) for parameter in own]
+        return mentions
 
     def read(self, place: int, end: int) -> tuple[int, list[Mention]]:
         """The place after the type that begins at ``place``, and what it mentions."""
@@ -72,8 +90,8 @@ def find_circular(tokens: Sequence[Token], program: ParsedProgram) -> Iterator[F
     """A finding for each type that contains itself where its values are asked for."""
     inverted: set[tuple[str, int]] = set()
     while True:
-        reader = _Reader(tokens, inverted)
-        mentions = [(part, reader.read(part.start, part.end)[1]) for part in program.parts]
+        reader = _Reader(tokens, inverted, program.parameters)
+        mentions = [(part, reader.read_part(part)) for part in program.parts]
         found = {
             (part.owner, program.parameters[part.owner].index(name))
             for part, names in mentions

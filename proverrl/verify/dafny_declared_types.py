@@ -50,7 +50,10 @@ class TypeDeclarations(StatementElements):
 
     def _parse_type_parameters(self) -> None:
         """``<T(==), U(0)>``, with marks of variance before the names."""
-        if self.take("<"):
+        if self.at("<"):
+            if self._element.word in _TYPES and self._owner in self.parameters:
+                raise self.fail(f"two types named {self._owner!r} are taken for one; rename one")
+            self.advance()
             self.parse_items(self._parse_type_parameter)
             self.expect(">")
 

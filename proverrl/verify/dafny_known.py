@@ -92,16 +92,17 @@ class KnownProblems:
             return WrittenText(candidate.source, {})
         blank = read_untyped(problem.id, get_blank(problem))
         facts = self._facts(problem)
+        if not blank.has_untyped:
+            return WrittenText(candidate.source, {})
         if facts.insertions is None:
-            facts.insertions = ()
-            if blank.has_untyped:
-                reply, trace = await process.ask_types(blank.text)
-                if error := _find_error(reply):
-                    raise ProblemError(
-                        f"problem {problem.id!r}: with an empty body Dafny says {error!r}, so the "
-                        "types that are left to it are unknown; write them out"
-                    )
-                facts.insertions = tuple(read_insertions(problem, blank, trace))
+            reply, trace = await process.ask_types(blank.text)
+            if error := _find_error(reply):
+                raise ProblemError(
+                    f"problem {problem.id!r}: with an empty body Dafny says {error!r}, so the "
+                    "types that are left to it are unknown; write them out"
+                )
+            # Not before the answer: other workers of the pool look here meanwhile.
+            facts.insertions = tuple(read_insertions(problem, blank, trace))
         return write_types(candidate, blank, facts.insertions)
 
     async def check_types(self, process: DafnyProcess, problem: Problem) -> None:

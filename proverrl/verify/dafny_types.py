@@ -43,6 +43,7 @@ class UntypedProgram:
     places: list[int]
     bindings: tuple[Binding, ...]
     calc_lines: tuple[tuple[int, int, int], ...]
+    constructors: frozenset[str]
 
     @property
     def has_untyped(self) -> bool:
@@ -86,7 +87,8 @@ def read_untyped(problem_id: str, text: str) -> UntypedProgram:
             f"program: {findings[0].message}"
         )
     places = find_places(text, tokens)
-    return UntypedProgram(text, tokens, places, program.bindings, program.calc_lines)
+    constructors = frozenset(program.reading.keepers)
+    return UntypedProgram(text, tokens, places, program.bindings, program.calc_lines, constructors)
 
 
 def _refuse_partial_types(problem_id: str, tokens: list[Token], program: ParsedProgram) -> None:
@@ -166,7 +168,9 @@ def read_insertions(
         inferred = _resolve(f"?{number}", assigned) if first is not None else "?"
         if not _UNKNOWN.search(inferred) and inferred != "?":
             insertions += _write_type(binding, inferred)
-        elif binding.kind != "pattern":
+        elif (
+            binding.kind != "pattern" or blank.tokens[binding.place].text not in blank.constructors
+        ):
             raise _refuse(problem, blank, binding)
     return insertions
 

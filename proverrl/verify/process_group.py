@@ -201,7 +201,8 @@ class ProcessGroup:
 
 def find_cause(exit_code: int) -> Cause:
     """Whose doing the end of a process was: one that was killed tells nothing of its question."""
-    return "killed" if exit_code == -signal.SIGKILL else "died"
+    foreign = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    return "killed" if -exit_code in foreign else "died"
 
 
 def make_folder() -> Path:
