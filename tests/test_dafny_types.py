@@ -71,7 +71,8 @@ method M(x: int) returns (y: int) {
   var a := new int[3];
   forall z, q: int | 0 <= z < q ensures z < q { }
   if g :| g > 2 { y := 1; }
-  var f := p => (var d := p; set e | e < d);
+  var f := p => (var d := p; d);
+  ghost var h := set e | e < 3;
   ghost var m := map o | o == 1 :: (r, t: int) => r;
   assert exists n :: n > 3 && forall n2: int :: n2 == n2;
   while x < 3 { return x, 1; }
@@ -83,7 +84,7 @@ method M(x: int) returns (y: int) {
         *(("i", "variable"), ("0", "value"), ("*", "value")),
         *(("a", "variable"), ("new", "value"), ("z", "variable"), ("g", "variable")),
         *(("1", "value"), ("f", "variable"), ("p", "value"), ("p", "lambda")),
-        *(("d", "pattern"), ("e", "variable")),
+        *(("d", "pattern"), ("h", "variable"), ("set", "value"), ("e", "variable")),
         *(("m", "variable"), ("map", "value"), ("o", "variable"), ("r", "variable")),
         *(("n", "variable"), ("x", "value"), ("1", "value")),
     ]
