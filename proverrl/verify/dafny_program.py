@@ -40,16 +40,14 @@ class BodylessMember:
 
 @dataclass(frozen=True, slots=True)
 class ParsedProgram:
-    """``bindings``: what Dafny has to infer the type of, in the order of its parser. ``claims``:
-    the methods, lemmas and iterators with a body and a postcondition. ``references``: the classes,
-    traits and iterators. ``parameters``: of types. ``calc_lines``: tokens from and to, and where
-    the calc ends."""
+    """``bindings``: what Dafny has to infer the type of, in the order of its parser.
+    ``references``: the classes, traits and iterators. ``parameters``: of types. ``calc_lines``:
+    tokens from and to, and where the calc ends."""
 
     root: Element
     bindings: tuple[Binding, ...]
     bodyless: tuple[BodylessMember, ...]
     wild: tuple[Token, ...]
-    claims: frozenset[str]
     references: frozenset[str]
     parts: tuple[TypePart, ...]
     parameters: Mapping[str, tuple[str, ...]]
@@ -63,7 +61,6 @@ class _Declarations(TypeDeclarations):
     def __init__(self, tokens: list[Token]) -> None:
         super().__init__(tokens)
         self.bodyless: list[BodylessMember] = []
-        self.claims: set[str] = set()
         self.references: set[str] = set()
 
     def parse_root(self) -> Element:
@@ -136,8 +133,6 @@ class _Declarations(TypeDeclarations):
     def _note_body(self, token: Token, *, claims: bool, has_body: bool) -> None:
         if not has_body:
             self.bodyless.append(BodylessMember(token, self._element.word, claims))
-        elif claims and self._element.word not in _FUNCTIONS:
-            self.claims.add(self._element.name)
 
     def _parse_method(self, *, is_ghost: bool) -> None:
         start = self.advance()
@@ -294,7 +289,6 @@ def read_program(tokens: list[Token]) -> ParsedProgram:
         tuple(parser.bindings),
         tuple(parser.bodyless),
         tuple(parser.wild),
-        frozenset(parser.claims),
         frozenset(parser.references),
         tuple(parser.parts),
         parser.parameters,
