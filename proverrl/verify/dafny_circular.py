@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import networkx as nx
 
-from proverrl.verify.dafny_declared_types import TypePart
+from proverrl.verify.dafny_declared_types import TypePart, leaves_out_arguments
 from proverrl.verify.dafny_program import ParsedProgram
 from proverrl.verify.dafny_tokens import Finding, Token
 
@@ -40,17 +40,12 @@ class _Reader:
         self._tokens = tokens
         self._inverted = inverted
         self._parameters = parameters
+        self._own: tuple[str, ...] = ()
 
     def read_part(self, part: TypePart) -> list[Mention]:
         """What a part of a declared type mentions; arguments left out are those of the owner."""
-        mentions = self.read(part.start, part.end)[1]
-        own = self._parameters.get(part.owner, ())
-        for place in range(part.start, part.end):
-            name, after = self._tokens[place].text.removesuffix("?"), self._tokens[place + 1].text
-            if name in self._parameters and after not in ("<", "."):
-                is_asked = any(inverted == name for inverted, _ in self._inverted)
-                mentions += [(parameter, is_asked) for parameter in own]
-        return mentions
+        self._own = self._parameters.get(part.owner, ())
+        return self.read(part.start, part.end)[1]
 
     def read(self, place: int, end: int) -> tuple[int, list[Mention]]:
         """The place after the type that begins at ``place``, and what it mentions."""
@@ -62,6 +57,8 @@ class _Reader:
                 place += 2
             name = self._tokens[place].text.removesuffix("?")
             mentions = [(name, False)]
+            if leaves_out_arguments(self._tokens, place, self._parameters):
+                mentions += [(own, self._is_asked_somewhere(name)) for own in self._own]
             place += 1
             if place < end and self._tokens[place].text == "<":
                 place, given = self._read_arguments(name, place + 1, end, ">")
@@ -70,6 +67,9 @@ class _Reader:
             place, result = self.read(place + 1, end)
             mentions = [(name, True) for name, _ in mentions] + result
         return place, mentions
+
+    def _is_asked_somewhere(self, name: str) -> bool:
+        return name in _INFINITE or any(inverted == name for inverted, _ in self._inverted)
 
     def _read_arguments(
         self, name: str, place: int, end: int, closer: str

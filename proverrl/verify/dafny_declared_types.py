@@ -6,12 +6,16 @@ Not handled here: classes and modules, which hold other declarations (``dafny_pr
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from proverrl.verify.dafny_code_types import COLLECTIONS
 from proverrl.verify.dafny_statements import StatementElements
 from proverrl.verify.dafny_tokens import Token
 
+_ARRAY = re.compile(r"array[0-9]*")
 _TYPES = frozenset("class trait datatype codatatype type newtype iterator".split())
 
 
@@ -27,6 +31,15 @@ class TypePart:
     start: int
     end: int
     inherited: bool = False
+
+
+def leaves_out_arguments(
+    tokens: Sequence[Token], place: int, parameters: Mapping[str, tuple[str, ...]]
+) -> bool:
+    """Whether the name at ``place`` is that of a type with parameters, and none are given."""
+    name, after = tokens[place].text.removesuffix("?"), tokens[place + 1].text
+    has_parameters = name in COLLECTIONS or name in parameters or _ARRAY.fullmatch(name)
+    return bool(has_parameters) and after not in ("<", ".")
 
 
 class TypeDeclarations(StatementElements):

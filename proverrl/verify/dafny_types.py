@@ -19,18 +19,17 @@ from functools import lru_cache
 from proverrl.errors import ProblemError
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem
 from proverrl.verify.dafny_annotate import align, get_program_text
-from proverrl.verify.dafny_circular import find_circular
-from proverrl.verify.dafny_code_types import COLLECTIONS, Binding
+from proverrl.verify.dafny_code_types import Binding
 from proverrl.verify.dafny_cursor import GrammarError
+from proverrl.verify.dafny_declared_types import leaves_out_arguments
+from proverrl.verify.dafny_file_audit import find_believed
 from proverrl.verify.dafny_plain import WrittenText, insert
 from proverrl.verify.dafny_program import ParsedProgram, read_program
-from proverrl.verify.dafny_stored_functions import find_stored
 from proverrl.verify.dafny_tokens import Token, find_places, read_file
 
 _FIRST = re.compile(r"    IsNullableRefType: \?(\d+)$")
 _ASSIGNED = re.compile(r"DEBUG: .*(?:setting|assigning) proxy \?(\d+)\.T := (.*)$")
 _UNKNOWN = re.compile(r"(?<![A-Za-z0-9_'?])\?(\d+)")
-_ARRAY = re.compile(r"array[0-9]*")
 _MAX_TYPE_CHARACTERS = 2_000
 
 
@@ -80,7 +79,7 @@ def read_untyped(problem_id: str, text: str) -> UntypedProgram:
                 f"problem {problem_id!r}: it declares a two-state function, which Dafny believes "
                 "of every heap when a hint puts it into a lambda"
             )
-        findings = [*find_circular(tokens, program), *find_stored(tokens, program)]
+        findings = find_believed(tokens, program)
     if program is None or findings:
         raise ProblemError(
             f"problem {problem_id!r}: line {findings[0].line}: no proof can be held to its "
@@ -95,24 +94,15 @@ def _refuse_partial_types(problem_id: str, tokens: list[Token], program: ParsedP
     """Raises ``ProblemError`` for a variable whose type leaves out arguments (``seq``)."""
     fixed = {name for _, _, name in program.reading.formals}
     for name, (start, end) in program.reading.typed.items():
-        if name in fixed or not _leaves_out(tokens, start, end, program.parameters):
+        if name in fixed or not any(
+            leaves_out_arguments(tokens, place, program.parameters) for place in range(start, end)
+        ):
             continue
         token = tokens[name]
         raise ProblemError(
             f"problem {problem_id!r}: line {token.line}: the type of {token.text!r} leaves "
             "arguments to Dafny, which infers them; write them out"
         )
-
-
-def _leaves_out(
-    tokens: list[Token], start: int, end: int, parameters: Mapping[str, tuple[str, ...]]
-) -> bool:
-    for place in range(start, end):
-        name, after = tokens[place].text.removesuffix("?"), tokens[place + 1].text
-        has_parameters = name in COLLECTIONS or name in parameters or _ARRAY.fullmatch(name)
-        if has_parameters and after not in ("<", "."):
-            return True
-    return False
 
 
 def get_blank(problem: Problem) -> str:
