@@ -7,7 +7,7 @@ Not handled here: a limit on how many run at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Collection, Coroutine, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -27,3 +27,17 @@ async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def complete(work: Awaitable[T]) -> T:
+    """The result of a work that no cancellation cuts short; it is raised once the work is done."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return task.result()

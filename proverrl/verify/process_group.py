@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from proverrl.errors import ToolchainError, WorkerError
+from proverrl.tasks import complete
 from proverrl.types import Cause
 from proverrl.verify.memory_cgroup import MemoryCgroup, find_cgroup_parent
 from proverrl.verify.sessions import kill_session, measure_session
@@ -84,8 +85,8 @@ class ProcessGroup:
         variables = {k: os.environ[k] for k in _KEPT_VARIABLES if k in os.environ}
         variables |= {"HOME": str(folder)} | dict(environment or {}) | {"LIFELINE": str(read_end)}
         variables["CGROUP"] = str(cgroup.folder) if cgroup else ""
-        try:
-            process = await asyncio.create_subprocess_exec(
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
                 "/bin/sh",
                 "-c",
                 _LAUNCH,
@@ -99,11 +100,19 @@ class ProcessGroup:
                 start_new_session=True,
                 pass_fds=(read_end,),
             )
+        )
+        try:
+            process = await complete(starting)
         except BaseException as error:
             os.close(write_end)
-            shutil.rmtree(folder, ignore_errors=True)
-            if cgroup:
-                cgroup.remove()
+            try:
+                if starting.exception() is None:
+                    starting.result().kill()
+                    await _reap(starting.result())
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+                if cgroup:
+                    cgroup.remove()
             if isinstance(error, OSError):
                 raise ToolchainError(f"cannot start {command[0]}: {error}") from error
             raise
@@ -178,7 +187,7 @@ class ProcessGroup:
 
     async def join(self) -> None:
         """After ``kill``: wait until the main process is reaped, and remove the folder."""
-        await self._process.wait()
+        await _reap(self._process)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._drain_stdout(), _LAST_WORDS_SECONDS)
             await asyncio.wait_for(self._drain, _LAST_WORDS_SECONDS)
@@ -197,6 +206,21 @@ class ProcessGroup:
         self._process.stdin.close()
         while await self._process.stdout.read(_CHUNK_BYTES):
             pass
+
+
+async def _reap(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end of a killed process; a cancellation is raised after it.
+
+    asyncio complains in the terminal of a process that ends after its event loop.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while process.returncode is None:
+        try:
+            await process.wait()
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 def find_cause(exit_code: int) -> Cause:
