@@ -1,5 +1,5 @@
 """``python -m proverrl``, for launchers that start a module."""
 
-from proverrl.cli import main
+from proverrl.cli.main import main
 
 main()

@@ -3,8 +3,8 @@
 Flows in: counts or values, one a problem. Flows out: numbers; every interval and test over problems
 comes from here. Pure; the same values give the same interval. A problem is the unit: attempts on
 one problem are not independent of each other, problems are taken to be. docs/evaluation.md says in
-words what the methods do, and how often their intervals hold the truth.
-Not handled here: which attempts count (``proverrl.compare``, ``proverrl.evaluate``).
+words what the methods do, and how often their intervals hold the truth. Not handled here: which
+attempts count (``proverrl.evaluation.compare``, ``proverrl.evaluation.evaluate``).
 """
 
 from __future__ import annotations

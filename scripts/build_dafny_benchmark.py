@@ -29,6 +29,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.errors import ProblemError, ProverRLError
+from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.vacuity import build_requires_probe, check_vacuity
+from proverrl.lang.dafny.workers.start import start_dafny_worker
+from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.problems.dafny_sources import (
     CATEGORIES,
     ORIGIN,
@@ -39,12 +44,7 @@ from proverrl.problems.dafny_sources import (
 from proverrl.problems.load import benchmark_sha256, write_problems
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits, Verifier, Worker
-from proverrl.verify.dafny_audit import audit_candidate
-from proverrl.verify.dafny_known import KnownProblems
-from proverrl.verify.dafny_start import start_dafny_worker
-from proverrl.verify.dafny_vacuity import build_requires_probe, check_vacuity
 from proverrl.verify.pool import VerifierPool
-from proverrl.verify.toolchain import find_dafny_toolchain
 
 FOLDER = Path(__file__).parents[1] / "dafny" / "benchmark"
 VERSION = "1.0.0"

@@ -23,13 +23,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from proverrl.benchmarks.base import Entry, open_source
 from proverrl.benchmarks.dafny_programs import explain_no_tasks, read_dafnybench_rows
 from proverrl.errors import ProblemError, WorkerError
+from proverrl.lang.dafny.annotate import get_program_text
+from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.workers.start import start_dafny_worker
+from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.types import Candidate, Status
 from proverrl.verify.base import Limits, Worker
-from proverrl.verify.dafny_annotate import get_program_text
-from proverrl.verify.dafny_audit import audit_candidate
-from proverrl.verify.dafny_known import KnownProblems
-from proverrl.verify.dafny_start import start_dafny_worker
-from proverrl.verify.toolchain import find_dafny_toolchain
 
 RECYCLE_AFTER = 100
 """Requests after which a server starts anew: it gives no memory back."""

@@ -26,16 +26,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proverrl.attempt_rows import read_attempts
 from proverrl.config import Config, load_stored_config
-from proverrl.loops.evaluate_run import evaluate_benchmarks
-from proverrl.matched_budget import (
+from proverrl.evaluation.attempts import read_attempts
+from proverrl.evaluation.budgets import (
     BudgetUnit,
     Spending,
     measure_spending,
     solved_within,
 )
-from proverrl.monitor.metrics import write_lines_atomically
+from proverrl.files.lines import write_lines_atomically
+from proverrl.loops.evaluate_run import evaluate_benchmarks
 from proverrl.problems.load import load_problems, make_row
 from proverrl.statistics import compare_values, mean_interval
 from proverrl.types import Problem

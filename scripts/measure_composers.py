@@ -14,9 +14,9 @@ from pathlib import Path
 from proverrl.compose.guard_checks import make_guards
 from proverrl.compose.guards import GuardLedger, make_tools, run_guards
 from proverrl.compose.measure import measure_operators
-from proverrl.compose.operator import Parent
+from proverrl.lang.records import Parent
+from proverrl.problems.drafts import open_draft_verifier
 from proverrl.problems.load import load_problems, load_references
-from proverrl.verify.drafts import open_draft_verifier
 
 DAFNY = Path(__file__).resolve().parents[1] / "dafny"
 

@@ -19,13 +19,13 @@ from pathlib import Path
 import torch
 
 from proverrl.config import PolicyConfig
+from proverrl.lang.dafny.search.states import segment_dafny, step_segments
+from proverrl.lang.open import open_verifier
+from proverrl.lang.records import Prefix
 from proverrl.policy.loading import load_policy
 from proverrl.problems.load import load_problems
-from proverrl.search.base import Prefix
 from proverrl.search.proposals import Proposer
-from proverrl.search.states_dafny import segment_dafny, step_segments
 from proverrl.types import Candidate, Problem, Sampling, Verdict
-from proverrl.verify.make import open_verifier
 
 LEVELS = (4, 5)
 

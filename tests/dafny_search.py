@@ -9,14 +9,14 @@ import pytest
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import ToolchainError
-from proverrl.search.base import Functions, Prefix, Proposal, SearchResult
-from proverrl.search.dafny_sketch import make_sketch
+from proverrl.lang.dafny.search.sketch import make_sketch
+from proverrl.lang.dafny.search.subgoals import close, refine
+from proverrl.lang.open import open_router
+from proverrl.lang.records import Prefix, Sketch
+from proverrl.search.base import Functions, Proposal, SearchResult
 from proverrl.search.methods import make_search
-from proverrl.search.subgoals import Sketch
-from proverrl.search.subgoals_dafny import close, refine
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 from proverrl.verify.base import Limits
-from proverrl.verify.make import open_router
 
 LEM = Problem(
     "lem",

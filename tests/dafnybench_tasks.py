@@ -7,8 +7,8 @@ from pathlib import Path
 
 from proverrl.benchmarks.base import open_source
 from proverrl.benchmarks.dafny_programs import read_dafnybench_rows
+from proverrl.lang.dafny.annotate import get_program_text
 from proverrl.types import Problem
-from proverrl.verify.dafny_annotate import get_program_text
 
 TASKS = Path(__file__).parents[2] / "shared" / "data" / "dafnybench_tasks.jsonl"
 

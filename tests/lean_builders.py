@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.types import HOLE, Candidate, Problem
-from proverrl.verify.lean_toolchain import LeanToolchain
 
 FAKE_REPL = Path(__file__).with_name("fake_lean_repl.py")
 FAKE_LEAN = LeanToolchain("4.0.0", FAKE_REPL.parent, (sys.executable, str(FAKE_REPL)))

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
+from proverrl.cli.ending import run_to_the_end
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig
-from proverrl.ending import run_to_the_end
 from proverrl.errors import ProverRLError, WeightSyncError
-from proverrl.learner import TorchLearner, Update
+from proverrl.learner.learner import TorchLearner, Update
 from proverrl.loops.follow import Follower, check_weights, dismiss, push_weights, start_learners
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.loading import cast_parameters

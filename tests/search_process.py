@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from unittest.mock import patch
 
-from proverrl.cli import main
+from proverrl.cli.main import main
 from proverrl.loops import search_run
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Completion, Prompt, Sampling

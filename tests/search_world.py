@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proverrl.config.search import SearchConfig
-from proverrl.search.base import Functions, Prefix, Proposal, SearchResult, Segment
+from proverrl.lang.records import Prefix, Segment
+from proverrl.search.base import Functions, Proposal, SearchResult
 from proverrl.search.methods import make_single
 from proverrl.search.run import Search
 from proverrl.types import Candidate, Problem, Status, Verdict

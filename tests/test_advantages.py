@@ -36,7 +36,7 @@ from proverrl.advantages.base import only_groups
 from proverrl.config import AdvantageConfig, AdvantageName, CurriculumName, OptimizerName
 from proverrl.curriculum.sampler import CURRICULA
 from proverrl.errors import RecordError
-from proverrl.optimizers import OPTIMIZERS
+from proverrl.learner.optimizers import OPTIMIZERS
 from proverrl.types import Group
 from tests.builders import build_test_group
 

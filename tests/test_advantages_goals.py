@@ -12,6 +12,8 @@ from proverrl.advantages import STEPS, AdvantageInputs, goal_steps, salt, tempo
 from proverrl.advantages.goals import align_lines, find_cuts
 from proverrl.config import AdvantageConfig, StatesName
 from proverrl.errors import RecordError, UsageError
+from proverrl.lang.lean.goals import NO_GOALS, canonical_goals, find_states
+from proverrl.lang.lean.workers.protocol import CommandAnswer, Position, StepAnswer, TacticStep
 from proverrl.types import (
     BodyState,
     Candidate,
@@ -23,8 +25,6 @@ from proverrl.types import (
     Turn,
     Verdict,
 )
-from proverrl.verify.lean_goals import NO_GOALS, canonical_goals, find_states
-from proverrl.verify.lean_protocol import CommandAnswer, Position, StepAnswer, TacticStep
 from tests.builders import build_problem, build_turn
 from tests.lean_builders import build_lean_candidate, build_lean_problem
 from tests.test_lean_replay import RECORDED, TRANSCRIPTS, load, replay

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from proverrl.errors import ToolchainError, WorkerError
+from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.syntax.plain import WrittenText
+from proverrl.lang.dafny.workers.server import DafnyServerWorker
+from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
 from proverrl.types import Candidate, Problem, Status
 from proverrl.verify.base import Limits
-from proverrl.verify.dafny import DafnyServerWorker
-from proverrl.verify.dafny_audit import audit_candidate
-from proverrl.verify.dafny_known import DafnyProcess, KnownProblems
-from proverrl.verify.dafny_plain import WrittenText
-from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
 
 CASES = [
     json.loads(path.read_text(encoding="ascii"))

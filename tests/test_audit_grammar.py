@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from proverrl.benchmarks.admit import find_objection
 from proverrl.errors import ProblemError
+from proverrl.lang.dafny.audit import HOLE_KINDS, audit, audit_candidate
+from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
+from proverrl.lang.dafny.syntax.tokens import find_places, read_body, read_file
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
-from proverrl.verify.dafny_audit import HOLE_KINDS, audit, audit_candidate
-from proverrl.verify.dafny_plain import make_plain, write_plain
-from proverrl.verify.dafny_tokens import find_places, read_body, read_file
 
 EXAMPLES = Path(__file__).parents[2] / "shared" / "data" / "dafny_curriculum_examples.jsonl"
 

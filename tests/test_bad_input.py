@@ -17,11 +17,9 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from proverrl.benchmarks.open import open_benchmark
-from proverrl.checkpoint import STATE_FILE, read_state, restoring
-from proverrl.cli import cli
+from proverrl.cli.main import cli
 from proverrl.config import load_config, load_stored_config
 from proverrl.curriculum.beliefs import read_counts
-from proverrl.disk import loading, saving
 from proverrl.errors import (
     ConfigError,
     ProblemError,
@@ -30,20 +28,22 @@ from proverrl.errors import (
     RunError,
     UsageError,
 )
+from proverrl.files.disk import loading, saving
+from proverrl.files.lines import read_json_lines, write_lines_atomically
+from proverrl.files.strict_json import load_json, read_object
+from proverrl.lang import open as make
+from proverrl.lang.lean.judge import LeanLimits
+from proverrl.loops.checkpoint import STATE_FILE, read_state, restoring
 from proverrl.loops.session import RESOLVED_FILE, check_resumable
 from proverrl.monitor.follower import Follower
-from proverrl.monitor.metrics import read_json_lines, write_lines_atomically
 from proverrl.problems.contamination import read_statements
+from proverrl.problems.input_paths import check_paths
+from proverrl.problems.inputs import Unusable, read_inputs
 from proverrl.problems.load import load_problems, write_problems
 from proverrl.search.samples import read_samples
 from proverrl.search.value_pairs import read_pairs
-from proverrl.strict_json import load_json, read_object
 from proverrl.types import HOLE, Sampling
-from proverrl.verify import make
 from proverrl.verify.base import Limits
-from proverrl.verify.input_paths import check_paths
-from proverrl.verify.inputs import Unusable, read_inputs
-from proverrl.verify.lean_judge import LeanLimits
 
 ROOT = Path(__file__).resolve().parents[1]
 FULL = Path("/dev/full")
@@ -376,7 +376,7 @@ def test_files_that_cannot_be_written_leave_no_part(tmp_path: Path) -> None:
 @pytest.mark.parametrize("buffered", [True, False])
 def test_a_full_standard_output_is_one_line(buffered: bool) -> None:
     environment = os.environ | {"PYTHONUNBUFFERED": "" if buffered else "1"}
-    command = "from proverrl.cli import main; main()"
+    command = "from proverrl.cli.main import main; main()"
     with FULL.open("w") as full:
         done = subprocess.run(
             [sys.executable, "-c", command, "problems", "list", "dafny/curriculum/valid.jsonl"],
@@ -417,10 +417,10 @@ def test_memory_that_is_given_holds_for_either_language(
         raise UsageError("seen")
 
     monkeypatch.setattr(make, "_open_dafny", keep_dafny)
-    monkeypatch.setattr("proverrl.verify.lean_toolchain.find_lean_toolchain", lambda: None)
+    monkeypatch.setattr("proverrl.lang.lean.workers.toolchain.find_lean_toolchain", lambda: None)
     usual = LeanLimits()
     monkeypatch.setattr(
-        "proverrl.verify.lean_judge.LeanLimits",
+        "proverrl.lang.lean.judge.LeanLimits",
         lambda **more: keep_lean(**more) if more else usual,
     )
     router = make.open_router(workers=1, limits=Limits(), memory_mb=given)

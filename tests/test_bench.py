@@ -13,7 +13,7 @@ from proverrl.bench.overhead import measure_overhead, measure_utilisation
 from proverrl.bench.pool import make_table
 from proverrl.bench.search import METHODS, measure_search
 from proverrl.bench.search import make_table as make_search_table
-from proverrl.cli import cli
+from proverrl.cli.main import cli
 from proverrl.errors import ProblemError
 from proverrl.types import ANNOTATE
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.benchmarks.dafny_strip import cut_lines, explain_dafny_4, strip_hints
 from proverrl.errors import ProblemError
+from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.strip import cut_lines, explain_dafny_4, strip_hints
 from proverrl.types import ANNOTATE, HOLE, Candidate
-from proverrl.verify.dafny_audit import audit_candidate
 from tests.benchmark_data import read, reasons, write_files, write_rows
 
 BLANK = """\

@@ -14,9 +14,9 @@ from proverrl.benchmarks.lean_answers import ask_for_answers, find_answers, give
 from proverrl.benchmarks.lean_rows import DEFAULT_HEADER, ROW_LAYOUTS
 from proverrl.benchmarks.lean_text import fit_proof, strip_doc
 from proverrl.errors import ProblemError
-from proverrl.problems.lean import find_target
+from proverrl.lang.lean.audit import audit_lean_candidate
+from proverrl.lang.lean.syntax.declarations import find_target
 from proverrl.types import HOLE, Candidate, Problem
-from proverrl.verify.lean_audit import audit_lean_candidate
 from tests.benchmark_data import read, reasons, write_files, write_rows
 
 HEADER = "import Mathlib\n\nopen Nat\n\n"

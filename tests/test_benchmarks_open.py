@@ -21,13 +21,13 @@ from proverrl.benchmarks.layouts import LAYOUTS
 from proverrl.benchmarks.lean_rows import ROW_LAYOUTS
 from proverrl.benchmarks.open import is_source, open_benchmark
 from proverrl.benchmarks.overlap import count_taken, find_overlaps, find_repeats, key_statement
-from proverrl.cli import cli
+from proverrl.cli.main import cli
 from proverrl.config import LayoutName, parse_config
 from proverrl.config.benchmarks import BenchmarkLayout
 from proverrl.errors import ProblemError, ProverRLError, UsageError
+from proverrl.lang.lean.syntax.declarations import problem_from_statement
 from proverrl.loops import evaluate_run
 from proverrl.policy.base import Exchange
-from proverrl.problems.lean import problem_from_statement
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import HOLE, Completion, Problem, Prompt, Sampling
 from tests.benchmark_data import SHARED, write_files, write_rows

@@ -13,12 +13,12 @@ from proverrl.benchmarks.base import Collection
 from proverrl.benchmarks.open import Benchmark, open_benchmark
 from proverrl.benchmarks.overlap import count_taken, find_overlaps, find_repeats
 from proverrl.config.benchmarks import AnswerTask
+from proverrl.lang.dafny.annotate import get_program_text
+from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.lean.audit import audit_lean_candidate
+from proverrl.lang.open import open_verifier
 from proverrl.problems.prompt import render_messages
 from proverrl.types import HOLE, Candidate
-from proverrl.verify.dafny_annotate import get_program_text
-from proverrl.verify.dafny_audit import audit_candidate
-from proverrl.verify.lean_audit import audit_lean_candidate
-from proverrl.verify.make import open_verifier
 from tests.benchmark_data import SHARED
 
 # Name in the shared data, how blanks for answers are read, what loads, what is refused.

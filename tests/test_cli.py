@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.cli_problems import parse_levels
+from proverrl.cli.problems import parse_levels
 from proverrl.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def proverrl(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from proverrl.cli import main; main()", *arguments],
+        [sys.executable, "-c", "from proverrl.cli.main import main; main()", *arguments],
         input=stdin,
         capture_output=True,
         text=True,

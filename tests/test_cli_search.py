@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from proverrl.cli_search import find_problems, search
+from proverrl.cli.search import find_problems, search
 from proverrl.config import Config
 from proverrl.errors import ProblemError, UsageError
 from proverrl.problems.load import load_problems, write_problems

@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from proverrl.cli import cli
-from proverrl.compare import EXPECTED_TO_AGREE, check_comparable, compare_sides, read_side
+from proverrl.cli.main import cli
 from proverrl.errors import UsageError
+from proverrl.evaluation.compare import (
+    EXPECTED_TO_AGREE,
+    check_comparable,
+    compare_sides,
+    read_side,
+)
 
 NONE = {"value": None, "num_problems": 0}
 SETTINGS: dict[str, Any] = {

@@ -7,15 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from proverrl.compose.dafny_attack import (
-    build_runs,
-    list_exploits,
-    list_plain_proofs,
-    list_values,
-    unroll_loops,
-    write_witnesses,
-)
-from proverrl.compose.dafny_text import read_program, rename
 from proverrl.compose.guard_checks import GUARDS, make_guards, make_lean_absurd, make_negation
 from proverrl.compose.guards import (
     MAX_EXAMPLES,
@@ -28,12 +19,21 @@ from proverrl.compose.guards import (
 )
 from proverrl.config.compose import GuardName
 from proverrl.errors import ToolchainError, VerifierError
+from proverrl.lang.dafny.compose.attack import (
+    build_runs,
+    list_exploits,
+    list_plain_proofs,
+    list_values,
+    unroll_loops,
+    write_witnesses,
+)
+from proverrl.lang.dafny.compose.declarations import read_program, rename
+from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.problems.contamination import make_skeleton
+from proverrl.problems.drafts import open_draft_verifier
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from proverrl.verify.base import Verifier
-from proverrl.verify.drafts import open_draft_verifier
 from proverrl.verify.fake import FakeVerifier
-from proverrl.verify.toolchain import find_dafny_toolchain
 
 LOOP = f"""method Sum(n: nat) returns (r: int)
   ensures r == 7 * n + 5

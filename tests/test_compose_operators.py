@@ -8,19 +8,21 @@ from typing import get_args
 
 import pytest
 
-from proverrl.compose import dafny_forms, dafny_fuse, dafny_mutate
-from proverrl.compose.dafny_text import edit_calls, read_program, split_at, substitute
 from proverrl.compose.guard_checks import GUARDS
-from proverrl.compose.lean_text import LEAN_OPERATORS, read_theorem
-from proverrl.compose.operator import Made, Parent
 from proverrl.compose.operators import OPERATORS, compose, draw_composed
 from proverrl.config.compose import DafnyOperator, GuardName, LeanOperator
 from proverrl.errors import ProblemError, ToolchainError
+from proverrl.lang.dafny.audit import audit
+from proverrl.lang.dafny.compose import forms as dafny_forms
+from proverrl.lang.dafny.compose import fuse as dafny_fuse
+from proverrl.lang.dafny.compose import mutate as dafny_mutate
+from proverrl.lang.dafny.compose.declarations import edit_calls, read_program, split_at, substitute
+from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.lang.lean.compose.mutate import LEAN_OPERATORS, read_theorem
+from proverrl.lang.records import Made, Parent
+from proverrl.problems.drafts import open_draft_verifier
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem
-from proverrl.verify.dafny_audit import audit
-from proverrl.verify.drafts import open_draft_verifier
-from proverrl.verify.toolchain import find_dafny_toolchain
 
 TRAIN = "dafny/curriculum/train.jsonl"
 LOOP = f"""method Sum(n: nat) returns (r: int)

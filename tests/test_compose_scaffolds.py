@@ -8,7 +8,6 @@ from typing import get_args
 
 import pytest
 
-from proverrl.compose.operator import Parent
 from proverrl.compose.scaffolds import (
     SCAFFOLDS,
     build_scaffold,
@@ -20,10 +19,11 @@ from proverrl.compose.scaffolds import (
 )
 from proverrl.config.compose import ScaffoldName
 from proverrl.errors import ProblemError, ToolchainError
+from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.lang.records import Parent
+from proverrl.problems.drafts import open_draft_verifier
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem
-from proverrl.verify.drafts import open_draft_verifier
-from proverrl.verify.toolchain import find_dafny_toolchain
 
 LOOP = (
     f"method M(n: nat) returns (r: int)\n{{\n  while r < n\n    {HOLE}\n  {{ r := r + 1; }}\n}}\n"

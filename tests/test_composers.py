@@ -22,7 +22,6 @@ from proverrl.compose.composers import (
     read_statement,
     teach_scripts,
 )
-from proverrl.compose.operator import Parent
 from proverrl.compose.operators import OPERATORS
 from proverrl.compose.script import (
     Line,
@@ -34,6 +33,7 @@ from proverrl.compose.script import (
     write_script,
 )
 from proverrl.errors import ProblemError
+from proverrl.lang.records import Parent
 from proverrl.types import HOLE, Problem
 from tests.test_policy import tiny_policy as make_policy
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.cli import cli
+from proverrl.cli.main import cli
 from proverrl.errors import ProblemError
 from proverrl.problems.contamination import (
     RUN_LENGTH,

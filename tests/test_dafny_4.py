@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ToolchainError, WorkerError
+from proverrl.lang.dafny.file_audit import audit_file
+from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.workers.dafny4 import Dafny4Worker
+from proverrl.lang.dafny.workers.dafny4_reply import read_reply
+from proverrl.lang.dafny.workers.start import start_dafny_worker
+from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits
-from proverrl.verify.dafny4 import Dafny4Worker
-from proverrl.verify.dafny4_reply import read_reply
-from proverrl.verify.dafny_file_audit import audit_file
-from proverrl.verify.dafny_known import KnownProblems
-from proverrl.verify.dafny_start import start_dafny_worker
-from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
 
 FAKE = Path(__file__).with_name("fake_dafny4.py")
 

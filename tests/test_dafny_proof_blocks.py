@@ -5,12 +5,12 @@ Also what Dafny leaves out without a word: an iterator that it did not verify is
 
 import pytest
 
+from proverrl.lang.dafny.audit import audit
+from proverrl.lang.dafny.judge import judge_reply
+from proverrl.lang.dafny.syntax.names import list_declared, list_methods
+from proverrl.lang.dafny.syntax.tokens import read_file
+from proverrl.lang.dafny.workers.reply import parse_reply
 from proverrl.types import HOLE, Candidate, Problem, Status
-from proverrl.verify.dafny_audit import audit
-from proverrl.verify.dafny_judge import judge_reply
-from proverrl.verify.dafny_names import list_declared, list_methods
-from proverrl.verify.dafny_reply import parse_reply
-from proverrl.verify.dafny_tokens import read_file
 
 ADMITTED = [
     "assert P by { var x := 1; assert x == 1; }",

@@ -9,22 +9,22 @@ from itertools import product
 import pytest
 
 from proverrl.errors import ProblemError
-from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
-from proverrl.verify.base import Limits
-from proverrl.verify.dafny import DafnyServerWorker
-from proverrl.verify.dafny_audit import audit_candidate
-from proverrl.verify.dafny_known import KnownProblems
-from proverrl.verify.dafny_plain import WrittenText
-from proverrl.verify.dafny_program import read_program
-from proverrl.verify.dafny_reply import Message, Reply
-from proverrl.verify.dafny_tokens import read_file
-from proverrl.verify.dafny_types import (
+from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.syntax.plain import WrittenText
+from proverrl.lang.dafny.syntax.program import read_program
+from proverrl.lang.dafny.syntax.tokens import read_file
+from proverrl.lang.dafny.workers.reply import Message, Reply
+from proverrl.lang.dafny.workers.server import DafnyServerWorker
+from proverrl.lang.dafny.written_types import (
     get_blank,
     name_calc_line,
     read_insertions,
     read_untyped,
     write_types,
 )
+from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
+from proverrl.verify.base import Limits
 from tests.test_audit_attacks import find_toolchain
 
 TRACE_START = "    IsNullableRefType: ?{}"

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from proverrl.errors import ProblemError, ToolchainError
-from proverrl.problems.generate import generate_drafts
+from proverrl.lang.dafny.audit import audit
+from proverrl.lang.dafny.generate import generate_drafts
+from proverrl.lang.dafny.vacuity import build_requires_probe, check_vacuity
+from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.problems.drafts import DraftCounts, check_draft, open_draft_verifier
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.dafny_audit import audit
-from proverrl.verify.dafny_vacuity import build_requires_probe, check_vacuity
-from proverrl.verify.drafts import DraftCounts, check_draft, open_draft_verifier
 from proverrl.verify.fake import FakeVerifier
-from proverrl.verify.toolchain import find_dafny_toolchain
 
 FIB = "function Fib(n: nat): nat { if n < 2 then n else Fib(n - 1) + Fib(n - 2) }\n"
 

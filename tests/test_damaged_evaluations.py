@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from proverrl import cli
-from proverrl.attempt_rows import describe_gaps
+from proverrl.cli import main as cli
+from proverrl.evaluation.attempts import describe_gaps
 from tests import report_runs as made
 from tests.test_compare import FIRST, SECOND, write
 from tests.test_report_comparison import ONE, write_run

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from proverrl.checkpoint import latest_checkpoint, read_state
 from proverrl.compose.archive import ProblemArchive
 from proverrl.compose.grades import GRADES, RUN, Grade, grade_statement, measure_novelty
 from proverrl.config import Config, DataLoopConfig, parse_config
 from proverrl.errors import ConfigError
 from proverrl.loops import train as train_module
+from proverrl.loops.checkpoint import latest_checkpoint, read_state
 from proverrl.problems.load import write_problems
 from proverrl.types import HOLE, Candidate, Problem, Status
 from tests.test_grpo import (

@@ -16,7 +16,7 @@ import click
 import pytest
 from pydantic import BaseModel
 
-from proverrl.cli import cli
+from proverrl.cli.main import cli
 from proverrl.config import Config
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from proverrl import doctor
-from proverrl.doctor import Finding, is_healthy
+from proverrl.cli import doctor
+from proverrl.cli.doctor import Finding, is_healthy
 from proverrl.errors import ToolchainError
-from proverrl.verify.lean_toolchain import LeanToolchain
+from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
+from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.verify.memory_cgroup import CGROUP_GUARD, WATCH_GUARD
-from proverrl.verify.toolchain import DafnyToolchain
 
 
 def give_toolchain(
@@ -171,7 +171,7 @@ def test_the_table_shows_the_command_beside_what_is_missing() -> None:
 
 
 def test_importing_the_doctor_does_not_import_torch() -> None:
-    code = "import sys, proverrl.doctor; sys.exit('torch' in sys.modules)"
+    code = "import sys, proverrl.cli.doctor; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.cli import EXIT_BROKEN, EXIT_USAGE
+from proverrl.cli.main import EXIT_BROKEN, EXIT_USAGE
 from tests.test_parallel import ROOT, launch, start
 
 
@@ -32,7 +32,7 @@ def test_a_process_ends_while_gloo_lets_go_of_a_message() -> None:
 @pytest.mark.parametrize("size", ["1", "2"])
 def test_the_status_is_that_of_the_command(size: str, code: str) -> None:
     program = (
-        "import atexit, sys; from proverrl.ending import run_to_the_end\n"
+        "import atexit, sys; from proverrl.cli.ending import run_to_the_end\n"
         "def run():\n"
         "    atexit.register(print, 'a handler of the run')\n"
         f"    sys.exit({code})\n"
@@ -46,7 +46,7 @@ def test_the_status_is_that_of_the_command(size: str, code: str) -> None:
 
 @pytest.mark.parametrize("size", ["1", "2"])
 def test_what_nobody_caught_is_shown(size: str) -> None:
-    program = "from proverrl.ending import run_to_the_end; run_to_the_end(lambda: 1 / 0)"
+    program = "from proverrl.cli.ending import run_to_the_end; run_to_the_end(lambda: 1 / 0)"
     done = run_python(program, size)
     assert done.returncode == 1
     assert done.stderr.endswith("ZeroDivisionError: division by zero\n")

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.attempt_store import ROWS_PER_BLOCK, plan_blocks
 from proverrl.config import LayoutName, RolloutConfig
 from proverrl.errors import RunError, UsageError
-from proverrl.evaluate import Evaluation, evaluate
+from proverrl.evaluation.evaluate import Evaluation, evaluate
+from proverrl.evaluation.store import ROWS_PER_BLOCK, plan_blocks
 from proverrl.policy.base import Exchange
 from proverrl.types import Candidate, Completion, Problem, Prompt, Sampling, Status
 from proverrl.verify.fake import FakeVerifier

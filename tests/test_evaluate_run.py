@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from proverrl import __version__
-from proverrl.cli import cli
+from proverrl.cli.main import cli
 from proverrl.config import Config, EndpointConfig, load_config
 from proverrl.errors import UsageError
 from proverrl.loops import evaluate_run as evaluate_module

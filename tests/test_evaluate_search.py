@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proverrl.attempt_rows import read_attempt
 from proverrl.config import Config, PoolConfig, RolloutConfig, SearchConfig
 from proverrl.errors import UsageError, VerifierError
-from proverrl.evaluate import Evaluation
+from proverrl.evaluation.attempts import read_attempt
+from proverrl.evaluation.budgets import measure_spending
+from proverrl.evaluation.evaluate import Evaluation
+from proverrl.lang.dafny.search.states import statement_segments
 from proverrl.loops.evaluate_search import evaluate_searches, search_row
-from proverrl.matched_budget import measure_spending
 from proverrl.problems.prompt import render_opening
 from proverrl.search.base import CurvePoint, FoundProof, SearchResult, SearchTurn
 from proverrl.search.proposals import read_answer
-from proverrl.search.states_dafny import statement_segments
 from proverrl.search.wiring import Tools, choose_states, make_functions, make_tools, open_confirm
 from proverrl.types import Candidate, Diagnostic, Problem, Sampling, Status, Verdict
 from proverrl.verify.fake import FakeVerifier

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from proverrl.checkpoint import latest_checkpoint, read_state
-from proverrl.cli import cli
+from proverrl.cli.main import cli
 from proverrl.config import Config
 from proverrl.errors import ProblemError, RunError, UsageError
 from proverrl.loops import expert_iteration
 from proverrl.loops import session as session_module
 from proverrl.loops import train as train_module
+from proverrl.loops.checkpoint import latest_checkpoint, read_state
+from proverrl.problems.inputs import Submission, read_lines
 from proverrl.types import Candidate, Status
-from proverrl.verify.inputs import Submission, read_lines
 from tests.test_grpo import (  # noqa: F401  (fixtures)
     StubVerifier,
     judge,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proverrl.config import LayoutName
 from proverrl.errors import RecordError
-from proverrl.problems.lean import problem_from_statement
+from proverrl.lang.lean.syntax.declarations import problem_from_statement
 from proverrl.problems.prompt import LAYOUTS
 from proverrl.rollout.extract import (
     Block,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from proverrl.evaluate import evaluate
+from proverrl.evaluation.evaluate import evaluate
 from proverrl.loops.tally import Tally
 from proverrl.monitor.display import LiveDisplay, describe_step
 from proverrl.monitor.watch import describe_verdicts

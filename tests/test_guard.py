@@ -11,8 +11,14 @@ import torch
 
 from proverrl.config import GuardConfig, LearnerConfig
 from proverrl.errors import GuardError
-from proverrl.guard import Guard, find_entropy, find_not_finite, find_ratio, find_reward_jump
-from proverrl.learner import TorchLearner
+from proverrl.learner.guard import (
+    Guard,
+    find_entropy,
+    find_not_finite,
+    find_ratio,
+    find_reward_jump,
+)
+from proverrl.learner.learner import TorchLearner
 from tests.builders import build_test_group
 from tests.tiny_model import tiny_model, tiny_samples
 

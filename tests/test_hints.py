@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from proverrl.config import LayoutName, RestartSource, RestartUnit, RolloutConfig
 from proverrl.errors import RecordError, ToolchainError
 from proverrl.hint import Hint
+from proverrl.lang.open import open_verifier
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.problems.prompt import render_body, render_opening
 from proverrl.rewards import proved_reward
@@ -43,7 +44,6 @@ from proverrl.types import (
     Verdict,
 )
 from proverrl.verify.fake import FakeVerifier
-from proverrl.verify.make import open_verifier
 from tests.builders import build_problem, build_turn
 from tests.test_policy import tiny_policy
 from tests.test_proofs import make_store

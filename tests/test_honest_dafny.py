@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from proverrl.errors import ToolchainError
+from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.workers.start import start_dafny_worker
+from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.types import Candidate, Problem
 from proverrl.verify.base import Limits
-from proverrl.verify.dafny_audit import audit_candidate
-from proverrl.verify.dafny_known import KnownProblems
-from proverrl.verify.dafny_start import start_dafny_worker
-from proverrl.verify.toolchain import find_dafny_toolchain
 
 HONEST = [
     json.loads(line)

@@ -263,9 +263,9 @@ def plant(tmp_path: Path, files: dict[str, str]) -> Path:
 @pytest.mark.parametrize(
     ("name", "text", "line", "target"),
     [
-        ("types.py", "import proverrl.cli\n", 1, "proverrl.cli"),
-        ("types.py", "from proverrl import cli\n", 1, "proverrl.cli"),
-        ("types.py", "from proverrl.cli import main as m\n", 1, "proverrl.cli"),
+        ("types.py", "import proverrl.cli.main\n", 1, "proverrl.cli.main"),
+        ("types.py", "from proverrl import cli\n", 1, "proverrl.cli.main"),
+        ("types.py", "from proverrl.cli.main import main as m\n", 1, "proverrl.cli.main"),
         ("types.py", "def f():\n    from proverrl.verify import pool\n", 2, "proverrl.verify"),
         (
             "config.py",
@@ -273,9 +273,9 @@ def plant(tmp_path: Path, files: dict[str, str]) -> Path:
             3,
             "proverrl.verify",
         ),
-        ("verify/pool.py", "from .. import cli\n", 1, "proverrl.cli"),
-        ("verify/__init__.py", "from ..cli import main\n", 1, "proverrl.cli"),
-        ("__init__.py", "from . import cli\n", 1, "proverrl.cli"),
+        ("verify/pool.py", "from .. import cli\n", 1, "proverrl.cli.main"),
+        ("verify/__init__.py", "from ..cli import main\n", 1, "proverrl.cli.main"),
+        ("__init__.py", "from . import cli\n", 1, "proverrl.cli.main"),
         (
             "rewards.py",
             "import importlib\nimportlib.import_module('proverrl.loops.grpo')\n",
@@ -342,7 +342,7 @@ def test_a_planted_long_module_and_a_bad_name_are_found(tmp_path: Path) -> None:
 
 def test_importing_the_cli_does_not_import_torch() -> None:
     code = (
-        "import sys, proverrl.cli\n"
+        "import sys, proverrl.cli.main\n"
         "print([name for name in ('torch', 'transformers', 'datasets') if name in sys.modules])"
     )
     done = subprocess.run(

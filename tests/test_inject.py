@@ -14,7 +14,7 @@ from proverrl.advantages import AdvantageInputs, dr_grpo
 from proverrl.config import AdvantageConfig, Config, LearnerConfig, LossConfig, parse_config
 from proverrl.errors import ConfigError
 from proverrl.hint import Hint
-from proverrl.learner import TorchLearner
+from proverrl.learner.learner import TorchLearner
 from proverrl.rewards import proved_reward
 from proverrl.rollout.inject import InjectStore, StoredProof, inject_proof
 from proverrl.rollout.samples import build_samples

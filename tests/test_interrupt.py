@@ -14,11 +14,11 @@ from typing import Any, cast
 
 import pytest
 
-from proverrl.checkpoint import save_checkpoint
 from proverrl.config import Config
+from proverrl.lang.dafny.workers.toolchain import run_for_version
+from proverrl.loops.checkpoint import save_checkpoint
 from proverrl.loops.train import describe_unsaved
 from proverrl.monitor import Monitor
-from proverrl.verify.toolchain import run_for_version
 from tests.terminal import ROOT, Terminal
 from tests.test_grpo import step_lines, weights
 

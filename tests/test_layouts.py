@@ -6,11 +6,11 @@ import pytest
 
 from proverrl.config import LayoutName
 from proverrl.errors import ProblemError, UsageError
+from proverrl.lang.lean.syntax.declarations import problem_from_statement
 from proverrl.policy.base import Exchange
 from proverrl.policy.conversation import FEEDBACK_HEADING, encode_feedback, resume_prompt
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.problems.lean import problem_from_statement
 from proverrl.problems.prompt import (
     BODY_HEADING,
     render_body,

@@ -10,11 +10,11 @@ import json
 from collections import Counter
 from typing import Any
 
-from proverrl.problems.lean import find_target
+from proverrl.lang.lean.identity import read_report
+from proverrl.lang.lean.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.syntax.declarations import find_target
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.lean import LeanReplWorker
-from proverrl.verify.lean_identity import read_report
-from proverrl.verify.lean_judge import KnownStatements, LeanLimits
 from tests.lean_builders import FAKE_LEAN, build_lean_candidate
 from tests.test_lean_audit import ANSWERED, judge_answer, make_candidate, place_report
 

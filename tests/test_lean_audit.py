@@ -19,9 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proverrl.errors import ProblemError
-from proverrl.problems.lean import find_target, problem_from_statement, scan_tokens
-from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status
-from proverrl.verify.lean_audit import (
+from proverrl.lang.lean.audit import (
     LEAN_KINDS,
     MAX_BODY_CHARACTERS,
     MAX_FILE_CHARACTERS,
@@ -29,16 +27,18 @@ from proverrl.verify.lean_audit import (
     audit_text,
     check_lean_problem,
 )
-from proverrl.verify.lean_identity import make_report_question, read_report
-from proverrl.verify.lean_judge import (
+from proverrl.lang.lean.identity import make_report_question, read_report
+from proverrl.lang.lean.judge import (
     STANDARD_AXIOMS,
     Judgement,
     judge_declaration,
     judge_messages,
 )
-from proverrl.verify.lean_protocol import CommandAnswer, parse_answer
-from proverrl.verify.lean_repl import Elaboration
-from proverrl.verify.lean_words import COMMANDS
+from proverrl.lang.lean.syntax.declarations import find_target, problem_from_statement, scan_tokens
+from proverrl.lang.lean.words import COMMANDS
+from proverrl.lang.lean.workers.protocol import CommandAnswer, parse_answer
+from proverrl.lang.lean.workers.repl import Elaboration
+from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status
 from tests.test_problems_lean import texts
 
 HERE = Path(__file__).parent

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ToolchainError, WorkerError
+from proverrl.lang.lean.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
 from proverrl.types import Status, Verdict
-from proverrl.verify.lean import LeanReplWorker
-from proverrl.verify.lean_judge import KnownStatements, LeanLimits
 from proverrl.verify.pool import VerifierPool
 from tests.lean_builders import (
     FAKE_LEAN,

@@ -3,9 +3,7 @@
 import pytest
 
 from proverrl.errors import UsageError, WorkerError
-from proverrl.types import Candidate, Diagnostic, Status
-from proverrl.verify.body_place import find_body_place
-from proverrl.verify.lean_identity import (
+from proverrl.lang.lean.identity import (
     DeclarationReport,
     make_axioms_question,
     make_report_question,
@@ -13,7 +11,7 @@ from proverrl.verify.lean_identity import (
     read_axioms,
     read_report,
 )
-from proverrl.verify.lean_judge import (
+from proverrl.lang.lean.judge import (
     STANDARD_AXIOMS,
     KnownStatements,
     LeanLimits,
@@ -24,8 +22,10 @@ from proverrl.verify.lean_judge import (
     judge_messages,
     make_diagnostics,
 )
-from proverrl.verify.lean_protocol import Message, Position, Severity, Sorry, TacticStep
-from proverrl.verify.lean_repl import Elaboration
+from proverrl.lang.lean.workers.protocol import Message, Position, Severity, Sorry, TacticStep
+from proverrl.lang.lean.workers.repl import Elaboration
+from proverrl.types import Candidate, Diagnostic, Status
+from proverrl.verify.body_place import find_body_place
 from tests.lean_builders import build_lean_candidate, build_lean_problem
 
 HEARTBEATS = "(deterministic) timeout at `whnf`, maximum number of heartbeats (200000) has been"

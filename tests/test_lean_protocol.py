@@ -5,8 +5,8 @@ import json
 import pytest
 
 from proverrl.errors import WorkerError
-from proverrl.verify import lean_protocol
-from proverrl.verify.lean_protocol import (
+from proverrl.lang.lean.workers import protocol as lean_protocol
+from proverrl.lang.lean.workers.protocol import (
     AnswerReader,
     CommandAnswer,
     ErrorAnswer,

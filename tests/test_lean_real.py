@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from proverrl.errors import ProblemError, ToolchainError
+from proverrl.lang.lean.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
+from proverrl.lang.lean.workers.tactics import apply_tactic, move_state, open_problem
+from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
 from proverrl.types import HOLE, Candidate, Problem, Status
-from proverrl.verify.lean import LeanReplWorker
-from proverrl.verify.lean_judge import KnownStatements, LeanLimits
-from proverrl.verify.lean_tactics import apply_tactic, move_state, open_problem
-from proverrl.verify.lean_toolchain import LeanToolchain, find_lean_toolchain
 from tests.lean_builders import build_lean_problem
 
 pytestmark = pytest.mark.lean

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from proverrl.types import HOLE, Candidate, Problem, Status
-from proverrl.verify.lean_identity import DeclarationReport
-from proverrl.verify.lean_judge import STANDARD_AXIOMS, judge_declaration, judge_messages
-from proverrl.verify.lean_protocol import (
+from proverrl.lang.lean.identity import DeclarationReport
+from proverrl.lang.lean.judge import STANDARD_AXIOMS, judge_declaration, judge_messages
+from proverrl.lang.lean.workers.protocol import (
     Answer,
     AnswerReader,
     CommandAnswer,
@@ -24,8 +23,9 @@ from proverrl.verify.lean_protocol import (
     StepAnswer,
     parse_answer,
 )
-from proverrl.verify.lean_repl import Elaboration
-from proverrl.verify.lean_tactics import read_state
+from proverrl.lang.lean.workers.repl import Elaboration
+from proverrl.lang.lean.workers.tactics import read_state
+from proverrl.types import HOLE, Candidate, Problem, Status
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDED = Path(os.environ.get("PROVERRL_LEAN_FIXTURES", ROOT.parent / "shared" / "fixtures"))

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ProblemError, WorkerError
-from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.lean import LeanReplWorker
-from proverrl.verify.lean_deep import (
+from proverrl.lang.lean.deep import (
     CHECKERS,
     DeepOutcome,
     DeepReport,
@@ -21,9 +19,10 @@ from proverrl.verify.lean_deep import (
     check_deeply,
     find_checkers,
 )
-from proverrl.verify.lean_judge import KnownStatements, LeanLimits
-from proverrl.verify.lean_protocol import Message, Position, Sorry, StepAnswer
-from proverrl.verify.lean_tactics import (
+from proverrl.lang.lean.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.workers.protocol import Message, Position, Sorry, StepAnswer
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
+from proverrl.lang.lean.workers.tactics import (
     ProofState,
     apply_tactic,
     assemble_body,
@@ -34,6 +33,7 @@ from proverrl.verify.lean_tactics import (
     read_state,
     save_state,
 )
+from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from tests.lean_builders import FAKE_LEAN, build_lean_candidate, build_lean_problem
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ToolchainError
-from proverrl.verify import lean_toolchain
-from proverrl.verify.lean_toolchain import find_lean_toolchain
+from proverrl.lang.lean.workers import toolchain as lean_toolchain
+from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
 
 LAKE = f"#!{sys.executable}\nprint('Lean (version 4.32.0, x86_64-unknown-linux-gnu, Release)')\n"
 REPL = ".lake/packages/REPL/.lake/build/bin/repl"

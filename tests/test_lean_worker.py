@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from proverrl.errors import ProblemError
+from proverrl.lang.lean.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
+from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.lean import LeanReplWorker
-from proverrl.verify.lean_judge import KnownStatements, LeanLimits
-from proverrl.verify.lean_toolchain import LeanToolchain
 from tests.lean_builders import (
     FAKE_LEAN,
     build_lean_candidate,

@@ -13,11 +13,12 @@ import torch
 
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig, PolicyConfig, parse_config
 from proverrl.errors import ProverRLError, RunError, UsageError
-from proverrl.learner import TorchLearner, enable_checkpointing
+from proverrl.learner.learner import TorchLearner, enable_checkpointing
+from proverrl.learner.packing import pack_rows
+from proverrl.learner.weights import calls
 from proverrl.loops import adapter_probe
 from proverrl.loops import train as train_module
 from proverrl.loops.train import train
-from proverrl.packing import pack_rows
 from proverrl.policy.loading import build_policy, load_policy
 from proverrl.policy.lora import (
     adapter_disabled,
@@ -40,7 +41,6 @@ from proverrl.policy.probe import (
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import write_problems
-from proverrl.trained_weights import calls
 from proverrl.types import HOLE, Candidate, Status
 from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem

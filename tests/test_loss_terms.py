@@ -16,7 +16,7 @@ from proverrl.losses.clipped import clip_mask
 from proverrl.losses.covariance import clip_cov_mask, covariances, kl_cov_term
 from proverrl.losses.kl import kl_term
 from proverrl.losses.masks import positive_mask, top_entropy_mask
-from proverrl.training_sample import TrainingSample
+from proverrl.rollout.training_sample import TrainingSample
 from tests.loss_builders import build_inputs, gradient, leaf, logs
 
 

@@ -14,15 +14,22 @@ import httpx2
 import pytest
 from rich.console import Console
 
-from proverrl.attempt_store import AttemptStore, count_completions
 from proverrl.config import Config, parse_config
-from proverrl.evaluate import evaluate
+from proverrl.evaluation.evaluate import evaluate
+from proverrl.evaluation.store import AttemptStore, count_completions
 from proverrl.loops import evaluate_run as evaluate_module
 from proverrl.loops.evaluate_run import evaluate_benchmarks
 from proverrl.loops.evaluate_search import search_row
 from proverrl.loops.tally import Tally
 from proverrl.monitor import Monitor
 from proverrl.monitor.display import LiveDisplay, PlainDisplay
+from proverrl.monitor.search_display import (
+    describe_glance,
+    list_warnings,
+    make_live_table,
+    make_summary,
+    take_glance,
+)
 from proverrl.monitor.watch import RunView, render_view, watch_run
 from proverrl.report import build_page, headline_table, write_tables
 from proverrl.report.benchmark_table import list_result_warnings, make_completion_table
@@ -31,13 +38,6 @@ from proverrl.report.run import load_runs
 from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.search.base import SearchTurn
-from proverrl.search.display import (
-    describe_glance,
-    list_warnings,
-    make_live_table,
-    make_summary,
-    take_glance,
-)
 from proverrl.search.folder import SearchFolder
 from proverrl.search.run import Search
 from proverrl.types import Completion, FinishReason, Rollout, Status, Turn

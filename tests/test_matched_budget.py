@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.attempt_rows import AttemptRow, read_attempt, read_attempts
-from proverrl.cli import cli
+from proverrl.cli.main import cli
 from proverrl.errors import UsageError
-from proverrl.matched_budget import (
+from proverrl.evaluation.attempts import AttemptRow, read_attempt, read_attempts
+from proverrl.evaluation.budgets import (
     UNITS,
     BudgetUnit,
     Spending,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from proverrl.learner import add_up
+from proverrl.learner.learner import add_up
 from proverrl.parallel import SINGLE, World, checksum
 from tests.parallel_worker import run_case
 from tests.tolerance import BFLOAT16, FLOAT32, MOVED

@@ -12,15 +12,15 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from proverrl.config import LearnerConfig, PolicyConfig
 from proverrl.errors import ProverRLError, UsageError
-from proverrl.learner import TorchLearner
-from proverrl.optimizers import OPTIMIZERS, build_optimizers, scale_rates
-from proverrl.packing import batch_rows, pack_rows, packed_logprobs
+from proverrl.learner.learner import TorchLearner
+from proverrl.learner.optimizers import OPTIMIZERS, build_optimizers, scale_rates
+from proverrl.learner.packing import batch_rows, pack_rows, packed_logprobs
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.sampling import draw_tokens
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.samples import build_replay_sample, build_rollout_samples, build_samples
-from proverrl.training_sample import TrainingSample
+from proverrl.rollout.training_sample import TrainingSample
 from proverrl.types import Completion, Group, Prompt, Reward, Rollout, Sampling, Status, Turn
 from tests.builders import build_problem, build_rollout
 from tests.tolerance import FLOAT32, MOVED

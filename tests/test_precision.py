@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from proverrl.config import DistillConfig, LearnerConfig, LossConfig, PolicyConfig
-from proverrl.distill import SelfDistiller
 from proverrl.errors import UsageError
-from proverrl.learner import TorchLearner
-from proverrl.packing import pack_rows, packed_logprobs
+from proverrl.learner.distill import SelfDistiller
+from proverrl.learner.learner import TorchLearner
+from proverrl.learner.packing import pack_rows, packed_logprobs
+from proverrl.learner.weights import TrainedWeights
 from proverrl.policy.loading import build_policy, cast_parameters, load_policy
 from proverrl.policy.probe import TOLERANCES
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.trained_weights import TrainedWeights
-from proverrl.training_sample import TrainingSample
+from proverrl.rollout.training_sample import TrainingSample
 from proverrl.types import Sampling
 from tests.builders import build_problem
 from tests.tiny_model import tiny_model, tiny_samples

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proverrl.errors import ProblemError
-from proverrl.problems.dafny import fill_hole, normalise, scan_tokens
+from proverrl.lang.dafny.syntax.text import fill_hole, normalise, scan_tokens
 from proverrl.types import HOLE
 
 BASE = """\

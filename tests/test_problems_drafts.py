@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ProblemError, VerifierError
-from proverrl.problems.generate import FAMILIES, Draft, build_id, generate_drafts, stream_level
-from proverrl.problems.generate.names import Names
+from proverrl.lang.dafny.generate import FAMILIES, Draft, build_id, generate_drafts, stream_level
+from proverrl.lang.dafny.generate.names import Names
+from proverrl.problems.drafts import DraftCounts, check_drafts, generate_and_check
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.drafts import DraftCounts, check_drafts, generate_and_check
 from proverrl.verify.fake import FakeVerifier
 
 ENTRIES = frozenset({"Impl$$_module.__default.M", "CheckWellformed$$_module.__default.M"})

@@ -12,8 +12,7 @@ from itertools import islice
 import pytest
 
 from proverrl.errors import ProblemError
-from proverrl.problems.dafny import normalise, scan_tokens
-from proverrl.problems.generate import (
+from proverrl.lang.dafny.generate import (
     FAMILIES,
     Draft,
     assign_split,
@@ -21,7 +20,7 @@ from proverrl.problems.generate import (
     generate_drafts,
     stream_level,
 )
-from proverrl.problems.generate.names import (
+from proverrl.lang.dafny.generate.names import (
     GLOBAL_POOLS,
     NUMBER_PERIOD,
     NUMBER_RESIDUES,
@@ -30,7 +29,8 @@ from proverrl.problems.generate.names import (
     NamesExhaustedError,
     is_train_number,
 )
-from proverrl.problems.generate.stream import stream_family
+from proverrl.lang.dafny.generate.stream import stream_family
+from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
 from proverrl.types import HOLE, Split
 
 LEVELS = (1, 2, 3, 4, 5)

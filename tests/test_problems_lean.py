@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proverrl.errors import ProblemError
-from proverrl.problems.lean import (
+from proverrl.lang.lean.audit import audit_lean_candidate
+from proverrl.lang.lean.syntax.declarations import (
     find_declarations,
     find_target,
     make_sorry_source,
@@ -19,10 +20,9 @@ from proverrl.problems.lean import (
     scan_tokens,
     split_header,
 )
-from proverrl.problems.lean_tokens import split_name
+from proverrl.lang.lean.syntax.tokens import split_name
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem
-from proverrl.verify.lean_audit import audit_lean_candidate
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARK = ROOT / "lean" / "benchmark.jsonl"

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from proverrl.config import LayoutName
-from proverrl.problems.dafny import normalise
-from proverrl.problems.generate import generate_drafts
+from proverrl.lang.dafny.generate import generate_drafts
+from proverrl.lang.dafny.syntax.text import normalise
 from proverrl.problems.prompt import BODY_HEADING, render_body, render_prompt
 from proverrl.rollout.extract import extract
 from proverrl.types import HOLE, Problem

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from proverrl.claims import Claim, Misfit, read_claims
-from proverrl.problems.lean import problem_from_statement
+from proverrl.evaluation.claims import Claim, Misfit, read_claims
+from proverrl.evaluation.recheck import Outcome, prepare, recheck_claims
+from proverrl.lang.lean.syntax.declarations import problem_from_statement
 from proverrl.problems.load import load_problems, load_references
-from proverrl.recheck import Outcome, prepare, recheck_claims
 from proverrl.types import HOLE, Candidate, Problem, Status
 from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
@@ -148,7 +148,7 @@ def test_outcomes_come_in_order_and_unjudged_is_not_confirmed() -> None:
 
 def recheck(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from proverrl.cli import main; main()", "recheck", *arguments],
+        [sys.executable, "-c", "from proverrl.cli.main import main; main()", "recheck", *arguments],
         capture_output=True,
         text=True,
         cwd=ROOT,

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proverrl.errors import RunError
-from proverrl.monitor.metrics import read_json_lines
+from proverrl.files.lines import read_json_lines
 from proverrl.report import attempts as attempts_module
 from proverrl.report import problem_data
 from proverrl.report.attempts import count_reason, read_attempts, tally_attempts

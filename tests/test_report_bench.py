@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from proverrl.bench.report import Size, build_report, measure_report, write_run
-from proverrl.cli import cli
+from proverrl.cli.main import cli
 from proverrl.errors import RunError
 from proverrl.report.embedded import unpack_json
 from tests.report_page import Page

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proverrl.attempt_rows import AttemptRow, read_attempt
-from proverrl.cli import cli
-from proverrl.matched_budget import UNITS, measure_spending
+from proverrl.cli.main import cli
+from proverrl.evaluation.attempts import AttemptRow, read_attempt
+from proverrl.evaluation.budgets import UNITS, measure_spending
 from proverrl.report import build_page, write_tables
 from proverrl.report.attempts import ProblemTally
 from proverrl.report.budgets import build_tables

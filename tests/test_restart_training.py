@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from proverrl.checkpoint import dump_draws, load_draws
 from proverrl.config import AuditConfig, Config, RestartConfig, SamplingConfig
 from proverrl.hint import Hint
 from proverrl.loops.audit import Auditor
+from proverrl.loops.checkpoint import dump_draws, load_draws
 from proverrl.loops.restarts import plan_restarts
 from proverrl.loops.session import load_training
 from proverrl.loops.tally import Tally, absorb_draw

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proverrl.learner.row_packing import fill_rows, lay_out
 from proverrl.loops.warm_start import Pair, SftSettings, supervised_loss, train_supervised
-from proverrl.row_packing import fill_rows, lay_out
 from tests.test_policy import tiny_policy
 from tests.tolerance import FLOAT64
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from proverrl.checkpoint import latest_checkpoint, read_state
 from proverrl.config import Config, LearnerConfig, LossConfig
 from proverrl.errors import ConfigError, UsageError
-from proverrl.learner import TorchLearner
+from proverrl.learner.learner import TorchLearner
+from proverrl.loops.checkpoint import latest_checkpoint, read_state
 from proverrl.loops.search_samples import check_sample_files
 from proverrl.loops.session import load_training
 from proverrl.parallel import World

@@ -14,9 +14,10 @@ import pytest
 
 from proverrl.config.search import SearchName
 from proverrl.errors import ProblemError, UsageError, WorkerError
-from proverrl.search.base import Prefix, Proposal, SearchResult
-from proverrl.search.lean_states import LeanStates
-from proverrl.search.lean_tactic_mode import TacticMode
+from proverrl.lang.lean.search.tactic_mode import TacticMode
+from proverrl.lang.lean.search.tactic_states import LeanStates
+from proverrl.lang.records import Prefix
+from proverrl.search.base import Proposal, SearchResult
 from proverrl.search.run import Search
 from proverrl.types import Candidate, Problem, Status, Verdict
 from tests.lean_builders import build_walk_problem

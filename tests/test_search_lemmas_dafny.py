@@ -9,8 +9,15 @@ import pytest
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import UsageError
-from proverrl.search.base import Functions, Prefix, Proposal
-from proverrl.search.dafny_facts import find_standing, list_facts, negate, prove_alone, put_together
+from proverrl.lang.dafny.search.facts import (
+    find_standing,
+    list_facts,
+    negate,
+    prove_alone,
+    put_together,
+)
+from proverrl.lang.records import Prefix
+from proverrl.search.base import Functions, Proposal
 from proverrl.search.lemma_search import LemmaSearch
 from proverrl.search.methods import make_search
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from proverrl.errors import ProblemError
-from proverrl.search.lemmas import Lemma, LemmaPool
-from proverrl.search.lemmas_lean import (
+from proverrl.lang.lean.audit import audit_lean_candidate
+from proverrl.lang.lean.search.lemmas import (
     find_used,
     lemma_problem,
     negate,
@@ -16,8 +16,9 @@ from proverrl.search.lemmas_lean import (
     read_lemmas,
     write_prelude,
 )
+from proverrl.lang.records import Lemma
+from proverrl.search.lemmas import LemmaPool
 from proverrl.types import HOLE, Candidate
-from proverrl.verify.lean_audit import audit_lean_candidate
 from tests.lean_builders import build_walk_problem
 from tests.walk_search import Confirmer
 

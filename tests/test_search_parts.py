@@ -11,11 +11,10 @@ import pytest
 
 from proverrl.config.search import TierName
 from proverrl.errors import RecordError
-from proverrl.search.lemmas import TIERS, Lemma, LemmaPool, work_on_pool
+from proverrl.lang.records import Lemma, Sketch, Subgoal
+from proverrl.search.lemmas import TIERS, LemmaPool, work_on_pool
 from proverrl.search.subgoals import (
     Decomposition,
-    Sketch,
-    Subgoal,
     SubgoalFunctions,
     build_graph,
     decompose,

@@ -13,11 +13,12 @@ import pytest
 
 from proverrl.config import EndpointConfig, LayoutName, RolloutConfig
 from proverrl.errors import UsageError
+from proverrl.lang.records import Prefix
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_prompt
-from proverrl.search.base import Prefix, Proposal
+from proverrl.search.base import Proposal
 from proverrl.search.proposals import Corrector, Proposer, render_prefix
 from proverrl.types import HOLE, Completion, Diagnostic, Problem, Prompt, Sampling, Status, Verdict
 from tests.test_policy import plain_logprobs, tiny_policy

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from proverrl.config.search import SearchName
 from proverrl.errors import ProblemError, RecordError, UsageError
-from proverrl.search.base import Segment
+from proverrl.lang.records import Segment
 from proverrl.search.deepsearch import DeepSearch
 from proverrl.search.run import Search
 from proverrl.search.samples import SearchSample, collect_samples, read_samples, write_samples

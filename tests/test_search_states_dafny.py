@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proverrl.errors import ToolchainError, UsageError
-from proverrl.search.base import Segment
-from proverrl.search.dafny_places import find_branch_end, find_cuts, rename_new
-from proverrl.search.states_dafny import KINDS, NOTHING_KNOWN, segment_dafny, step_segments
+from proverrl.lang.dafny.search.places import find_branch_end, find_cuts, rename_new
+from proverrl.lang.dafny.search.states import KINDS, NOTHING_KNOWN, segment_dafny, step_segments
+from proverrl.lang.open import open_verifier
+from proverrl.lang.records import Segment
 from proverrl.types import (
     HOLE,
     Candidate,
@@ -23,7 +24,6 @@ from proverrl.types import (
     Status,
     Verdict,
 )
-from proverrl.verify.make import open_verifier
 
 CLOSED = Problem(
     "closed",

@@ -10,17 +10,17 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from proverrl.errors import ProblemError, UsageError
-from proverrl.search.base import Prefix, Segment
-from proverrl.search.lean_states import LeanStates
-from proverrl.search.lean_tactic_mode import PlacedTactic, TacticMode, split_tactics
-from proverrl.search.states_lean import find_cut, resume_comment, segment_lean
+from proverrl.lang.lean.goals import find_states
+from proverrl.lang.lean.judge import KnownStatements, LeanLimits, judge_messages
+from proverrl.lang.lean.search.states import find_cut, resume_comment, segment_lean
+from proverrl.lang.lean.search.tactic_mode import PlacedTactic, TacticMode, split_tactics
+from proverrl.lang.lean.search.tactic_states import LeanStates
+from proverrl.lang.lean.workers.protocol import CommandAnswer, parse_answer
+from proverrl.lang.lean.workers.repl import Elaboration
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
+from proverrl.lang.lean.workers.tactics import assemble_body
+from proverrl.lang.records import Prefix, Segment
 from proverrl.types import HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.lean import LeanReplWorker
-from proverrl.verify.lean_goals import find_states
-from proverrl.verify.lean_judge import KnownStatements, LeanLimits, judge_messages
-from proverrl.verify.lean_protocol import CommandAnswer, parse_answer
-from proverrl.verify.lean_repl import Elaboration
-from proverrl.verify.lean_tactics import assemble_body
 from tests.lean_builders import FAKE_LEAN, build_lean_candidate, build_lean_problem
 from tests.test_lean_replay import OWN, RECORDED, TRANSCRIPTS, load
 

@@ -10,11 +10,12 @@ import pytest
 
 from proverrl.config.search import SearchConfig, StepName
 from proverrl.errors import UsageError
+from proverrl.lang.lean.search.states import segment_lean
+from proverrl.lang.records import Prefix
 from proverrl.problems.prompt import render_prompt
-from proverrl.search.base import Functions, Prefix, Proposal
+from proverrl.search.base import Functions, Proposal
 from proverrl.search.best_first import BestFirst
 from proverrl.search.methods import make_single
-from proverrl.search.states_lean import segment_lean
 from proverrl.search.step_proposals import PROPOSERS, StepProposer, make_proposer
 from proverrl.types import HOLE, Completion, Problem, Prompt, Sampling
 from tests.lean_builders import build_walk_problem

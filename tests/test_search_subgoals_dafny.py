@@ -9,13 +9,13 @@ import pytest
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import UsageError
-from proverrl.search.base import Functions, Prefix, Proposal
-from proverrl.search.dafny_branches import are_disjoint, read_branches
-from proverrl.search.dafny_sketch import blank, fill
+from proverrl.lang.dafny.search.branches import are_disjoint, read_branches
+from proverrl.lang.dafny.search.sketch import blank, fill
+from proverrl.lang.dafny.search.subgoals import is_circular, lift
+from proverrl.lang.records import Prefix, Sketch, Subgoal
+from proverrl.search.base import Functions, Proposal
 from proverrl.search.methods import make_search
 from proverrl.search.subgoal_search import SubgoalSearch
-from proverrl.search.subgoals import Sketch, Subgoal
-from proverrl.search.subgoals_dafny import is_circular, lift
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 from tests.dafny_search import CALC, LEM, LOOP, TWO, WRONG, Dafny, Script, open_dafny, run
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from proverrl.errors import ProblemError, RecordError
-from proverrl.search.lean_extract import (
+from proverrl.lang.lean.search.extract import (
     Goal,
     Hypothesis,
     drop_hypotheses,
@@ -19,10 +19,8 @@ from proverrl.search.lean_extract import (
     read_signature,
     write_theorem,
 )
-from proverrl.search.lean_haves import hide_failing
-from proverrl.search.lean_states import LeanStates
-from proverrl.search.subgoals import Sketch, Subgoal, SubgoalFunctions, decompose
-from proverrl.search.subgoals_lean import (
+from proverrl.lang.lean.search.haves import hide_failing
+from proverrl.lang.lean.search.subgoals import (
     LeanSketch,
     lift,
     read_sketch,
@@ -31,8 +29,11 @@ from proverrl.search.subgoals_lean import (
     sketch_from_text,
     splice,
 )
+from proverrl.lang.lean.search.tactic_states import LeanStates
+from proverrl.lang.lean.workers.protocol import CommandAnswer, Position, Sorry, parse_answer
+from proverrl.lang.records import Sketch, Subgoal
+from proverrl.search.subgoals import SubgoalFunctions, decompose
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.lean_protocol import CommandAnswer, Position, Sorry, parse_answer
 from tests.lean_builders import build_lean_problem, build_walk_problem
 from tests.test_lean_replay import RECORDED, TRANSCRIPTS, load
 from tests.walk_search import Confirmer, spawn

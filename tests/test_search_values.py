@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from proverrl.config import ValueConfig
 from proverrl.errors import UsageError
+from proverrl.lang.records import Prefix
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.search.base import Prefix
 from proverrl.search.value_fit import HeadFit, ValueData, choose_side
 from proverrl.search.value_metrics import (
     compute_auc,

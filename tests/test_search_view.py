@@ -12,12 +12,12 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from proverrl.errors import RunError, UsageError
+from proverrl.lang.dafny.search.states import NOTHING_KNOWN
+from proverrl.monitor.search_display import PLAIN_SECONDS, LiveSearches, PlainSearches, make_summary
 from proverrl.search.base import Searching
-from proverrl.search.display import PLAIN_SECONDS, LiveSearches, PlainSearches, make_summary
 from proverrl.search.folder import SearchFolder, check_folder, name_folders
 from proverrl.search.picture import COLUMN, MARGIN, ROW, TOP, choose_rows, draw_tree, place_rows
 from proverrl.search.run import Search
-from proverrl.search.states_dafny import NOTHING_KNOWN
 from proverrl.search.tree import Tree
 from proverrl.search.view import (
     HasTrees,

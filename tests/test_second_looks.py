@@ -14,6 +14,7 @@ import pytest
 
 from proverrl.config import AuditConfig, Config, RewardConfig, parse_config
 from proverrl.errors import ConfigError, RecordError, UsageError
+from proverrl.lang.open import open_verifier
 from proverrl.loops import train as train_module
 from proverrl.loops.audit import Auditor
 from proverrl.rewards import ALL, MAX_ONLINE, FalseNegativeRate, build_reward
@@ -23,7 +24,6 @@ from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.cache import Appeals, CachedVerifier, was_overturned
 from proverrl.verify.fake import FakeVerifier
-from proverrl.verify.make import open_verifier
 from tests.builders import build_problem, build_rollout
 from tests.test_grpo import (
     StubVerifier,

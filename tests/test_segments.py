@@ -11,10 +11,10 @@ import torch
 from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config
 
 from proverrl.errors import UsageError
-from proverrl.learner import enable_checkpointing
-from proverrl.packing import pack_rows, packed_logprobs
-from proverrl.segments import NAME, Span, make_segments, use_segments
-from proverrl.training_sample import TrainingSample
+from proverrl.learner.learner import enable_checkpointing
+from proverrl.learner.packing import pack_rows, packed_logprobs
+from proverrl.learner.segments import NAME, Span, make_segments, use_segments
+from proverrl.rollout.training_sample import TrainingSample
 from tests.test_learner import padded_logprobs
 from tests.tiny_model import VOCABULARY, tiny_model, tiny_samples
 from tests.tolerance import FLOAT64

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from proverrl.checkpoint import dump_draws, load_draws
 from proverrl.config import Config
+from proverrl.loops.checkpoint import dump_draws, load_draws
 from proverrl.monitor.rollout_rows import read_turns
 from proverrl.rollout.extract import Extraction
 from proverrl.rollout.whole_proof import Draw

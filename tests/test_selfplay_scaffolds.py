@@ -15,13 +15,13 @@ from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.compose.composers import Draft
 from proverrl.compose.guard_checks import GUARDS, make_guards, make_negation
 from proverrl.compose.guards import GuardLedger, GuardRun, make_tools, run_guards
-from proverrl.compose.operator import Made, Parent
 from proverrl.compose.operators import build_composed, compose, read_generation
 from proverrl.config import parse_config
 from proverrl.config.compose import SelfplayScaffold
-from proverrl.loops.selfplay_attack import list_negations, use_attacks, write_attacks
-from proverrl.loops.selfplay_parents import draw_pairs, list_parents, weigh_operators
-from proverrl.loops.selfplay_scaffolds import POOLS, Scaffolder, lift_failed
+from proverrl.lang.records import Made, Parent
+from proverrl.loops.selfplay.attack import list_negations, use_attacks, write_attacks
+from proverrl.loops.selfplay.parents import draw_pairs, list_parents, weigh_operators
+from proverrl.loops.selfplay.scaffolds import POOLS, Scaffolder, lift_failed
 from proverrl.seeds import derive_seed
 from proverrl.types import (
     HOLE,

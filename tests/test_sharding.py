@@ -14,7 +14,7 @@ from accelerate.commands.config.config_args import load_config_from_file
 
 from proverrl.config import LearnerConfig, LossConfig, parse_config
 from proverrl.errors import UsageError
-from proverrl.learner import TorchLearner
+from proverrl.learner.learner import TorchLearner
 from proverrl.parallel import SINGLE, open_world
 from tests.parallel_worker import run_case
 from tests.test_parallel import ROOT, launch, read_steps, train_by_two
@@ -182,7 +182,8 @@ def test_the_shipped_launcher_files_are_what_is_asked_for() -> None:
 def test_one_process_imports_nothing_of_it() -> None:
     code = (
         "import sys, torch, proverrl.loops.train; from tests.tiny_model import tiny_model;"
-        "from proverrl.config import LearnerConfig; from proverrl.learner import TorchLearner;"
+        "from proverrl.config import LearnerConfig;"
+        "from proverrl.learner.learner import TorchLearner;"
         "TorchLearner(tiny_model(), LearnerConfig(), temperature=1.0);"
         "assert not torch.distributed.is_initialized();"
         "print([n for n in sys.modules if 'sharding' in n and n.startswith('proverrl')])"

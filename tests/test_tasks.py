@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proverrl.tasks import finish_all
+from proverrl.concurrency import finish_all
 
 
 async def give(value: int, waits: int) -> int:

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from rich.console import Console, RenderableType
 
 from proverrl.advantages import Credit
-from proverrl.cli import cli
+from proverrl.cli.main import cli
 from proverrl.errors import RunError, UsageError
+from proverrl.files.lines import write_lines_atomically
 from proverrl.loops.tally import Tally
-from proverrl.monitor.metrics import write_lines_atomically
 from proverrl.monitor.rollout_rows import StoredTurn, describe_turns, read_turns
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.report.transcript import choose_rollout, read_step, render_list, render_rollout

@@ -14,13 +14,13 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from proverrl.cli import cli
+from proverrl.cli.main import cli
 from proverrl.config import Config, ValueConfig, parse_config
 from proverrl.errors import ConfigError, RunError, UsageError
+from proverrl.lang.records import Prefix
 from proverrl.loops import value as value_module
 from proverrl.loops.train import LOOPS, is_finished, train
 from proverrl.problems.load import make_row
-from proverrl.search.base import Prefix
 from proverrl.search.samples import write_samples
 from proverrl.search.value_fit import HeadFit, ValueData, compute_rank_loss
 from proverrl.search.values import load_value

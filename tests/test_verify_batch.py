@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from proverrl import verdict_printer
+from proverrl.cli import verdicts as verdict_printer
+from proverrl.cli.verdicts import print_verdicts
 from proverrl.errors import CanaryError, ProblemError, ToolchainError, UsageError
+from proverrl.problems.batch import Entry, Judged, read_in_thread, read_now, verify_stream
+from proverrl.problems.inputs import Submission, Unusable, make_file_candidate
+from proverrl.problems.written import VerdictFile
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verdict_printer import print_verdicts
-from proverrl.verify.batch import Entry, Judged, read_in_thread, read_now, verify_stream
 from proverrl.verify.fake import FakeVerifier
-from proverrl.verify.inputs import Submission, Unusable, make_file_candidate
 from proverrl.verify.router import Backend, RoutedVerifier
-from proverrl.verify.written import VerdictFile
 from tests.instant_worker import InstantPool
 
 PATIENCE_SECONDS = 60.0
@@ -472,7 +472,8 @@ def test_standard_input(fake_router: list[str], capsys: pytest.CaptureFixture[st
 
 SLOW = """
 import signal
-from proverrl import cli, verdict_printer
+from proverrl import cli
+from proverrl.cli import verdicts as verdict_printer
 from proverrl.types import Status
 from proverrl.verify.router import Backend, RoutedVerifier
 from tests.test_verify_batch import SlowLaned

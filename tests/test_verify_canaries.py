@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from proverrl.errors import CanaryError, ToolchainError, UsageError
+from proverrl.lang.open import open_verifier
 from proverrl.types import Candidate, Language, Status, Verdict
 from proverrl.verify.base import CANARY_LANE, Lane, LanedVerifier, Limits, PoolStats
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.canaries import CANARIES, CanaryVerifier
 from proverrl.verify.fake import FakeVerifier
-from proverrl.verify.make import open_verifier
 from tests.builders import build_problem
 
 ALL = [(language, build) for language, builders in CANARIES.items() for build in builders]

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ToolchainError
+from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
+from proverrl.lang.open import make_spawn, open_verifier
+from proverrl.problems.inputs import make_file_candidate
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.inputs import make_file_candidate
-from proverrl.verify.make import make_spawn, open_verifier
 from proverrl.verify.pool import VerifierPool
-from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
 
 pytestmark = pytest.mark.dafny
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ToolchainError, UsageError, VerifierError
+from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.workers.server import DafnyServerWorker
+from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
+from proverrl.lang.open import make_spawn
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits
-from proverrl.verify.dafny import DafnyServerWorker
-from proverrl.verify.dafny_known import KnownProblems
-from proverrl.verify.make import make_spawn
 from proverrl.verify.pool import Upkeep, VerifierPool
-from proverrl.verify.toolchain import DafnyToolchain
 
 SERVER = Path(__file__).with_name("fake_dafny_server.py")
 TOOLCHAIN = DafnyToolchain("dafny", "2.3.0", (sys.executable, str(SERVER)), "z3", "4.8.5")

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import UsageError
-from proverrl.types import HOLE, Diagnostic, Status, Verdict
-from proverrl.verify import inputs as inputs_module
-from proverrl.verify.inputs import (
+from proverrl.problems import inputs as inputs_module
+from proverrl.problems.inputs import (
     Submission,
     Unusable,
     count_inputs,
@@ -18,6 +17,7 @@ from proverrl.verify.inputs import (
     read_lines,
     verdict_to_json,
 )
+from proverrl.types import HOLE, Diagnostic, Status, Verdict
 
 PROBLEM = {
     "id": "p1",

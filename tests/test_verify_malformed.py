@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from proverrl.problems.batch import read_in_thread, read_now, verify_stream
+from proverrl.problems.inputs import Submission, Unusable, read_inputs
 from proverrl.types import Status
-from proverrl.verify.batch import read_in_thread, read_now, verify_stream
 from proverrl.verify.fake import FakeVerifier
-from proverrl.verify.inputs import Submission, Unusable, read_inputs
 from tests.malformed import iter_malformed, make_good
 
 NUM_LINES = 10_000

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ToolchainError, VerifierError
+from proverrl.lang.open import open_router
 from proverrl.types import HOLE, Candidate, Language, Problem, Status
 from proverrl.verify.base import LanedVerifier, Limits
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.make import open_router
 from proverrl.verify.router import Backend, RoutedVerifier
 from tests.instant_worker import InstantPool
 

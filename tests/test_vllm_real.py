@@ -15,8 +15,8 @@ import torch
 
 from proverrl.config import LearnerConfig, PolicyConfig, VllmConfig, VllmDtype
 from proverrl.errors import WeightSyncError
-from proverrl.learner import TorchLearner
-from proverrl.packing import pack_rows, packed_logprobs
+from proverrl.learner.learner import TorchLearner
+from proverrl.learner.packing import pack_rows, packed_logprobs
 from proverrl.policy.engines import ENGINES
 from proverrl.policy.loading import build_policy
 from proverrl.policy.push_probe import PushProbe, score_rows
@@ -24,7 +24,7 @@ from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
 from proverrl.rollout.samples import build_samples
-from proverrl.training_sample import TrainingSample
+from proverrl.rollout.training_sample import TrainingSample
 from proverrl.types import Completion, Group, Reward, Rollout, Sampling, Status, Turn
 from tests.builders import build_problem, build_rollout
 from tests.test_policy import TEXTS

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from proverrl.cli import cli
+from proverrl.cli.main import cli
 from proverrl.monitor import Monitor
 from proverrl.monitor.follower import Follower
 from proverrl.monitor.watch import (

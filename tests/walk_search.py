@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from proverrl.config.search import SearchConfig, SearchName
-from proverrl.search.base import Functions, Prefix, Proposal, SearchResult, Verify
-from proverrl.search.lean_states import LeanStates
-from proverrl.search.lean_tactic_mode import TacticMode
+from proverrl.lang.lean.audit import audit_lean_candidate
+from proverrl.lang.lean.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.search.states import segment_lean
+from proverrl.lang.lean.search.tactic_mode import TacticMode
+from proverrl.lang.lean.search.tactic_states import LeanStates
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
+from proverrl.lang.records import Prefix, Verify
+from proverrl.search.base import Functions, Proposal, SearchResult
 from proverrl.search.methods import make_single
 from proverrl.search.run import Search
-from proverrl.search.states_lean import segment_lean
 from proverrl.types import Candidate, Problem, Verdict
-from proverrl.verify.lean import LeanReplWorker
-from proverrl.verify.lean_audit import audit_lean_candidate
-from proverrl.verify.lean_judge import KnownStatements, LeanLimits
 from proverrl.verify.pool import VerifierPool
 from tests.lean_builders import WALKS_LEAN, build_walk_problem
 

@@ -18,14 +18,14 @@ from pathlib import Path
 from proverrl.benchmarks.base import open_source
 from proverrl.benchmarks.dafny_programs import explain_no_tasks, read_dafnybench_rows
 from proverrl.errors import ProblemError, ToolchainError
+from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
+from proverrl.lang.open import make_spawn
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 from proverrl.verify.base import Limits
-from proverrl.verify.dafny_audit import audit_candidate
-from proverrl.verify.dafny_known import KnownProblems
-from proverrl.verify.make import make_spawn
 from proverrl.verify.pool import VerifierPool
-from proverrl.verify.toolchain import DafnyToolchain, find_dafny_toolchain
 
 _DEADLINE_SECONDS = 120.0
 _WARM_UP = Problem("warm-up", "dafny", "file", "", HOLE)

@@ -21,11 +21,11 @@ import torch
 
 from proverrl.bench.grpo import SIDES, StepCost, Work
 from proverrl.config import LearnerConfig, PolicyConfig
-from proverrl.learner import TorchLearner
+from proverrl.learner.learner import TorchLearner
 from proverrl.policy.loading import build_policy, load_policy
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.training_sample import TrainingSample
+from proverrl.rollout.training_sample import TrainingSample
 from proverrl.types import Completion, Prompt, Sampling
 
 _TEXTS = tuple(

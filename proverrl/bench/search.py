@@ -18,7 +18,8 @@ from typing import Any, cast
 from rich.table import Table
 
 from proverrl.config.search import SearchConfig, SearchName
-from proverrl.search.base import Functions, Job, Judged, Proposal, Segment
+from proverrl.lang.records import Segment
+from proverrl.search.base import Functions, Job, Judged, Proposal
 from proverrl.search.methods import SEARCHES
 from proverrl.search.strategy import Expansion, Strategy
 from proverrl.types import Candidate, Status, Verdict

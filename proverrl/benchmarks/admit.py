@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proverrl.benchmarks.base import Collection, Entry, Refused
-from proverrl.benchmarks.dafny_strip import explain_dafny_4
 from proverrl.errors import ProblemError
+from proverrl.lang.dafny.audit import KINDS, audit_candidate, check_problem
+from proverrl.lang.dafny.strip import explain_dafny_4
 from proverrl.types import Candidate, Problem, Verdict
-from proverrl.verify.dafny_audit import KINDS, audit_candidate, check_problem
 
 
 def admit(collection: Collection) -> Collection:
@@ -41,7 +41,7 @@ def find_objection(problem: Problem, reference: str | None) -> str:
 
 def _object_to_lean(problem: Problem, reference: str | None) -> str:
     # Here, so that Dafny alone loads nothing of Lean's.
-    from proverrl.verify.lean_audit import audit_lean_candidate, check_lean_problem
+    from proverrl.lang.lean.audit import audit_lean_candidate, check_lean_problem
 
     check_lean_problem(problem)
     if reference is None:

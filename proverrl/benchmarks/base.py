@@ -19,7 +19,7 @@ from typing import Any
 
 from proverrl.config.benchmarks import BenchmarkLayout
 from proverrl.errors import ProblemError
-from proverrl.strict_json import load_json
+from proverrl.files.strict_json import load_json
 from proverrl.types import Problem, Split
 
 ROW_SUFFIXES = (".jsonl", ".json")

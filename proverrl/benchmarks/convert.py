@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.benchmarks.open import Benchmark
-from proverrl.disk import saving
 from proverrl.errors import UsageError
+from proverrl.files.disk import saving
 from proverrl.problems.load import benchmark_sha256, make_row, write_problems
 
 

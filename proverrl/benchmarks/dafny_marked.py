@@ -19,10 +19,10 @@ from pathlib import Path
 
 from proverrl.benchmarks.base import Collection, Collector, Source, explain_no_dafny, read_text
 from proverrl.benchmarks.dafny_programs import make_annotate
-from proverrl.benchmarks.dafny_strip import DAFNY_4, cut_lines, explain_dafny_4
 from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
 from proverrl.errors import ProblemError
-from proverrl.problems.dafny import KEYWORDS, scan_tokens
+from proverrl.lang.dafny.strip import DAFNY_4, cut_lines, explain_dafny_4
+from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.types import HOLE, Problem
 
 _PLACE = re.compile(

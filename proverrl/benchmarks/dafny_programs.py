@@ -28,9 +28,9 @@ from proverrl.benchmarks.base import (
     read_field,
     read_text,
 )
-from proverrl.benchmarks.dafny_strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
 from proverrl.errors import ProblemError
+from proverrl.lang.dafny.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.types import ANNOTATE, HOLE, Problem
 
 _LOST_BODY = "{if (n == 0) then 1 else a * power(a, n - 1)}"

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proverrl.errors import ProblemError
-from proverrl.problems.lean import Declaration, find_declarations
-from proverrl.problems.lean_tokens import Token, scan_tokens
+from proverrl.lang.lean.syntax.declarations import Declaration, find_declarations
+from proverrl.lang.lean.syntax.tokens import Token, scan_tokens
 
 _OPEN = frozenset("( [ { ⟨ ![ #[ !![ @[ ⦃".split())
 _CLOSE = frozenset(") ] } ⟩ ⦄ ]'".split())

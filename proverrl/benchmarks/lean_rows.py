@@ -15,7 +15,7 @@ from proverrl.benchmarks.base import Collection, Collector, Row, Source, read_fi
 from proverrl.benchmarks.lean_text import LeanText, add_lean
 from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
 from proverrl.errors import ProblemError
-from proverrl.problems.lean import split_header
+from proverrl.lang.lean.syntax.declarations import split_header
 
 DEFAULT_HEADER = (
     "import Mathlib\nimport Aesop\n\nset_option maxHeartbeats 0\n\n"

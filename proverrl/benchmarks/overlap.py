@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from proverrl.benchmarks.dafny_strip import strip_hints
 from proverrl.errors import ProblemError
-from proverrl.problems.dafny import normalise
-from proverrl.problems.lean import find_target
-from proverrl.problems.lean_tokens import scan_tokens
+from proverrl.lang.dafny.strip import strip_hints
+from proverrl.lang.dafny.syntax.text import normalise
+from proverrl.lang.lean.syntax.declarations import find_target
+from proverrl.lang.lean.syntax.tokens import scan_tokens
 from proverrl.types import ANNOTATE, HOLE, Problem
 
 _TAKEN_FROM = {"dafny-synthesis_": "mbpp-dfy", "Clover_": "clover"}

@@ -20,8 +20,8 @@ from typing import Any
 
 import networkx as nx
 
-from proverrl.disk import saving
 from proverrl.errors import RecordError, RunError
+from proverrl.files.disk import saving
 from proverrl.problems.load import make_row
 from proverrl.types import Problem
 

@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from proverrl.compose.archive import Composed, dump_composed, load_composed
-from proverrl.compose.operator import Made, Parent
 from proverrl.compose.operators import OperatorName, build_composed
 from proverrl.compose.script import apply_script, check_operators, read_script, write_script
 from proverrl.config import ComposerFormat
 from proverrl.curriculum.beliefs import Belief
+from proverrl.lang.dafny.file_audit import audit_file
+from proverrl.lang.records import Made, Parent
 from proverrl.policy.base import Policy
 from proverrl.policy.conversation import encode_messages
 from proverrl.policy.transformers import TransformersPolicy
@@ -29,7 +30,6 @@ from proverrl.rollout.completion_rows import dump_completion, load_completion
 from proverrl.rollout.extract import find_blocks, skip_thinking
 from proverrl.seeds import derive_seed
 from proverrl.types import HOLE, Completion, Message, Problem, Prompt, Sampling
-from proverrl.verify.dafny_file_audit import audit_file
 
 SCRIPT_HEADING = "\n// compose\n"
 """Ends the prompt of a script, as ``BODY_HEADING`` ends that of a proof."""

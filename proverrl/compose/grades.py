@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from proverrl.compose.dafny_text import list_names, read_problem
 from proverrl.config.data_loop import DataLoopConfig, GradeName
 from proverrl.errors import ProblemError
+from proverrl.lang.dafny.compose.declarations import list_names, read_problem
+from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.problems.contamination import make_skeleton
-from proverrl.problems.dafny import KEYWORDS, scan_tokens
 from proverrl.types import HOLE, Problem
 
 GRADES: tuple[GradeName, ...] = get_args(GradeName)

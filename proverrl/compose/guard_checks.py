@@ -11,22 +11,23 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from proverrl.compose import dafny_attack, lean_text
 from proverrl.compose.archive import Composed
-from proverrl.compose.dafny_text import read_problem
 from proverrl.compose.guards import (
     Guard,
     GuardTools,
     Stop,
     find_first_proof,
 )
-from proverrl.compose.operator import Parent
 from proverrl.compose.operators import OperatorName, compose
 from proverrl.config.compose import GuardName
+from proverrl.lang.dafny.compose import attack as dafny_attack
+from proverrl.lang.dafny.compose.declarations import read_problem
+from proverrl.lang.dafny.file_audit import audit_file
+from proverrl.lang.dafny.vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
+from proverrl.lang.lean.compose import mutate as lean_text
+from proverrl.lang.records import Parent
 from proverrl.problems.contamination import Statement, make_skeleton
 from proverrl.types import Candidate, Problem, Status, Verdict
-from proverrl.verify.dafny_file_audit import audit_file
-from proverrl.verify.dafny_vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
 
 LEAN_PORTFOLIO: tuple[str, ...] = (
     *("rfl", "trivial", "decide", "simp", "simp_all", "omega", "norm_num", "tauto", "aesop"),

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from proverrl.compose.guard_checks import make_guards
 from proverrl.compose.guards import GuardLedger, GuardTools, run_guards
-from proverrl.compose.operator import Parent
 from proverrl.compose.operators import OPERATORS, draw_composed
 from proverrl.config.compose import DafnyOperator
+from proverrl.lang.records import Parent
 from proverrl.types import Candidate
 
 

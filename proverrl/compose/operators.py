@@ -12,9 +12,11 @@ import random
 from collections.abc import Mapping, Sequence
 
 from proverrl.compose.archive import Composed
-from proverrl.compose.dafny_forms import apply_lemma, generalise, instantiate, negate
-from proverrl.compose.dafny_fuse import chain_calls, conjoin_lemmas, nest_loop, sequence_loops
-from proverrl.compose.dafny_mutate import (
+from proverrl.config.compose import DafnyOperator, LeanOperator
+from proverrl.errors import ProblemError
+from proverrl.lang.dafny.compose.forms import apply_lemma, generalise, instantiate, negate
+from proverrl.lang.dafny.compose.fuse import chain_calls, conjoin_lemmas, nest_loop, sequence_loops
+from proverrl.lang.dafny.compose.mutate import (
     add_requires,
     change_bound,
     change_constant,
@@ -24,10 +26,8 @@ from proverrl.compose.dafny_mutate import (
     strengthen_ensures,
     weaken_ensures,
 )
-from proverrl.compose.lean_text import LEAN_OPERATORS
-from proverrl.compose.operator import Made, Operator, Parent
-from proverrl.config.compose import DafnyOperator, LeanOperator
-from proverrl.errors import ProblemError
+from proverrl.lang.lean.compose.mutate import LEAN_OPERATORS
+from proverrl.lang.records import Made, Operator, Parent
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 

@@ -14,25 +14,25 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from proverrl.compose.archive import Composed
-from proverrl.compose.dafny_forms import generalise, instantiate
-from proverrl.compose.dafny_fuse import chain_calls, conjoin_lemmas, nest_loop, sequence_loops
-from proverrl.compose.dafny_mutate import (
+from proverrl.compose.operators import build_composed
+from proverrl.config.compose import ScaffoldName
+from proverrl.errors import ProblemError
+from proverrl.lang.dafny.compose.declarations import FreshNames, list_names, read_problem
+from proverrl.lang.dafny.compose.forms import generalise, instantiate
+from proverrl.lang.dafny.compose.fuse import chain_calls, conjoin_lemmas, nest_loop, sequence_loops
+from proverrl.lang.dafny.compose.mutate import (
     add_requires,
     drop_ensures,
     drop_requires,
     strengthen_ensures,
     weaken_ensures,
 )
-from proverrl.compose.dafny_text import FreshNames, list_names, read_problem
-from proverrl.compose.operator import Compose, Made, Parent
-from proverrl.compose.operators import build_composed
-from proverrl.config.compose import ScaffoldName
-from proverrl.errors import ProblemError
-from proverrl.problems.dafny import fill_hole, scan_places
+from proverrl.lang.dafny.syntax.program import Element, parse_program
+from proverrl.lang.dafny.syntax.text import fill_hole, scan_places
+from proverrl.lang.dafny.syntax.tokens import find_places, read_file
+from proverrl.lang.records import Compose, Made, Parent
 from proverrl.seeds import derive_seed
 from proverrl.types import HOLE, Problem
-from proverrl.verify.dafny_program import Element, parse_program
-from proverrl.verify.dafny_tokens import find_places, read_file
 
 Scaffold = Callable[[random.Random, Sequence[Parent]], list[Made]]
 

@@ -20,8 +20,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.compose.archive import Composed
-from proverrl.compose.lean_text import LEAN_OPERATORS
-from proverrl.compose.operator import Made, Parent
 from proverrl.compose.operators import (
     OPERATORS,
     OperatorName,
@@ -32,6 +30,8 @@ from proverrl.compose.operators import (
 )
 from proverrl.curriculum.beliefs import Belief
 from proverrl.errors import ProblemError
+from proverrl.lang.lean.compose.mutate import LEAN_OPERATORS
+from proverrl.lang.records import Made, Parent
 from proverrl.types import Language
 
 NAMES = ("a", "b")

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from proverrl.config.base import Section
 from proverrl.config.sections import Config
 from proverrl.errors import ConfigError, RunError
-from proverrl.strict_json import read_object
+from proverrl.files.strict_json import read_object
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:

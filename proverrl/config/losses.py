@@ -89,8 +89,8 @@ class EntropyConfig(Section):
 
 
 class DistillConfig(Section):
-    """Self-distillation from the verifier's messages; see ``proverrl.distill``. ``weight`` 0 keeps
-    no teacher. At most ``max_pairs`` failed attempts a step are learned from."""
+    """Self-distillation from the verifier's messages; see ``proverrl.learner.distill``. ``weight``
+    0 keeps no teacher. At most ``max_pairs`` failed attempts a step are learned from."""
 
     weight: NotNegativeFloat = 0.0
     alpha: Fraction = 0.5

@@ -24,11 +24,11 @@ TierName = Literal["light", "medium", "heavy"]
 class SearchConfig(Section):
     """A search for one proof. A budget of 0 tokens is no limit; ``width`` 0 is the method's own.
 
-    ``max_in_flight`` 1 makes a search repeatable. A search ends before its budget when
-    ``max_idle`` expansions in a row proposed nothing that was not judged before. ``states`` is what
-    is kept of a failed Dafny body: the set of obligations that it leaves open, or also each of the
-    statements before, even where nothing was verified (``proverrl.search.states_dafny``). ``value``
-    is the folder of a value model. ``step`` is what an expansion writes: all that is missing of a
+    ``max_in_flight`` 1 makes a search repeatable. A search ends before its budget when ``max_idle``
+    expansions in a row proposed nothing that was not judged before. ``states`` is what is kept of a
+    failed Dafny body: the set of obligations that it leaves open, or also each of the statements
+    before, even where nothing was verified (``proverrl.lang.dafny.search.states``). ``value`` is
+    the folder of a value model. ``step`` is what an expansion writes: all that is missing of a
     proof, or (Lean) one tactic (``proverrl.search.step_proposals``).
 
     In a search of several (``subgoals``, ``lemmas``), ``base`` writes the bodies and

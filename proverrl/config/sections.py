@@ -144,10 +144,11 @@ class LearnerConfig(Section):
     ``replay_samples`` proofs: half of them found by the run, the rest references of warm start.
 
     ``precision = "bf16"``: the model of sampler and learner alike has bfloat16 weights; the learner
-    keeps a float32 master of each and float32 optimizer state (``proverrl.trained_weights``).
+    keeps a float32 master of each and float32 optimizer state (``proverrl.learner.weights``).
 
     ``shard = "fsdp2"``: each of several processes holds a part of the learner's weights, gradients
-    and optimizer state, and the sampler its own whole weights (``proverrl.sharded_weights``).
+    and optimizer state, and the sampler its own whole weights
+    (``proverrl.learner.sharded_weights``).
     """
 
     optimizer: OptimizerName = "adamw"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from proverrl.errors import ProverRLError
-from proverrl.packing import PackedRow, batch_rows, packed_logprobs, split_by_sample
+from proverrl.learner.packing import PackedRow, batch_rows, packed_logprobs, split_by_sample
 from proverrl.policy.loading import DTYPES
 from proverrl.policy.lora import adapter_disabled, has_adapter, has_moved
 from proverrl.policy.probe import (
@@ -23,7 +23,7 @@ from proverrl.policy.probe import (
     score_by_sampling,
 )
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.training_sample import TrainingSample
+from proverrl.rollout.training_sample import TrainingSample
 from proverrl.types import Problem
 
 SCORED_TOKENS = 8

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from proverrl.checkpoint import dump_draws, load_draws
 from proverrl.loops.audit import judge_first, judge_rest
+from proverrl.loops.checkpoint import dump_draws, load_draws
 from proverrl.loops.ledger import Ledger, Order, StepBatch
 from proverrl.loops.session import Session, sample_draw
 from proverrl.rollout.whole_proof import Draw, JudgedDraw

@@ -23,7 +23,6 @@ from typing import Any
 
 from proverrl.compose.archive import Composed
 from proverrl.compose.composers import Draft, measure_truncated
-from proverrl.compose.dafny_attack import list_plain_proofs
 from proverrl.compose.grades import GRADES, Grade, grade_statement
 from proverrl.compose.guard_checks import make_guards
 from proverrl.compose.guards import (
@@ -37,11 +36,12 @@ from proverrl.compose.guards import (
 from proverrl.config.compose import GuardName
 from proverrl.curriculum.base import Curriculum
 from proverrl.errors import UsageError
+from proverrl.lang.dafny.compose.attack import list_plain_proofs
 from proverrl.loops.expert_iteration import Progress, run_expert_iteration
-from proverrl.loops.selfplay import draw_lineage, open_composer
-from proverrl.loops.selfplay_attack import list_bodies, negate
-from proverrl.loops.selfplay_ledger import open_archive, read_held_out
-from proverrl.loops.selfplay_parents import draw_pairs
+from proverrl.loops.selfplay.attack import list_bodies, negate
+from proverrl.loops.selfplay.ledger import open_archive, read_held_out
+from proverrl.loops.selfplay.parents import draw_pairs
+from proverrl.loops.selfplay.selfplay import draw_lineage, open_composer
 from proverrl.loops.session import Session, sample_draw
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
 from proverrl.rollout.proofs import ProofStore

@@ -15,12 +15,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proverrl.attempt_rows import read_attempts
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.config import Config, load_stored_config
 from proverrl.errors import RunError, UsageError
+from proverrl.evaluation.attempts import read_attempts
+from proverrl.files.lines import write_lines_atomically
 from proverrl.loops.evaluate_run import evaluate_benchmarks, find_weights
-from proverrl.monitor.metrics import write_lines_atomically
 from proverrl.problems.load import make_row
 from proverrl.statistics import mean_interval
 from proverrl.types import Problem, Status

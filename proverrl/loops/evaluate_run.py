@@ -19,12 +19,13 @@ from typing import Any
 import torch
 
 from proverrl import __version__
-from proverrl.benchmarks.dafny_strip import DAFNY_4
 from proverrl.benchmarks.open import Benchmark, open_benchmark
-from proverrl.checkpoint import latest_checkpoint
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
-from proverrl.evaluate import Evaluation, Standing, evaluate
+from proverrl.evaluation.evaluate import Evaluation, Standing, evaluate
+from proverrl.lang.dafny.strip import DAFNY_4
+from proverrl.lang.open import open_configured
+from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluate_search import evaluate_searches
 from proverrl.loops.session import RESOLVED_FILE, lock_run, write_resolved
 from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
@@ -38,7 +39,6 @@ from proverrl.problems.contamination import check_problems, describe_overlap
 from proverrl.search.wiring import Tools, make_tools, needs_traces, open_confirm, open_value
 from proverrl.types import Problem, Sampling
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.make import open_configured
 
 
 def load_benchmark(config: Config, benchmark: str | None) -> Benchmark:

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from proverrl.attempt_store import AttemptStore
+from proverrl.concurrency import finish_all
 from proverrl.config import SearchConfig
-from proverrl.evaluate import (
+from proverrl.evaluation.evaluate import (
     Evaluation,
     Figures,
     Standing,
@@ -26,12 +26,12 @@ from proverrl.evaluate import (
     store_summary,
     take_stock,
 )
+from proverrl.evaluation.store import AttemptStore
 from proverrl.policy.endpoint import take_usage
 from proverrl.search.base import SearchResult
 from proverrl.search.methods import make_search
 from proverrl.search.wiring import Tools, make_functions
 from proverrl.seeds import derive_seed
-from proverrl.tasks import finish_all
 from proverrl.types import Candidate, Problem, Status
 
 

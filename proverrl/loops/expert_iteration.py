@@ -20,12 +20,12 @@ from typing import Any, Protocol
 
 import torch
 
-from proverrl.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
 from proverrl.curriculum.base import Curriculum
 from proverrl.curriculum.sampler import CURRICULA
-from proverrl.disk import loading
+from proverrl.files.disk import loading
 from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.audit import Auditor, build_auditor, judge_first, judge_rest
+from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
 from proverrl.loops.follow import push_weights
 from proverrl.loops.mixture import choose_proofs, load_sft_data
 from proverrl.loops.reverify import import_proofs, reverify_proofs

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.benchmarks.open import open_benchmark
-from proverrl.checkpoint import latest_checkpoint, read_state, restoring
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.config import Config
 from proverrl.errors import RunError
-from proverrl.monitor.metrics import write_lines_atomically
+from proverrl.files.lines import write_lines_atomically
+from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring
 from proverrl.rollout.proofs import ProofStore, describe_conditions
 
 

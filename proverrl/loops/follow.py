@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.config import Config
-from proverrl.learner import TorchLearner, UpdateCheck, require_finite
+from proverrl.learner.learner import TorchLearner, UpdateCheck, require_finite
 from proverrl.loops.session import TrainingProblems
 from proverrl.parallel import World
 from proverrl.policy.probe import MIN_SEQUENCES

@@ -21,10 +21,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from proverrl.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
-from proverrl.guard import GUARD_FOLDER, Guard
-from proverrl.learner import TorchLearner
+from proverrl.learner.guard import GUARD_FOLDER, Guard
+from proverrl.learner.learner import TorchLearner
 from proverrl.loops.adapter_probe import probe_adapter
+from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
 from proverrl.loops.collector import Collector, InOrder
 from proverrl.loops.follow import check_weights, open_learner, start_learners
 from proverrl.loops.ledger import Ledger, StepBatch
@@ -34,8 +34,8 @@ from proverrl.loops.search_samples import keep_sample_proofs, learn_paths
 from proverrl.loops.session import Session, proof_sources, reference_sources, seconds_left
 from proverrl.rollout.samples import build_replay_sample, build_samples
 from proverrl.rollout.teaching import TeacherPair, build_pairs
+from proverrl.rollout.training_sample import TrainingSample
 from proverrl.seeds import derive_seed
-from proverrl.training_sample import TrainingSample
 
 LedgerT = TypeVar("LedgerT", bound=Ledger)
 

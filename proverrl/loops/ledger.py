@@ -34,9 +34,9 @@ from proverrl.loops.warm_start import PairSource
 from proverrl.rewards import build_reward
 from proverrl.rollout.inject import InjectStore
 from proverrl.rollout.restart import Restarts
+from proverrl.rollout.training_sample import TrainingSample
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.seeds import derive_seed
-from proverrl.training_sample import TrainingSample
 from proverrl.types import Group, Problem
 
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proverrl.attempt_rows import read_summary
 from proverrl.config import Config
 from proverrl.errors import RunError
+from proverrl.evaluation.attempts import read_summary
 from proverrl.loops.evaluate_run import evaluate_run
 from proverrl.policy.merge import merge_policies
 

@@ -30,16 +30,16 @@ from typing import Any, Protocol, cast
 
 from torch import Tensor
 
-from proverrl.checkpoint import dump_draws, load_draws, load_hint
+from proverrl.concurrency import cancel_all
 from proverrl.config import LayoutName
 from proverrl.loops.audit import judge_first, judge_rest
+from proverrl.loops.checkpoint import dump_draws, load_draws, load_hint
 from proverrl.loops.collector import Usage, write_draw
 from proverrl.loops.ledger import Ledger, Order, StepBatch
 from proverrl.loops.session import Session
 from proverrl.policy.base import Exchange, Policy, Sampler
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.whole_proof import Draw, JudgedDraw
-from proverrl.tasks import cancel_all
 from proverrl.types import Completion, Problem, Prompt, Sampling
 
 

@@ -15,13 +15,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from proverrl.disk import write_error
 from proverrl.errors import UsageError
+from proverrl.files.disk import write_error
+from proverrl.files.lines import append_line, read_json_lines
 from proverrl.loops.session import Session
-from proverrl.monitor.metrics import append_line, read_json_lines
+from proverrl.problems.inputs import Submission, read_lines
 from proverrl.rollout.proofs import IMPORTED, Proof, ProofStore
 from proverrl.types import Candidate, Problem, Verdict
-from proverrl.verify.inputs import Submission, read_lines
 
 DROPPED_FILE = "dropped_proofs.jsonl"
 _SLICE = 64

@@ -5,7 +5,7 @@ Flows in: a configuration, problems, where the policy comes from. Flows out: a f
 proof was judged twice: by the verifier and then, as a whole file, by a worker that was started for
 it; so was what is left of the shortest proof after minimising. Interrupted, the same call with
 ``resume`` goes on.
-Not handled here: strategies, estimates over many problems (``proverrl.evaluate``).
+Not handled here: strategies, estimates over many problems (``proverrl.evaluation.evaluate``).
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import Any, TextIO
 
 import torch
 
+from proverrl.concurrency import finish_all
 from proverrl.config import Config
+from proverrl.lang.open import open_configured
 from proverrl.loops.evaluate_run import open_policy, open_sampling, open_tools
 from proverrl.loops.session import lock_run
+from proverrl.monitor.search_display import SearchDisplay, open_display
 from proverrl.policy.weights import name_weights
 from proverrl.search.base import Searching, SearchResult
-from proverrl.search.display import SearchDisplay, open_display
 from proverrl.search.folder import SearchFolder, check_folder, choose_shortest, name_folders
 from proverrl.search.methods import list_parts, make_search
 from proverrl.search.minimise import Minimised, minimise
 from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.values import WEIGHTS
 from proverrl.search.wiring import Tools, make_functions, needs_traces
-from proverrl.tasks import finish_all
 from proverrl.types import Candidate, Problem
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.make import open_configured
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 from proverrl.config import Config
 from proverrl.errors import UsageError
-from proverrl.learner import TorchLearner
+from proverrl.learner.learner import TorchLearner
 from proverrl.loops.reverify import (
     NO_PROBLEM,
     describe_drop,
@@ -31,10 +31,10 @@ from proverrl.loops.reverify import (
 from proverrl.loops.session import Session
 from proverrl.parallel import World
 from proverrl.rollout.proofs import IMPORTED, ProofStore
+from proverrl.rollout.training_sample import TrainingSample
 from proverrl.search.path_tokens import build_path_sample, rescore
 from proverrl.search.samples import SearchSample, read_samples
 from proverrl.seeds import derive_seed
-from proverrl.training_sample import TrainingSample
 from proverrl.types import Candidate, Problem, Verdict
 
 

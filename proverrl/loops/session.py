@@ -28,10 +28,10 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config
 from proverrl.config.load import read_stored_table
 from proverrl.errors import ProblemError, RunError, StoppedError, UsageError
+from proverrl.files.lines import write_atomically
 from proverrl.hint import Hint
 from proverrl.loops.warm_start import PairSource, make_source
 from proverrl.monitor import Monitor
-from proverrl.monitor.metrics import write_atomically
 from proverrl.policy.base import Sampler
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.tokenizer import train_tokenizer

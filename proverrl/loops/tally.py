@@ -14,7 +14,7 @@ from typing import Any
 
 from proverrl.advantages import Credit, GroupAdvantages, mean_credit
 from proverrl.curriculum.base import Curriculum
-from proverrl.evaluate import verdict_fields
+from proverrl.evaluation.evaluate import verdict_fields
 from proverrl.loops.audit import Auditor
 from proverrl.monitor.rollout_rows import describe_hint, describe_turns
 from proverrl.rewards import RewardFn

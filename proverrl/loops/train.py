@@ -17,13 +17,14 @@ from typing import Any
 
 import torch
 
-from proverrl.checkpoint import latest_checkpoint, read_state
+from proverrl.concurrency import cancel_all
 from proverrl.config import ROUND_LOOPS, Config, LoopName
-from proverrl.disk import saving
 from proverrl.errors import StoppedError, UsageError
-from proverrl.evaluate import Standing, evaluate
-from proverrl.interrupt import stop_on_signals
+from proverrl.evaluation.evaluate import Standing, evaluate
+from proverrl.files.disk import saving
+from proverrl.lang.open import open_configured
 from proverrl.loops import value
+from proverrl.loops.checkpoint import latest_checkpoint, read_state
 from proverrl.loops.data_loop import run_data_loop
 from proverrl.loops.evaluate_run import build_evaluation, collect_figures, load_benchmark
 from proverrl.loops.expert_iteration import run_expert_iteration
@@ -31,7 +32,7 @@ from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.loops.grpo import run_grpo
 from proverrl.loops.mixture import check_files
 from proverrl.loops.search_samples import check_sample_files, list_proofs
-from proverrl.loops.selfplay import run_selfplay, teach_composer
+from proverrl.loops.selfplay.selfplay import run_selfplay, teach_composer
 from proverrl.loops.session import (
     RESOLVED_FILE,
     Session,
@@ -45,6 +46,7 @@ from proverrl.loops.session import (
 )
 from proverrl.loops.warm_start import SftSettings, make_source, train_supervised
 from proverrl.monitor import Monitor
+from proverrl.monitor.interrupt import stop_on_signals
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.loading import choose_device, load_policy
@@ -52,9 +54,7 @@ from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter, m
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.contamination import describe_overlap
 from proverrl.seeds import derive_seed
-from proverrl.tasks import cancel_all
 from proverrl.types import Problem
-from proverrl.verify.make import open_configured
 
 
 async def _no_loop(session: Session) -> None:

@@ -22,14 +22,14 @@ from typing import Any
 
 import torch
 
-from proverrl.checkpoint import latest_checkpoint
 from proverrl.config import Config, load_stored_config
-from proverrl.disk import loading, saving
 from proverrl.errors import RunError, StoppedError, UsageError
-from proverrl.interrupt import stop_on_signals
+from proverrl.files.disk import loading, saving
+from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluate_run import find_weights
 from proverrl.loops.session import check_resumable, lock_run, write_resolved
 from proverrl.monitor import ROLLOUTS_FOLDER, Monitor
+from proverrl.monitor.interrupt import stop_on_signals
 from proverrl.policy.loading import choose_device, load_policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.weights import name_weights

@@ -16,10 +16,10 @@ import torch
 from torch.nn import functional
 
 from proverrl.config import OptimizerName
-from proverrl.optimizers import scale_rates
+from proverrl.learner.optimizers import scale_rates
+from proverrl.learner.row_packing import fill_rows, lay_out
+from proverrl.learner.weights import TrainedWeights
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.row_packing import fill_rows, lay_out
-from proverrl.trained_weights import TrainedWeights
 from proverrl.types import Problem
 
 

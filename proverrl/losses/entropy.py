@@ -1,7 +1,7 @@
 """An entropy bonus whose coefficient follows the policy's entropy.
 
 Flows in: the mean entropy of each update, in nats. Flows out: the coefficient for the next one,
-and state for the checkpoint. Not handled here: the entropy itself (``proverrl.packing``).
+and state for the checkpoint. Not handled here: the entropy itself (``proverrl.learner.packing``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Takes the tokens that are in the loss out of packed rows.
 
 Flows in: rows of training samples and what a model said of their tokens. Flows out: the tensors of
-``LossInputs``. Not handled here: the forward pass (``proverrl.packing``).
+``LossInputs``. Not handled here: the forward pass (``proverrl.learner.packing``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proverrl.packing import PackedRow
+from proverrl.learner.packing import PackedRow
 
 
 def gather_tokens(

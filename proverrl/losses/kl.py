@@ -1,7 +1,7 @@
 """KL divergence to a reference policy, estimated from the sampled tokens.
 
 Flows in: ``LossInputs`` with ``ref_logprobs``. Flows out: a term to add to the loss. Not handled
-here: the reference's forward pass (``proverrl.learner``).
+here: the reference's forward pass (``proverrl.learner.learner``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Flows in: log-probabilities of the policy on its own tokens, once as it wrote them (student) and
 once with feedback in the prompt (teacher). Flows out: one loss a token. Not handled here: the
-teacher's forward pass and its weights (``proverrl.distill``), which samples have feedback
+teacher's forward pass and its weights (``proverrl.learner.distill``), which samples have feedback
 (``proverrl.rollout.teaching``).
 """
 

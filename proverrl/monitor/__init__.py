@@ -5,8 +5,7 @@ Flows in: figures and rollouts from the loops. Flows out: ``metrics.jsonl``,
 Not handled here: the HTML page (``proverrl.report``) and remote trackers.
 """
 
-from proverrl.monitor.display import can_draw_live
-from proverrl.monitor.metrics import (
+from proverrl.files.lines import (
     EVALS_FOLDER,
     METRICS_FILE,
     ROLLOUTS_FOLDER,
@@ -15,6 +14,7 @@ from proverrl.monitor.metrics import (
     read_json_lines,
     read_metrics,
 )
+from proverrl.monitor.display import can_draw_live
 from proverrl.monitor.monitor import Monitor
 
 __all__ = [

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import UsageError
-from proverrl.strict_json import load_json
+from proverrl.files.strict_json import load_json
 
 Row = dict[str, Any]
 

@@ -16,8 +16,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from proverrl.disk import write_error
 from proverrl.errors import RunError
+from proverrl.files.disk import write_error
+from proverrl.files.lines import (
+    METRICS_FILE,
+    ROLLOUTS_FOLDER,
+    append_line,
+    keep_lines,
+    read_metrics,
+    write_lines_atomically,
+)
 from proverrl.monitor.display import (
     SPARKLINE_WIDTH,
     LiveDisplay,
@@ -27,14 +35,6 @@ from proverrl.monitor.display import (
     format_seconds,
 )
 from proverrl.monitor.follower import is_number
-from proverrl.monitor.metrics import (
-    METRICS_FILE,
-    ROLLOUTS_FOLDER,
-    append_line,
-    keep_lines,
-    read_metrics,
-    write_lines_atomically,
-)
 from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_TIME_LEFT = 10

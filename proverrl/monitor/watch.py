@@ -20,6 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from proverrl.config import ROUND_LOOPS
+from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, only_evaluates
+from proverrl.files.strict_json import read_object
 from proverrl.monitor.display import (
     SPARKLINE_WIDTH,
     can_draw_live,
@@ -30,9 +32,7 @@ from proverrl.monitor.display import (
 )
 from proverrl.monitor.follower import Follower, Row, is_number
 from proverrl.monitor.live_panel import LivePanel, choose_width
-from proverrl.monitor.metrics import EVALS_FOLDER, METRICS_FILE, only_evaluates
 from proverrl.rollout.completion_counts import warn_of_lost
-from proverrl.strict_json import read_object
 
 STEPS_FOR_PACE = 10
 _STEP_KINDS = ("step", "round")

@@ -22,8 +22,8 @@ from transformers import (
 )
 
 from proverrl.config import PolicyConfig, PrecisionName
-from proverrl.disk import loading
 from proverrl.errors import UsageError
+from proverrl.files.disk import loading
 from proverrl.policy.transformers import TransformersPolicy
 
 DTYPES: dict[PrecisionName, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}

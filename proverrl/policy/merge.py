@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from proverrl.disk import saving
 from proverrl.errors import UsageError
+from proverrl.files.disk import saving
 
 
 def merge_policies(first: Path, second: Path, *, alpha: float, out: Path) -> None:

@@ -5,7 +5,7 @@ Flows out: by how much their log-probabilities differ; an error when that is too
 sampler did not move although the model did. A push that reports success proves nothing: engines
 repack weights, tie some of them and skip others, and a run whose sampler stands still looks like
 one that learns nothing. Not handled here: the push itself (``proverrl.policy.vllm``,
-``proverrl.sharded_weights``).
+``proverrl.learner.sharded_weights``).
 """
 
 from __future__ import annotations

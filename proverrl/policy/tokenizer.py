@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from proverrl.problems.dafny import KEYWORDS
+from proverrl.lang.dafny.syntax.text import KEYWORDS
 
 BOS, EOS, PAD = "<|start|>", "<|end|>", "<|pad|>"
 

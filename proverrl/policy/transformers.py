@@ -1,12 +1,11 @@
 """The policy that generates with transformers, on CPU or CUDA.
 
-Flows in: prompts as token ids. Flows out: completions with exact token ids and the sampler's
-own log-probabilities at the sampling temperature. Prompts are prefilled once and their cache is
-shared by the ``n`` completions; rows that have ended are dropped from the batch as it shrinks.
-A completion ends where the model's context does. A generation that is cancelled stops at its next
-token.
-Not handled here: weight updates (``proverrl.learner`` owns the optimizer), log-probabilities under
-top-p (what is drawn with it has none), top-k.
+Flows in: prompts as token ids. Flows out: completions with exact token ids and the sampler's own
+log-probabilities at the sampling temperature. Prompts are prefilled once and their cache is shared
+by the ``n`` completions; rows that have ended are dropped from the batch as it shrinks. A
+completion ends where the model's context does. A generation that is cancelled stops at its next
+token. Not handled here: weight updates (``proverrl.learner.learner`` owns the optimizer),
+log-probabilities under top-p (what is drawn with it has none), top-k.
 """
 
 from __future__ import annotations

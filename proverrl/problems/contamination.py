@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from proverrl.errors import ProblemError
-from proverrl.problems import lean_tokens
-from proverrl.problems.dafny import normalise, scan_tokens
-from proverrl.strict_json import load_json
+from proverrl.files.strict_json import load_json
+from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
+from proverrl.lang.lean.syntax import tokens as lean_tokens
 from proverrl.types import HOLE, Language, Problem
 
 RUN_LENGTH = 13

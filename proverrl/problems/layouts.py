@@ -11,7 +11,7 @@ Not handled here: chat templates (the policy's tokenizer has them), plain text l
 from __future__ import annotations
 
 from proverrl.errors import ProblemError
-from proverrl.problems.lean import make_sorry_source
+from proverrl.lang.lean.syntax.declarations import make_sorry_source
 from proverrl.types import ANNOTATE, HOLE, Language, Message, Problem
 
 _KIMINA_SYSTEM = "You are an expert in mathematics and programming who writes proofs in Lean 4."

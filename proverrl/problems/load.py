@@ -2,22 +2,21 @@
 
 Flows in: a path. Flows out: ``Problem`` records, and apart from them the reference bodies that
 some lines carry under the key ``reference``: a problem never holds its own answer.
-Not handled here: whether a problem's reference proves it (``proverrl.verify.drafts``).
+Not handled here: whether a problem's reference proves it (``proverrl.problems.drafts``).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from proverrl.disk import check_replaceable, saving
 from proverrl.errors import ProblemError
-from proverrl.strict_json import load_json
+from proverrl.files.disk import saving
+from proverrl.files.lines import replacing
+from proverrl.files.strict_json import load_json
 from proverrl.types import ANNOTATE, Problem
 
 KINDS: Mapping[str, frozenset[str]] = {
@@ -102,20 +101,13 @@ def write_problems(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     Raises RunError when it cannot be written.
     """
     target = Path(path)
-    check_replaceable(target)
     num_rows = 0
     with saving(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                for row in rows:
-                    file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
-                    num_rows += 1
-            Path(partial).chmod(0o644)
-            Path(partial).replace(target)
-        finally:
-            Path(partial).unlink(missing_ok=True)
+    with replacing(target) as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+            num_rows += 1
     return num_rows
 
 

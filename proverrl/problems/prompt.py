@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from proverrl.config import LayoutName
-from proverrl.problems.dafny import BUILT_IN_MEMBERS, KEYWORDS
+from proverrl.lang.dafny.syntax.text import BUILT_IN_MEMBERS, KEYWORDS
 from proverrl.problems.layouts import (
     dafny_messages,
     deepseek_cot_messages,

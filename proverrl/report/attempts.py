@@ -5,7 +5,7 @@ the file of a few attempts worth showing: the shortest proofs, and failures with
 also what each problem cost, and one letter an attempt. What is held beside letters and hashes of
 candidates grows with the number of problems; the attempts themselves stay on disk until
 ``read_attempts`` fetches some.
-Not handled here: pass@k (``proverrl.evaluate``), how anything is drawn.
+Not handled here: pass@k (``proverrl.evaluation.evaluate``), how anything is drawn.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proverrl.attempt_rows import AttemptFile, AttemptRow
 from proverrl.errors import RunError
+from proverrl.evaluation.attempts import AttemptFile, AttemptRow
 from proverrl.report.spending import SpendingMeter
 from proverrl.types import Status
 

@@ -14,7 +14,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from proverrl.attempt_rows import read_summary
+from proverrl.evaluation.attempts import read_summary
 from proverrl.monitor.display import format_figure, format_share
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from proverrl.matched_budget import UNITS, BudgetUnit, Spending, choose_budgets, solved_within
+from proverrl.evaluation.budgets import UNITS, BudgetUnit, Spending, choose_budgets, solved_within
 from proverrl.report.comparison import Shelf
 from proverrl.report.figures import Chart, plain_chart, plain_series
 from proverrl.report.headline import signed

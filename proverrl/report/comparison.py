@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proverrl.attempt_rows import AGAIN, describe_gaps
+from proverrl.evaluation.attempts import AGAIN, describe_gaps
 from proverrl.report.attempts import ProblemTally
 from proverrl.report.headline import Column, group_by_benchmark, list_columns, list_ks
 from proverrl.report.run import RunRecord

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from proverrl.files.lines import write_whole
 from proverrl.report.comparison import (
     Shelf,
     list_differences,
@@ -25,7 +26,6 @@ from proverrl.report.completions import (
     list_completion_rows,
     list_completion_warnings,
 )
-from proverrl.report.files import write_whole
 from proverrl.report.headline import Column, find_figure, list_columns, list_ks, list_levels
 from proverrl.report.run import Row, RunRecord, load_runs, unjudged_counts
 

@@ -1,7 +1,7 @@
 """The before/after table: one set of columns and cells for the page and for the terminal.
 
 Flows in: run records. Flows out: ``Column`` and ``Cell`` records, and a rich table.
-Not handled here: how pass@k and its intervals are computed (``proverrl.evaluate``).
+Not handled here: how pass@k and its intervals are computed (``proverrl.evaluation.evaluate``).
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from proverrl.files.lines import write_whole
 from proverrl.report.budgets import build_budget_charts, build_tables, render_table
 from proverrl.report.calibration import (
     build_calibration_charts,
@@ -30,7 +31,6 @@ from proverrl.report.curriculum import build_curriculum_charts, render_curriculu
 from proverrl.report.embedded import embed_json
 from proverrl.report.examples import render_examples
 from proverrl.report.figures import build_charts
-from proverrl.report.files import write_whole
 from proverrl.report.lineage import build_lineages
 from proverrl.report.problem_data import build_problems
 from proverrl.report.rollout_data import build_rollouts

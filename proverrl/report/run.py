@@ -17,9 +17,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from proverrl.attempt_rows import read_summary
 from proverrl.config import ROUND_LOOPS
 from proverrl.errors import RunError
+from proverrl.evaluation.attempts import read_summary
 from proverrl.monitor import (
     EVALS_FOLDER,
     METRICS_FILE,

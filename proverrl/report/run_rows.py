@@ -2,7 +2,7 @@
 
 Flows in: a run folder's ``resolved.json``, ``metrics.jsonl``, ``rollouts/step_N.jsonl`` and a
 checkpoint's ``state.json``. Flows out: the same rows, or a ``RunError`` that names file, line and
-field. Not handled here: evaluations (``proverrl.attempt_rows``); tokens of turns
+field. Not handled here: evaluations (``proverrl.evaluation.attempts``); tokens of turns
 (``proverrl.monitor.rollout_rows``).
 """
 
@@ -15,10 +15,10 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from proverrl.attempt_rows import MessageRow
+from proverrl.evaluation.attempts import MessageRow
+from proverrl.files.lines import iter_numbered_lines
+from proverrl.files.typed_rows import ROW, check_fields, read_row
 from proverrl.monitor import METRICS_FILE
-from proverrl.monitor.metrics import iter_numbered_lines
-from proverrl.typed_rows import ROW, check_fields, read_row
 
 RESTORE = "restore the file"
 _LARGEST = 10**15

@@ -2,7 +2,7 @@
 
 Flows in: stored attempts of one problem, in the order of their numbers. Flows out: for each unit
 (turns, verifier calls, tokens) what was spent in all and when the first proof was in, as
-``proverrl.matched_budget`` counts it, without keeping the attempts.
+``proverrl.evaluation.budgets`` counts it, without keeping the attempts.
 Not handled here: attempts out of order, or of an earlier version: they have no cost (None).
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from proverrl.attempt_rows import AttemptRow
-from proverrl.matched_budget import BudgetUnit, Spending
+from proverrl.evaluation.attempts import AttemptRow
+from proverrl.evaluation.budgets import BudgetUnit, Spending
 from proverrl.types import Status
 
 

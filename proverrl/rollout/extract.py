@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 from proverrl.config import LayoutName
 from proverrl.errors import ProblemError, RecordError
-from proverrl.problems import lean_tokens
-from proverrl.problems.dafny import scan_places
-from proverrl.problems.lean import find_declarations
+from proverrl.lang.dafny.syntax.text import scan_places
+from proverrl.lang.lean.syntax import tokens as lean_tokens
+from proverrl.lang.lean.syntax.declarations import find_declarations
 from proverrl.problems.prompt import LAYOUTS, use_problem_words
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem
 from proverrl.verify.body_place import end_column, hole_column

@@ -19,8 +19,8 @@ from transformers import PreTrainedTokenizerBase
 from proverrl.config import LayoutName, RestartUnit
 from proverrl.errors import ProblemError
 from proverrl.hint import Hint
+from proverrl.lang.dafny.syntax.text import scan_places
 from proverrl.policy.base import Exchange, Policy
-from proverrl.problems.dafny import scan_places
 from proverrl.problems.prompt import render_body, render_opening
 from proverrl.types import Completion, Problem, Prompt, Rollout, Status, Verdict
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from proverrl.problems import dafny
-from proverrl.problems.lean_tokens import scan_tokens as scan_lean
+from proverrl.lang.dafny.syntax import text as dafny
+from proverrl.lang.lean.syntax.tokens import scan_tokens as scan_lean
 from proverrl.types import Candidate, Language, Problem, Rollout
 
 IMPORTED = -1

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from proverrl.advantages import Credit, token_credit
 from proverrl.errors import RecordError
-from proverrl.training_sample import TrainingSample
+from proverrl.rollout.training_sample import TrainingSample
 from proverrl.types import Group, Rollout, Turn
 
 

@@ -2,7 +2,8 @@
 
 Flows in: rollouts and the policy that wrote them. Flows out: for each failed attempt its own tokens
 as a sample, and the prompt of a teacher that has read the attempt and the feedback on it. Not
-handled here: the teacher and the loss (``proverrl.distill``); proofs of siblings in the prompt.
+handled here: the teacher and the loss (``proverrl.learner.distill``); proofs of siblings in the
+prompt.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from proverrl.problems.prompt import use_layout_words
 from proverrl.rollout.feedback import FEEDBACK
 from proverrl.rollout.hints import with_hint
 from proverrl.rollout.samples import build_rollout_samples
-from proverrl.training_sample import TrainingSample
+from proverrl.rollout.training_sample import TrainingSample
 from proverrl.types import Rollout
 
 

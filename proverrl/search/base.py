@@ -11,21 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from proverrl.types import Candidate, Problem, Verdict
+from proverrl.lang.records import Prefix, Segment, SegmentFn, Verify
+from proverrl.types import Problem, Verdict
 
 StopReason = Literal["proved", "calls", "tokens", "idle", "exhausted"]
-
-
-@dataclass(frozen=True, slots=True)
-class Prefix:
-    """Where a proof attempt starts from.
-
-    ``text`` is kept proof text, "" at the root. ``state`` is the key of the state that it reaches;
-    "" when unknown (the root before its first verdict).
-    """
-
-    text: str
-    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +36,6 @@ class Proposal:
     def is_read(self) -> bool:
         """Whether a body was found."""
         return not self.reason
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A part of a body after which a state was seen.
-
-    ``text`` is the body's text up to the end of this segment, from the body's beginning; that of
-    the last may have a line break more than the body, which asks for another statement. ``state``
-    is the canonical key of the state after it.
-    """
-
-    text: str
-    state: str
 
 
 class Searching(Protocol):
@@ -84,11 +60,6 @@ class Searching(Protocol):
 
 Propose = Callable[[Problem, Prefix, int, int], Awaitable[list[Proposal]]]
 """Problem, prefix, how many, seed."""
-
-Verify = Callable[[Candidate], Awaitable[Verdict]]
-
-SegmentFn = Callable[[Candidate, Verdict], tuple[Segment, ...]]
-"""The segments of a judged body up to its first error."""
 
 ValueFn = Callable[[Problem, Sequence[Prefix]], Awaitable[list[float]]]
 

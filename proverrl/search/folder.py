@@ -20,14 +20,14 @@ from typing import Any
 from proverrl import __version__
 from proverrl.config import SearchConfig
 from proverrl.errors import RunError, UsageError
+from proverrl.files.lines import write_whole
+from proverrl.files.strict_json import read_object
 from proverrl.problems.load import make_row
-from proverrl.report.files import write_whole
 from proverrl.search.base import FoundProof, Searching, SearchResult
 from proverrl.search.minimise import Minimised
 from proverrl.search.picture import draw_tree
 from proverrl.search.spending import count_turns
 from proverrl.search.view import describe_trees, find_trees
-from proverrl.strict_json import read_object
 from proverrl.types import Candidate, Language, Problem
 
 STATE, TREE, PICTURE, RESULT = "search.json", "tree.json", "tree.svg", "result.json"

@@ -26,9 +26,7 @@ from typing import Any
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import UsageError
-from proverrl.search.base import Functions
-from proverrl.search.composite import ROOT, Composite, MakeBase
-from proverrl.search.dafny_facts import (
+from proverrl.lang.dafny.search.facts import (
     FACT_KINDS,
     calls_itself,
     find_standing,
@@ -38,7 +36,10 @@ from proverrl.search.dafny_facts import (
     put_together,
     show,
 )
-from proverrl.search.lemmas import TIERS, Lemma, LemmaPool, LemmaStatus, work_on_pool
+from proverrl.lang.records import Lemma, LemmaStatus
+from proverrl.search.base import Functions
+from proverrl.search.composite import ROOT, Composite, MakeBase
+from proverrl.search.lemmas import TIERS, LemmaPool, work_on_pool
 from proverrl.types import Candidate, Problem, Status
 
 _MAX_ROUNDS = 6

@@ -10,37 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import networkx as nx
 
 from proverrl.config.search import TierName
 from proverrl.errors import RecordError
-
-LemmaStatus = Literal["open", "proved", "disproved"]
-
-
-@dataclass(frozen=True, slots=True)
-class Lemma:
-    """A conjecture and what is known of it.
-
-    ``attempts`` and ``proofs`` count tries and successes; ``uses`` the final proofs that depend
-    on it; ``needs`` the lemmas that its own proof depends on.
-    """
-
-    name: str
-    statement: str
-    status: LemmaStatus = "open"
-    body: str = ""
-    needs: tuple[str, ...] = ()
-    attempts: int = 0
-    proofs: int = 0
-    uses: int = 0
-
-    @property
-    def proof_rate(self) -> float:
-        """Laplace's estimate (proofs + 1) / (attempts + 2)."""
-        return (self.proofs + 1) / (self.attempts + 2)
+from proverrl.lang.records import Lemma
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from proverrl.search.base import Verify
+from proverrl.lang.records import Verify
 from proverrl.types import Candidate, Problem, Verdict
 
 SplitFn = Callable[[str], Sequence[str]]

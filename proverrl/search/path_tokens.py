@@ -20,12 +20,12 @@ from torch import Tensor
 from proverrl.errors import UsageError
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_opening
+from proverrl.rollout.training_sample import TrainingSample
 from proverrl.search.samples import SearchSample
-from proverrl.training_sample import TrainingSample
 
 
 class Learner(Protocol):
-    """What scores samples with its weights; ``proverrl.learner.TorchLearner`` does."""
+    """What scores samples with its weights; ``proverrl.learner.learner.TorchLearner`` does."""
 
     version: int
 

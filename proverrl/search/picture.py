@@ -5,7 +5,7 @@ column a depth, a row a leaf; the size of a node follows its visits, the ways to
 and end in a square, and whoever points at a node reads its state and text. Of a large tree the
 nodes on the way to a proof and then those that were visited most are drawn, and the picture says
 how many are not.
-Not handled here: looking into a search while it runs (``proverrl.search.display``).
+Not handled here: looking into a search while it runs (``proverrl.monitor.search_display``).
 """
 
 from __future__ import annotations

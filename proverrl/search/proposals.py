@@ -22,6 +22,8 @@ from transformers import PreTrainedTokenizerBase
 
 from proverrl.config import LayoutName, RolloutConfig
 from proverrl.errors import UsageError
+from proverrl.lang.lean.search.states import resume_comment
+from proverrl.lang.records import Prefix
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.transformers import TransformersPolicy
@@ -29,8 +31,7 @@ from proverrl.policy.vllm import VllmPolicy
 from proverrl.problems.prompt import render_body, render_opening, use_problem_words
 from proverrl.rollout.extract import extract
 from proverrl.rollout.self_correct import resume_within, tell
-from proverrl.search.base import Prefix, Proposal
-from proverrl.search.states_lean import resume_comment
+from proverrl.search.base import Proposal
 from proverrl.seeds import derive_seed
 from proverrl.types import (
     Candidate,

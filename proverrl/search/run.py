@@ -14,15 +14,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
+from proverrl.concurrency import cancel_all, finish_all
 from proverrl.config.search import SearchConfig
 from proverrl.errors import RecordError, RunError
+from proverrl.lang.records import Prefix
 from proverrl.search.base import (
     CurvePoint,
     FoundProof,
     Functions,
     Job,
     Judged,
-    Prefix,
     Proposal,
     SearchResult,
     SearchTurn,
@@ -31,7 +32,6 @@ from proverrl.search.base import (
 from proverrl.search.spending import Ledger
 from proverrl.search.strategy import Expansion, Strategy
 from proverrl.seeds import derive_seed
-from proverrl.tasks import cancel_all, finish_all
 from proverrl.types import Candidate, Problem, Verdict
 
 # What may change when a search is gone on with: how long, and how many at once.

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 from proverrl.errors import RecordError, UsageError
-from proverrl.monitor.metrics import write_lines_atomically
+from proverrl.files.lines import write_lines_atomically
+from proverrl.files.strict_json import load_json
 from proverrl.problems.load import make_row, read_problem
 from proverrl.search.base import Judged, Proposal
 from proverrl.search.deepsearch import DeepSearch
 from proverrl.search.run import Search
 from proverrl.search.strategy import text_of
 from proverrl.search.tree import steps_of
-from proverrl.strict_json import load_json
 from proverrl.types import Candidate, Problem, Verdict
 
 FIELDS = ("problem", "body", "proved", "ends", "values", "advantages", "search", "calls")

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 
 from proverrl.config.search import StepName
 from proverrl.errors import UsageError
+from proverrl.lang.records import Prefix
 from proverrl.policy.base import Policy
 from proverrl.problems.prompt import render_opening
-from proverrl.search.base import Prefix, Proposal
+from proverrl.search.base import Proposal
 from proverrl.search.proposals import Proposer, make_proposal, render_prefix
 from proverrl.types import Completion, Problem, Sampling
 from proverrl.verify.body_place import hole_column

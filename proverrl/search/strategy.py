@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import ConfigError
-from proverrl.search.base import Functions, Job, Judged, Prefix
+from proverrl.lang.records import Prefix
+from proverrl.search.base import Functions, Job, Judged
 from proverrl.search.tree import Node, Tree, steps_of
 
 if TYPE_CHECKING:

@@ -22,19 +22,14 @@ import networkx as nx
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import UsageError
+from proverrl.lang.dafny.search.sketch import fill, make_sketch, splice
+from proverrl.lang.dafny.search.states import KINDS
+from proverrl.lang.dafny.search.subgoals import close, lift, refine
+from proverrl.lang.records import Sketch, Subgoal
 from proverrl.search.base import Functions
 from proverrl.search.composite import ROOT, Composite, MakeBase
-from proverrl.search.dafny_sketch import fill, make_sketch, splice
 from proverrl.search.run import Search
-from proverrl.search.states_dafny import KINDS
-from proverrl.search.subgoals import (
-    Decomposition,
-    Sketch,
-    Subgoal,
-    build_graph,
-    work_on_sketch,
-)
-from proverrl.search.subgoals_dafny import close, lift, refine
+from proverrl.search.subgoals import Decomposition, build_graph, work_on_sketch
 from proverrl.types import Candidate, Problem, Verdict
 
 MAX_SKETCHES = 4

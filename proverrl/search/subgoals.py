@@ -13,24 +13,8 @@ from dataclasses import dataclass, field
 import networkx as nx
 
 from proverrl.errors import RecordError
+from proverrl.lang.records import Sketch, Subgoal
 from proverrl.types import Problem
-
-
-@dataclass(frozen=True, slots=True)
-class Subgoal:
-    """One hole of a sketch. ``needs`` names the holes whose statements it may use."""
-
-    name: str
-    needs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Sketch:
-    """A body with holes."""
-
-    body: str
-    subgoals: tuple[Subgoal, ...]
-
 
 SketchFn = Callable[[Problem, int], Awaitable[Sketch | None]]
 """Problem and depth: a sketch, or None when there is none."""

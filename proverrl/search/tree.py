@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from proverrl.errors import RecordError
-from proverrl.search.base import Prefix, Segment
+from proverrl.lang.records import Prefix, Segment
 
 MIN_COUNT = 0.01
 """A node that was never visited counts as visited this often."""

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import ProblemError, UsageError
-from proverrl.search.dafny_places import find_cuts
+from proverrl.files.strict_json import load_json
+from proverrl.lang.dafny.search.places import find_cuts
 from proverrl.search.samples import SearchSample
-from proverrl.strict_json import load_json
 from proverrl.types import Candidate, Language, Problem, Status
 
 

@@ -24,16 +24,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from proverrl.config.value import ValueConfig
-from proverrl.disk import saving
 from proverrl.errors import UsageError
+from proverrl.files.disk import saving
+from proverrl.files.strict_json import read_object
+from proverrl.lang.records import Prefix
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.weights import name_weights
-from proverrl.search.base import Prefix
 from proverrl.search.proposals import make_extend, render_prefix
 from proverrl.search.value_fit import HeadFit, Side, ValueData, ValueHead, choose_side
 from proverrl.search.value_metrics import ValueMetrics, measure_values
 from proverrl.search.value_pairs import ValuePair
-from proverrl.strict_json import read_object
 from proverrl.types import Problem
 
 WEIGHTS, SETTINGS = "value.safetensors", "value.json"

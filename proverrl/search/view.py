@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Protocol, runtime_checkable
 
+from proverrl.lang.dafny.search.states import NOTHING_KNOWN
+from proverrl.lang.lean.goals import NO_GOALS
 from proverrl.search.base import Searching
 from proverrl.search.run import Search
-from proverrl.search.states_dafny import NOTHING_KNOWN
 from proverrl.search.tree import Node, Tree
 from proverrl.types import Language
-from proverrl.verify.lean_goals import NO_GOALS
 
 _NO_OBLIGATION = ("in: ", "at: ")
 _RETURN, _POST = "A postcondition might not hold", "This is the postcondition"

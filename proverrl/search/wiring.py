@@ -13,17 +13,18 @@ from pathlib import Path
 from proverrl.config import PoolConfig, RolloutConfig, SearchConfig
 from proverrl.config.search import SearchStates, StepName
 from proverrl.errors import UsageError
+from proverrl.lang.dafny.search.states import KINDS, segment_dafny, statement_segments
+from proverrl.lang.lean.search.states import segment_lean
+from proverrl.lang.open import open_router
+from proverrl.lang.records import SegmentFn, Verify
 from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.search.base import Functions, SegmentFn, ValueFn, Verify
+from proverrl.search.base import Functions, ValueFn
 from proverrl.search.proposals import Corrector, Proposer, encode, find_tokenizer
-from proverrl.search.states_dafny import KINDS, segment_dafny, statement_segments
-from proverrl.search.states_lean import segment_lean
 from proverrl.search.step_proposals import make_proposer
 from proverrl.search.values import load_value
 from proverrl.types import Candidate, Problem, Sampling, Verdict
 from proverrl.verify.base import Limits, Verifier
-from proverrl.verify.make import open_router
 
 DAFNY_STATES: dict[SearchStates, SegmentFn] = {
     "obligations": segment_dafny,

@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from proverrl.concurrency import cancel_all
 from proverrl.errors import RecordError, UsageError
-from proverrl.tasks import cancel_all
 from proverrl.types import Candidate, Diagnostic, Obligations, Status, Verdict
 from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, Limits, PoolStats, Verifier
 

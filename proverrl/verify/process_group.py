@@ -19,8 +19,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from proverrl.concurrency import complete
 from proverrl.errors import ToolchainError, WorkerError
-from proverrl.tasks import complete
 from proverrl.types import Cause
 from proverrl.verify.memory_cgroup import MemoryCgroup, find_cgroup_parent
 from proverrl.verify.sessions import kill_session, measure_session

@@ -2,7 +2,7 @@
 
 Flows in: candidates of any language. Flows out: the verdict of the back end that judges it. A back
 end is opened when the first candidate asks for it; one that is missing stays missing, with its
-remedy, and disturbs no other. Not handled here: how a back end is found (``proverrl.verify.make``).
+remedy, and disturbs no other. Not handled here: how a back end is found (``proverrl.lang.open``).
 """
 
 from __future__ import annotations

@@ -1,0 +1,193 @@
+"""The command that sets evaluations side by side: ``compare``.
+
+Flows in: arguments. Flows out: tables, or JSON. ``proverrl.cli.main`` adds it to the command line
+and turns errors into messages.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from proverrl.cli.options import GivenPath
+from proverrl.errors import UsageError
+
+if TYPE_CHECKING:
+    from proverrl.evaluation.budgets import BudgetUnit
+    from proverrl.evaluation.compare import GroupComparison, Grouping, Side
+
+
+@click.command()
+@click.argument("evaluations", nargs=-1, required=True, type=GivenPath(path_type=Path))
+@click.option("-k", "ks", metavar="1,8", help="The k of pass@k; left out, those all have.")
+@click.option(
+    "--by",
+    default="level",
+    show_default=True,
+    type=click.Choice(["level", "family", "category"]),
+    help="Groups of problems that get lines of their own.",
+)
+@click.option(
+    "--budget",
+    "unit",
+    type=click.Choice(["turns", "calls", "tokens"]),
+    help="Compare the share solved at equal cost, counted in this.",
+)
+@click.option("--budgets", metavar="1,2,4", help="Budgets a problem; left out, powers of two.")
+@click.option(
+    "--common",
+    is_flag=True,
+    help="Where attempts or problems are missing, compare those that are there.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def compare(
+    evaluations: tuple[Path, ...],
+    ks: str | None,
+    by: str,
+    unit: str | None,
+    budgets: str | None,
+    common: bool,
+    as_json: bool,
+) -> None:
+    """Compare evaluations (RUN/evals/NAME.json) with the first, paired by problem.
+
+    Differences in settings that make a comparison doubtful are said first; evaluations on
+    different problems are refused, and those that lack attempts too.
+    """
+    from proverrl.evaluation.compare import check_comparable, choose_ks, keep_common, read_side
+
+    if len(evaluations) < 2 and not unit:
+        raise UsageError("give two evaluations or more; the others are compared with the first")
+    if budgets and not unit:
+        raise UsageError("--budgets needs --budget: turns, calls or tokens")
+    warnings: list[str] = []
+    sides = [read_side(path, warnings.append if common else None) for path in evaluations]
+    if common:
+        sides = keep_common(sides, warnings.append)
+    warnings += [line for side in sides[1:] for line in check_comparable(sides[0], side)]
+    for line in warnings:
+        click.echo(f"warning: {line}", err=True)
+    if unit:
+        chosen = _parse_numbers("--budgets", budgets) if budgets else None
+        found = _compare_budgets(sides, cast("BudgetUnit", unit), chosen, as_json)
+    else:
+        wanted = _parse_numbers("-k", ks) if ks else choose_ks(sides)
+        found = _compare_pairs(sides, wanted, cast("Grouping", by), as_json)
+    if as_json:
+        click.echo(json.dumps({"warnings": warnings, **found}, indent=1))
+
+
+def _compare_pairs(
+    sides: list[Side], ks: list[int], by: Grouping, quiet: bool
+) -> dict[str, list[dict[str, Any]]]:
+    from proverrl.evaluation.compare import compare_sides
+
+    entries = []
+    for side in sides[1:]:
+        rows = compare_sides(sides[0], side, ks=ks, by=by)
+        if not quiet:
+            _print_pair(sides[0], side, rows, by)
+        entries.append(
+            {
+                "first": str(sides[0].path),
+                "second": str(side.path),
+                "groups": [asdict(row) for row in rows],
+            }
+        )
+    return {"comparisons": entries}
+
+
+def _print_pair(first: Side, second: Side, rows: list[GroupComparison], by: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"first: {first.path}\nsecond: {second.path}", title_justify="left")
+    table.add_column(by)
+    heads = ("pass@", "problems", "first", "second", "second less first", "p", "only 1st, 2nd")
+    for head in (*heads, "p (McNemar)", "unjudged"):
+        table.add_column(head, justify="right")
+    for row in rows:
+        gap, solved = row.difference, row.solved
+        gap_cell = "-"
+        if gap is not None:
+            gap_cell = f"{100 * gap.value:+.1f} ({100 * gap.low:+.1f}, {100 * gap.high:+.1f})"
+        paired = f"{row.num_paired}"
+        if row.num_paired < row.num_problems:
+            paired += f" of {row.num_problems}"
+        table.add_row(
+            row.group,
+            str(row.k),
+            paired,
+            *(_describe(side) if row.num_paired else "-" for side in (row.first, row.second)),
+            gap_cell,
+            f"{gap.p:.2g}" if gap is not None else "-",
+            f"{solved.only_first}, {solved.only_second}",
+            f"{solved.p:.2g}" if gap is not None else "-",
+            f"{row.unjudged[0]}, {row.unjudged[1]}",
+        )
+    # As wide as it needs to be where nobody watches: a file wraps nothing.
+    Console(width=None if Console().is_terminal else 160).print(table)
+    click.echo(
+        "% with 95 % intervals over problems; differences are paired by problem, and their p is "
+        "that of a permutation test. McNemar: problems solved within the first k judged attempts."
+    )
+
+
+def _describe(figures: Any) -> str:
+    return f"{_percent(figures['value'])} ({_percent(figures['low'])}-{_percent(figures['high'])})"
+
+
+def _compare_budgets(
+    sides: list[Side], unit: BudgetUnit, budgets: list[int] | None, quiet: bool
+) -> dict[str, Any]:
+    from proverrl.evaluation.budgets import (
+        choose_budgets,
+        measure_spending,
+        paired_difference,
+        solve_curve,
+    )
+
+    spendings = [
+        measure_spending([row for rows in side.attempts.values() for row in rows], unit)
+        for side in sides
+    ]
+    chosen = budgets or choose_budgets(spendings)
+    entries = []
+    for number, (side, spending) in enumerate(zip(sides, spendings, strict=True)):
+        lines = [f"{side.path}: {len(spending)} problems, budget in {unit} a problem"]
+        points = []
+        for point in solve_curve(spending, chosen):
+            line = (
+                f"  {point.budget:>6}  solved {_percent(point.solved)} "
+                f"[{_percent(point.low)}, {_percent(point.high)}]  spent {point.spent:.1f}"
+            )
+            gap = paired_difference(spending, spendings[0], point.budget) if number else None
+            if gap:
+                value, low, high = (100 * figure for figure in (gap.value, gap.low, gap.high))
+                line += f"  against the first {value:+.1f} [{low:+.1f}, {high:+.1f}] p {gap.p:.2g}"
+            if point.ran_out:
+                line += f"  out of attempts {_percent(point.ran_out)}"
+            lines.append(line)
+            points.append(asdict(point) | {"against_first": asdict(gap) if gap else None})
+        if not quiet:
+            click.echo("\n".join(lines))
+        entries.append({"evaluation": str(side.path), "points": points})
+    return {"unit": unit, "curves": entries}
+
+
+def _parse_numbers(option: str, text: str) -> list[int]:
+    try:
+        chosen = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"{option} {text!r}: write numbers separated by commas") from error
+    if min(chosen) < 1:
+        raise UsageError(f"{option} {text!r}: they count from 1")
+    return chosen
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"

@@ -1,0 +1,185 @@
+"""The commands that question figures: ``contamination`` and ``recheck``.
+
+Flows in: arguments. Flows out: tables, JSON lines, and an exit status. ``proverrl.cli.main`` adds
+both to the command line and turns errors into messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from proverrl.cli.options import WORKERS, FiniteRange, GivenPath
+
+if TYPE_CHECKING:
+    from proverrl.evaluation.claims import Claim, Misfit
+    from proverrl.evaluation.recheck import Outcome
+
+_FILE = GivenPath(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--train", "training", multiple=True, required=True, type=_FILE, help="Training problems."
+)
+@click.option("--benchmark", required=True, metavar="NAME|PATH|hf:ID", help="What is evaluated on.")
+@click.option(
+    "--near",
+    default=0.5,
+    show_default=True,
+    type=FiniteRange(0, 1, min_open=True),
+    help="Share of a problem's 13-token runs in one training statement that makes it near.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_json: bool) -> None:
+    """Say which problems of a benchmark are in the training data, as they are or nearly.
+
+    Exit status: 0 none, 1 some.
+    """
+    from itertools import chain
+
+    from proverrl.benchmarks.open import open_benchmark
+    from proverrl.problems.contamination import find_overlap, read_statements, take_statements
+
+    streamed = chain.from_iterable(read_statements(path) for path in training)
+    found = find_overlap(
+        take_statements(open_benchmark(benchmark).problems), streamed, near_share=near
+    )
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=1))
+    else:
+        for match in sorted(found.matches, key=lambda match: (match.kind, -match.share)):
+            click.echo(
+                f"{match.kind:>8}  {100 * match.share:5.1f} %  {match.benchmark_id}  "
+                f"{match.training_id}"
+            )
+        click.echo(
+            f"{found.num_benchmark} problems against {found.num_training} for training: "
+            f"{found.count('same')} the same, {found.count('renamed')} under other names, "
+            f"{found.count('near')} near (at least {100 * near:g} % of the 13-token runs); "
+            f"{found.touched} share any run"
+        )
+    sys.exit(1 if found.matches else 0)
+
+
+@click.command()
+@click.argument("file", type=_FILE)
+@click.option("--benchmark", required=True, metavar="NAME|PATH|hf:ID", help="The problems.")
+@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Processes.")
+@click.option(
+    "--timeout",
+    default=30.0,
+    show_default=True,
+    type=FiniteRange(0.1),
+    help="Seconds for one proof, once a worker has it.",
+)
+@click.option("--out", type=_FILE, help="Write what became of each claim, a JSON line each.")
+@click.option("--resume", is_flag=True, help="Go on with the --out file of an interrupted run.")
+def recheck(
+    file: Path, benchmark: str, workers: int, timeout: float, out: Path | None, resume: bool
+) -> None:
+    """Verify the proofs that a result FILE of others claims, on the benchmark's own statements.
+
+    Exit status: 0 all hold, 1 some fail or could not be judged, 2 a line fits no layout.
+    """
+    from proverrl.errors import UsageError
+    from proverrl.monitor.interrupt import run_interruptible
+    from proverrl.problems.input_paths import check_output
+
+    if resume and out is None:
+        raise UsageError("--resume goes on with a file of outcomes: name it with --out")
+    if out is not None:
+        check_output(out, [str(file), benchmark], sys.stdin.buffer)
+    rechecking = _recheck(file, benchmark, workers, timeout, out, resume)
+    how = (
+        "the same command with --resume goes on"
+        if out is not None
+        else "no outcome is kept without --out FILE, with which --resume would go on"
+    )
+    counts = asyncio.run(run_interruptible(rechecking, how_to_go_on=how))
+    claims = sum(counts.values()) - counts["misfit"] - counts["unclaimed"]
+    parts = [f"{count} {name}" for name, count in sorted(counts.items()) if name != "proved"]
+    click.echo(f"{counts['proved']} of {claims} claimed proofs hold; {', '.join(parts) or 'done'}")
+    if counts["misfit"]:
+        sys.exit(2)
+    sys.exit(0 if counts["proved"] == claims else 1)
+
+
+async def _recheck(
+    file: Path, benchmark: str, workers: int, seconds: float, out: Path | None, resume: bool
+) -> Counter[str]:
+    from proverrl.benchmarks.open import open_benchmark
+    from proverrl.errors import UsageError
+    from proverrl.evaluation.claims import Misfit, read_claims
+    from proverrl.evaluation.recheck import read_written, recheck_claims
+    from proverrl.lang.open import open_verifier
+
+    problems = open_benchmark(benchmark).problems
+    counts: Counter[str] = Counter()
+    written = read_written(out) if resume and out else {}
+
+    def choose() -> Iterator[Claim | Misfit]:
+        for item in read_claims(file):
+            if not isinstance(item, Misfit):
+                if not item.claimed:
+                    counts["unclaimed"] += 1
+                elif (earlier := written.get((item.line, item.number))) is not None:
+                    digest, status = earlier
+                    if digest != item.digest:
+                        raise UsageError(
+                            f"line {item.line} of {file} is not what {out} was made from; leave "
+                            "out --resume to start anew"
+                        )
+                    counts[status] += 1
+                    continue
+            yield item
+
+    languages = sorted({problem.language for problem in problems})
+    verifier = open_verifier(workers=workers, needed=languages, canary_rate=0.01)
+    try:
+        with ExitStack() as stack:
+            sink = None
+            if out is not None:
+                sink = stack.enter_context(_open_out(out, "a" if resume else "w"))
+            async for item in recheck_claims(
+                choose(), problems, verifier, deadline_seconds=seconds
+            ):
+                if isinstance(item, Misfit):
+                    counts["misfit"] += 1
+                    click.echo(f"error: {file}:{item.line}: {item.reason}", err=True)
+                    continue
+                counts[item.status] += 1
+                _show(file, item, sink)
+    finally:
+        await verifier.aclose()
+    return counts
+
+
+def _open_out(path: Path, mode: str) -> IO[str]:
+    from proverrl.errors import UsageError
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open(mode, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--out {path}: cannot be written: {error.strerror}") from error
+
+
+def _show(file: Path, outcome: Outcome, sink: IO[str] | None) -> None:
+    from proverrl.files.disk import saving
+
+    if sink is not None:
+        with saving(Path(sink.name)):
+            sink.write(json.dumps(outcome.to_json()) + "\n")
+            sink.flush()
+    if not outcome.confirmed:
+        place = f"{file}:{outcome.claim.line}"
+        click.echo(f"{place}: {outcome.problem_id}: {outcome.status}: {outcome.reason}")

@@ -1,0 +1,339 @@
+"""The command line. Each command reads its arguments, calls one function, and prints.
+
+Flows in: arguments. Flows out: text, files and an exit status: 0 done (``verify``: all proved),
+1 not all proved, 2 wrong usage, 3 the verifier is broken or another process of the run has ended,
+130 interrupted, 143 terminated.
+Imports of heavy modules stay inside the commands, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from proverrl import __version__
+from proverrl.cli.compare import compare
+from proverrl.cli.ending import run_to_the_end
+from proverrl.cli.inspect import inspect
+from proverrl.cli.integrity import contamination, recheck
+from proverrl.cli.options import FiniteRange, GivenPath, set_text
+from proverrl.cli.problems import problems
+from proverrl.cli.proofs import proofs
+from proverrl.cli.report import report, watch
+from proverrl.cli.search import search
+from proverrl.cli.verify import bench, verify
+from proverrl.errors import PeerError, ProverRLError, StoppedError, UsageError, VerifierError
+
+if TYPE_CHECKING:
+    from proverrl.config import Config
+
+EXIT_NOT_PROVED, EXIT_USAGE, EXIT_BROKEN, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+
+def main() -> None:
+    """Entry point: run a command, and end with its exit status."""
+    run_to_the_end(_run_command)
+
+
+def _run_command() -> None:
+    """Run a command and turn errors into a message and an exit status."""
+    # Before torch loads: spinning OpenMP threads would starve the verifiers of the two cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    _open_closed_streams()
+    try:
+        try:
+            cli(standalone_mode=False)
+        finally:
+            # Here and not at the exit of the interpreter, so that a full disk is said in one line.
+            sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except StoppedError as error:
+        click.echo(error, err=True)
+        sys.exit(error.exit_status)
+    except UsageError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(EXIT_USAGE)
+    except PeerError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(EXIT_BROKEN)
+    except VerifierError as error:
+        click.echo(f"verifier broken: {error}", err=True)
+        sys.exit(EXIT_BROKEN)
+    except ProverRLError as error:
+        click.echo(f"internal error: {error}", err=True)
+        sys.exit(EXIT_BROKEN)
+    except OSError as error:
+        # What no command foresaw: a disk that is full, a folder that is gone.
+        click.echo(f"error: {_name_place(error)}{error.strerror or error}", err=True)
+        sys.exit(EXIT_USAGE)
+
+
+def _open_closed_streams() -> None:
+    """Whoever starts this with a stream closed reads nothing from it, or does not see it; else the
+    next file that is opened would take its place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
+def _name_place(error: OSError) -> str:
+    if error.filename:
+        return f"{error.filename}: "
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # What is left goes nowhere, or the interpreter would try again at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return "standard output: "
+    # Where output has no buffer, a flush finds nothing that is left.
+    return "standard output, or a file: "
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="proverrl")
+def cli() -> None:
+    """Train language models to write machine-checked proofs, and check them."""
+
+
+cli.add_command(verify)
+cli.add_command(bench)
+cli.add_command(inspect)
+cli.add_command(problems)
+cli.add_command(proofs)
+cli.add_command(compare)
+cli.add_command(contamination)
+cli.add_command(recheck)
+cli.add_command(report)
+cli.add_command(watch)
+cli.add_command(search)
+
+
+@cli.command()
+def doctor() -> None:
+    """Say which back ends, versions and devices are found, and what brings the missing ones."""
+    from proverrl.cli.doctor import diagnose, is_healthy, render
+
+    findings = diagnose()
+    _console().print(render(findings))
+    if not is_healthy(findings):
+        sys.exit(EXIT_NOT_PROVED)
+
+
+@cli.command()
+@click.argument("config_file", required=False, type=GivenPath(path_type=Path))
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--run", type=GivenPath(path_type=Path), help="Run folder (the key 'run').")
+@click.option(
+    "--resume",
+    type=GivenPath(path_type=Path),
+    help="Go on with a run under the configuration stored in it.",
+)
+def train(
+    config_file: Path | None, overrides: tuple[str, ...], run: Path | None, resume: Path | None
+) -> None:
+    """Train a policy as CONFIG_FILE says; the same command goes on with a stopped run.
+
+    On a finished run it prints the results again.
+    """
+    import asyncio
+
+    config = _read_config(config_file, overrides, run, resume)
+    from proverrl.loops.train import is_finished
+    from proverrl.loops.train import train as run_training
+
+    if is_finished(config):
+        click.echo(f"{config.run} is finished; nothing to do")
+    else:
+        asyncio.run(run_training(config))
+    if config.loop == "value":
+        from proverrl.loops.value import describe_value
+
+        click.echo("\n".join(describe_value(config.run)))
+    elif os.environ.get("RANK", "0") == "0":
+        _print_results(config.run)
+
+
+@cli.command("eval")
+@click.argument("config_file", required=False, type=GivenPath(path_type=Path))
+@click.option("--run", type=GivenPath(path_type=Path), help="Evaluate this run's policy.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option(
+    "--benchmark",
+    "benchmarks",
+    multiple=True,
+    metavar="NAME|PATH|hf:ID",
+    help="What to evaluate on; may be given more than once.",
+)
+@click.option("-k", "ks", metavar="1,8", help="The k of pass@k, separated by commas.")
+@click.option("--name", default="eval", show_default=True, help="Name of the result files.")
+@click.option(
+    "--mode",
+    type=click.Choice(["whole_proof", "self_correct", "interleaved", "mixed", "search"]),
+    help="How a proof is sought (the keys rollout.mode, evaluation.mixed and evaluation.search).",
+)
+def evaluate_command(
+    config_file: Path | None,
+    run: Path | None,
+    overrides: tuple[str, ...],
+    benchmarks: tuple[str, ...],
+    ks: str | None,
+    name: str,
+    mode: str | None,
+) -> None:
+    """Estimate pass@k of a policy: that of a run, or the one that CONFIG_FILE names.
+
+    Asked again with a larger k under the same --name, it adds the attempts that are missing.
+    """
+    import asyncio
+
+    if run is not None and config_file is not None:
+        raise UsageError("give a configuration file or --run, not both")
+    if ks is not None:
+        overrides = (*overrides, f"evaluation.ks={list(_parse_ks(ks))}")
+    if mode is not None:
+        mixed, search = (str(mode == name).lower() for name in ("mixed", "search"))
+        turns = {"mixed": "self_correct", "search": "whole_proof"}.get(mode, mode)
+        overrides = (
+            *overrides,
+            f"rollout.mode={turns}",
+            f"evaluation.mixed={mixed}",
+            f"evaluation.search={search}",
+        )
+    if mode == "search" and ks is None:
+        # One search a problem is what a budget of calls is meant for.
+        overrides = ("evaluation.samples=1", "evaluation.ks=[1]", *overrides)
+    if benchmarks and not any(text.startswith("evaluation.max_problems") for text in overrides):
+        # A run's own limit was for its split; a benchmark that is named is meant whole.
+        overrides = (*overrides, "evaluation.max_problems=0")
+    config = _read_config(config_file, overrides, None, run)
+    from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
+    from proverrl.monitor.interrupt import run_interruptible
+    from proverrl.report.benchmark_table import (
+        list_result_warnings,
+        make_benchmark_table,
+        make_completion_table,
+    )
+
+    if name != Path(name).name or name in ("", ".."):
+        raise UsageError(f"--name {name!r}: results are files of RUN/evals; give a plain name")
+
+    named = name_benchmarks(config, name, benchmarks)
+    evaluating = evaluate_benchmarks(config, from_run=run, benchmarks=named)
+    how = "the attempts that were judged are stored, the same command goes on"
+    results = asyncio.run(run_interruptible(evaluating, how_to_go_on=how))
+    if len(results) > 1:
+        from proverrl.report import write_report
+
+        _console().print(make_benchmark_table(results), make_completion_table(results))
+        for warning in list_result_warnings(results):
+            click.echo(f"warning: {warning}")
+        click.echo(f"report: {write_report([config.run])}")
+    else:
+        _print_results(config.run)
+
+
+@cli.command()
+@click.argument("first", type=GivenPath(exists=True, file_okay=False, path_type=Path))
+@click.argument("second", type=GivenPath(exists=True, file_okay=False, path_type=Path))
+@click.option("--alpha", type=FiniteRange(0, 1), help="The second's share.")
+@click.option("--sweep", metavar="0.3,0.5,0.7", help="Evaluate these shares and keep the best.")
+@click.option("--config", "config_file", type=GivenPath(path_type=Path), help="For --sweep.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--out", required=True, type=GivenPath(file_okay=False, path_type=Path))
+def merge(
+    first: Path,
+    second: Path,
+    alpha: float | None,
+    sweep: str | None,
+    config_file: Path | None,
+    overrides: tuple[str, ...],
+    out: Path,
+) -> None:
+    """Average two checkpoints (folders of a model, or runs) of one model into OUT."""
+    if (alpha is None) == (sweep is None):
+        raise UsageError("give either --alpha or --sweep")
+    if sweep is not None and config_file is None:
+        raise UsageError("--sweep evaluates on the validation split: say how with --config")
+    from proverrl.loops.evaluate_run import find_weights
+    from proverrl.loops.merge_sweep import find_best, sweep_alpha
+    from proverrl.policy.merge import merge_policies
+
+    places = [f if (f / "config.json").exists() else find_weights(f) for f in (first, second)]
+    if alpha is not None:
+        merge_policies(places[0], places[1], alpha=alpha, out=out)
+        click.echo(out)
+        return
+    import asyncio
+
+    from proverrl.monitor.interrupt import run_interruptible
+
+    assert sweep is not None
+    # What is evaluated are checkpoints, whatever the file names.
+    config = _read_config(config_file, (*overrides, f"policy.path={places[0]}"), None, None)
+    sweeping = sweep_alpha(places[0], places[1], _parse_shares(sweep), config, out)
+    how = f"{out} holds what was evaluated, the same command goes on"
+    rows = asyncio.run(run_interruptible(sweeping, how_to_go_on=how))
+    for row in rows:
+        figures = ", ".join(f"pass@{k} {100 * value:.1f}" for k, value in row.passes.items())
+        click.echo(f"alpha {row.alpha:g}: {figures}")
+    click.echo(f"best: alpha {find_best(rows).alpha:g}, in {out / 'policy'}")
+
+
+def _parse_shares(text: str) -> list[float]:
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"--sweep {text!r}: write numbers, for example 0.3,0.5,0.7") from error
+    if not all(0.0 <= share <= 1.0 for share in shares):
+        raise UsageError(f"--sweep {text!r}: shares lie between 0 and 1")
+    return shares
+
+
+def _parse_ks(text: str) -> tuple[int, ...]:
+    try:
+        ks = tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise UsageError(f"-k {text!r}: write numbers separated by commas, as 1,8") from error
+    if min(ks) < 1:
+        raise UsageError(f"-k {text!r}: k counts from 1")
+    return ks
+
+
+def _read_config(
+    config_file: Path | None, overrides: tuple[str, ...], run: Path | None, stored_in: Path | None
+) -> Config:
+    """A configuration file, or the one stored in a run, with overrides."""
+    from proverrl.config import load_config, load_stored_config
+
+    if (config_file is None) == (stored_in is None):
+        raise UsageError("give a configuration file (see configs/) or a run folder")
+    extra = (*overrides, *([set_text("run", run)] if run else []))
+    if config_file is not None:
+        return load_config(config_file, extra)
+    assert stored_in is not None
+    return load_stored_config(stored_in, extra)
+
+
+def _print_results(run: Path) -> None:
+    from proverrl.report import headline_table, write_report
+
+    _console().print(headline_table([run]))
+    click.echo(f"report: {write_report([run])}")
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console()

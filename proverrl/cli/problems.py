@@ -1,0 +1,274 @@
+"""The commands about problems: ``problems generate|convert|list|show``.
+
+Flows in: arguments. Flows out: text and files. ``proverrl.cli.main`` adds them to the command line
+and turns errors into messages.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+import click
+
+from proverrl.cli.options import WORKERS, GivenPath
+from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
+from proverrl.errors import UsageError
+
+if TYPE_CHECKING:
+    from proverrl.benchmarks.open import Benchmark
+    from proverrl.config import LayoutName
+    from proverrl.types import Problem, Split
+
+_MAX_SHOWN = 5
+_LAYOUT = click.option(
+    "--layout",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", *get_args(BenchmarkLayout)]),
+    help="Form of the source; auto finds it out.",
+)
+_ANSWERS = click.option(
+    "--answers",
+    default="given",
+    show_default=True,
+    type=click.Choice(get_args(AnswerTask)),
+    help="Blanks for an answer: fill in the official one, or have it produced.",
+)
+
+
+@click.group()
+def problems() -> None:
+    """Generate, convert, list and show problems."""
+
+
+@problems.command()
+@click.argument("language", type=click.Choice(["dafny"]))
+@click.option("--levels", default="1-5", show_default=True, help="Levels, as 1-5 or 1,3.")
+@click.option("--num", default=500, show_default=True, type=click.IntRange(1), help="Problems.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed.")
+@click.option(
+    "--split",
+    default="train",
+    show_default=True,
+    type=click.Choice(["train", "valid", "heldout"]),
+    help="Split; the three differ in structure.",
+)
+@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Verifiers.")
+@click.option("--out", required=True, type=GivenPath(dir_okay=False, path_type=Path))
+def generate(
+    language: str, levels: str, num: int, seed: int, split: str, workers: int, out: Path
+) -> None:
+    """Generate problems; each is checked by the real verifier before it is written."""
+    import asyncio
+
+    from proverrl.problems.drafts import generate_file
+
+    report = asyncio.run(
+        generate_file(
+            levels=parse_levels(levels),
+            num=num,
+            seed=seed,
+            split=cast("Split", split),
+            workers=workers,
+            out=out,
+        )
+    )
+    click.echo(report)
+
+
+@problems.command()
+@click.argument("source")
+@_LAYOUT
+@_ANSWERS
+@click.option("--out", required=True, type=GivenPath(dir_okay=False, path_type=Path))
+@click.option(
+    "--against",
+    multiple=True,
+    metavar="SOURCE",
+    help="Warn of problems that this other source states, too; may be given more than once.",
+)
+def convert(source: str, layout: str, answers: str, out: Path, against: tuple[str, ...]) -> None:
+    """Write SOURCE (a name, a path, hf:ID[:split], leandojo:...) as a file of our problems."""
+    from proverrl.benchmarks.convert import write_benchmark
+
+    benchmark = _open(source, layout, answers)
+    written = write_benchmark(benchmark, out)
+    click.echo(f"{benchmark.summary}, from {benchmark.place}")
+    click.echo(f"licence: {benchmark.licence}")
+    click.echo(f"sha256 of the source: {benchmark.sha256 or 'not of one file'}")
+    for reason, count in Counter(entry.reason for entry in benchmark.refused).most_common():
+        click.echo(f"refused {count}: {reason}")
+    _warn_of_overlaps(benchmark, against)
+    for path in (written.problems, written.refused, written.source):
+        if path is not None:
+            click.echo(f"written: {path}")
+
+
+@problems.command("list")
+@click.argument("file", required=False)
+@_LAYOUT
+@_ANSWERS
+@click.option("--level", type=int, help="Only this level.")
+@click.option("--family", help="Only this family.")
+@click.option("--ids", is_flag=True, help="Print ids alone, one a line.")
+def list_problems(
+    file: str | None, layout: str, answers: str, level: int | None, family: str | None, ids: bool
+) -> None:
+    """Count the problems of FILE by level, family and kind, or print their ids.
+
+    FILE is whatever `eval --benchmark` takes. Without it, the benchmarks that have a name here.
+    """
+    from rich.console import Console
+
+    if file is None:
+        _print_known(Console())
+        return
+    benchmark = _open(file, layout, answers)
+    chosen = [
+        problem
+        for problem in benchmark.problems
+        if (level is None or problem.level == level)
+        and (family is None or problem.family == family)
+    ]
+    if ids:
+        for problem in chosen:
+            click.echo(problem.id)
+        return
+    Console().print(_count_table(f"{file}: {len(chosen)} problems", chosen))
+    if benchmark.refused:
+        click.echo(f"refused: {len(benchmark.refused)}; problems convert lists them with reasons")
+
+
+@problems.command("show")
+@click.argument("file")
+@click.argument("problem_id")
+@_LAYOUT
+@_ANSWERS
+@click.option("--prompt", help="Layout of the prompt; left out: one for the language.")
+@click.option("--reference", is_flag=True, help="Show the reference body as well.")
+def show_problem(
+    file: str, problem_id: str, layout: str, answers: str, prompt: str | None, reference: bool
+) -> None:
+    """Print one problem of FILE as it is assembled, its hole marked, and the prompt for it."""
+    benchmark = _open(file, layout, answers)
+    by_id = {problem.id: problem for problem in benchmark.problems}
+    if problem_id not in by_id:
+        raise UsageError(_explain_no_problem(benchmark, file, problem_id))
+    problem = by_id[problem_id]
+    mark = "--" if problem.language == "lean" else "//"
+    click.echo(
+        f"{mark} {problem.id}: level {problem.level}, {problem.family}, hole: {problem.kind}"
+    )
+    click.echo(problem.preamble + problem.statement)
+    name = _choose_prompt(problem, prompt)
+    click.echo(f"{mark} prompt, layout {name}")
+    from proverrl.problems.prompt import render_messages
+
+    for message in render_messages(problem, name):
+        click.echo(f"[{message.role}]\n{message.content}")
+    if reference:
+        click.echo(f"{mark} reference body")
+        click.echo(benchmark.references.get(problem_id, "(none)"))
+
+
+def parse_levels(text: str) -> tuple[int, ...]:
+    """``1-5`` or ``1,3`` as numbers.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    levels: list[int] = []
+    try:
+        for part in text.split(","):
+            first, dash, last = part.partition("-")
+            levels += range(int(first), int(last if dash else first) + 1)
+    except ValueError as error:
+        raise UsageError(f"--levels {text!r}: write 1-5 or 1,3") from error
+    if not levels or min(levels) < 1:
+        raise UsageError(f"--levels {text!r}: levels count from 1")
+    return tuple(dict.fromkeys(levels))
+
+
+def _open(text: str, layout: str, answers: str) -> Benchmark:
+    from proverrl.benchmarks.open import open_benchmark
+
+    chosen = None if layout == "auto" else cast("BenchmarkLayout", layout)
+    return open_benchmark(text, layout=chosen, answers=cast("AnswerTask", answers))
+
+
+def _print_known(console: Any) -> None:
+    from rich.table import Table
+
+    from proverrl.benchmarks.known import KNOWN
+    from proverrl.benchmarks.open import DATA_VARIABLE, find_known, list_data_folders
+
+    table = Table()
+    for column in ("benchmark", "layout", "language", "problems", "licence", "found"):
+        table.add_column(column, overflow="fold")
+    for name, known in KNOWN.items():
+        place = find_known(known)
+        found = str(place) if place else "no"
+        table.add_row(name, known.layout, known.language, known.size, known.licence, found)
+    console.print(table)
+    folders = ", ".join(map(str, list_data_folders()))
+    click.echo(
+        f"looked for in {folders}; ${DATA_VARIABLE} names another folder. "
+        "Asking for one that is not found says where it is to be had"
+    )
+
+
+def _count_table(title: str, chosen: list[Problem]) -> Any:
+    from rich.table import Table
+
+    table = Table(title=title)
+    table.add_column("level", justify="right")
+    table.add_column("family")
+    table.add_column("kind")
+    table.add_column("problems", justify="right")
+    counts = Counter((p.level, p.family, p.kind) for p in chosen)
+    for (number, name, kind), count in sorted(counts.items()):
+        table.add_row(str(number), name, kind, str(count))
+    return table
+
+
+def _explain_no_problem(benchmark: Benchmark, file: str, problem_id: str) -> str:
+    refused = next((entry for entry in benchmark.refused if entry.id == problem_id), None)
+    if refused is not None:
+        return f"{file}: {problem_id!r} was refused: {refused.reason}"
+    ids = [problem.id for problem in benchmark.problems]
+    near = difflib.get_close_matches(problem_id, ids, n=1, cutoff=0.0)
+    hint = f"; the nearest id is {near[0]!r}" if near else ""
+    return f"{file} has no problem {problem_id!r}{hint}"
+
+
+def _choose_prompt(problem: Problem, wanted: str | None) -> LayoutName:
+    """The layout that was asked for, else the one that a conversation about the language has."""
+    from proverrl.problems.prompt import LAYOUTS
+
+    if wanted is None:
+        wanted = "plain" if problem.kind == "file" else "dafny"
+        wanted = "deepseek" if problem.language == "lean" else wanted
+    if wanted not in LAYOUTS:
+        raise UsageError(f"--prompt {wanted!r}: use one of {', '.join(LAYOUTS)}")
+    return wanted
+
+
+def _warn_of_overlaps(benchmark: Benchmark, against: tuple[str, ...]) -> None:
+    from proverrl.benchmarks.open import open_benchmark
+    from proverrl.benchmarks.overlap import count_taken, find_overlaps, find_repeats
+
+    origin = benchmark.problems[0].origin
+    for name, count in count_taken(origin, benchmark.problems).items():
+        click.echo(f"warning: {count} of them are programs of {name}", err=True)
+    pairs = [("twice in it", find_repeats(benchmark.problems))]
+    for other in against:
+        overlaps = find_overlaps(benchmark.problems, open_benchmark(other).problems)
+        pairs.append((f"in {other}, too", overlaps))
+    for words, overlaps in pairs:
+        if overlaps:
+            shown = ", ".join(f"{o.first} = {o.second}" for o in overlaps[:_MAX_SHOWN])
+            more = "" if len(overlaps) <= _MAX_SHOWN else ", ..."
+            click.echo(f"warning: {len(overlaps)} are stated {words}: {shown}{more}", err=True)

@@ -1,0 +1,144 @@
+"""The command that searches for proofs: ``search``.
+
+Flows in: arguments. Flows out: a folder a problem, a table, and an exit status.
+``proverrl.cli.main`` adds it to the command line and turns errors into messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from proverrl.cli.options import GivenPath, set_text
+from proverrl.errors import UsageError
+
+if TYPE_CHECKING:
+    from proverrl.config import Config
+    from proverrl.types import Problem
+
+_FOLDER = GivenPath(file_okay=False, path_type=Path)
+_FILE = GivenPath(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("problems", nargs=-1, required=True, metavar="PROBLEM...")
+@click.option("--benchmark", metavar="NAME|PATH|hf:ID", help="Take the ids from this source.")
+@click.option("--run", type=_FOLDER, help="Search with this run's policy.")
+@click.option("--config", "config_file", type=_FILE, help="Search with its policy.path or server.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--seed", type=click.IntRange(0), help="The key 'seed'.")
+@click.option("--value", type=_FOLDER, help="A value head (the key 'search.value').")
+@click.option("--out", type=_FOLDER, help="A folder a problem goes here.  [searches/NAME]")
+@click.option("--resume", is_flag=True, help="Go on with the searches in --out.")
+@click.option(
+    "--parallel",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Problems at once; above 1 a search does not repeat bit for bit.",
+)
+@click.option(
+    "--minimise",
+    default=64,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Verifier calls for a shorter proof, beside those of the search.",
+)
+@click.option(
+    "--emit-samples", "samples", type=_FILE, help="Write what there is to learn from as JSON lines."
+)
+def search(
+    problems: tuple[str, ...],
+    benchmark: str | None,
+    run: Path | None,
+    config_file: Path | None,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    value: Path | None,
+    out: Path | None,
+    resume: bool,
+    parallel: int,
+    minimise: int,
+    samples: Path | None,
+) -> None:
+    """Search for a proof of each PROBLEM: an id, or a file or benchmark (all of its problems).
+
+    Exit status: 0 all proved, 1 not all proved, 2 an input is wrong, 3 the verifier is broken.
+    """
+    extra = [f"seed={seed}"] if seed is not None else []
+    extra += [set_text("search.value", value)] if value is not None else []
+    config = _read_config(config_file, run, (*overrides, *extra))
+    found = find_problems(problems, benchmark, config)
+    from rich.console import Console
+
+    from proverrl.loops.search_run import SearchOptions, search_problems
+    from proverrl.monitor.interrupt import run_interruptible
+    from proverrl.monitor.search_display import list_warnings, make_summary
+
+    place = out or Path("searches") / config.search.name
+    options = SearchOptions(place, resume, parallel, minimise, samples)
+    searching = search_problems(config, found, from_run=run, options=options, stream=sys.stdout)
+    how = f"{place} is saved, the same command with --resume goes on"
+    results = asyncio.run(run_interruptible(searching, how_to_go_on=how))
+    Console().print(make_summary(config.search.name, results))
+    for warning in list_warnings(results):
+        click.echo(f"warning: {warning}")
+    click.echo(f"written: {place}")
+    sys.exit(0 if all(result["proved"] for result in results) else 1)
+
+
+def find_problems(texts: tuple[str, ...], benchmark: str | None, config: Config) -> list[Problem]:
+    """The problems that are named: ids of ``benchmark``; without one, sources, all of whose
+    problems are meant, and ids of the problem files that ``config`` names.
+
+    Raises:
+        ProblemError: a source cannot be read.
+        UsageError: there is no such problem.
+    """
+    from proverrl.benchmarks.open import is_source, open_benchmark
+
+    if benchmark is not None:
+        opened = open_benchmark(benchmark)
+        return [_find_id(text, {p.id: p for p in opened.problems}, benchmark) for text in texts]
+    found: list[Problem] = []
+    splits: dict[str, Problem] | None = None
+    files = [config.problems.heldout, config.problems.valid, config.problems.train]
+    for text in texts:
+        if is_source(text):
+            found += open_benchmark(text).problems
+            continue
+        if splits is None:
+            there = [file for file in dict.fromkeys(files) if file.is_file()]
+            # The first file that has an id counts: held-out problems before those trained on.
+            splits = {p.id: p for f in reversed(there) for p in open_benchmark(str(f)).problems}
+        found.append(_find_id(text, splits, ", ".join(map(str, files))))
+    return found
+
+
+def _find_id(text: str, by_id: dict[str, Problem], source: str) -> Problem:
+    import difflib
+
+    if text in by_id:
+        return by_id[text]
+    near = difflib.get_close_matches(text, by_id, n=1, cutoff=0.0)
+    hint = f"; the nearest id is {near[0]!r}" if near else ""
+    raise UsageError(
+        f"{text!r} is no problem of {source}{hint}; name another source with --benchmark, or give "
+        "the path of a file"
+    )
+
+
+def _read_config(config_file: Path | None, run: Path | None, overrides: tuple[str, ...]) -> Config:
+    from proverrl.config import load_config, load_stored_config
+
+    if run is not None and config_file is None:
+        return load_stored_config(run, overrides)
+    if config_file is not None and run is None:
+        return load_config(config_file, overrides)
+    raise UsageError(
+        "say which policy searches: --run RUN, or --config FILE with policy.path or endpoint.url"
+    )

@@ -1,0 +1,226 @@
+"""``proverrl verify``: verdicts as JSON lines, or as lines for a person with a progress bar.
+
+Flows in: paths. Flows out: verdicts on stdout or in a file, complaints on stderr, an exit status.
+Memory holds a window of the input, however long it is. Every line is written whole, so that an
+interrupted file can be gone on with.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from proverrl.errors import ToolchainError, UsageError
+from proverrl.lang.open import open_router
+from proverrl.problems.batch import Entry, Judged, read_in_thread, read_now, verify_stream
+from proverrl.problems.input_paths import check_output, check_paths
+from proverrl.problems.inputs import (
+    Submission,
+    Unusable,
+    count_inputs,
+    read_inputs,
+    verdict_to_json,
+)
+from proverrl.problems.written import VerdictFile
+from proverrl.types import Language, Status, is_fatal
+from proverrl.verify.base import Limits
+from proverrl.verify.cache import CachedVerifier
+from proverrl.verify.router import RoutedVerifier
+
+STYLES = {Status.PROVED: "green", Status.UNSOUND: "magenta"}
+MAX_MESSAGES = 3
+BackendChoice = Literal["auto", "dafny", "lean"]
+Row = dict[str, Any]
+Show = Callable[[Row], None]
+
+
+async def print_verdicts(
+    paths: Sequence[str],
+    *,
+    backend: BackendChoice,
+    workers: int,
+    deadline_seconds: float,
+    out: Path | None,
+    as_json: bool,
+    resume: bool = False,
+    paranoid: bool = False,
+    canary_rate: float = 0.0,
+    memory_mb: float | None = None,
+    stdin: BinaryIO | None = None,
+) -> int:
+    """Judge all inputs; each has a row in the output. Returns 0 when all are proved, 1 when not, 2
+    when an input cannot be used, 3 when an input needs a back end that is not there.
+
+    Raises:
+        UsageError: a path is missing, ``out`` is an input, cannot be written, or cannot be gone on
+            with.
+    """
+    if resume and out is None:
+        raise UsageError("--resume goes on with a file of verdicts: name it with --out")
+    check_paths(paths)
+    stdin = stdin or sys.stdin.buffer
+    if out is not None:
+        check_output(out, paths, stdin)
+    limits = Limits()
+    router = open_router(
+        workers=workers,
+        limits=limits,
+        memory_mb=memory_mb,
+        canary_rate=canary_rate,
+        paranoid=paranoid,
+    )
+    verifier = CachedVerifier(router, None, toolchain="", limits=limits, identify=router.identify)
+    run = _Run(router, backend)
+    try:
+        with ExitStack() as stack:
+            read = read_in_thread if "-" in paths else read_now
+            entries = run.mark_missing(read(read_inputs(paths, stdin)))
+            show: Show = _print_for_people if sys.stdout.isatty() and not as_json else _print_row
+            if out is not None:
+                file = stack.enter_context(VerdictFile(out, resume=resume))
+                entries = run.skip_written(entries, file) if resume else entries
+                show = file.write
+            progress = stack.enter_context(_make_progress(run.screen))
+            run.count = _make_counter(progress, count_inputs(paths))
+            stream = verify_stream(entries, verifier, deadline_seconds=deadline_seconds)
+            async for judged in stream:
+                run.take(judged, show)
+    finally:
+        await verifier.aclose()
+    run.summarise()
+    return run.exit_status
+
+
+class _Run:
+    """What was seen so far, and how the end of it reads."""
+
+    def __init__(self, router: RoutedVerifier, backend: BackendChoice) -> None:
+        # Emoji off: "a.jsonl:100:" would be one.
+        self.screen = Console(stderr=True, emoji=False)
+        self.count: Callable[[], None] = lambda: None
+        self._router = router
+        self._backend = backend
+        self._counts: Counter[str] = Counter()
+        self._num_fatal = 0
+        self._num_skipped = 0
+
+    async def mark_missing(self, entries: AsyncIterator[Entry]) -> AsyncIterator[Entry]:
+        """Entries whose back end is missing, or was not asked for, as ``Unusable``."""
+        async for entry in entries:
+            if isinstance(entry, Submission):
+                reason = self._explain_missing(entry.candidate.problem.language)
+                if reason:
+                    yield entry.refuse("no-backend", reason)
+                    continue
+            yield entry
+
+    async def skip_written(
+        self, entries: AsyncIterator[Entry], written: VerdictFile
+    ) -> AsyncIterator[Entry]:
+        """The entries that have no row yet; those that have one are counted."""
+        more = True
+        async for entry in entries:
+            if more:
+                row = written.take(entry)
+                if row is not None:
+                    self._num_skipped += 1
+                    self._count(row, " (as an earlier run found)")
+                    continue
+                more = False
+            yield entry
+        if more:
+            written.check_end()
+
+    def take(self, judged: Judged, show: Show) -> None:
+        """Show what became of one entry, and complain when it could not be judged."""
+        entry, verdict = judged
+        if isinstance(entry, Unusable):
+            row = entry.to_json()
+        else:
+            assert verdict is not None
+            row = verdict_to_json(entry, verdict)
+        self._count(row)
+        show(row)
+
+    def _count(self, row: Row, remark: str = "") -> None:
+        self.count()
+        is_error = row["status"] == "error"
+        self._counts[row["cause"] if is_error else row["status"]] += 1
+        self._num_fatal += is_fatal(row["status"], row.get("cause", ""))
+        if is_error:
+            self.screen.print(f"[red]error:[/] {escape(row['message'])}{remark}", soft_wrap=True)
+
+    def summarise(self) -> None:
+        """One line on stderr: back ends, and how many of each status; rejections that are fatal
+        are counted apart."""
+        fatal = {"rejected": f" ({self._num_fatal} fatal)"} if self._num_fatal else {}
+        counts = ", ".join(
+            f"{count} {name}{fatal.get(name, '')}" for name, count in sorted(self._counts.items())
+        )
+        opened = "; ".join(f"{b.name}, {b.toolchain}" for b in self._router.opened)
+        before = f" ({self._num_skipped} of them by an earlier run)" if self._num_skipped else ""
+        prefix = f"{opened} ({self._backend}): " if opened else ""
+        self.screen.print(f"{prefix}{counts or 'nothing'}{before}", soft_wrap=True)
+
+    @property
+    def exit_status(self) -> int:
+        if self._counts["no-backend"]:
+            return 3
+        if self._counts["malformed"] or self._counts["bad-problem"]:
+            return 2
+        return 0 if self._counts[Status.PROVED] == self._counts.total() > 0 else 1
+
+    def _explain_missing(self, language: Language) -> str:
+        if self._backend not in ("auto", language):
+            return f"this is {language}, and --backend {self._backend} leaves it out"
+        try:
+            self._router.open_backend(language)
+        except ToolchainError as error:
+            return str(error)
+        return ""
+
+
+def _make_progress(screen: Console) -> Progress:
+    return Progress(
+        TextColumn("verifying"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=screen,
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
+
+
+def _make_counter(progress: Progress, total: int | None) -> Callable[[], None]:
+    bar = progress.add_task("verifying", total=total)
+    return lambda: progress.advance(bar)
+
+
+def _print_row(row: Row) -> None:
+    sys.stdout.write(json.dumps(row) + "\n")
+    sys.stdout.flush()
+
+
+def _print_for_people(row: Row) -> None:
+    if row["status"] == "error":
+        # The complaint on stderr says it all.
+        return
+    console = Console(emoji=False)
+    status = Status(row["status"])
+    style = STYLES.get(status, "red" if status.judged else "yellow")
+    console.print(
+        f"[{style}]{status.value:10}[/] {escape(row['id'])}  [dim]{row['seconds']:.2f} s[/]"
+    )
+    shown = [d for d in row["diagnostics"] if d["severity"] == "error"][:MAX_MESSAGES]
+    for found in shown:
+        console.print(f"           {found['line']}:{found['column']} {escape(found['message'])}")

@@ -1,0 +1,238 @@
+"""The files of an evaluation as every reader takes them: its attempts, and the summary of them.
+
+Flows in: ``NAME.jsonl`` with an attempt a line, ``NAME.json``. Flows out: rows whose fields have
+the types below (others pass through as they are), or a ``RunError`` that names the file, the line,
+the field and the remedy. An attempt counts once: a line that repeats one is refused, and so is a
+last line that was cut.
+Not handled here: writing them (``attempt_store``, ``evaluate``), what figures follow from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NotRequired, cast
+
+from pydantic import Field, TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from proverrl.errors import RunError
+from proverrl.files.lines import iter_numbered_lines
+from proverrl.files.typed_rows import ROW, check_fields, read_row
+from proverrl.types import Cause, FinishReason, Status
+
+AGAIN = "the same `proverrl eval` again (same --name) puts that right"
+ANEW = "delete it, and the same `proverrl eval` makes it anew from the attempts"
+RESTORE = "restore the file, or delete the line and give the same `proverrl eval` again"
+
+_Count = Annotated[int, Field(ge=0)]
+_Share = Annotated[float, Field(ge=0.0, le=1.0)]
+_K = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}$")]
+
+
+class TurnRow(TypedDict):
+    """What a turn cost; ``num_tokens`` is None where a server did not say. Earlier versions wrote
+    no ``finish_reason``; ``reason`` says why there is no candidate."""
+
+    candidate: str | None
+    num_tokens: _Count | None
+    finish_reason: NotRequired[FinishReason]
+    reason: NotRequired[str]
+
+
+@with_config({**ROW, "extra": "forbid"})
+class UsageRow(TypedDict):
+    """What a server's completions cost: the fields of ``Usage``."""
+
+    requests: _Count
+    unreported: _Count
+    prompt_tokens: _Count
+    completion_tokens: _Count
+
+
+class CostRow(UsageRow):
+    """The same of all attempts, and the price, where it is known."""
+
+    cost: float | None
+
+
+class MessageRow(TypedDict):
+    """One message of the checker."""
+
+    message: str
+    severity: NotRequired[str]
+    line: NotRequired[int | None]
+    column: NotRequired[int | None]
+    body_line: NotRequired[int | None]
+
+
+@with_config(ROW)
+class AttemptRow(TypedDict):
+    """One attempt. Earlier versions wrote no ``turns``; ``problem`` holds its text where a row
+    carries it, ``search`` what a search spent, ``usage`` what a server counted since the last."""
+
+    problem_id: Annotated[str, Field(min_length=1)]
+    attempt: _Count
+    status: Annotated[Status, Field(strict=False)]
+    level: NotRequired[int | str]
+    family: NotRequired[str]
+    category: NotRequired[str]
+    cause: NotRequired[Cause]
+    body: NotRequired[str | None]
+    prelude: NotRequired[str]
+    turns: NotRequired[list[TurnRow]]
+    diagnostics: NotRequired[list[MessageRow]]
+    problem: NotRequired[dict[str, Any]]
+    search: NotRequired[dict[str, Any]]
+    usage: NotRequired[UsageRow]
+
+
+class FigureRow(TypedDict):
+    """pass@k over problems; nothing but ``num_problems`` is known where that is 0."""
+
+    value: _Share | None
+    stderr: NotRequired[float | None]
+    low: NotRequired[_Share | None]
+    high: NotRequired[_Share | None]
+    num_problems: NotRequired[_Count]
+
+
+LevelRow = TypedDict(
+    "LevelRow",
+    {
+        "level": str | int,
+        "num_problems": NotRequired[_Count],
+        "attempts": NotRequired[_Count],
+        "unjudged": NotRequired[_Count | dict[str, _Count]],
+        "fatal": NotRequired[_Count],
+        "pass": NotRequired[dict[_K, FigureRow]],
+    },
+)
+
+
+@with_config(ROW)
+class SummaryRow(TypedDict):
+    """The table of an evaluation, as far as it is read again. Its figures of completions are None
+    where an earlier version stored attempts among them."""
+
+    name: NotRequired[str]
+    benchmark: NotRequired[str]
+    benchmark_sha256: NotRequired[str]
+    split: NotRequired[str]
+    toolchain: NotRequired[str]
+    mode: NotRequired[str]
+    samples_per_problem: NotRequired[_Count]
+    temperature: NotRequired[float]
+    top_p: NotRequired[float]
+    verifier_calls: NotRequired[_Count]
+    seconds: NotRequired[float]
+    canaries: NotRequired[dict[str, _Count]]
+    levels: NotRequired[list[LevelRow]]
+    completions: NotRequired[_Count | None]
+    truncated: NotRequired[_Count | None]
+    truncated_share: NotRequired[_Share | None]
+    without_candidate: NotRequired[_Count | None]
+    without_candidate_share: NotRequired[_Share | None]
+    without_candidate_reason: NotRequired[str | None]
+    warnings: NotRequired[list[str]]
+    usage: NotRequired[CostRow]
+
+
+_ATTEMPT = TypeAdapter(AttemptRow)
+_SUMMARY = TypeAdapter(SummaryRow)
+
+
+class AttemptFile:
+    """The attempts of a file, read once and in its order, each with its place in bytes; afterwards
+    ``numbers`` has those of each problem. ``tell`` is given a sentence for each line that is
+    passed over, doubled or cut; without it such a line is an error.
+
+    Raises:
+        RunError: the file cannot be read, or a line is no attempt.
+    """
+
+    def __init__(self, path: Path, tell: Callable[[str], None] | None = None) -> None:
+        self.path = path
+        self.numbers: dict[str, set[int]] = {}
+        self._tell = tell or self._refuse
+
+    def __iter__(self) -> Iterator[tuple[int, AttemptRow]]:
+        for line, place, value in iter_numbered_lines(self.path, self._tell):
+            where = f"{self.path}, line {line}"
+            row = read_attempt(value, where)
+            name, number = row["problem_id"], row["attempt"]
+            numbers = self.numbers.setdefault(name, set())
+            if number in numbers:
+                self._tell(f"{where}: attempt {number} of problem {name!r} is there twice")
+                continue
+            numbers.add(number)
+            yield place, row
+
+    @staticmethod
+    def _refuse(text: str) -> None:
+        raise RunError(f"{text}; {AGAIN}")
+
+
+def read_attempt(value: Mapping[str, Any], where: str) -> AttemptRow:
+    """The attempt that a line holds; ``where`` names the line. Raises RunError."""
+    check_fields(_ATTEMPT, value, where, RESTORE)
+    # The row itself, so that a file which is written anew keeps its bytes.
+    return cast("AttemptRow", {**value, "status": Status(value["status"])})
+
+
+def read_attempts(path: Path, tell: Callable[[str], None] | None = None) -> list[AttemptRow]:
+    """The attempts of an evaluation, from its ``NAME.json`` or ``NAME.jsonl``, as ``AttemptFile``.
+
+    Raises:
+        RunError: there is no such file, it is damaged or empty, or an earlier version wrote it.
+    """
+    lines = path.with_suffix(".jsonl")
+    if not lines.is_file():
+        raise RunError(f"{lines}: no such file; give evals/NAME.json of a run")
+    rows = [row for _, row in AttemptFile(lines, tell)]
+    if not rows:
+        raise RunError(f"{lines} holds no attempt; {AGAIN}")
+    check_turns(rows, lines)
+    return rows
+
+
+def check_turns(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Raise RunError where an attempt has no turns."""
+    if any("turns" not in row for row in rows):
+        raise RunError(
+            f"{path} was written by an earlier version, which did not say what a turn cost; "
+            "evaluate again under another --name"
+        )
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """The table of an evaluation, its fields checked.
+
+    Raises:
+        RunError: the file cannot be read, or a field of it.
+    """
+    if not path.is_file():
+        raise RunError(f"{path}: no such file; give evals/NAME.json of a finished evaluation")
+    return read_row(path, _SUMMARY, ANEW)
+
+
+def describe_gaps(numbers: Mapping[str, set[int]], summary: Mapping[str, Any]) -> str:
+    """What of the attempts that a summary counts is not stored, or stored and not counted, in one
+    sentence; empty where both agree, or where the summary does not say how many there were."""
+    samples, levels = summary.get("samples_per_problem"), summary.get("levels") or [{}]
+    problems = levels[0].get("num_problems", len(numbers))
+    if samples is None:
+        return ""
+    told = []
+    if len(numbers) != problems:
+        told.append(f"problems with attempts: {len(numbers)} of {problems}")
+    # Counted, not listed: a damaged summary may say any number.
+    counted = {name: sum(n < samples for n in found) for name, found in numbers.items()}
+    if missing := sum(samples - count for count in counted.values()):
+        name = next(name for name, count in counted.items() if count < samples)
+        number = next(n for n in range(samples) if n not in numbers[name])
+        told.append(f"missing attempts: {missing}, the first is {number} of {name!r}")
+    if beyond := sum(len(found) - counted[name] for name, found in numbers.items()):
+        name, number = next((p, n) for p, f in numbers.items() for n in sorted(f) if n >= samples)
+        told.append(f"attempts beyond those: {beyond}, the first is {number} of {name!r}")
+    return "; ".join(told)

@@ -1,0 +1,387 @@
+"""Evaluation: pass@k of a policy on a set of problems, with confidence intervals.
+
+Flows in: a policy, problems, a verifier. Flows out: ``NAME.jsonl`` with every attempt as its block
+is judged, ``NAME.json`` with the table. An interrupted evaluation goes on where it stopped, and
+more attempts may be added later (``proverrl.evaluation.store``).
+Attempts that were not judged leave the estimate and are counted beside it; those that ended the
+verifier are failures and counted apart as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from proverrl.config import RolloutConfig
+from proverrl.errors import UsageError
+from proverrl.evaluation.attempts import read_summary
+from proverrl.evaluation.store import AttemptStore, Block, Row, count_completions, sum_usage
+from proverrl.files.lines import write_atomically
+from proverrl.policy.base import Policy
+from proverrl.policy.endpoint import take_usage
+from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
+from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
+from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
+from proverrl.seeds import derive_seed
+from proverrl.statistics import INTERVAL_METHOD, estimate
+from proverrl.types import Problem, Rollout, Sampling, Status, Turn, is_fatal
+from proverrl.verify.base import Verifier
+
+Figures = Callable[[], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What is evaluated and how.
+
+    ``settings`` are what all attempts must share, for attempts that are added later to be checked
+    against; they and ``labels`` go into the result file as they are. An attempt is a whole rollout
+    in the mode of ``rollout``; only its last turn counts. With ``mixed``, attempts of an even
+    number are one whole proof each. ``prices`` are those of a million tokens of prompts and of
+    completions; 0 is not known.
+    """
+
+    name: str
+    folder: Path
+    problems: Sequence[Problem]
+    samples: int
+    ks: tuple[int, ...]
+    temperature: float
+    max_new_tokens: int
+    seed: int
+    deadline_seconds: float
+    labels: Mapping[str, Any]
+    top_p: float = 1.0
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    mixed: bool = False
+    prices: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far an evaluation is. ``lost`` says in words which completions came to nothing,
+    ``warnings`` are those of ``warn_of_lost``, with empty texts where there is no cause."""
+
+    done: int
+    total: int
+    proved: int
+    lost: str
+    warnings: Mapping[str, str]
+
+    def describe(self, unit: str) -> str:
+        """A line for a terminal; ``unit`` is what is counted."""
+        parts = [f"{self.done}/{self.total} {unit}", f"{self.proved} proved", self.lost]
+        return ", ".join(filter(None, parts))
+
+
+async def evaluate(
+    evaluation: Evaluation,
+    policy: Policy,
+    verifier: Verifier,
+    *,
+    progress: Callable[[Standing], None] = lambda standing: None,
+    figures: Figures = dict,
+) -> dict[str, Any]:
+    """Sample, verify, store, and summarise. ``progress`` is told after each block; ``figures()`` is
+    asked at the end for more to put into the summary.
+
+    Only attempts that are not stored are made: none when all are. Generation of one block overlaps
+    the verification of the one before.
+
+    Raises:
+        UsageError: a k is larger than the number of samples, or the attempts that are stored were
+            made under another setting.
+        RunError: the folder cannot be written.
+    """
+    if max(evaluation.ks) > evaluation.samples:
+        raise UsageError(
+            f"evaluation.ks {list(evaluation.ks)} needs at least {max(evaluation.ks)} samples a "
+            f"problem, evaluation.samples is {evaluation.samples}"
+        )
+    if evaluation.mixed and evaluation.rollout.mode != "self_correct":
+        raise UsageError(
+            f"evaluation.mixed mixes whole proofs with self-correction, rollout.mode is "
+            f"{evaluation.rollout.mode!r}; set it to 'self_correct'"
+        )
+    started = time.monotonic()
+    store = AttemptStore(evaluation.folder, evaluation.name, evaluation.settings)
+    blocks = store.missing_blocks(evaluation.problems, evaluation.samples)
+    total = max(len(evaluation.problems) * evaluation.samples, len(store.rows))
+
+    def show() -> None:
+        progress(take_stock(evaluation, store, total))
+
+    show()
+    waiting: tuple[Block, asyncio.Task[list[JudgedDraw]]] | None = None
+    try:
+        for block in blocks:
+            draws = await _draw(evaluation, policy, block)
+            if waiting:
+                rows = await _finish(evaluation, policy, verifier, *waiting)
+                store.add(rows, take_usage(policy))
+            judging = judge_all(draws, verifier, deadline_seconds=evaluation.deadline_seconds)
+            waiting = (block, asyncio.create_task(judging))
+            show()
+        if waiting:
+            rows = await _finish(evaluation, policy, verifier, *waiting)
+            store.add(rows, take_usage(policy))
+            waiting = None
+    except asyncio.CancelledError:
+        # Whole proofs that were all judged are whole attempts, and whoever interrupts keeps them.
+        if waiting and waiting[1].done() and not takes_turns(evaluation.rollout):
+            rows = await _finish(evaluation, policy, verifier, *waiting)
+            store.add(rows, take_usage(policy))
+        raise
+    finally:
+        if waiting:
+            waiting[1].cancel()
+    show()
+    return store_summary(evaluation, store, lambda rows: figures(), started=started)
+
+
+def take_stock(evaluation: Evaluation, store: AttemptStore, total: int) -> Standing:
+    """How far it is, of ``total`` attempts."""
+    figures = store.completions.figures() if store.completions is not None else {}
+    warnings = _warn(evaluation, figures)
+    return Standing(len(store.rows), total, store.num_proved, describe_lost(figures), warnings)
+
+
+def _warn(evaluation: Evaluation, figures: Mapping[str, Any]) -> dict[str, str]:
+    layout = evaluation.settings.get("layout")
+    return warn_of_lost(figures, max_new_tokens=evaluation.max_new_tokens, layout=layout)
+
+
+def store_summary(
+    evaluation: Evaluation,
+    store: AttemptStore,
+    figures: Callable[[Sequence[Row]], Mapping[str, Any]],
+    *,
+    started: float,
+) -> dict[str, Any]:
+    """Summarise the attempts that every problem has, and write ``NAME.json``. ``figures`` is given
+    them for more to put in; ``started`` is ``time.monotonic()`` when the call began. What earlier
+    calls wrote there stays: their ks are estimated anew, their seconds and canaries are added."""
+    samples, rows = store.complete_rows(evaluation.problems)
+    path = evaluation.folder / f"{evaluation.name}.json"
+    earlier = read_summary(path) if path.exists() else {}
+    ks = {*evaluation.ks, *(int(k) for k in _pass_of(earlier))}
+    whole = replace(evaluation, samples=samples, ks=tuple(sorted(ks)))
+    summary = summarise(whole, rows) | _describe_usage(evaluation, store) | dict(figures(rows))
+    _add_earlier(summary, earlier, round(time.monotonic() - started, 1))
+    write_atomically(path, json.dumps(summary, indent=1) + "\n")
+    return summary
+
+
+def _describe_usage(evaluation: Evaluation, store: AttemptStore) -> dict[str, Any]:
+    """What a server's completions cost, of all attempts; nothing where no server wrote them."""
+    usage = sum_usage(store.rows)
+    if usage is None:
+        return {}
+    for_prompt, for_completion = evaluation.prices
+    spent = usage.prompt_tokens * for_prompt + usage.completion_tokens * for_completion
+    cost = round(spent / 1e6, 6) if any(evaluation.prices) else None
+    return {"usage": {**asdict(usage), "cost": cost}}
+
+
+def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The table: pass@k with intervals, for all problems, each level, family and category."""
+    by_problem: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_problem.setdefault(row["problem_id"], []).append(row)
+    turns = [(row["problem_id"], turn) for row in rows for turn in row["turns"]]
+    distinct = {(name, t["candidate"]) for name, t in turns if t["candidate"] is not None}
+    lengths = [turn["num_tokens"] for _, turn in turns]
+    counts = count_completions(rows)
+    lost = counts.figures() if counts is not None else dict.fromkeys(CompletionCounts().figures())
+    everything = {"level": "all", **_summarise_group(evaluation.problems, by_problem, evaluation)}
+
+    def split(name: str, key: Callable[[Problem], int | str]) -> list[dict[str, Any]]:
+        groups: dict[int | str, list[Problem]] = {}
+        for problem in evaluation.problems:
+            groups.setdefault(key(problem), []).append(problem)
+        if len(groups) < 2:
+            return []
+        return [
+            {name: str(value), **_summarise_group(groups[value], by_problem, evaluation)}
+            for value in sorted(groups)
+        ]
+
+    return {
+        "name": evaluation.name,
+        "samples_per_problem": evaluation.samples,
+        "interval": INTERVAL_METHOD,
+        "temperature": evaluation.temperature,
+        "top_p": evaluation.top_p,
+        "verifier_calls": len(distinct),
+        "num_turns": len(turns),
+        "generated_tokens": None if None in lengths else sum(lengths),
+        "completions": None if counts is None else counts.num,
+        **lost,
+        "warnings": [text for text in _warn(evaluation, lost).values() if text],
+        **evaluation.settings,
+        **evaluation.labels,
+        "levels": [everything, *split("level", lambda problem: problem.level)],
+        "families": split("family", lambda problem: problem.family),
+        "categories": split("category", find_category),
+    }
+
+
+def find_category(problem: Problem) -> str:
+    """What a benchmark calls the kind of a problem; empty when it does not say."""
+    return str(problem.metadata.get("category", ""))
+
+
+def _summarise_group(
+    problems: Sequence[Problem],
+    by_problem: Mapping[str, Sequence[Mapping[str, Any]]],
+    evaluation: Evaluation,
+) -> dict[str, Any]:
+    attempts = [row for problem in problems for row in by_problem.get(problem.id, ())]
+    counts = []
+    for problem in problems:
+        judged = [r for r in by_problem.get(problem.id, ()) if Status(r["status"]).judged]
+        counts.append((len(judged), sum(r["status"] == Status.PROVED for r in judged)))
+    return {
+        "num_problems": len(problems),
+        "attempts": len(attempts),
+        "unjudged": sum(not Status(row["status"]).judged for row in attempts),
+        "fatal": sum(is_fatal(row["status"], row.get("cause", "")) for row in attempts),
+        "pass": {str(k): estimate(counts, k) for k in evaluation.ks},
+    }
+
+
+async def _draw(evaluation: Evaluation, policy: Policy, block: Block) -> list[Draw]:
+    """The whole block is drawn, so that every attempt comes out as ever; what is stored or not
+    wanted is left out."""
+    draws = await draw_groups(
+        policy,
+        block.problems,
+        n=block.size,
+        sampling=_sampling(evaluation, "evaluation", block),
+        name="eval",
+    )
+    places = [number - block.first for number in block.missing]
+    return [
+        replace(
+            draw,
+            completions=tuple(draw.completions[place] for place in places),
+            extractions=tuple(draw.extractions[place] for place in places),
+        )
+        for draw in draws
+    ]
+
+
+def _sampling(evaluation: Evaluation, name: str, block: Block) -> Sampling:
+    return Sampling(
+        temperature=evaluation.temperature,
+        max_new_tokens=evaluation.max_new_tokens,
+        seed=derive_seed(evaluation.seed, name, block.name),
+        stop=first_stop(evaluation.rollout),
+        top_p=evaluation.top_p,
+    )
+
+
+async def _finish(
+    evaluation: Evaluation,
+    policy: Policy,
+    verifier: Verifier,
+    block: Block,
+    judging: asyncio.Task[list[JudgedDraw]],
+) -> list[Row]:
+    """The attempts of a block, once the turns after the first are taken."""
+    judged = await judging
+    whole = [number for number in block.missing if evaluation.mixed and number % 2 == 0]
+    going = [number for number in block.missing if number not in whole]
+    rollouts = {
+        number: [d.rollouts[block.missing.index(number)] for d in judged] for number in whole
+    }
+    if going:
+        places = [block.missing.index(number) for number in going]
+        continued = await continue_rollouts(
+            [replace(d, rollouts=tuple(d.rollouts[place] for place in places)) for d in judged],
+            policy=policy,
+            verifier=verifier,
+            settings=evaluation.rollout,
+            sampling=_sampling(evaluation, "evaluation turns", block),
+            deadline_seconds=evaluation.deadline_seconds,
+        )
+        for place, number in enumerate(going):
+            rollouts[number] = [draw.rollouts[place] for draw in continued]
+    return [
+        attempt_row(rollouts[number][place], number)
+        for place in range(len(block.problems))
+        for number in block.missing
+    ]
+
+
+def _pass_of(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    levels = summary.get("levels") or [{}]
+    found: Mapping[str, Any] = levels[0].get("pass") or {}
+    return found
+
+
+def _add_earlier(summary: dict[str, Any], earlier: Mapping[str, Any], seconds: float) -> None:
+    """Time and canaries of the calls that made the attempts before these."""
+    summary["seconds"] = round(seconds + float(earlier.get("seconds") or 0.0), 1)
+    counts = earlier.get("canaries") or {}
+    if "canaries" in summary:
+        summary["canaries"] = {
+            name: count + int(counts.get(name, 0)) for name, count in summary["canaries"].items()
+        }
+
+
+def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
+    """One attempt as it is stored."""
+    turn = rollout.turns[-1]
+    return {
+        "problem_id": rollout.problem.id,
+        "level": rollout.problem.level,
+        "family": rollout.problem.family,
+        "category": find_category(rollout.problem),
+        "attempt": attempt,
+        "body": turn.candidate.body if turn.candidate else "",
+        **(
+            {"prelude": turn.candidate.prelude} if turn.candidate and turn.candidate.prelude else {}
+        ),
+        "completion_text": turn.completion.text,
+        "finish_reason": turn.completion.finish_reason,
+        "turns": [_turn_row(turn) for turn in rollout.turns],
+        **verdict_fields(rollout),
+    }
+
+
+def _turn_row(turn: Turn) -> dict[str, Any]:
+    completion = turn.completion
+    return {
+        "candidate": turn.candidate.key if turn.candidate else None,
+        # A server may not have said which tokens it wrote.
+        "num_tokens": None if "token_ids" in completion.missing else len(completion.token_ids),
+        "finish_reason": completion.finish_reason,
+        **({"reason": turn.reason} if turn.reason else {}),
+    }
+
+
+def verdict_fields(rollout: Rollout) -> dict[str, Any]:
+    """Status, cause, diagnostics and checker time of a rollout's last turn, as JSON values."""
+    verdict = rollout.turns[-1].verdict
+    return {
+        "status": str(rollout.status),
+        **({"cause": verdict.cause} if verdict and verdict.cause else {}),
+        "diagnostics": [
+            {
+                "severity": d.severity,
+                "message": d.message,
+                "line": d.line,
+                "column": d.column,
+                "body_line": d.body_line,
+            }
+            for d in (verdict.diagnostics if verdict else ())
+        ],
+        "seconds": round(verdict.seconds, 4) if verdict else 0.0,
+    }

@@ -1,0 +1,195 @@
+"""Checks the proofs that somebody claims, against a benchmark's own statements.
+
+Flows in: claims, problems, a verifier. Flows out: an ``Outcome`` for each claimed proof. Of what is
+claimed only the text in the place of the hole is taken (and, for Lean, the lemmas before the
+statement); the statement is ours, and the audit judges as it does in training. A file that changes
+the statement is told so and costs no verifier call.
+Not handled here: whether failures that were reported are failures; statements that are ours in
+meaning but not in tokens.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from proverrl.evaluation.claims import Claim, Misfit
+from proverrl.files.lines import iter_numbered_lines, write_atomically
+from proverrl.files.typed_rows import ROW, check_fields
+from proverrl.problems.batch import Entry, verify_stream
+from proverrl.problems.inputs import Submission, Unusable
+from proverrl.rollout.extract import Extraction, read_code
+from proverrl.types import Candidate, Problem, Status, Verdict
+from proverrl.verify.base import Verifier
+
+OutcomeStatus = Literal[
+    "proved",
+    "rejected",
+    "incomplete",
+    "unsound",
+    "exhausted",
+    "timeout",
+    "crashed",
+    "unknown-problem",
+    "other-statement",
+    "no-proof",
+]
+"""A verdict's status, or why there is no candidate to judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a claim. ``reason`` is empty for a proof; ``key`` names the candidate."""
+
+    claim: Claim
+    problem_id: str
+    status: OutcomeStatus
+    reason: str = ""
+    key: str = ""
+    verdict: Verdict | None = None
+
+    @property
+    def confirmed(self) -> bool:
+        return self.status == "proved"
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is written to a file, one line a claim."""
+        verdict = self.verdict
+        return {
+            "line": self.claim.line,
+            "sample": self.claim.number,
+            "id": self.problem_id,
+            "status": self.status,
+            "confirmed": self.confirmed,
+            "reason": self.reason,
+            "claim": self.claim.digest,
+            "key": self.key,
+            "diagnostics": [asdict(d) for d in verdict.diagnostics] if verdict else [],
+            "toolchain": verdict.toolchain if verdict else "",
+            "checks": list(verdict.checks) if verdict else [],
+        }
+
+
+@with_config(ROW)
+class _OutcomeRow(TypedDict):
+    line: int
+    sample: int
+    claim: str
+    status: OutcomeStatus
+
+
+_OUTCOME = TypeAdapter(_OutcomeRow)
+
+
+def read_written(path: Path) -> dict[tuple[int, int], tuple[str, str]]:
+    """Digest and status of each outcome that an interrupted run wrote, by line and sample. A last
+    line that was cut is dropped from the file, and so is what was not judged.
+
+    Raises:
+        RunError: the file cannot be read, or a line is no outcome.
+    """
+    if not path.exists():
+        return {}
+    rows = []
+    for line, _, row in iter_numbered_lines(path, lambda text: None):
+        check_fields(_OUTCOME, row, f"{path}, line {line}", "leave out --resume to start anew")
+        if row["status"] not in ("timeout", "crashed"):
+            rows.append(row)
+    write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+    return {(row["line"], row["sample"]): (row["claim"], row["status"]) for row in rows}
+
+
+async def recheck_claims(
+    claims: Iterable[Claim | Misfit],
+    problems: Sequence[Problem],
+    verifier: Verifier,
+    *,
+    deadline_seconds: float,
+) -> AsyncIterator[Outcome | Misfit]:
+    """Every claimed proof with what became of it, and lines that do not fit, in order. Lines that
+    claim no proof are passed over. Raises what the verifier raises."""
+    by_id = {problem.id: problem for problem in problems}
+    waiting: deque[Outcome | Misfit] = deque()
+    prepared: deque[tuple[Claim, Candidate]] = deque()
+
+    async def submit() -> AsyncIterator[Entry]:
+        for item in claims:
+            if isinstance(item, Claim) and not item.claimed:
+                continue
+            found = item if isinstance(item, Misfit) else prepare(item, by_id)
+            if isinstance(found, Candidate):
+                assert isinstance(item, Claim)
+                prepared.append((item, found))
+                yield Submission(found.problem.id, found)
+            else:
+                waiting.append(found)
+                yield Unusable("", "malformed", "", item.line, "")
+
+    async for entry, verdict in verify_stream(
+        submit(), verifier, deadline_seconds=deadline_seconds
+    ):
+        if isinstance(entry, Unusable):
+            yield waiting.popleft()
+            continue
+        assert verdict is not None
+        claim, candidate = prepared.popleft()
+        yield Outcome(
+            claim,
+            candidate.problem.id,
+            verdict.status.value,
+            explain(verdict),
+            candidate.key,
+            verdict,
+        )
+
+
+def prepare(claim: Claim, by_id: Mapping[str, Problem]) -> Candidate | Outcome:
+    """The candidate that a claim amounts to on our problem, or why there is none."""
+    problem = find_problem(claim, by_id)
+    if problem is None:
+        near = difflib.get_close_matches(claim.names[0], by_id, n=1)
+        hint = f"; the nearest id is {near[0]!r}" if near else ""
+        reason = f"the benchmark has no problem {claim.names[0]!r}{hint}"
+        return Outcome(claim, claim.names[0], "unknown-problem", reason)
+    if claim.code is None:
+        return Outcome(claim, problem.id, "no-proof", "a proof is claimed and none is there")
+    if claim.is_body:
+        return Candidate(problem, claim.code, claim.prelude)
+    read: Extraction = read_code(problem, claim.code)
+    candidate = read.candidate(problem)
+    if candidate is None:
+        return Outcome(claim, problem.id, "other-statement", read.reason)
+    return candidate
+
+
+def find_problem(claim: Claim, by_id: Mapping[str, Problem]) -> Problem | None:
+    """By any of the claim's names; a number of the sample after it (``NAME_g3``) is left off."""
+    for name in claim.names:
+        for known in (name, re.sub(r"_g?\d+$", "", name)):
+            if known in by_id:
+                return by_id[known]
+    return None
+
+
+def explain(verdict: Verdict) -> str:
+    """The first error in one line; what happened where nothing was judged; empty for a proof."""
+    if verdict.status is Status.PROVED:
+        return ""
+    if not verdict.status.judged:
+        return f"nothing was judged ({verdict.cause or verdict.status.value})"
+    errors = [d for d in verdict.diagnostics if d.severity == "error"] or verdict.diagnostics
+    if not errors:
+        return verdict.status.value
+    first = errors[0]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    place = f"line {first.line}: " if first.line else ""
+    return place + " ".join(first.message.split())[:300] + more

@@ -1,0 +1,207 @@
+"""The attempts of an evaluation on disk, and the plan of which are still to be made.
+
+Flows in: a folder, a name, the settings that every attempt must share. Flows out: ``Block`` after
+``Block`` to be drawn; ``NAME.jsonl`` with a line an attempt, ``NAME.settings`` with what they
+share. Attempts are numbered. A number belongs to a fixed block, drawn under a seed of its own and
+together with the same problems, so that 8 attempts and later 24 more are the same as 32 at once,
+bit for bit where the policy repeats itself. Blocks are small at first and hold as many rows each,
+so that few attempts on many problems fill a batch as many attempts on few do.
+Not handled here: what an attempt is (``proverrl.evaluation.evaluate``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from proverrl.errors import UsageError
+from proverrl.evaluation.attempts import AttemptFile, check_turns
+from proverrl.files.disk import saving
+from proverrl.files.lines import write_atomically
+from proverrl.files.typed_rows import read_row
+from proverrl.policy.endpoint import Usage
+from proverrl.rollout.completion_counts import CompletionCounts
+from proverrl.types import Problem, Status
+
+ROWS_PER_BLOCK = 128
+LARGEST_BLOCK = 8
+"""Attempts a problem that are drawn together, at most."""
+
+Row = dict[str, Any]
+_SETTINGS = TypeAdapter(dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some problems and some attempts at each, drawn in one call.
+
+    ``first`` is the first attempt and ``size`` how many are drawn from there on; ``missing`` are
+    those of them that are wanted and not stored. ``name`` seeds the draw.
+    """
+
+    name: str
+    problems: tuple[Problem, ...]
+    first: int
+    size: int
+    missing: tuple[int, ...]
+
+
+def split_attempts(samples: int) -> Iterator[tuple[int, int]]:
+    """(first, size) of the blocks that hold the attempts below ``samples``: sizes 1, 1, 2, 4, 8,
+    8, ...; the last may reach beyond."""
+    first = 0
+    while first < samples:
+        size = min(max(first, 1), LARGEST_BLOCK)
+        yield first, size
+        first += size
+
+
+def plan_blocks(
+    problems: Sequence[Problem], samples: int, stored: Collection[tuple[str, int]]
+) -> list[Block]:
+    """The blocks that lack an attempt, in the order in which they are drawn."""
+    blocks = []
+    for first, size in split_attempts(samples):
+        for part in split_evenly(problems, max(1, ROWS_PER_BLOCK // size)):
+            wanted = range(first, min(first + size, samples))
+            missing = tuple(n for n in wanted if any((p.id, n) not in stored for p in part))
+            if missing:
+                name = f"{first}+{size} at {part[0].id}"
+                blocks.append(Block(name, tuple(part), first, size, missing))
+    return blocks
+
+
+def split_evenly(problems: Sequence[Problem], most: int) -> list[Sequence[Problem]]:
+    """Runs of at most ``most`` problems, their lengths as equal as can be."""
+    num_parts = -(-len(problems) // most)
+    bounds = [len(problems) * i // num_parts for i in range(num_parts + 1)]
+    return [problems[a:b] for a, b in itertools.pairwise(bounds)]
+
+
+class AttemptStore:
+    """The attempts of the evaluation ``name`` in ``folder``; opening it checks the settings.
+    ``num_proved`` and ``completions`` (``count_completions``) count what is stored.
+
+    Raises:
+        UsageError: attempts are stored that were made under another setting.
+        RunError: a file cannot be read or written.
+    """
+
+    def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
+        self.path = folder / f"{name}.jsonl"
+        self.rows: list[Row] = []
+        self.num_proved = 0
+        self.completions: CompletionCounts | None = CompletionCounts()
+        self._settings_path = folder / f"{name}.settings"
+        with saving(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._check_settings(settings)
+
+    def missing_blocks(self, problems: Sequence[Problem], samples: int) -> list[Block]:
+        """Read what is stored and plan the rest. Attempts of which a block was written in part
+        only, when a process was killed, are dropped and made again."""
+        found = {(row["problem_id"], row["attempt"]): row for row in self._read()}
+        blocks = plan_blocks(problems, samples, found.keys())
+        cut = {(p.id, n) for block in blocks for p in block.problems for n in block.missing}
+        self._keep([row for place, row in found.items() if place not in cut])
+        return blocks
+
+    def missing_attempts(
+        self, problems: Sequence[Problem], samples: int
+    ) -> list[tuple[Problem, int]]:
+        """Read what is stored; the attempts that are not, where each stands by itself."""
+        self._keep(self._read())
+        stored = {(row["problem_id"], row["attempt"]) for row in self.rows}
+        return [(p, n) for n in range(samples) for p in problems if (p.id, n) not in stored]
+
+    def add(self, rows: Sequence[Row], usage: Usage | None = None) -> None:
+        """Keep the attempts of a block, on disk first; the first of them carries ``usage``, what a
+        server's completions cost since the last block."""
+        if usage is not None and rows:
+            rows = [{**rows[0], "usage": asdict(usage)}, *rows[1:]]
+        with saving(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in rows))
+            file.flush()
+            os.fsync(file.fileno())
+        self.rows += rows
+        self._count(rows)
+
+    def complete_rows(self, problems: Sequence[Problem]) -> tuple[int, list[Row]]:
+        """How many attempts every problem has, and those, by attempt and place of the problem."""
+        by_place = {(row["problem_id"], row["attempt"]): row for row in self.rows}
+        number = 0
+        while problems and all((p.id, number) in by_place for p in problems):
+            number += 1
+        return number, [by_place[p.id, n] for n in range(number) for p in problems]
+
+    def _read(self) -> list[Row]:
+        """The attempts in the order of the file; of a doubled one the first, and no half line."""
+        found = AttemptFile(self.path, lambda text: None) if self.path.exists() else ()
+        rows = [dict(row) for _, row in found]
+        check_turns(rows, self.path)
+        return rows
+
+    def _keep(self, rows: list[Row]) -> None:
+        """Go on with these attempts, and drop whatever else the file holds."""
+        self.rows = rows
+        self.num_proved, self.completions = 0, CompletionCounts()
+        self._count(rows)
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        if self.path.exists() and self.path.stat().st_size != len(text.encode()):
+            write_atomically(self.path, text)
+
+    def _count(self, rows: Sequence[Row]) -> None:
+        self.num_proved += sum(row["status"] == Status.PROVED for row in rows)
+        if self.completions is not None:
+            self.completions = count_completions(rows, self.completions)
+
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+        text = json.dumps(dict(settings), indent=1, sort_keys=True) + "\n"
+        again = "give another --name, or delete the evaluation's files to make it anew"
+        if not self._settings_path.exists():
+            if self.path.exists() and self.path.stat().st_size:
+                raise UsageError(
+                    f"{self.path} was written by an earlier version, which did not say under which "
+                    f"settings; {again}"
+                )
+            write_atomically(self._settings_path, text)
+            return
+        stored = read_row(self._settings_path, _SETTINGS, again)
+        for key in sorted({*stored, *settings}):
+            if stored.get(key) != json.loads(text).get(key):
+                raise UsageError(
+                    f"{self.path} holds attempts made with {key} = {stored.get(key)!r}; now it is "
+                    f"{settings.get(key)!r}, and one figure cannot rest on both: {again}"
+                )
+
+
+def count_completions(
+    rows: Sequence[Mapping[str, Any]], counts: CompletionCounts | None = None
+) -> CompletionCounts | None:
+    """What became of the completions of some attempts, added to ``counts``; None when an earlier
+    version stored attempts among them, which did not say."""
+    counts = counts or CompletionCounts()
+    for row in rows:
+        for turn in row["turns"]:
+            if "finish_reason" not in turn:
+                return None
+            # A search of several verifies bodies that nobody wrote.
+            if turn["num_tokens"] != 0:
+                truncated = turn["finish_reason"] == "length"
+                counts.add(truncated=truncated, reason=turn.get("reason", ""))
+    return counts
+
+
+def sum_usage(rows: Sequence[Mapping[str, Any]]) -> Usage | None:
+    """What a server's completions cost, those that were thrown away included; None where no server
+    wrote them, or an earlier version stored them. What was under way when an evaluation was
+    interrupted is in it as far as it had been answered when a block was stored."""
+    told = [Usage(**row["usage"]) for row in rows if "usage" in row]
+    return sum(told, Usage()) if told else None

@@ -1,0 +1,171 @@
+"""Files that appear whole, and JSON lines: append, read back, cut at a step.
+
+Flows in: plain mappings. Flows out: one strict JSON object per line (a figure that is not
+finite is written as null, since browsers refuse NaN).
+Not handled here: what the keys mean; what is drawn of them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+from proverrl.errors import RunError
+from proverrl.files.disk import check_replaceable, saving, write_error
+from proverrl.files.strict_json import load_json
+
+METRICS_FILE = "metrics.jsonl"
+ROLLOUTS_FOLDER = "rollouts"
+EVALS_FOLDER = "evals"
+
+
+def encode_line(row: Mapping[str, Any]) -> str:
+    """One JSON object as a line with its newline; NaN and infinities become null."""
+    text = json.dumps(_strict(row), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _without_lone_surrogates(text) + "\n"
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    number = float(value)  # also takes numpy and torch scalars
+    return number if math.isfinite(number) else None
+
+
+def _without_lone_surrogates(text: str) -> str:
+    """A policy may write half a surrogate pair, which UTF-8 cannot hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def append_line(stream: TextIO, row: Mapping[str, Any], path: Path) -> None:
+    """Write one line and flush it, so that it outlives a kill. Raises RunError."""
+    try:
+        stream.write(encode_line(row))
+        stream.flush()
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def write_atomically(path: Path, text: str, *, errors: str = "strict") -> None:
+    """The file appears whole or not at all; ``errors`` says what becomes of half a surrogate pair.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    with replacing(path, errors) as stream:
+        stream.write(text)
+
+
+def write_whole(path: Path, text: str) -> Path:
+    """As ``write_atomically``, with the folders that it needs; half a surrogate pair, which a
+    policy may write and UTF-8 cannot hold, becomes a question mark."""
+    with saving(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text, errors="replace")
+    return path
+
+
+def write_lines_atomically(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """As ``write_atomically``, a line a row."""
+    with saving(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as stream:
+        stream.writelines(encode_line(row) for row in rows)
+
+
+@contextmanager
+def replacing(path: Path, errors: str = "strict") -> Iterator[TextIO]:
+    """A file beside ``path`` that takes its place at the end; a reader never sees half of it."""
+    check_replaceable(path)
+    partial = path.with_name(path.name + ".partial")
+    with saving(path):
+        try:
+            with partial.open("w", encoding="utf-8", errors=errors, newline="\n") as stream:
+                yield stream
+            os.replace(partial, path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """All objects of a JSON lines file, in order; as ``iter_json_lines``."""
+    return [row for _, row in iter_json_lines(path)]
+
+
+def iter_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSON lines file one at a time, each with its place in bytes.
+
+    A last line that a kill left half-written is dropped: it has no newline or is not JSON.
+    A bad line anywhere else raises RunError with its number.
+    """
+    for _, place, row in iter_numbered_lines(path, lambda text: None):
+        yield place, row
+
+
+def iter_numbered_lines(
+    path: Path, tell: Callable[[str], None]
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """As ``iter_json_lines``, each with the number of its line too; ``tell`` is given a sentence
+    about a last line that was dropped."""
+    try:
+        with path.open("rb") as stream:
+            yield from _iter_lines(stream, path, tell)
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _iter_lines(
+    stream: BinaryIO, path: Path, tell: Callable[[str], None]
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    place = 0
+    for number, line in enumerate(stream, start=1):
+        where = f"{path}, line {number}"
+        if not line.endswith(b"\n"):
+            tell(f"{where}: the last line was cut off")
+            return
+        if not line.isspace():
+            try:
+                row = load_json(line)
+            except ValueError as error:
+                if not next(stream, b"").endswith(b"\n"):
+                    tell(f"{where}: the last line was cut off")
+                    return
+                raise _line_error(where, error) from error
+            if not isinstance(row, dict):
+                raise _line_error(where, type(row).__name__)
+            yield number, place, row
+        place += len(line)
+
+
+def _line_error(where: str, found: object) -> RunError:
+    return RunError(f"{where}: not a JSON object: {found}; restore the file, or delete the line")
+
+
+def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl, oldest first; an empty list when there is none yet."""
+    path = run_dir / METRICS_FILE
+    return read_json_lines(path) if path.exists() else []
+
+
+def only_evaluates(run_dir: Path) -> bool:
+    """Whether a run folder holds evaluations and no training, which writes metrics before it
+    evaluates."""
+    return (run_dir / EVALS_FOLDER).is_dir() and not (run_dir / METRICS_FILE).exists()
+
+
+def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> int:
+    """Rewrite ``path`` atomically with the rows that ``keep`` accepts; returns how many went."""
+    rows = read_json_lines(path)
+    kept = [row for row in rows if keep(row)]
+    write_lines_atomically(path, kept)
+    return len(rows) - len(kept)

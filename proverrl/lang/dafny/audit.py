@@ -1,0 +1,213 @@
+"""The audit of a body, before anything runs.
+
+Flows in: a body and the kind of its hole (or a candidate). Flows out: findings; none means that
+the body may be sent to Dafny. A body is admitted only when the whole of it is in the grammar of
+its hole, so that it cannot end the scope, start a declaration or leave something out.
+Covered, each by a layer that findings name in ``rule``: size, characters, comments, scope,
+keywords, attributes, wildcard, missing-body, assignment, names, grammar; and for whole programs
+``dafny_file_audit`` and ``dafny_annotate``. Not covered: what only Dafny knows (types,
+termination, truth), and a problem whose own text is inconsistent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+
+from proverrl.errors import ProblemError
+from proverrl.lang.dafny.annotate import audit_annotated, read_our_program
+from proverrl.lang.dafny.file_audit import audit_file
+from proverrl.lang.dafny.syntax.hint_expressions import HARMLESS_ATTRIBUTES, refuse_attribute
+from proverrl.lang.dafny.syntax.hint_statements import (
+    FORBIDDEN_WORDS,
+    GrammarError,
+    classify_word,
+    is_name,
+    parse_body,
+)
+from proverrl.lang.dafny.syntax.names import list_methods
+from proverrl.lang.dafny.syntax.plain import write_plain
+from proverrl.lang.dafny.syntax.tokens import Finding, Token, read_body, read_file
+from proverrl.lang.dafny.written_types import get_blank, read_untyped
+from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verify.body_place import end_column, find_body_place
+
+AUDIT_VERSION = 6
+"""Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
+
+HOLE_KINDS = ("invariants", "statements", "calc", "assertions")
+KINDS = (*HOLE_KINDS, "file", ANNOTATE)
+
+MAX_BODY_CHARACTERS = 32_768
+MAX_FILE_CHARACTERS = 262_144
+MAX_BODY_TOKENS = 4_000
+_MAX_FINDINGS = 10
+_SAFE_AROUND_HOLE = frozenset(" \t\r\n{};")
+
+_CLOSERS = {")": "(", "]": "[", "}": "{"}
+
+
+def audit(kind: str, body: str, *, problem: Problem | None = None) -> list[Finding]:
+    """Findings about a body for a hole of this kind; an empty list admits it.
+
+    An empty body is admitted: whether it proves anything is for Dafny to say. ``problem`` adds
+    the rules that need its text: no call of its methods, no new name that its text after the
+    hole uses. Raises ``ProblemError`` for a kind that does not exist.
+    """
+    if kind not in KINDS:
+        raise ProblemError(f"unknown kind of hole {kind!r}; known are: {', '.join(KINDS)}")
+    is_whole = kind in ("file", ANNOTATE)
+    if len(body) > (MAX_FILE_CHARACTERS if is_whole else MAX_BODY_CHARACTERS):
+        limit = MAX_FILE_CHARACTERS if is_whole else MAX_BODY_CHARACTERS
+        return [Finding("syntax", "size", f"longer than {limit} characters", 1, 0)]
+    written = write_plain(body, comments=not is_whole)
+    findings = _audit_plain(kind, written.text, problem)[:_MAX_FINDINGS]
+    return [replace(f, column=written.find_column(f.line, f.column)) for f in findings]
+
+
+def _audit_plain(kind: str, body: str, problem: Problem | None) -> list[Finding]:
+    if kind == "file":
+        return audit_file(body)
+    if kind == ANNOTATE:
+        if problem is None:
+            raise ProblemError("an annotated program is audited against its problem; give it")
+        return audit_annotated(problem, body)
+    tokens, findings = read_body(body)
+    if len(tokens) > MAX_BODY_TOKENS:
+        return [Finding("syntax", "size", f"more than {MAX_BODY_TOKENS} tokens", 1, 0)]
+    findings = [*_scan(tokens), *findings]
+    return findings or _parse(kind, tokens, problem)
+
+
+def audit_candidate(candidate: Candidate) -> Verdict | None:
+    """The verdict of a refused candidate, or None when it is admitted.
+
+    UNSOUND when a forbidden construct was recognised, REJECTED when the body is only not in the
+    grammar. Raises ``ProblemError`` when the problem's hole could not hold any body.
+    """
+    problem = candidate.problem
+    findings = audit(problem.kind, candidate.body, problem=problem)
+    if problem.kind in HOLE_KINDS:
+        check_problem(problem)
+    if candidate.prelude:
+        message = "a prelude is not allowed: all of the file but the hole belongs to the problem"
+        return Verdict(Status.UNSOUND, (Diagnostic("error", message),), checks=("audit:prelude",))
+    if not findings:
+        return None
+    cheats = [finding for finding in findings if finding.category == "cheat"]
+    status = Status.UNSOUND if cheats else Status.REJECTED
+    rule = (cheats or findings)[0].rule
+    diagnostics = tuple(_make_diagnostic(candidate, finding) for finding in findings)
+    return Verdict(status, diagnostics, checks=(f"audit:{rule}",))
+
+
+@lru_cache(maxsize=4096)
+def _find_hole_error(statement: str) -> str:
+    before, _, after = statement.partition(HOLE)
+    for neighbour in (before[-1:], after[:1]):
+        if neighbour and neighbour not in _SAFE_AROUND_HOLE:
+            return f"its hole touches {neighbour!r}; put a blank or a line break between"
+    return ""
+
+
+def check_problem(problem: Problem) -> None:
+    """Raise ``ProblemError`` when no proof can be held to the problem's own text.
+
+    Text beside the hole could fuse with a body, the program cannot be read, or anything follows
+    from its types.
+    """
+    if problem.kind in HOLE_KINDS:
+        error = _find_hole_error(problem.statement)
+        if error:
+            raise ProblemError(f"problem {problem.id!r}: {error}")
+        read_untyped(problem.id, get_blank(problem))
+    elif problem.kind == ANNOTATE:
+        read_our_program(problem)
+
+
+def _make_diagnostic(candidate: Candidate, finding: Finding) -> Diagnostic:
+    first_line = candidate.head.count("\n") + 1
+    line = first_line + finding.line - 1
+    column = finding.column + (end_column(candidate.head) if finding.line == 1 else 0)
+    # A finding counts in the body already; what the policy wrote past its end is in it too.
+    place = find_body_place(candidate, line, column) or (finding.line, finding.column)
+    return Diagnostic(
+        severity="error",
+        message=f"{finding.rule}: {finding.message}",
+        line=line,
+        column=column,
+        body_line=place[0],
+        body_column=place[1],
+    )
+
+
+def _scan(tokens: list[Token]) -> Iterator[Finding]:
+    """Forbidden words and marks, wherever they stand."""
+    open_brackets: list[str] = []
+    scope_ended = False
+    previous = ""
+    for place, token in enumerate(tokens):
+        text = token.text
+        is_member = previous == "." and text == "requires"
+        if token.kind == "word" and text in FORBIDDEN_WORDS and not is_member:
+            message = f"{text!r} {FORBIDDEN_WORDS[text]}"
+            yield Finding(classify_word(text), "keywords", message, token.line, token.column)
+        elif token.kind == "operator":
+            name = tokens[min(place + 1, len(tokens) - 1)]
+            if text == ":" and previous == "{" and name.text not in HARMLESS_ATTRIBUTES:
+                yield refuse_attribute(name)
+            elif text == "*" and previous in ("decreases", ","):
+                message = "'*' gives up termination"
+                yield Finding("cheat", "wildcard", message, token.line, token.column)
+            elif text == "...":
+                message = "'...' leaves something out"
+                yield Finding("cheat", "missing-body", message, token.line, token.column)
+            elif text in "([{":
+                open_brackets.append(text)
+            elif text in _CLOSERS and not scope_ended:
+                if not open_brackets:
+                    scope_ended = True
+                    message = f"{text!r} closes what the problem opened"
+                    yield Finding("cheat", "scope", message, token.line, token.column)
+                elif open_brackets.pop() != _CLOSERS[text]:
+                    message = f"{text!r} closes another bracket"
+                    yield Finding("syntax", "grammar", message, token.line, token.column)
+                    return
+        previous = text
+
+
+def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Finding]:
+    try:
+        declared = parse_body(kind, tokens)
+    except GrammarError as error:
+        return [error.finding]
+    if problem is None:
+        return []
+    methods, later_words = _read_problem(problem.preamble, problem.statement)
+    findings = list(_find_method_calls(tokens, methods))
+    findings += [
+        Finding("cheat", "names", f"{t.text!r} would capture a later name", t.line, t.column)
+        for t in declared
+        if t.text in later_words
+    ]
+    return findings
+
+
+def _find_method_calls(tokens: list[Token], methods: Set[str]) -> Iterator[Finding]:
+    """A call of a method would change what the program does; lemmas change nothing."""
+    for token, following in pairwise(tokens):
+        if is_name(token) and token.text in methods and following.text in ("(", "<"):
+            message = f"{token.text!r} is a method; only lemmas and functions may be called"
+            yield Finding("cheat", "names", message, token.line, token.column)
+
+
+@lru_cache(maxsize=1024)
+def _read_problem(preamble: str, statement: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of the problem's methods, ghost ones too, and the words after its hole."""
+    before, _, after = statement.partition(HOLE)
+    head, _ = read_file(preamble + before)
+    tail, _ = read_file(after)
+    methods = list_methods(head) | list_methods(tail)
+    return frozenset(methods), frozenset(token.text for token in tail if is_name(token))

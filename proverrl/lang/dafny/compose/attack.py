@@ -1,0 +1,226 @@
+"""Attacks on a Dafny problem that need no model: what would show that it is not worth proving.
+
+Flows in: a problem. Flows out: candidates and bodies whose proof says something about the problem:
+small runs that break its contract, programs that meet its contract without doing anything,
+witnesses against a lemma, and the plainest induction for it.
+Not handled here: who judges them (``guards``). Not covered: a contract that fails only on inputs
+larger than those tried, or of types for which ``list_values`` has none; loops inside ``match``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+from proverrl.lang.dafny.compose.declarations import (
+    Declaration,
+    Program,
+    read_problem,
+    split_at,
+    substitute,
+)
+from proverrl.lang.dafny.syntax.program import Element, parse_program
+from proverrl.lang.dafny.syntax.tokens import Token, find_places, read_file
+from proverrl.types import HOLE, Candidate, Problem
+
+RUN_NAME = "RunProbe"
+NUM_RUNS = 4
+NUM_WITNESSES = 6
+_MAX_TURNS = 5
+_MAX_LOOPS = 2
+
+_VALUES: Mapping[str, tuple[str, ...]] = {
+    "nat": ("0", "1", "3", "2"),
+    "int": ("0", "1", "-2", "3"),
+    "bool": ("false", "true"),
+    "seq<int>": ("[]", "[4]", "[1, 7]"),
+}
+_DEFAULTS: Mapping[str, str] = {"nat": "0", "int": "0", "bool": "false", "seq<int>": "[]"}
+
+
+def list_values(kind: str, program: Program, depth: int = 2) -> list[str]:
+    """A few small values of a type; none where no value is known."""
+    if kind in _VALUES:
+        return list(_VALUES[kind])
+    datatype = next(
+        (
+            d.text
+            for d in program.declarations
+            if d.word == "datatype" and kind == d.text.split("=")[0].split()[-1]
+        ),
+        "",
+    )
+    found: list[str] = []
+    for case in split_at(datatype.partition("=")[2], "|"):
+        name, _, rest = case.partition("(")
+        kinds = [part.rpartition(":")[2].strip() for part in rest.rstrip(" )").split(",")]
+        if not rest:
+            found.append(name.strip())
+        elif depth > 0:
+            given = [list_values(k, program, depth - 1)[-1:] for k in kinds]
+            if all(given):
+                found.append(f"{name.strip()}({', '.join(g[0] for g in given)})")
+    return found
+
+
+def _list_inputs(target: Declaration, program: Program, num: int) -> list[dict[str, str]]:
+    """Values for all parameters: first all alike in size, then mixed; [] when a type has none."""
+    columns = [list_values(kind, program) for _, kind in target.formals]
+    if not all(columns):
+        return []
+    names = [name for name, _ in target.formals]
+    longest = max(map(len, columns), default=1)
+    alike = [tuple(c[min(i, len(c) - 1)] for c in columns) for i in range(longest)]
+    mixed = itertools.islice(itertools.product(*columns), 64)
+    rows = list(dict.fromkeys([*alike, *mixed]))[:num]
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def build_runs(problem: Problem) -> Candidate | None:
+    """The program with its method run on a few small inputs, each to break the contract.
+
+    Each run is a copy of the method with its inputs fixed, its loops unrolled and every
+    ``ensures`` denied: Dafny proves one only when the method ends in time on these inputs, they
+    meet the preconditions, and the contract fails. None for lemmas and unknown types.
+    """
+    program = read_problem(problem)
+    target = program.target
+    claims = target.list_clauses("ensures")
+    if target.word != "method" or not claims:
+        return None
+    unrolled = unroll_loops(target.body)
+    if unrolled is None:
+        return None
+    runs = []
+    for number, values in enumerate(_list_inputs_with_arrays(target, program)):
+        requires = "".join(f"\n  assert {text};" for text in target.list_clauses("requires"))
+        runs.append(
+            target.rewrite(
+                name=f"{RUN_NAME}{number}",
+                clauses=(
+                    *(("requires", value) for value in values),
+                    *((w, text) for w, text in target.clauses if w == "modifies"),
+                    ("ensures", "!(" + " && ".join(f"({text})" for text in claims) + ")"),
+                ),
+                body="{" + requires + unrolled[1:],
+            )
+        )
+    if not runs:
+        return None
+    text = Program((*program.others, *runs)).text
+    return Candidate(Problem(f"{problem.id}#runs", "dafny", "file", "", HOLE), text)
+
+
+def _list_inputs_with_arrays(target: Declaration, program: Program) -> list[list[str]]:
+    """Equations that fix the inputs of each run."""
+    arrays = {
+        name: (
+            f"{name}.Length == 0",
+            f"{name}.Length == 1 && {name}[0] == 60",
+            f"{name}.Length == 2 && {name}[0] == 70 && {name}[1] == -70",
+        )
+        for name, kind in target.formals
+        if kind == "array<int>"
+    }
+    plain = target.rewrite(formals=tuple(f for f in target.formals if f[0] not in arrays))
+    rows = _list_inputs(plain, program, NUM_RUNS)
+    found = []
+    for number in range(max(len(rows), 3 if arrays else 0)):
+        if not rows:
+            return []
+        values = [f"{name} == {value}" for name, value in rows[number % len(rows)].items()]
+        found.append([*values, *(forms[number % 3] for forms in arrays.values())])
+    return found
+
+
+def unroll_loops(body: str) -> str | None:
+    """A method's body, its loops written out for a few turns and then denied another; their
+    clauses are left out. None when there is a loop in a loop in a loop, or none at all."""
+    prefix = "method M() "
+    text = prefix + body.replace(HOLE, "")
+    tokens, findings = read_file(text)
+    if findings:
+        return None
+    root = parse_program(tokens)
+    written = _Unroller(text, tokens, find_places(text, tokens)).write(root, 0)
+    return None if written is None else written[written.index("{") :]
+
+
+class _Unroller:
+    """Writes elements again, ``while`` as a row of ``if``s."""
+
+    def __init__(self, text: str, tokens: list[Token], places: list[int]) -> None:
+        self._text, self._tokens, self._places = text, tokens, places
+
+    def _cut(self, start: int, end: int) -> str:
+        return self._text[self._places[start] : self._places[end]] if start < end else ""
+
+    def write(self, element: Element, depth: int) -> str | None:
+        if element.word == "while":
+            if depth >= _MAX_LOOPS or len(element.slots) != 2:
+                return None
+            clauses, inside = element.slots
+            guard = self._cut(element.start + 1, clauses.start).strip()
+            body = "".join(self.write(e, depth + 1) or "\x00" for e in inside.elements)
+            turn = f"if {guard} {{ {body.strip()} }}\n"
+            return turn * _MAX_TURNS + f"assert !({guard});\n"
+        parts, place = [], element.start
+        for inner in (e for slot in element.slots for e in slot.elements):
+            written = self.write(inner, depth)
+            if written is None:
+                return None
+            parts += [self._cut(place, inner.start), written]
+            place = inner.end
+        parts.append(self._cut(place, element.end))
+        text = "".join(parts)
+        return None if "\x00" in text else text
+
+
+def list_exploits(problem: Problem) -> Iterator[Candidate]:
+    """The program with bodies for its method that do nothing worth saying: none at all, fixed
+    values, or an input handed back (the exploit test of AlphaVerus, Aggarwal et al. 2024)."""
+    program = read_problem(problem)
+    target = program.target
+    if target.word != "method":
+        return
+    bodies = ["{\n}"]
+    fixed = [(name, _DEFAULTS.get(kind)) for name, kind in target.returns]
+    lines = [f"  {name} := {value};" for name, value in fixed if value is not None]
+    for name, kind in target.returns:
+        lines_of = [f"  {name} := {other};" for other, known in target.formals if known == kind]
+        bodies += ["{\n" + "\n".join([*lines, line]) + "\n}" for line in lines_of]
+    for number, body in enumerate(
+        [*bodies, *(["{\n" + "\n".join(lines) + "\n}"] if lines else [])]
+    ):
+        text = program.with_target(target.rewrite(body=body)).text
+        yield Candidate(Problem(f"{problem.id}#exploit{number}", "dafny", "file", "", HOLE), text)
+
+
+def write_witnesses(problem: Problem) -> str | None:
+    """A body for the negation of a lemma: small arguments one after another, each the witness when
+    the claim fails for it. None where the lemma has no parameters, or a type without values."""
+    program = read_problem(problem)
+    target = program.target
+    inputs = _list_inputs(target, program, NUM_WITNESSES)
+    if not target.formals or not inputs:
+        return None
+    claim = " && ".join(f"({text})" for text in target.list_clauses("ensures"))
+    requires = [f"({text})" for text in target.list_clauses("requires")]
+    denied = " && ".join([*requires, f"!({claim})"])
+    tests = [f"if {substitute(denied, values)} {{ }}" for values in inputs]
+    return "\nelse ".join(tests)
+
+
+def list_plain_proofs(problem: Problem) -> list[str]:
+    """Bodies that prove many lemmas at once: an induction on each whole-number parameter."""
+    target = read_problem(problem).target
+    if target.word != "lemma" or problem.kind != "statements":
+        return []
+    bodies = []
+    for place, (name, kind) in enumerate(target.formals):
+        if kind != "nat":
+            continue
+        arguments = [other for other, _ in target.formals]
+        arguments[place] = f"{name} - 1"
+        bodies.append(f"if {name} > 0 {{ {target.name}({', '.join(arguments)}); }}")
+    return bodies

@@ -1,0 +1,124 @@
+"""Draws drafts in a fixed order, each kept in exactly one split.
+
+Flows in: levels, a count, a seed and a split. Flows out: drafts, the same on every machine.
+Not handled here: whether Dafny accepts them (``proverrl.problems.drafts``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+
+from proverrl.errors import ProblemError
+from proverrl.lang.dafny.generate import (
+    level1,
+    level2,
+    level2_recurrences,
+    level3,
+    level3_pairs,
+    level4,
+    level4_data,
+    level4_relations,
+    level5,
+    level5_lemmas,
+    level5_sums,
+)
+from proverrl.lang.dafny.generate.draft import Draft, Family
+from proverrl.lang.dafny.generate.names import Names, NamesExhaustedError
+from proverrl.lang.dafny.syntax.text import normalise
+from proverrl.types import Split
+
+FAMILIES: dict[int, dict[str, Family]] = {
+    1: level1.FAMILIES,
+    2: {**level2.FAMILIES, **level2_recurrences.FAMILIES},
+    3: {**level3.FAMILIES, **level3_pairs.FAMILIES},
+    4: {**level4.FAMILIES, **level4_relations.FAMILIES, **level4_data.FAMILIES},
+    5: {**level5.FAMILIES, **level5_sums.FAMILIES, **level5_lemmas.FAMILIES},
+}
+"""Level to family name to generator."""
+
+MAX_MISSES = 600
+"""Draws of one family in a row without a new program before it counts as used up."""
+
+
+def assign_split(statement: str) -> Split:
+    """The split that a program belongs to, by its normal form: 7 train, 1 valid, 2 held out."""
+    digest = hashlib.sha256(normalise(statement).encode("utf-8")).digest()
+    bucket = int.from_bytes(digest[:8], "big") % 10
+    if bucket < 7:
+        return "train"
+    return "valid" if bucket == 7 else "heldout"
+
+
+def build_id(draft: Draft) -> str:
+    """The problem id of a draft: its level, its family, and eight digits of its text's hash."""
+    digest = hashlib.sha256(draft.statement.encode("utf-8")).hexdigest()[:8]
+    stem = draft.family.partition("_")[2]
+    return f"dafny-l{draft.level}-{stem}-{digest}"
+
+
+def draw_one(family: str, make: Family, split: Split, key: str) -> Draft | None:
+    """One draft of ``family`` from the text ``key``; None when it belongs to another split."""
+    seed = int.from_bytes(hashlib.sha256(f"{key}:{family}".encode()).digest(), "big")
+    rng = random.Random(seed)
+    try:
+        draft = make(rng, Names(rng, split))
+    except NamesExhaustedError:
+        return None
+    return draft if assign_split(draft.statement) == split else None
+
+
+def stream_family(
+    family: str, make: Family, seed: int, split: Split, seen: set[str]
+) -> Iterator[Draft]:
+    """Drafts of one family whose normal form is not yet in ``seen``, which grows; ends when
+    MAX_MISSES draws bring none."""
+    misses = place = 0
+    while misses < MAX_MISSES:
+        draft = draw_one(family, make, split, f"{seed}:{split}:{place}")
+        place += 1
+        normal = "" if draft is None else normalise(draft.statement)
+        if draft is None or normal in seen:
+            misses += 1
+            continue
+        misses = 0
+        seen.add(normal)
+        yield draft
+
+
+def stream_level(level: int, seed: int, split: Split) -> Iterator[Draft]:
+    """Distinct drafts of one level, its families taking turns until all are used up."""
+    if level not in FAMILIES:
+        known = ", ".join(str(number) for number in FAMILIES)
+        raise ProblemError(f"there is no level {level}; choose among {known}")
+    seen: set[str] = set()
+    streams = [
+        stream_family(family, make, seed, split, seen) for family, make in FAMILIES[level].items()
+    ]
+    while streams:
+        alive = []
+        for stream in streams:
+            draft = next(stream, None)
+            if draft is not None:
+                alive.append(stream)
+                yield draft
+        streams = alive
+
+
+def generate_drafts(levels: Sequence[int], num: int, seed: int, split: Split) -> Iterator[Draft]:
+    """``num`` distinct drafts, the levels taking turns; fewer when all families are used up."""
+    if not levels or num < 0:
+        raise ProblemError("give at least one level and a number of problems that is not negative")
+    streams = [stream_level(level, seed, split) for level in sorted(set(levels))]
+    while streams and num > 0:
+        alive = []
+        for stream in streams:
+            draft = next(stream, None)
+            if draft is None:
+                continue
+            alive.append(stream)
+            if num > 0:
+                num -= 1
+                yield draft
+        streams = alive

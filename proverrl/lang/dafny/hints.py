@@ -1,0 +1,270 @@
+"""What a policy may add to a program that is ours: the strict grammar of proof hints.
+
+Flows in: the tokens of one added clause, statement or declaration. Flows out: a ``Hint`` with the
+names that it declares, assigns and calls; anything else raises ``GrammarError``.
+Covered: loop invariants, measures, assertions, calculations, calls of lemmas, ghost variables and
+their updates, forall proofs, ``reveal``, proof by cases, lemmas and ghost functions with bodies.
+Not covered (refused): attributes other than triggers and induction, loops, calls of lemmas inside
+expressions.
+Not handled here: whether the names are free to use (``proverrl.lang.dafny.annotate``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from proverrl.lang.dafny.syntax.cursor import GrammarError
+from proverrl.lang.dafny.syntax.elements import Element, Slot
+from proverrl.lang.dafny.syntax.hint_expressions import HARMLESS_ATTRIBUTES, refuse_attribute
+from proverrl.lang.dafny.syntax.hint_statements import FORBIDDEN_WORDS, Statements, classify_word
+from proverrl.lang.dafny.syntax.tokens import Token
+
+_CLAUSE_WORDS = {
+    "loop-clauses": ("invariant", "decreases"),
+    "member-clauses": ("decreases",),
+}
+_STEP_WORDS = ("assert", "calc", "reveal")
+_ADDED_DECLARATIONS = ("lemma", "function", "predicate")
+
+
+@dataclass(slots=True)
+class Hint:
+    """One admitted addition: its tokens from ``start`` to ``end``, and the names in it.
+
+    ``local``: what it declares for the statements after it. ``added``: the declaration that it
+    is, if any.
+    """
+
+    start: int
+    end: int
+    local: list[Token] = field(default_factory=list)
+    assigned: list[Token] = field(default_factory=list)
+    called: list[Token] = field(default_factory=list)
+    added: Token | None = None
+
+
+def read_hint(tokens: list[Token], slot: Slot, element: Element) -> Hint:
+    """The hint that an added element is; raises ``GrammarError`` when it is none."""
+    last = tokens[element.end - 1]
+    end = Token("end", "", last.line, last.column + len(last.text))
+    parser = _HintParser([*tokens[element.start : element.end], end], ghost=slot.ghost)
+    hint = Hint(element.start, element.end)
+    if slot.kind == "declarations":
+        hint.added = parser.parse_declaration()
+    else:
+        if slot.kind in _CLAUSE_WORDS:
+            parser.expect_clause(*_CLAUSE_WORDS[slot.kind])
+        parser.refuse_forbidden_words(0)
+        if slot.kind == "statements" or (slot.kind == "steps" and parser.at(*_STEP_WORDS)):
+            parser.parse_statement()
+        elif slot.kind == "steps":
+            raise parser.fail("expected a proof step")
+        else:
+            parser.parse_added_clause()
+    if not parser.at_end:
+        raise parser.fail("expected the end of the hint")
+    hint.local, hint.assigned, hint.called = parser.declared, parser.assigned, parser.called
+    return hint
+
+
+class _HintParser(Statements):
+    """The proof statements of a hole, with ghost variables marked as such, and declarations."""
+
+    def __init__(self, tokens: list[Token], *, ghost: bool) -> None:
+        super().__init__(tokens)
+        self._is_ghost = ghost
+        self._in_own_lemma = False
+        self.assigned: list[Token] = []
+        self.called: list[Token] = []
+
+    def refuse_forbidden_words(self, start: int) -> None:
+        """Refuse what no hint holds, wherever it stands, under the name that it has in holes."""
+        place = self._place
+        for index in range(start, len(self._tokens)):
+            token, self._place = self._tokens[index], index
+            is_member = index > 0 and self._tokens[index - 1].text == "."
+            if token.kind == "word" and token.text in FORBIDDEN_WORDS and not is_member:
+                why = FORBIDDEN_WORDS[token.text]
+                category = classify_word(token.text)
+                raise self.refuse(category, "keywords", f"{token.text!r} {why}")
+            harmless = self.peek(2).text in HARMLESS_ATTRIBUTES
+            if token.text == "{" and self.peek().text == ":" and not harmless:
+                raise GrammarError(refuse_attribute(self.peek(2)))
+        self._place = place
+
+    def _parse_match(self) -> None:
+        """Braces may be missing: what the last case takes in was found to be part of the hint."""
+        self.expect("match")
+        self.parse_expression()
+        braced = self.take("{")
+        if not braced and not self.at("case"):
+            raise self.fail("expected 'case'")
+        self._blocks += 1
+        while self.take("case"):
+            self.parse_pattern([], typed=False)
+            self.expect("=>")
+            self.parse_statements()
+        self._blocks -= 1
+        if braced:
+            self.expect("}")
+
+    def _parse_member(self) -> None:
+        """Function values have members that are named by reserved words."""
+        if self.at("requires", "reads"):
+            self.advance()
+        else:
+            super()._parse_member()
+
+    def expect_clause(self, *words: str) -> None:
+        """Refuse a clause that begins with none of ``words``."""
+        if not self.at(*words):
+            message = f"a clause with {self.token.text!r} may not be added here"
+            raise self.refuse("cheat", "contract", message)
+
+    def parse_added_clause(self) -> None:
+        """An invariant or a measure."""
+        is_measure = self.advance().text == "decreases"
+        self.skip_attributes()
+        self._parse_measure() if is_measure else self.parse_expression()
+        while is_measure and self.take(","):
+            self._parse_measure()
+        self.take(";")
+
+    def _parse_measure(self) -> None:
+        if self.at("*"):
+            raise self.refuse("cheat", "wildcard", "'decreases *' gives up termination")
+        self.parse_expression()
+
+    def _in_proof(self, *, until_block: bool) -> None:
+        """``forall`` and ``calc`` are proofs: what is declared inside them is ghost."""
+        outer, self._is_ghost = self._is_ghost, True
+        super()._parse_forall() if until_block else super()._parse_calc()
+        self._is_ghost = outer
+
+    def _parse_forall(self) -> None:
+        self._in_proof(until_block=True)
+
+    def _parse_calc(self) -> None:
+        self._in_proof(until_block=False)
+
+    def parse_assert(self) -> None:
+        outer, self._is_ghost = self._is_ghost, True
+        super().parse_assert()
+        self._is_ghost = outer
+
+    def _parse_var(self) -> None:
+        if not self._is_ghost and not self.at("ghost"):
+            raise self.refuse("cheat", "not-ghost", "a variable that is added must be ghost")
+        super()._parse_var()
+
+    def _parse_call(self) -> None:
+        start = self._place
+        if self.at_name and self.peek().text in (":=", ","):
+            self._parse_ghost_update()
+            return
+        super()._parse_call()
+        self.called.append(self._find_callee(start))
+
+    def _parse_ghost_update(self) -> None:
+        names = [self.expect_name()]
+        while self.take(","):
+            names.append(self.expect_name())
+        self.expect(":=")
+        self.parse_expression()
+        while self.take(","):
+            self.parse_expression()
+        self.expect(";")
+        if not self._in_own_lemma:
+            self.assigned += names
+
+    def _find_callee(self, start: int) -> Token:
+        """The name before the arguments of a call that ends just before this place."""
+        place, depth = self._place - 2, 0
+        while place > start:
+            text = self._tokens[place].text
+            depth += (text in (")", "]", "}")) - (text in ("(", "[", "{"))
+            place -= 1
+            if depth == 0:
+                break
+        if self._tokens[place].text == ">":
+            depth = 0
+            while place > start:
+                text = self._tokens[place].text
+                depth += (text == ">") - (text == "<")
+                place -= 1
+                if depth == 0:
+                    break
+        return self._tokens[place]
+
+    def parse_declaration(self) -> Token:
+        """A lemma, a ghost function or a predicate with a body; returns its name."""
+        self.take("static")
+        if not self.at(*_ADDED_DECLARATIONS):
+            message = f"a declaration that begins with {self.token.text!r} may not be added"
+            raise self.refuse("cheat", "declaration", message)
+        word = self.advance().text
+        if self.at("method"):
+            raise self.refuse("cheat", "declaration", "only ghost functions may be added")
+        self.skip_attributes()
+        name = self.expect_name()
+        if self.take("<"):
+            self._parse_type_parameters()
+        self._parse_formals()
+        if word == "lemma" and self.take("returns"):
+            self._parse_formals()
+        if word == "function":
+            self.expect(":")
+            self.parse_type()
+        self._parse_own_clauses(word)
+        if not self.at("{"):
+            raise self.refuse("cheat", "missing-body", f"this {word} has no body")
+        self.refuse_forbidden_words(self._place)
+        if word == "lemma":
+            self._is_ghost = self._in_own_lemma = True
+            self.parse_block()
+        else:
+            self.expect("{")
+            self.parse_expression()
+            self.expect("}")
+        return name
+
+    def _parse_type_parameters(self) -> None:
+        while True:
+            self.expect_name()
+            if self.take("("):
+                self.expect("==")
+                self.expect(")")
+            if not self.take(","):
+                break
+        self.expect(">")
+
+    def _parse_formals(self) -> None:
+        self.expect("(")
+        self._parse_list(self._parse_formal, ")")
+
+    def _parse_formal(self) -> None:
+        self.expect_name()
+        self.expect(":")
+        self.parse_type()
+
+    def _parse_own_clauses(self, word: str) -> None:
+        while self.at("requires", "ensures", "decreases", "reads"):
+            if self.at("reads") and word == "lemma":
+                raise self.fail("expected a clause of a lemma")
+            clause = self.advance().text
+            if clause == "decreases":
+                self._parse_measure()
+                while self.take(","):
+                    self._parse_measure()
+            elif clause == "reads":
+                self._parse_frames()
+            else:
+                self.parse_expression()
+            self.take(";")
+
+    def _parse_frames(self) -> None:
+        if self.take("*"):
+            return
+        self.parse_expression()
+        while self.take(","):
+            self.parse_expression()

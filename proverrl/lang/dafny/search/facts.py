@@ -1,0 +1,136 @@
+"""Facts that failed Dafny bodies hold: what may be a lemma for the next body.
+
+Flows in: bodies that were refused, with their verdicts; a problem. Flows out: facts, as pieces of
+a body; which of them a verdict leaves standing; problems in which they stand before the hole; the
+negation of one as a problem. A body of a Dafny problem may declare nothing, so that a lemma here is
+what a body may hold, with the proof in its place:
+
+- ``statements``: an assertion, or a call of a lemma (an instance of the statement itself counts),
+  each under the conditions under which it was written;
+- ``invariants`` and ``assertions``: a clause.
+
+Not handled here: ``calc``, whose steps hold only in their order; facts about names of a body's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from proverrl.lang.dafny.search.branches import Claim, names_of, read_facts
+from proverrl.lang.dafny.search.declaration import (
+    forget_entries,
+    join,
+    read_declaration,
+    replace_declaration,
+)
+from proverrl.lang.dafny.search.places import find_cuts
+from proverrl.lang.dafny.search.sketch import CLAUSE_KINDS, offset_in_body
+from proverrl.lang.dafny.search.states import list_errors
+from proverrl.lang.dafny.syntax.text import fill_hole
+from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+
+FACT_KINDS = frozenset({"statements", *CLAUSE_KINDS})
+"""Kinds of problems that have facts."""
+
+
+ALONE = "Alone"
+"""Ends the name of a lemma that stands for a fact."""
+
+
+def list_facts(problem: Problem, verdicts: Mapping[str, Verdict]) -> dict[str, int]:
+    """The facts of bodies that Dafny read and refused, each with the number of bodies that it
+    stands in, in the order in which they were written first."""
+    found: dict[str, int] = {}
+    for body, verdict in verdicts.items():
+        if verdict.status is Status.REJECTED and verdict.obligations:
+            for fact in dict.fromkeys(_read_facts(problem, body)):
+                found[fact] = found.get(fact, 0) + 1
+    return found
+
+
+def _read_facts(problem: Problem, body: str) -> list[str]:
+    if problem.kind in CLAUSE_KINDS:
+        facts, start = [], 0
+        for cut in find_cuts(body):
+            text = " ".join(body[start : cut.end].split())
+            # A loop has one measure, and it proves nothing about its state.
+            if text and not text.startswith("decreases"):
+                facts.append(text)
+            start = cut.end
+        return facts
+    claims, calls = read_facts(body)
+    said = [_guard(claim, f"assert {claim.text};") for claim in claims if not claim.has_proof]
+    return [fact for fact in [*said, *(_guard(call, call.text) for call in calls)] if fact]
+
+
+def _guard(claim: Claim, statement: str) -> str:
+    """The statement under its conditions; "" when those cannot be said."""
+    if claim.path is None:
+        return ""
+    text = " ".join(statement.split())
+    return f"if {join(claim.path)} {{ {text} }}" if claim.path else text
+
+
+def put_together(facts: Sequence[str], body: str = "") -> str:
+    """A body that begins with facts."""
+    return "\n".join([*facts, *([body] if body else [])])
+
+
+def find_standing(candidate: Candidate, verdict: Verdict, facts: Sequence[str]) -> list[str]:
+    """The facts in which nothing fails, of a body that ``put_together`` made of them; none when
+    the verdict does not tell."""
+    if verdict.proved:
+        return list(facts)
+    if verdict.status is not Status.REJECTED or not verdict.obligations:
+        return []
+    places = [offset_in_body(candidate, error) for error in list_errors(verdict)]
+    standing, start = [], 0
+    for fact in facts:
+        if not any(start <= place < start + len(fact) for place in places):
+            standing.append(fact)
+        start += len(fact) + 1
+    return standing
+
+
+def show(problem: Problem, facts: Sequence[str]) -> Problem:
+    """The problem with facts before its hole."""
+    statement = fill_hole(problem.statement, put_together(facts, HOLE))
+    return replace(
+        problem,
+        id=f"{problem.id}+{len(facts)}",
+        statement=statement,
+        metadata=forget_entries(problem),
+    )
+
+
+def negate(problem: Problem, fact: str, *, says_not: bool = True) -> Problem | None:
+    """That an assertion never holds (or, without ``says_not``, that it does), as a lemma in the
+    place of the problem's, which it cannot call. None for a fact that is no assertion of a lemma.
+    """
+    found = read_declaration(problem)
+    claims, _ = read_facts(fact)
+    if problem.kind in CLAUSE_KINDS or found is None or found.word != "lemma" or not claims:
+        return None
+    claim = claims[0]
+    asked = [*found.requires, *(claim.path or ())]
+    name, goal = f"{found.name}{ALONE}", f"!({claim.text})" if says_not else claim.text
+    return replace(
+        problem,
+        id=f"{problem.id}.{'not' if says_not else 'alone'}",
+        statement=replace_declaration(problem, found, name, asked, goal),
+        metadata=forget_entries(problem),
+    )
+
+
+def prove_alone(fact: str, body: str) -> str:
+    """An assertion with a proof found for it alone in its place."""
+    claim = read_facts(fact)[0][0]
+    proof = " ".join(body.split())
+    return f"{fact[: claim.start]}assert {claim.text} by {{ {proof} }}{fact[claim.end :]}"
+
+
+def calls_itself(problem: Problem, body: str) -> bool:
+    """Whether a proof of a fact alone calls the lemma that it was, which a body cannot hold."""
+    found = read_declaration(problem)
+    return found is not None and f"{found.name}{ALONE}" in names_of(body)

@@ -1,0 +1,237 @@
+"""States of Dafny proofs: what is kept of a failed body, and the obligations that are left open.
+
+Flows in: a candidate with its verdict. Flows out: segments, of which the last ends where the first
+obligation failed. A verdict on a whole body shows one state, so that there is one segment: all of
+the body's statements before the first failing one, and the set of open obligations. (The steps
+before it have no verdict of their own; ``step_segments`` gives them as well, with their text as the
+key, for searches that want depth.) Where the text is cut, by what failed:
+
+- an obligation of a statement or clause of the body: before that statement. Of several the first
+  in the text counts, whatever Dafny reports first;
+- a postcondition, or an assertion, invariant or calculation step of the problem's own text: nothing
+  that was written fails, so all of it is kept (a line break is added: more is to follow). Where
+  Dafny names the branch of the body that does not reach the postcondition, that branch is kept
+  open: all up to its end;
+- termination of the problem's loop: before the body's ``decreases`` clause;
+- a parse or resolution error, what the audit refuses, exhausted limits, a time-out: no segment.
+  Then Dafny verified nothing, so that no part of the text is known to be good.
+
+The key has each message about the problem's own text with its place there (lines counted from the
+hole); Dafny's notes count as well, since they name the clause that is open. What failed in the body
+does not: it goes with the text that is dropped, and would make states of one text many. The blocks
+that are open at the cut and, in a calculation, the term that was reached belong to the key, because
+the text goes on in them. Texts that leave the same obligations open so are one state. The dropped
+text may have hidden more of them (Dafny goes on as if what failed had held): a key says what is
+known to be open, at least.
+
+Nothing is believed of a kept prefix: a clause may hold only beside one that was dropped, and every
+proof is a whole body that was verified as such. Not handled here: whole programs (``annotate``,
+``file``), which have no text of their own around the body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+
+from proverrl.errors import UsageError
+from proverrl.lang.dafny.search.places import Cut, find_branch_end, find_cuts, rename_new
+from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
+from proverrl.lang.lean.goals import NO_GOALS
+from proverrl.lang.records import Segment
+from proverrl.types import HOLE, Candidate, Diagnostic, Status, Verdict
+from proverrl.verify.body_place import end_column
+
+KINDS = frozenset({"invariants", "statements", "calc", "assertions"})
+"""The kinds of Dafny problems whose bodies have states."""
+
+NOTHING_KNOWN = "nothing else is known to be open"
+"""Stands for the obligations where only what was dropped failed."""
+
+POSTCONDITION = "A postcondition might not hold"
+"""Begins the error at a return path that does not reach the postcondition."""
+
+DECREASES = ("decreases expression", "cannot prove termination")
+"""Stand in the errors about termination."""
+
+_RELATED = "Related location"
+_NAME = re.compile(r"[A-Za-z_](?:[\w']*\w)?")
+_NUMBER = re.compile(r"\d+")
+_RELATIONS = frozenset({"==", "<", "<=", ">", ">=", "!=", "==>", "<==", "<==>"})
+
+
+def segment_dafny(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
+    """One segment: the body up to its first failing statement, and the obligations left open. A
+    proved body is one segment that ends in ``no goals``; empty when nothing is kept.
+
+    Raises:
+        UsageError: the problem is no Dafny problem with a body of its own.
+    """
+    _check_kind(candidate)
+    if verdict.proved:
+        return (Segment(candidate.body, NO_GOALS),)
+    cut = _find_cut(candidate, verdict)
+    if cut is None:
+        return ()
+    return (Segment(_kept_text(candidate.body, cut), _make_key(candidate, verdict, cut)),)
+
+
+def step_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
+    """As ``segment_dafny``, with a segment for each statement before: its key is the text up to
+    there without comments and blanks, in which the body's own names are numbered."""
+    last = segment_dafny(candidate, verdict)
+    if not last:
+        return ()
+    limit = len(last[0].text.rstrip())
+    return (*_text_segments(candidate, lambda cut: cut.end < limit), *last)
+
+
+def statement_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
+    """As ``step_segments``, and for a body that was not verified, because the grammar, resolution
+    or the audit refuses it, the statements before the place that is named. Nothing is known of
+    these but that no error was found in them, so that their keys are their texts."""
+    _check_kind(candidate)
+    if verdict.status not in (Status.REJECTED, Status.UNSOUND) or verdict.obligations:
+        return step_segments(candidate, verdict)
+    places = [_offset(candidate.body, error) for error in list_errors(verdict)]
+    known = [place for place in places if place is not None]
+    if not known or None in places:
+        return ()
+    end = min(known)
+    return tuple(_text_segments(candidate, lambda cut: cut.start <= end))
+
+
+def _text_segments(candidate: Candidate, is_kept: Callable[[Cut], bool]) -> Iterator[Segment]:
+    """A segment for each statement up to the first cut that is not kept."""
+    known = _known_words(candidate)
+    for cut in takewhile(is_kept, find_cuts(candidate.body)):
+        text = candidate.body[: cut.end]
+        words = [word for _, word in scan_tokens(text)]
+        yield Segment(text, f"text: {rename_new(words, known)}")
+
+
+def _check_kind(candidate: Candidate) -> None:
+    problem = candidate.problem
+    if problem.language != "dafny" or problem.kind not in KINDS:
+        raise UsageError(
+            f"problem {problem.id!r} ({problem.language}, {problem.kind}) has no states for "
+            f"search; give problems of the kinds {', '.join(sorted(KINDS))}, or draw whole answers"
+        )
+
+
+def _find_cut(candidate: Candidate, verdict: Verdict) -> Cut | None:
+    """Where the body is cut; None when nothing is kept or nothing was verified."""
+    if verdict.status is not Status.REJECTED or not verdict.obligations:
+        return None
+    errors = list_errors(verdict)
+    cuts = find_cuts(candidate.body)
+    if not errors or not cuts:
+        return None
+    place = min(_find_place(candidate, error) for error in errors)
+    # A place in a statement keeps the cuts that come before it begins.
+    kept = [cut for cut in cuts if cut.start <= place]
+    return kept[-1] if kept else None
+
+
+def list_errors(verdict: Verdict) -> list[Diagnostic]:
+    """What failed, without Dafny's notes."""
+    return [d for d in verdict.diagnostics if d.severity == "error" and d.message != _RELATED]
+
+
+def _find_place(candidate: Candidate, error: Diagnostic) -> int:
+    """The place in the body, in characters, before which all is kept."""
+    body = candidate.body
+    inside = _offset(body, error)
+    if error.message.startswith(POSTCONDITION):
+        return len(body) if inside is None else find_branch_end(body, inside)
+    if inside is not None:
+        return inside
+    if candidate.problem.kind == "invariants" and error.message.startswith(DECREASES):
+        # Dafny names the loop; the clause that fails is the body's.
+        starts = [0, *(cut.start for cut in find_cuts(body))]
+        return next((s for s in starts if body.startswith("decreases", s)), len(body))
+    return len(body)
+
+
+def _offset(body: str, diagnostic: Diagnostic) -> int | None:
+    if diagnostic.body_line is None:
+        return None
+    lines = body.split("\n")[: diagnostic.body_line - 1]
+    return sum(len(line) + 1 for line in lines) + (diagnostic.body_column or 0)
+
+
+def _kept_text(body: str, cut: Cut) -> str:
+    """The text before a cut. Blanks before a next statement are left to whoever writes it, since
+    tokens begin with them; after the last one a line break asks for one more."""
+    return body[: cut.end] + ("\n" if cut.start >= len(body) else "")
+
+
+def _make_key(candidate: Candidate, verdict: Verdict, cut: Cut) -> str:
+    known = _known_words(candidate)
+    written = set(_NAME.findall(candidate.body)) - known
+    places = {
+        f"{_clean(d.message, written)} [{_name_place(candidate, d)}]"
+        for d in verdict.diagnostics
+        if d.severity != "warning" and not _goes_with_the_rest(d)
+    }
+    parts = sorted(places) or [NOTHING_KNOWN]
+    if cut.blocks:
+        words = [word for _, word in scan_tokens(" | ".join(cut.blocks))]
+        parts.append(f"in: {rename_new(words, known - _find_bound(cut.blocks))}")
+    if candidate.problem.kind == "calc":
+        parts.append(f"at: {rename_new(_read_term(cut.last), known)}")
+    return "\n".join(parts)
+
+
+def _find_bound(blocks: tuple[str, ...]) -> set[str]:
+    """The names that ``case`` patterns bind, which the problem may use elsewhere."""
+    patterns = [head.partition("(")[2] for head in blocks if head.startswith("case ")]
+    return {name for pattern in patterns for name in _NAME.findall(pattern)}
+
+
+def _goes_with_the_rest(diagnostic: Diagnostic) -> bool:
+    """Whether what it tells of is dropped: what fails in the body fails after the cut."""
+    is_return = diagnostic.message.startswith(POSTCONDITION)
+    return diagnostic.body_line is not None and not is_return
+
+
+def _clean(message: str, written: set[str]) -> str:
+    """A message without numbers and without names that only the body has."""
+    text = _NAME.sub(lambda match: "?" if match.group() in written else match.group(), message)
+    return _NUMBER.sub("#", text)
+
+
+def _name_place(candidate: Candidate, diagnostic: Diagnostic) -> str:
+    """The place in the problem's own text; a return path has none, since it is where the body's
+    branches end and not what is open."""
+    if diagnostic.message.startswith(POSTCONDITION):
+        return "return"
+    hole_line = candidate.head.count("\n") + 1
+    last_line = hole_line + candidate.body.count("\n")
+    if (diagnostic.line, diagnostic.column) < (hole_line, end_column(candidate.head)):
+        return f"{diagnostic.line - hole_line}:{diagnostic.column}"
+    column = diagnostic.column
+    if diagnostic.line == last_line:
+        column -= end_column(candidate.head + candidate.body)
+    return f"+{diagnostic.line - last_line}:{column}"
+
+
+def _read_term(step: tuple[str, ...]) -> list[str]:
+    """The term of a calculation's step, without relation and hint."""
+    words = list(step[:-1] if step[-1:] == (";",) else step)
+    if words[:1] and words[0] in _RELATIONS:
+        words = words[1:]
+    depth = 0
+    for i, word in enumerate(words):
+        depth += (word == "{") - (word == "}")
+        if not depth:
+            return words[i + 1 :] if word == "}" else words
+    return words
+
+
+def _known_words(candidate: Candidate) -> frozenset[str]:
+    """Names that mean the same in every body of the problem."""
+    problem = candidate.problem
+    text = problem.preamble + problem.statement.replace(HOLE, "")
+    return frozenset(_NAME.findall(text)) | KEYWORDS

@@ -1,0 +1,97 @@
+"""Takes the proof hints out of a verified Dafny program, so that they can be asked for.
+
+Flows in: a program. Flows out: the same text without its loop invariants, loop measures,
+assertions, calculations and reveal statements; nothing else changes.
+Contracts, lemmas, calls of lemmas and ghost variables stay: they are part of what is given.
+Not covered (refused): programs outside the grammar of ``proverrl.lang.dafny.syntax.program``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from proverrl.errors import ProblemError
+from proverrl.lang.dafny.hints import read_hint
+from proverrl.lang.dafny.syntax.cursor import GrammarError
+from proverrl.lang.dafny.syntax.program import Element, parse_program
+from proverrl.lang.dafny.syntax.text import scan_places
+from proverrl.lang.dafny.syntax.tokens import Token, find_places, read_file
+
+DAFNY_4 = "dafny4"
+"""The value of ``metadata.dialect`` of programs that Dafny 2.3 cannot read."""
+
+_HINTS = {
+    "loop-clauses": frozenset({"invariant", "decreases"}),
+    "statements": frozenset({"assert", "calc", "reveal"}),
+    "steps": frozenset({"assert", "calc", "reveal"}),
+}
+
+
+def strip_hints(text: str) -> tuple[str, int]:
+    """The program without its hints, and how many there were.
+
+    Raises:
+        ProblemError: the program cannot be read.
+    """
+    tokens, findings = read_file(text)
+    if findings:
+        raise ProblemError(f"line {findings[0].line}: {findings[0].message}")
+    try:
+        root = parse_program(tokens)
+    except GrammarError as error:
+        found = error.finding
+        reason = f"line {found.line}: outside the Dafny that can be read: {found.message}"
+        raise ProblemError(explain_dafny_4(text) or reason) from error
+    places = find_places(text, tokens)
+    spans = [
+        (places[hint.start], places[hint.end - 1] + len(tokens[hint.end - 1].text))
+        for hint in _iter_hints(tokens, root)
+    ]
+    for start, end in reversed(spans):
+        text = cut_lines(text, start, end)
+    return text, len(spans)
+
+
+def explain_dafny_4(text: str) -> str:
+    """Why whole programs of this text cannot be read: the first thing in it that Dafny 2.3 does not
+    have. Empty when nothing was found, which is no promise."""
+    tokens = [*scan_places(text), ("end", "", 0), ("end", "", 0)]
+    for (_, word, place), (kind, name, _), (_, after, _) in zip(
+        tokens, tokens[1:], tokens[2:], strict=False
+    ):
+        is_loop = word == "for" and kind == "name" and after in (":=", ":")
+        is_ghost = word == "ghost" and name in ("function", "predicate")
+        if is_loop or is_ghost or (word == "opaque" and name in ("function", "predicate")):
+            line = text.count("\n", 0, place) + 1
+            return f"line {line}: '{word} {name}' is Dafny 4; whole programs are read as Dafny 2.3"
+    return ""
+
+
+def cut_lines(text: str, start: int, end: int) -> str:
+    """The text without the characters from ``start`` to ``end``, nor lines that this left blank."""
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", end)
+    line_end = len(text) if line_end < 0 else line_end
+    before, after = text[line_start:start], text[end:line_end]
+    if not before.strip() and (not after.strip() or after.lstrip().startswith("//")):
+        return text[:line_start] + text[line_end + 1 :]
+    if not after.strip():
+        return text[:line_start] + before.rstrip() + text[line_end:]
+    return text[:start] + text[end:]
+
+
+def _iter_hints(tokens: list[Token], element: Element) -> Iterator[Element]:
+    for slot in element.slots:
+        words = _HINTS.get(slot.kind, frozenset())
+        for inner in slot.elements:
+            if inner.word in words:
+                try:
+                    read_hint(tokens, slot, inner)
+                except GrammarError as error:
+                    raise ProblemError(
+                        f"line {tokens[inner.start].line}: a hint that may not be written: "
+                        f"{error.finding.message}"
+                    ) from error
+                yield inner
+            else:
+                yield from _iter_hints(tokens, inner)

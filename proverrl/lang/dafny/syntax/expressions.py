@@ -1,0 +1,284 @@
+"""Parses the expressions of whole Dafny programs.
+
+Flows in: tokens of a program. Flows out: the place where an expression ends, or ``GrammarError``.
+The extent of every expression is that which Dafny 2.3 gives it: the same look-ahead decides what is
+a lambda, a list of types, a body or a set, so that both find the end of a declaration at the same
+place. Operators are read as a flat chain, because their precedence changes no extent. What 2.3
+refuses may be read (Dafny 4's forms, chains without parentheses): Dafny refuses it again.
+Not handled here: what a hole may hold (``dafny_expressions``), what the names mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proverrl.lang.dafny.syntax.atoms import CodeAtoms
+from proverrl.lang.dafny.syntax.cursor import MAX_DEPTH, is_name
+from proverrl.lang.dafny.syntax.tokens import Token
+from proverrl.lang.dafny.syntax.types import Binding
+
+MAX_CHAIN = 400
+
+_RELATIONS = frozenset("== != < <= > >= in !in !! !".split())
+_LOGICAL = frozenset("<==> ==> <== && ||".split())
+_ARITHMETIC = frozenset("+ - * / %".split())
+_BITS = frozenset("& | ^".split())
+_ENDLESS = frozenset(
+    """if match forall exists set iset map imap assert assume expect calc var ghost reveal
+    label""".split()
+)
+
+
+class CodeExpressions(CodeAtoms):
+    """Expressions, and the domains of quantifiers."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        super().__init__(tokens)
+        self._in_function = False
+
+    def parse_domain(self) -> None:
+        """``x: T, y {:attribute} | range``; the range may be missing."""
+        self.parse_items(self._parse_domain_name)
+        self.skip_attributes()
+        if self.take("|"):
+            self.parse_expression(semi=True)
+
+    def _parse_domain_name(self) -> None:
+        self.refuse_unread_domain()
+        self.parse_bound_name()
+        if self.at("<") and self.peek().text == "-":
+            # Dafny 4's ``x <- set``.
+            self.advance()
+            self.advance()
+            self.parse_expression(bits=False)
+
+    def at_binding_guard(self) -> bool:
+        """``x: T, y :| P`` after ``if`` or ``case``."""
+        following = self.peek().text
+        return self.at_name and (
+            following in (":", ",", ":|") or (following == "{" and self.peek(2).text == ":")
+        )
+
+    def parse_binding_guard(self, *, lambdas: bool = True) -> None:
+        self.parse_items(self.parse_bound_name)
+        self.skip_attributes()
+        self.expect(":|")
+        self.parse_expression(semi=True, lambdas=lambdas)
+
+    def parse_expression(
+        self, *, semi: bool = False, lambdas: bool = True, bits: bool = True
+    ) -> None:
+        """One whole expression, as far as Dafny reads it."""
+        self.enter()
+        if self._in_function:
+            self.parse_steps(semi=semi)
+        is_call = self._parse_chain(semi, lambdas, bits)
+        if semi and is_call and self.take(";"):
+            self.parse_expression(semi=semi, lambdas=lambdas, bits=bits)
+        self.leave()
+
+    def parse_steps(self, *, semi: bool) -> None:
+        """Proof steps before an expression; known to ``StatementElements`` only."""
+
+    def _parse_chain(self, semi: bool, lambdas: bool, bits: bool) -> bool:
+        """Operands and operators between them; True for a single call."""
+        self._take_leading()
+        is_call = self._parse_operand(semi, lambdas, bits)
+        num_operands = 1
+        while True:
+            if self.at("as", "is"):
+                self.advance()
+                self.parse_type(in_expression=True)
+            elif self._take_operator(bits):
+                num_operands += 1
+                if num_operands > MAX_CHAIN:
+                    raise self.refuse("syntax", "size", f"more than {MAX_CHAIN} operands")
+                self._parse_operand(semi, lambdas, bits)
+            else:
+                return is_call
+            is_call = False
+
+    def _take_leading(self) -> None:
+        """The first of a list of conjuncts or disjuncts may have its operator too."""
+        if self.at("&&", "||"):
+            self.advance()
+
+    def _take_operator(self, bits: bool) -> bool:
+        text = self.token.text
+        if self.token.kind not in ("word", "operator"):
+            return False
+        if text in ("<", ">") and self._at_shift():
+            self.advance()
+            self.advance()
+            return True
+        if text in _RELATIONS:
+            self.advance()
+            if text == "!":
+                self.take("!")
+            elif text in ("==", "!=") and self.take("#"):
+                self.expect("[")
+                self.parse_inner()
+                self.expect("]")
+            return True
+        if text in _LOGICAL:
+            self.advance()
+            if text not in ("&&", "||"):
+                self._take_leading()
+            return True
+        if text in _ARITHMETIC or (bits and text in _BITS):
+            self.advance()
+            return True
+        return False
+
+    def _at_shift(self) -> bool:
+        token, following = self.token, self.peek()
+        return (
+            following.kind == "operator"
+            and (following.text, following.line) == (token.text, token.line)
+            and following.column == token.column + 1
+        )
+
+    def _parse_operand(self, semi: bool, lambdas: bool, bits: bool) -> bool:
+        """True for a call without a sign before it."""
+        num_signs = 0
+        while self.at("-", "!", "!!"):
+            self.advance()
+            num_signs += 1
+            if num_signs > MAX_DEPTH:
+                raise self.refuse("syntax", "size", f"more than {MAX_DEPTH} signs")
+        if lambdas and self._at_lambda():
+            self._parse_lambda(semi, bits)
+            return False
+        if self._at_endless():
+            return self._parse_endless(semi, lambdas, bits) and not num_signs
+        return self.parse_primary() and not num_signs
+
+    def _at_endless(self) -> bool:
+        """A form whose last part is an expression that goes on as far as it can."""
+        text, following = self.token.text, self.peek().text
+        if not self.at(*_ENDLESS):
+            return False
+        if text in ("map", "imap"):
+            return following != "["
+        return not (text == "iset" and following == "{")
+
+    def _parse_endless(self, semi: bool, lambdas: bool, bits: bool) -> bool:
+        """True for ``reveal`` of a call, after which a semicolon may come."""
+
+        def parse_rest() -> None:
+            self.parse_expression(semi=semi, lambdas=lambdas, bits=bits)
+
+        word = self.token.text
+        if word in ("assert", "assume", "expect", "calc"):
+            self.parse_step_in_expression()
+            parse_rest()
+            return False
+        self.advance()
+        if word == "if":
+            self.parse_binding_guard() if self.at_binding_guard() else self.parse_inner()
+            self.expect("then")
+            self.parse_inner()
+            self.expect("else")
+            parse_rest()
+        elif word == "match":
+            self._parse_match_expression(parse_rest)
+        elif word in ("forall", "exists"):
+            self.parse_domain()
+            self.expect("::")
+            self.parse_expression(semi=semi, lambdas=lambdas)
+        elif word in ("set", "iset"):
+            bits = bits or word == "iset"
+            self._parse_comprehension_domain()
+            self.expect("|")
+            parse_rest()
+            if self.take("::"):
+                parse_rest()
+        elif word in ("map", "imap"):
+            bits = bits or word == "imap"
+            self._parse_comprehension_domain()
+            if self.take("|"):
+                self.parse_inner()
+            self.expect("::")
+            parse_rest()
+            if self.take(":="):
+                parse_rest()
+        elif word == "reveal":
+            self.enter()
+            is_call = self._parse_chain(semi=False, lambdas=False, bits=bits)
+            self.leave()
+            return is_call
+        elif word == "label":
+            self.expect_name()
+            self.expect(":")
+            parse_rest()
+        else:
+            if word == "ghost":
+                self.expect("var")
+            self._parse_let()
+            parse_rest()
+        return False
+
+    def _parse_comprehension_domain(self) -> None:
+        self.parse_items(self._parse_domain_name)
+        self.skip_attributes()
+
+    def _parse_let(self) -> None:
+        self.parse_items(self.parse_pattern)
+        if not self.take(":="):
+            self.skip_attributes()
+            self.refuse_unread_choice()
+            self.expect(":|")
+        self.parse_items(self.parse_expression)
+        self.expect(";")
+
+    def _parse_match_expression(self, parse_rest: Callable[[], None]) -> None:
+        parse_rest()
+        braced = self.take("{")
+        while self.take("case"):
+            self.parse_case_pattern()
+            self.expect("=>")
+            self.parse_inner() if braced else parse_rest()
+        if braced:
+            self.expect("}")
+
+    def parse_step_in_expression(self) -> None:
+        """A statement before an expression; known to ``StatementElements`` only."""
+        raise self.fail("expected an expression")
+
+    def _at_lambda(self) -> bool:
+        place = self._place
+        if self.token.text == "(" and self.token.kind == "operator":
+            place += 1
+            num_names = 0
+            while self._text(place) != ")":
+                if num_names:
+                    if self._text(place) != ",":
+                        return False
+                    place += 1
+                if not is_name(self._token_at(place)):
+                    return False
+                num_names += 1
+                place += 1
+                if self._text(place) == ":":
+                    return True
+        elif not self.at_name:
+            return False
+        return self._text(place + 1) in ("=>", "reads", "requires")
+
+    def _parse_lambda(self, semi: bool, bits: bool) -> None:
+        start = self._place
+        if self.take("("):
+            self.parse_list(self.parse_bound_name, ")")
+        else:
+            self.bindings.append(Binding(self._place, "lambda"))
+            self.expect_name()
+        self._lambdas += 1
+        while self.at("requires", "reads"):
+            if self.advance().text == "requires":
+                self.parse_expression(semi=True, lambdas=False)
+            else:
+                self.reading.lambdas.append(start)
+                self.parse_frames(semi=True, lambdas=False)
+        self.expect("=>")
+        self.parse_expression(semi=semi, bits=bits)
+        self._lambdas -= 1

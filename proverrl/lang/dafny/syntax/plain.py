@@ -1,0 +1,131 @@
+"""Takes comments out of a policy's Dafny text, and writes symbols in ASCII.
+
+Flows in: text of a policy. Flows out: the text that is audited and verified, and the way back from
+its columns. A comment becomes blanks of its own length, so that none can hide or end a line of
+ours; ``≤`` becomes ``<=``, because Dafny 2.3 reads UTF-8 as single bytes.
+Not handled here: whether the text may be sent (``dafny_audit``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from proverrl.lang.dafny.syntax.tokens import skip_comment
+from proverrl.lang.dafny.workers.reply import Reply
+from proverrl.types import ANNOTATE, Candidate
+
+SYMBOLS = {
+    "≤": "<=",
+    "≥": ">=",
+    "≠": "!=",
+    "∀": " forall ",
+    "∃": " exists ",
+    "⇒": "==>",
+    "⇐": "<==",
+    "⇔": "<==>",
+    "∧": "&&",
+    "∨": "||",
+    "¬": "!",
+    "•": "::",
+}
+"""Symbols that Dafny's grammar knows beside their ASCII forms."""
+
+_PIECE = re.compile(
+    r"(?P<word>[A-Za-z_][A-Za-z0-9_'?]*)"
+    r"|(?P<literal>@\"(?:[^\"]|\"\")*\"|\"(?:[^\"\\\r\n]|\\.)*\"|'(?:[^'\\\r\n]|\\[^\r\n]+?)')"
+    r"|(?P<line>//[^\n]*)"
+    r"|(?P<comment>/\*)"
+    rf"|(?P<symbol>[{''.join(SYMBOLS)}])"
+)
+_NOT_BLANK = re.compile(r"[^\s]")
+
+Insertion = tuple[int, str]
+"""A place in a text, in characters, and what is put there."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenText:
+    """A text with insertions; ``inserted`` holds column and length of each, by line."""
+
+    text: str
+    inserted: Mapping[int, tuple[tuple[int, int], ...]]
+
+    def restore(self, reply: Reply) -> Reply:
+        """The reply with the columns of the text before the insertions."""
+        if not self.inserted:
+            return reply
+        messages = (
+            replace(message, column=self.find_column(message.line, message.column))
+            for message in reply.messages
+        )
+        return replace(reply, messages=tuple(messages))
+
+    def find_column(self, line: int, column: int) -> int:
+        """The column of a place before the insertions; lines do not change."""
+        shift = 0
+        for start, length in self.inserted.get(line, ()):
+            shift += max(0, min(length, column - start))
+        return column - shift
+
+
+def insert(text: str, insertions: Sequence[Insertion]) -> WrittenText:
+    """The text with all insertions; of several at one place the first comes first."""
+    if not insertions:
+        return WrittenText(text, {})
+    pieces = []
+    inserted: dict[int, tuple[tuple[int, int], ...]] = {}
+    done = 0
+    for place, piece in sorted(insertions, key=lambda item: item[0]):
+        pieces += [text[done:place], piece]
+        line = text.count("\n", 0, place) + 1
+        earlier = inserted.get(line, ())
+        column = place - (text.rfind("\n", 0, place) + 1) + sum(width for _, width in earlier)
+        inserted[line] = (*earlier, (column, len(piece)))
+        done = place
+    return WrittenText("".join([*pieces, text[done:]]), inserted)
+
+
+def write_plain(text: str, *, comments: bool = True) -> WrittenText:
+    """The text without symbols and, where ``comments`` are to go, without those.
+
+    A comment that does not end stays.
+    """
+    kept = list(text)
+    insertions: list[Insertion] = []
+    place = 0
+    while found := _PIECE.search(text, place):
+        start, place = found.span()
+        if found.lastgroup == "comment":
+            end = skip_comment(text, place)
+            if end is None:
+                break
+            place = end
+        if found.lastgroup == "symbol":
+            written = SYMBOLS[found.group()]
+            kept[start] = written[0]
+            insertions.append((place, written[1:]))
+        elif found.lastgroup in ("line", "comment") and comments:
+            kept[start:place] = _NOT_BLANK.sub(" ", text[start:place])
+    return insert("".join(kept), insertions)
+
+
+def make_plain(candidate: Candidate) -> tuple[Candidate, WrittenText]:
+    """The candidate as it is verified, and its file with the way back to the given one."""
+    if candidate.problem.kind in ("file", ANNOTATE):
+        written = write_plain(candidate.body, comments=False)
+        return replace(candidate, body=written.text), written
+    body = write_plain(candidate.body)
+    plain = replace(candidate, body=body.text)
+    if not body.inserted:
+        return plain, WrittenText(plain.source, {})
+    head_lines = candidate.head.count("\n")
+    head_column = len(candidate.head) - (candidate.head.rfind("\n") + 1)
+    inserted = {
+        line + head_lines: tuple(
+            (column + (head_column if line == 1 else 0), length) for column, length in places
+        )
+        for line, places in body.inserted.items()
+    }
+    return plain, WrittenText(plain.source, inserted)

@@ -1,0 +1,209 @@
+"""Parses the statements of whole Dafny programs into elements.
+
+Flows in: tokens. Flows out: ``Element``s (``dafny_elements``).
+Not covered (refused): skeletons (``...``), loops and forall statements without a body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proverrl.lang.dafny.syntax.cursor import is_name
+from proverrl.lang.dafny.syntax.elements import SimpleElements
+from proverrl.lang.dafny.syntax.hint_statements import CALC_OPERATORS
+
+_LOOP_CLAUSES = ("invariant", "decreases", "modifies")
+
+
+class StatementElements(SimpleElements):
+    """All statements."""
+
+    def parse_statements(self) -> None:
+        outer, self._in_function = self._in_function, False
+        self.parse_slot("statements", self._parse_statement, ends=True, words=("}", "case"))
+        self._in_function = outer
+
+    def _parse_statement(self) -> None:
+        parsers: dict[str, Callable[[], None]] = {
+            "assert": self._parse_assert,
+            "assume": self._parse_assert,
+            "expect": self._parse_listed,
+            "calc": self._parse_calc,
+            "if": self._parse_if,
+            "match": self._parse_match,
+            "forall": self._parse_forall,
+            "parallel": self._parse_forall,
+            "while": self._parse_while,
+            "var": self._parse_var,
+            "ghost": self._parse_var,
+            "print": self._parse_listed,
+            "reveal": self._parse_listed,
+            "return": self._parse_return,
+            "yield": self._parse_return,
+            "break": self._parse_break,
+            "label": self._parse_label,
+            "modify": self._parse_modify,
+            "new": self._parse_new,
+            "{": self.parse_block,
+        }
+        parse = parsers.get(self.token.text)
+        if parse is not None and self.token.kind in ("word", "operator"):
+            parse()
+        elif self.at("for") and is_name(self.peek()):
+            self._parse_for()
+        elif self.at("continue") and (self.peek().text == ";" or is_name(self.peek())):
+            self._parse_break()
+        elif self.at("opaque") and self.peek().text in ("{", "ensures", "modifies"):
+            self._parse_opaque()
+        else:
+            self._parse_update()
+
+    def _parse_label(self) -> None:
+        self.advance()
+        if self.token.kind == "number":
+            self.advance()
+        else:
+            self.expect_name()
+        self.expect(":")
+        self._parse_statement()
+
+    def _parse_modify(self) -> None:
+        self.advance()
+        self.skip_attributes()
+        self.parse_frames()
+        self.parse_block() if self.at("{") else self.expect(";")
+
+    def _parse_opaque(self) -> None:
+        """Dafny 4's block with a contract of its own."""
+        self.advance()
+        words = ("ensures", "modifies")
+        self.parse_slot("member-clauses", self.parse_clause, ends=False, words=words)
+        self.parse_block()
+
+    def _parse_condition(self) -> None:
+        if self.at("*"):
+            self.advance()
+        elif self.at("(") and self.peek().text == "*" and self.peek(2).text == ")":
+            for _ in range(3):
+                self.advance()
+        else:
+            self.parse_inner()
+
+    def _parse_if(self) -> None:
+        self.expect("if")
+        if self.at("case") or (self.at("{") and self.peek().text == "case"):
+            self._parse_alternatives()
+            return
+        if self.at_binding_guard():
+            self.parse_binding_guard()
+        else:
+            self._parse_condition()
+        self.parse_block()
+        if self.take("else"):
+            if self.at("if"):
+                self.enter()
+                self._parse_if()
+                self.leave()
+            else:
+                self.parse_block()
+
+    def _parse_alternatives(self) -> None:
+        braced = self.take("{")
+        while self.take("case"):
+            if self.at_binding_guard():
+                self.parse_binding_guard(lambdas=False)
+            else:
+                self.parse_expression(semi=True, lambdas=False)
+            self.expect("=>")
+            self.parse_statements()
+        if braced:
+            self.expect("}")
+
+    def _parse_while(self) -> None:
+        self.expect("while")
+        if self.at(*_LOOP_CLAUSES, "case") or (self.at("{") and self.peek().text == "case"):
+            self._parse_loop_clauses()
+            if not self.at("case") and not (self.at("{") and self.peek().text == "case"):
+                raise self.refuse("cheat", "missing-body", "a loop needs a body")
+            self._parse_alternatives()
+            return
+        self._parse_condition()
+        self._parse_loop_rest()
+
+    def _parse_for(self) -> None:
+        """``for i := a to b`` of Dafny 4, which 2.3 refuses."""
+        self.advance()
+        self.parse_bound_name()
+        self.expect(":=")
+        self.parse_expression()
+        if not self.at("to", "downto"):
+            raise self.fail("expected 'to' or 'downto'")
+        self.advance()
+        if not self.take("*"):
+            self.parse_expression()
+        self._parse_loop_rest()
+
+    def _parse_loop_clauses(self) -> None:
+        self.parse_slot("loop-clauses", self._parse_loop_clause, ends=False, words=_LOOP_CLAUSES)
+
+    def _parse_loop_clause(self) -> None:
+        self.parse_clause(lambdas=True)
+
+    def _parse_loop_rest(self) -> None:
+        self._parse_loop_clauses()
+        if not self.at("{"):
+            raise self.refuse("cheat", "missing-body", "a loop needs a body")
+        self.parse_block()
+
+    def _parse_match(self) -> None:
+        self.expect("match")
+        self.parse_inner()
+        braced = self.take("{")
+        while self.take("case"):
+            self.parse_case_pattern()
+            self.expect("=>")
+            self.parse_statements()
+        if braced:
+            self.expect("}")
+
+    def _parse_forall(self) -> None:
+        self.advance()
+        if self.take("("):
+            if not self.at(")"):
+                self.parse_domain()
+            self.expect(")")
+        elif self.at_name:
+            self.parse_domain()
+        while self.take("ensures"):
+            self.skip_attributes()
+            self.parse_expression()
+            self.take(";")
+        if not self.at("{"):
+            raise self.refuse("cheat", "missing-body", "a forall statement needs a body")
+        self.parse_block()
+
+    def _parse_calc(self) -> None:
+        self.expect("calc")
+        self.skip_attributes()
+        self._parse_calc_operator()
+        self.expect("{")
+        lines = []
+        while not self.at("}"):
+            start = self._place
+            self.parse_expression()
+            lines.append((start, self._place))
+            self.expect(";")
+            self._parse_calc_operator()
+            while self.at("{", "calc"):
+                if self.at("{"):
+                    self.parse_block(ghost=True)
+                else:
+                    self._parse_calc()
+        self.calc_lines += [(start, end, self._place) for start, end in lines]
+        self.expect("}")
+
+    def _parse_calc_operator(self) -> None:
+        if self.at(*CALC_OPERATORS) and self.advance().text == "==" and self.take("#"):
+            self.expect("[")
+            self.parse_inner()
+            self.expect("]")

@@ -1,0 +1,163 @@
+"""Reads what Dafny 2.3 printed about one program.
+
+Flows in: the text between a request and its end mark (server) or a whole standard output (CLI
+with ``/trace``). Flows out: a ``Reply`` of entries, messages and lines that make no sense here.
+Not handled here: what follows from a reply (``proverrl.lang.dafny.judge``), and whether it
+belongs to the question (``proverrl.lang.dafny.workers.server``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from proverrl.errors import WorkerError
+
+FILE_NAME = "p.dfy"
+
+_ENTRY = re.compile(r"Verifying (\S+) \.\.\.$")
+_OUTCOME = re.compile(r"  \[(?:[\d.]+ s, )?(\d+) proof obligations?\]  (.+)$")
+_MESSAGE = re.compile(r"p\.dfy\((\d+),(-?\d+)\): (.*)$")
+_KIND = re.compile(
+    r"(Error|Warning|Info|Related location|Related message|Timed out on)\b[^:]*: (.*)"
+)
+
+_PROVER = "[TRACE] Using prover: "
+_HARMLESS = re.compile(
+    r"$|Execution trace:$|Verification completed successfully!$"
+    # Old options that a newer z3 no longer knows: it says so at every start and goes on.
+    r"|Prover error: line \d+ column \d+: unknown parameter 'model_compress'$"
+    r"|Legal parameters are:$"
+    # The CLI's own words.
+    r"|Parsing p\.dfy$|Coalescing blocks\.\.\.$|Inlining\.\.\.$"
+    r"|Running abstract interpretation\.\.\.$"
+    r"|Dafny program verifier finished with \d+ verified, \d+ errors?"
+    r"|\d+ (?:parse|resolution/type) errors detected in p"
+)
+
+
+TYPE_OPTIONS = ("/noVerify", "/titrace")
+"""The options that make Dafny 2.3 print how it infers types, and verify nothing."""
+
+_TRACE = ("DEBUG: ", "    ", "  ----> ")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One verified unit, such as ``Impl$$_module.__default.M``.
+
+    ``num_failures`` counts the different errors that Dafny printed for it. It stops looking for
+    more after a few, so there may be others.
+    """
+
+    name: str
+    num_obligations: int
+    outcome: str
+    num_failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One positioned message. ``related`` is a note that belongs to the message before it."""
+
+    kind: Literal["error", "warning", "info", "related", "limit"]
+    line: int
+    column: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """All that Dafny said. ``unknown`` holds lines that this module cannot interpret.
+
+    ``prover`` is the path of z3 where Dafny was asked to tell it (``/trace``), else empty.
+    """
+
+    entries: tuple[Entry, ...]
+    messages: tuple[Message, ...]
+    unknown: tuple[str, ...]
+    prover: str = ""
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(entry.name for entry in self.entries)
+
+    @property
+    def all_verified(self) -> bool:
+        """True when there are entries and each one says so; messages still count."""
+        return bool(self.entries) and all(e.outcome == "verified" for e in self.entries)
+
+    @property
+    def resolved(self) -> bool:
+        """False when the program did not get past parsing and type checking."""
+        return bool(self.entries) or not any(m.kind == "error" for m in self.messages)
+
+
+def parse_reply(text: str) -> Reply:
+    """Read Dafny's output; raises ``WorkerError`` when an entry has no readable outcome."""
+    entries: list[Entry] = []
+    messages: list[Message] = []
+    unknown: list[str] = []
+    failures: list[list[tuple[object, ...]]] = []
+    pending = prover = ""
+    for line in text.split("\n"):
+        if started := _ENTRY.match(line):
+            if pending:
+                raise WorkerError(f"Dafny reported no outcome for {pending}")
+            pending = started.group(1)
+        elif pending and (outcome := _OUTCOME.match(line)):
+            entries.append(Entry(pending, int(outcome.group(1)), outcome.group(2)))
+            failures.append([])
+            pending = ""
+        elif positioned := _MESSAGE.match(line):
+            messages.append(_read_message(positioned))
+            if failures:
+                _note_failure(failures[-1], messages)
+        elif line.startswith(_PROVER):
+            prover = line.removeprefix(_PROVER)
+        # Continuation lines and execution traces are indented; everything that counts is not.
+        elif not line.startswith(" ") and not _HARMLESS.match(line):
+            unknown.append(line)
+    if pending:
+        raise WorkerError(f"Dafny reported no outcome for {pending}")
+    counted = (
+        replace(entry, num_failures=len(set(found)))
+        for entry, found in zip(entries, failures, strict=True)
+    )
+    return Reply(tuple(counted), tuple(messages), tuple(unknown), prover)
+
+
+def split_trace(text: str) -> tuple[str, tuple[str, ...]]:
+    """What Dafny printed under ``TYPE_OPTIONS``, without and with the lines about types."""
+    lines = text.split("\n")
+    rest = (line for line in lines if not line.startswith(_TRACE))
+    return "\n".join(rest), tuple(line for line in lines if line.startswith(_TRACE))
+
+
+def _note_failure(failures: list[tuple[object, ...]], messages: list[Message]) -> None:
+    """Dafny prints an entry's errors after it; a note after one tells which clause failed."""
+    last = messages[-1]
+    place = (last.line, last.column, last.text)
+    if last.kind == "error":
+        failures.append(place)
+    elif last.kind == "related" and failures and messages[-2].kind == "error":
+        failures[-1] += place
+
+
+def _read_message(match: re.Match[str]) -> Message:
+    line, column, text = int(match.group(1)), max(0, int(match.group(2))), match.group(3)
+    if kind := _KIND.match(text):
+        word, rest = kind.group(1), kind.group(2)
+        if word.startswith("Related"):
+            return Message("related", line, column, rest)
+        if word == "Timed out on":
+            return Message("limit", line, column, f"out of resources on: {rest}")
+        if word == "Warning":
+            return Message("warning", line, column, rest)
+        if word == "Info":
+            return Message("info", line, column, rest)
+        return Message("error", line, column, rest)
+    if text.startswith("Verification of ") and " timed out after " in text:
+        return Message("limit", line, column, "the proof ran out of its resource limit")
+    return Message("error", line, column, text)

@@ -1,0 +1,145 @@
+"""What a declaration states and what it rests on, asked of Lean by its own commands.
+
+Flows in: the full name of a declaration, and Lean's messages about it. Flows out: the text of the
+question, and a ``DeclarationReport``: a fingerprint of the type and the axioms.
+The fingerprint is the type as Lean prints it with every implicit argument, instance, universe and
+full name, and without notation: two types that print alike in this way are made of the same
+constants in the same places. It is compared within one Lean version only.
+Not handled here: what the report must be (``proverrl.lang.lean.judge``); environments that code
+has tampered with, in which these commands cannot be believed (``proverrl.lang.lean.deep``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proverrl.errors import WorkerError
+from proverrl.lang.lean.workers.protocol import Message
+from proverrl.lang.lean.workers.repl import Elaboration
+
+# An option that was set by name wins over pp.all, so that each one that hides something is set.
+_PRINTING = (
+    ("maxHeartbeats", "0"),
+    ("pp.all", "true"),
+    ("pp.maxSteps", "10000000"),
+    ("pp.deepTerms", "true"),
+    ("pp.proofs", "true"),
+    ("pp.explicit", "true"),
+    ("pp.universes", "true"),
+    ("pp.fullNames", "true"),
+    ("pp.privateNames", "true"),
+    ("pp.instances", "true"),
+    ("pp.funBinderTypes", "true"),
+    ("pp.piBinderTypes", "true"),
+    ("pp.letVarTypes", "true"),
+    ("pp.notation", "false"),
+    ("pp.coercions", "false"),
+    ("pp.fieldNotation", "false"),
+    ("pp.structureInstances", "false"),
+    ("pp.match", "false"),
+    ("pp.beta", "false"),
+)
+_OPTIONS = "".join(f"set_option {name} {value} in\n" for name, value in _PRINTING)
+_CHECK_LINE = len(_PRINTING) + 1
+_AXIOMS_LINE = _CHECK_LINE + 1
+_ELISION = "⋯"
+_NO_AXIOMS = " does not depend on any axioms"
+_SOME_AXIOMS = " depends on axioms:"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclarationReport:
+    """What Lean says of one declaration. ``missing`` holds Lean's complaint when there is no
+    such declaration, and then the rest is empty."""
+
+    fingerprint: str = ""
+    axioms: tuple[str, ...] = ()
+    missing: str = ""
+
+
+def make_report_question(name: str) -> str:
+    """A text without imports that makes Lean print the type and the axioms of a declaration."""
+    root = f"_root_.{name}"
+    return f"{_OPTIONS}#check @{root}\n#print axioms {root}"
+
+
+def read_report(done: Elaboration, name: str) -> DeclarationReport:
+    """Read the messages that belong to ``make_report_question``.
+
+    Exactly one message from each of the two commands, at its own place, and nothing else:
+    otherwise a ``WorkerError``.
+    """
+    if not done.reached_end or done.sorries:
+        raise WorkerError(f"Lean did not finish the question about {name}")
+    if done.errors:
+        return DeclarationReport(missing=done.errors[0].text)
+    if len(done.messages) != 2:
+        raise WorkerError(f"Lean gave {len(done.messages)} messages about {name}, not 2")
+    check, axioms = done.messages
+    _expect_place(check, _CHECK_LINE)
+    _expect_place(axioms, _AXIOMS_LINE)
+    if _ELISION in check.text:
+        raise WorkerError(f"Lean left out a part of the type of {name}")
+    if not check.text.startswith("@") or " : " not in check.text.replace("\n", " "):
+        raise WorkerError(f"Lean printed no type of {name}: {check.text[:200]!r}")
+    return DeclarationReport(check.text, parse_axioms(axioms.text, name))
+
+
+def make_axioms_question(names: Sequence[str]) -> str:
+    """A text without imports that makes Lean print the axioms of each declaration, in order."""
+    return "\n".join(f"#print axioms _root_.{name}" for name in names)
+
+
+def read_axioms(done: Elaboration, names: Sequence[str]) -> dict[str, tuple[str, ...] | None]:
+    """Read the messages that belong to ``make_axioms_question``; None where Lean knows no such
+    declaration. Raises ``WorkerError`` when a message is not of that kind."""
+    if not done.reached_end:
+        raise WorkerError("Lean did not finish the question about axioms")
+    found: dict[str, tuple[str, ...] | None] = {}
+    for message in done.messages:
+        if not 1 <= message.start.line <= len(names) or names[message.start.line - 1] in found:
+            raise WorkerError(f"Lean spoke out of place about axioms: {message.text[:200]!r}")
+        name = names[message.start.line - 1]
+        if message.severity == "error":
+            found[name] = None
+        else:
+            _expect_place(message, message.start.line)
+            found[name] = parse_axioms(message.text, name)
+    if len(found) != len(names):
+        raise WorkerError("Lean did not speak about the axioms of every declaration")
+    return found
+
+
+def parse_axioms(text: str, name: str) -> tuple[str, ...]:
+    """The axioms in the answer to ``#print axioms``, which may be broken over several lines.
+
+    Raises ``WorkerError`` unless the text is one of Lean's two answers, about this declaration.
+    """
+    flat = " ".join(text.split())
+    for phrase in (_NO_AXIOMS, _SOME_AXIOMS):
+        quoted, found, rest = flat.partition(phrase)
+        if not found or not _names(quoted, name):
+            continue
+        if phrase == _NO_AXIOMS and not rest:
+            return ()
+        listed = re.fullmatch(r" \[([^\[\]]+)\]", rest)
+        if phrase == _SOME_AXIOMS and listed:
+            axioms = tuple(part.strip() for part in listed.group(1).split(","))
+            if all(axioms):
+                return axioms
+    raise WorkerError(f"Lean's answer about the axioms of {name} is not understood: {flat[:200]!r}")
+
+
+def _names(quoted: str, name: str) -> bool:
+    """``'name'``, also as the mangled ``'_private.Module.0.name'`` of a private declaration."""
+    if len(quoted) < 3 or quoted[0] not in "'`" or quoted[-1] not in "'`":
+        return False
+    inner = quoted[1:-1]
+    return inner == name or (inner.startswith("_private.") and inner.endswith(f".{name}"))
+
+
+def _expect_place(message: Message, line: int) -> None:
+    if message.severity != "info" or (message.start.line, message.start.column) != (line, 0):
+        raise WorkerError(f"Lean spoke out of place: {message.text[:200]!r}")

@@ -1,0 +1,262 @@
+"""The verdict rule of Lean, as functions without side effects.
+
+Flows in: a candidate, what Lean said of its text, and what Lean said of its declaration. Flows out:
+a ``Judgement``. PROVED needs all of these: Lean read the text to its end, no error, no ``sorry`` in
+any of the ways in which Lean tells of one, a declaration with the name of our statement and with
+the type that our statement has in an environment that the candidate never touched, and axioms on
+the allow-list. Whatever is not understood is a ``WorkerError``, never a proof. Not handled here:
+processes, the order of questions (``proverrl.lang.lean.workers.repl_worker``), the candidate's text
+(``proverrl.lang.lean.audit``), tampering with Lean itself (``proverrl.lang.lean.deep``).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from proverrl.errors import UsageError
+from proverrl.lang.lean.identity import DeclarationReport
+from proverrl.lang.lean.workers.protocol import Message, Position
+from proverrl.lang.lean.workers.repl import Elaboration
+from proverrl.types import BodyState, Candidate, Diagnostic, Problem, Status
+from proverrl.verify.body_place import find_body_place
+
+STANDARD_AXIOMS = frozenset({"propext", "Classical.choice", "Quot.sound"})
+_MAX_DIAGNOSTICS = 50
+_MAX_MESSAGE_LENGTH = 20_000
+_MAX_KNOWN_PROBLEMS = 100_000
+_SORRY = re.compile(r"\bsorry(?:Ax)?\b")
+_UNSOLVED = "unsolved goals"
+# Lean's own words for its deterministic limits, those of its kernel included.
+_LIMITS = (
+    "(deterministic) timeout",
+    "maximum number of heartbeats",
+    "maximum recursion depth has been reached",
+    "(kernel) deterministic timeout",
+    "(kernel) deep recursion detected",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LeanLimits:
+    """What a proof may cost and rest on.
+
+    ``max_heartbeats`` is Lean's option of that name (in thousands of small allocations, per
+    declaration), the same on every machine: running out of it counts against the proof. A larger
+    number in a problem's preamble, or 0 for none, is brought down to it. ``allowed_axioms`` are
+    full names. With ``trace_states`` verdicts carry the goals before every tactic. A worker is
+    spent after ``max_environments`` environments, or after ``max_headers`` different headers,
+    because the REPL forgets neither. ``memory_mb`` holds for all processes of a worker together,
+    watched by the pool.
+    """
+
+    max_heartbeats: int = 400_000
+    allowed_axioms: frozenset[str] = STANDARD_AXIOMS
+    goals_before_error: bool = False
+    trace_states: bool = False
+    max_environments: int = 2000
+    max_headers: int = 4
+    memory_mb: float = 8192.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_heartbeats", "max_environments", "max_headers"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be positive, got {getattr(self, name)}")
+        if not 0 < self.memory_mb < math.inf:
+            raise UsageError(f"memory_mb must be positive and finite, got {self.memory_mb}")
+        if "sorryAx" in self.allowed_axioms:
+            raise UsageError("sorryAx cannot be allowed: it proves everything")
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The status of one candidate; ``checks`` names what was looked at, in order."""
+
+    status: Status
+    diagnostics: tuple[Diagnostic, ...] = ()
+    goals: tuple[str, ...] = ()
+    axioms: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    states: tuple[BodyState, ...] = ()
+
+
+class KnownStatements:
+    """The type fingerprints of our own statements, found once per problem and pool."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, str] = OrderedDict()
+
+    def find(self, problem: Problem) -> str | None:
+        """The fingerprint found earlier; None when unknown."""
+        return self._known.get(_statement_key(problem))
+
+    def record(self, problem: Problem, fingerprint: str) -> None:
+        """Remember a fingerprint; the oldest is forgotten when there are too many."""
+        self._known[_statement_key(problem)] = fingerprint
+        while len(self._known) > _MAX_KNOWN_PROBLEMS:
+            self._known.popitem(last=False)
+
+
+def _statement_key(problem: Problem) -> str:
+    return Candidate(problem, "").key
+
+
+def judge_messages(done: Elaboration, candidate: Candidate, first_line: int) -> Judgement | None:
+    """What the messages alone decide; None when only the declaration is left to look at.
+
+    ``first_line`` is the line of the assembled file, less one, at which the text of ``done``
+    starts.
+    """
+    diagnostics = make_diagnostics(done.messages, candidate, first_line)
+    errors = done.errors
+    if errors:
+        limited = all(is_limit(message) for message in errors)
+        status = Status.EXHAUSTED if limited else Status.REJECTED
+        return Judgement(status, diagnostics, find_open_goals(errors), checks=("audit", "messages"))
+    if not done.reached_end:
+        swallowed = Diagnostic("error", "Lean did not read the text to its end")
+        return Judgement(Status.UNSOUND, (swallowed, *diagnostics), checks=("audit", "messages"))
+    if done.sorries or any(_is_sorry_warning(message) for message in done.messages):
+        goals = tuple(sorry.goal for sorry in done.sorries)
+        return Judgement(Status.INCOMPLETE, diagnostics, goals, checks=("audit", "messages"))
+    return None
+
+
+def judge_declaration(
+    report: DeclarationReport,
+    fingerprint: str,
+    allowed_axioms: frozenset[str],
+    diagnostics: tuple[Diagnostic, ...] = (),
+) -> Judgement:
+    """What the declaration decides, after the messages were found clean."""
+    done = ("audit", "no-errors", "no-sorry")
+    if report.missing:
+        why = f"the statement is not in the environment: {report.missing[:300]}"
+        return _unsound(why, diagnostics, (), done)
+    if report.fingerprint != fingerprint:
+        why = (
+            "what was proved is not our statement: its type is "
+            f"{report.fingerprint[:300]!r}, ours {fingerprint[:300]!r}"
+        )
+        return _unsound(why, diagnostics, report.axioms, (*done, "target"))
+    if foreign := sorted(set(report.axioms) - allowed_axioms):
+        why = f"the proof rests on axioms that are not allowed: {', '.join(foreign)}"
+        return _unsound(why, diagnostics, report.axioms, (*done, "target", "type"))
+    checks = (*done, "target", "type", f"axioms:{len(report.axioms)}")
+    return Judgement(Status.PROVED, diagnostics, axioms=report.axioms, checks=checks)
+
+
+def judge_file(
+    axioms: Mapping[str, tuple[str, ...] | None],
+    allowed_axioms: frozenset[str],
+    diagnostics: tuple[Diagnostic, ...] = (),
+) -> Judgement:
+    """A bare file, whose messages were found clean: the axioms of each theorem that it declares.
+
+    ``checks`` says that there was no statement to hold it to.
+    """
+    done = ("audit", "no-errors", "no-sorry", "no-statement")
+    if not axioms:
+        nothing = Diagnostic("error", "nothing to verify: the file declares no named theorem")
+        return Judgement(Status.REJECTED, (nothing, *diagnostics), checks=done)
+    used = tuple(sorted({axiom for found in axioms.values() for axiom in found or ()}))
+    if unknown := [name for name, found in axioms.items() if found is None]:
+        why = f"the axioms of these theorems cannot be asked for: {', '.join(unknown)}"
+        return _unsound(why, diagnostics, used, done)
+    if foreign := sorted(set(used) - allowed_axioms):
+        why = f"the file rests on axioms that are not allowed: {', '.join(foreign)}"
+        return _unsound(why, diagnostics, used, done)
+    checks = (*done, f"theorems:{len(axioms)}", f"axioms:{len(used)}")
+    return Judgement(Status.PROVED, diagnostics, axioms=used, checks=checks)
+
+
+def _unsound(
+    why: str,
+    diagnostics: tuple[Diagnostic, ...],
+    axioms: tuple[str, ...],
+    checks: tuple[str, ...],
+) -> Judgement:
+    return Judgement(
+        Status.UNSOUND, (Diagnostic("error", why), *diagnostics), axioms=axioms, checks=checks
+    )
+
+
+def is_limit(message: Message) -> bool:
+    """Whether Lean ran into one of its own deterministic limits."""
+    return any(words in message.text for words in _LIMITS)
+
+
+def _is_sorry_warning(message: Message) -> bool:
+    """Lean 4.28 changed the quotes of its warning, so the word decides and not the quotes."""
+    return message.severity == "warning" and _SORRY.search(message.text) is not None
+
+
+def find_open_goals(errors: tuple[Message, ...]) -> tuple[str, ...]:
+    """The goals in Lean's "unsolved goals" errors, in order."""
+    found: list[str] = []
+    for message in errors:
+        first, _, rest = message.text.partition("\n")
+        if first.startswith(_UNSOLVED):
+            found += [goal.strip() for goal in rest.split("\n\n") if "⊢" in goal]
+    return tuple(found)
+
+
+def find_goals_before_error(done: Elaboration) -> tuple[str, ...]:
+    """The goals before the last tactic that starts at or before the first error.
+
+    Empty when the text was not run with ``all_tactics``, or no tactic stands there.
+    """
+    if not done.errors:
+        return ()
+    place = done.errors[0].start
+    before = [step for step in done.tactics if step.start <= place]
+    if not before:
+        return ()
+    # Of two that start together, the inner one is listed last and is the nearer one.
+    nearest = max(range(len(before)), key=lambda i: (before[i].start, i))
+    return tuple(goal for goal in before[nearest].goals.split("\n\n") if goal)
+
+
+def make_diagnostics(
+    messages: tuple[Message, ...], candidate: Candidate, first_line: int
+) -> tuple[Diagnostic, ...]:
+    """Lean's messages with their places in the assembled file and in the body, errors first."""
+    severities: dict[str, Literal["error", "warning", "info"]] = {
+        "error": "error",
+        "warning": "warning",
+    }
+    made = []
+    for message in messages:
+        start = _move_down(message.start, first_line)
+        end = None if message.end is None else _move_down(message.end, first_line)
+        body = find_body_place(candidate, start.line, start.column)
+        made.append(
+            Diagnostic(
+                severity=severities.get(message.severity, "info"),
+                message=_shorten(message.text),
+                line=start.line,
+                column=start.column,
+                end_line=None if end is None else end.line,
+                end_column=None if end is None else end.column,
+                body_line=body[0] if body else None,
+                body_column=body[1] if body else None,
+            )
+        )
+    ranks = {"error": 0, "warning": 1, "info": 2}
+    made.sort(key=lambda diagnostic: ranks[diagnostic.severity])
+    return tuple(made[:_MAX_DIAGNOSTICS])
+
+
+def _move_down(place: Position, num_lines: int) -> Position:
+    return Position(place.line + num_lines, place.column)
+
+
+def _shorten(text: str) -> str:
+    left_out = len(text) - _MAX_MESSAGE_LENGTH
+    if left_out <= 0:
+        return text
+    return f"{text[:_MAX_MESSAGE_LENGTH]}… ({left_out} more characters)"

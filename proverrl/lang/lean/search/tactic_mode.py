@@ -1,0 +1,136 @@
+"""Lean searched one tactic at a time, behind the same functions as whole proofs.
+
+Flows in: states in a pool of REPLs (``lean_states``), and what judges whole files. Flows out:
+``step`` (a path of tactics and one more, to the state after it) and ``verify``, which walks a
+body's tactics and gives a verdict with the states on the way, so that ``segment_lean`` and every
+search can read it. A state that was reached before is not computed again, but for a worker that
+died with it. Nothing of it is saved: a search that is resumed replays what it goes on from.
+A path that says it is complete is nothing but a reason to have the whole file judged: no verdict of
+this module is PROVED unless ``judge`` said so. Not handled here: several holes in one statement,
+tactics that share a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from proverrl.errors import WorkerError
+from proverrl.lang.lean.goals import canonical_goals
+from proverrl.lang.lean.search.tactic_states import LeanStates
+from proverrl.lang.lean.workers.tactics import ProofState
+from proverrl.lang.records import Verify
+from proverrl.types import BodyState, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verify.body_place import hole_column
+
+_CONTINUES = ("|", "<;>", ")", "⟩")
+"""Begin a line of the tactic before, also at its own column."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTactic:
+    """A tactic with the line (from 1) and column (from 0) of the body at which it begins."""
+
+    text: str
+    line: int
+    column: int
+
+
+def split_tactics(problem: Problem, body: str) -> list[PlacedTactic]:
+    """The tactics of a body: lines at the hole's column begin one, deeper lines and alternatives
+    go on with it, at their indentation beside it. Undoes ``assemble_body``, but for blank lines.
+    """
+    base = hole_column(problem)
+    tactics: list[PlacedTactic] = []
+    for number, line in enumerate(body.split("\n"), 1):
+        text = line.strip()
+        # Where a body's first line begins is the hole's column, whatever blanks it has.
+        column = base if number == 1 else len(line) - len(line.lstrip())
+        if not text or text.startswith("--"):
+            continue
+        if tactics and (column > base or text.startswith(_CONTINUES)):
+            last = tactics[-1]
+            more = f"{last.text}\n{' ' * max(0, column - base)}{text}"
+            tactics[-1] = PlacedTactic(more, last.line, last.column)
+        else:
+            shown = len(line) - len(line.lstrip())
+            tactics.append(PlacedTactic(text, number, shown))
+    return tactics
+
+
+class TacticMode:
+    """Verdicts by states; ``judge`` gives those on whole files."""
+
+    def __init__(self, states: LeanStates, judge: Verify) -> None:
+        self.states = states
+        self._judge = judge
+
+    async def step(
+        self, problem: Problem, path: Sequence[str], tactics: Sequence[str]
+    ) -> list[ProofState]:
+        """The state after each of the tactics, tried at the end of a path; a failed one says so.
+
+        Raises: as ``LeanStates.walk``.
+        """
+        return [(await self.states.walk(problem, (*path, tactic)))[-1] for tactic in tactics]
+
+    async def verify(self, candidate: Candidate) -> Verdict:
+        """The verdict on a body: where its first failing tactic stands, or what it leaves open, or
+        what ``judge`` says of the whole file when no goal is left. TIMEOUT and CRASHED when two
+        workers in turn failed on it.
+
+        Raises:
+            ProblemError: the statement fails in Lean, or has not exactly one hole.
+        """
+        if (broken := _refuse_encoding(candidate.body)) is not None:
+            return broken
+        tactics = split_tactics(candidate.problem, candidate.body)
+        try:
+            reached = await self.states.walk(candidate.problem, [t.text for t in tactics])
+        except WorkerError as error:
+            return _give_up(error)
+        last = reached[-1]
+        states = tuple(
+            (tactic.line, tactic.column, canonical_goals(state.goals))
+            for tactic, state in zip(tactics, reached, strict=False)
+        )
+        if last.is_failure:
+            # The states before the tactics up to the failing one, whose own has no successor.
+            place = len(reached) - 1
+            return _reject(tactics[place - 1], last, states[:place])
+        if last.status == "incomplete":
+            return _leave_open(last, states)
+        verdict = await self._judge(candidate)
+        return replace(verdict, states=verdict.states or states)
+
+
+def _refuse_encoding(body: str) -> Verdict | None:
+    try:
+        body.encode("utf-8")
+    except UnicodeEncodeError as error:
+        reason = Diagnostic("error", f"the text is not valid Unicode: {error.reason}")
+        return Verdict(Status.REJECTED, (reason,), checks=("tactic-mode",))
+    return None
+
+
+def _give_up(error: WorkerError) -> Verdict:
+    status = Status.TIMEOUT if error.cause == "deadline" else Status.CRASHED
+    said = Diagnostic("error", str(error))
+    return Verdict(status, (said,), cause=error.cause or "protocol")
+
+
+def _reject(tactic: PlacedTactic, state: ProofState, states: tuple[BodyState, ...]) -> Verdict:
+    said = "\n".join(state.messages) or "the tactic failed"
+    error = Diagnostic("error", said, body_line=tactic.line, body_column=tactic.column)
+    return Verdict(Status.REJECTED, (error,), states=states, checks=("tactic-mode",))
+
+
+def _leave_open(state: ProofState, states: tuple[BodyState, ...]) -> Verdict:
+    """Open goals at the end, told as Lean tells it for a whole file; a ``sorry`` leaves none."""
+    if not state.goals:
+        return Verdict(Status.INCOMPLETE, states=states, checks=("tactic-mode",))
+    text = "\n\n".join(state.goals)
+    error = Diagnostic("error", f"unsolved goals\n{text}")
+    return Verdict(
+        Status.REJECTED, (error,), goals=state.goals, states=states, checks=("tactic-mode",)
+    )

@@ -1,0 +1,337 @@
+"""One Lean worker: candidates go in one at a time, verdicts come out.
+
+Flows in: candidates that passed the audit. Flows out: verdicts. A candidate costs its imports
+(elaborated once per worker and kept), its text, a question about the declaration that it had to
+make, and one whether that declaration leaked into the imports. Every candidate's text runs in the
+environment of its imports alone, which never changes, so nothing that one declares is there for the
+next; a text without imports runs in the environment of the empty header. The REPL forgets no
+environment: ``is_spent`` tells when a fresh worker is due. Covered: an answer that is not provably
+the answer (``proverrl.lang.lean.workers.repl``); a Lean that cannot tell true from false (canaries
+at the start). Not covered: choosing and replacing workers, deadlines and memory
+(``proverrl.verify.pool``), the candidate's text (``proverrl.lang.lean.audit``).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, replace
+
+from proverrl.errors import ProblemError, ToolchainError, WorkerError
+from proverrl.lang.lean.goals import find_states
+from proverrl.lang.lean.identity import (
+    make_axioms_question,
+    make_report_question,
+    read_axioms,
+    read_report,
+)
+from proverrl.lang.lean.judge import (
+    STANDARD_AXIOMS,
+    Judgement,
+    KnownStatements,
+    LeanLimits,
+    find_goals_before_error,
+    judge_declaration,
+    judge_file,
+    judge_messages,
+    make_diagnostics,
+)
+from proverrl.lang.lean.syntax.declarations import find_declarations, find_target, split_header
+from proverrl.lang.lean.workers.repl import Elaboration, LeanRepl
+from proverrl.lang.lean.workers.toolchain import REMEDY, LeanToolchain
+from proverrl.types import HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
+
+_FILE_KIND = "file"
+_THEOREMS = ("theorem", "lemma")
+_ALREADY_DECLARED = "has already been declared"
+_HEARTBEATS = re.compile(r"(\bset_option\s+maxHeartbeats\s+)(\d+)")
+
+_CANARY_NAME = "proverrl_canary"
+_CANARIES = (
+    ("True ∧ True", "⟨trivial, trivial⟩", "", Status.PROVED),
+    ("(1 : Nat) = 2", "rfl", "", Status.REJECTED),
+    ("(1 : Nat) = 2", "sorry", "", Status.INCOMPLETE),
+    ("(1 : Nat) = 2", "canary_axiom", "axiom canary_axiom : (1 : Nat) = 2\n", Status.UNSOUND),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LeanText:
+    """An assembled file, cut after its imports. ``rest`` starts after ``header``."""
+
+    header: str
+    rest: str
+
+    @property
+    def first_line(self) -> int:
+        """How many lines of the file stand before ``rest``."""
+        return self.header.count("\n")
+
+
+class LeanReplWorker:
+    """A started and tested REPL. After any ``WorkerError`` it must be killed."""
+
+    def __init__(
+        self,
+        repl: LeanRepl,
+        toolchain: LeanToolchain,
+        limits: LeanLimits,
+        known: KnownStatements,
+    ) -> None:
+        self._repl = repl
+        self._toolchain = toolchain
+        self._limits = limits
+        self._known = known
+        self._headers: dict[str, int] = {}
+
+    @classmethod
+    async def start(
+        cls, toolchain: LeanToolchain, limits: LeanLimits, known: KnownStatements
+    ) -> LeanReplWorker:
+        """Start a REPL and see that it tells true from false.
+
+        Raises ``ToolchainError`` when it does not, ``WorkerError`` when it dies meanwhile.
+        """
+        repl = await LeanRepl.start(toolchain, memory_limit_mb=limits.memory_mb)
+        worker = cls(repl, toolchain, limits, known)
+        try:
+            strict = replace(limits, allowed_axioms=STANDARD_AXIOMS)
+            await _check_canaries(cls(repl, toolchain, strict, KnownStatements()))
+        except BaseException:
+            worker.kill()
+            await worker.join()
+            raise
+        return worker
+
+    @property
+    def repl(self) -> LeanRepl:
+        """The process, for tactic mode."""
+        return self._repl
+
+    @property
+    def pid(self) -> int:
+        return self._repl.pid
+
+    @property
+    def memory_mb(self) -> float:
+        return self._repl.memory_mb
+
+    @property
+    def is_spent(self) -> bool:
+        """True when so many environments are kept that a fresh worker is due."""
+        return (
+            self._repl.num_environments >= self._limits.max_environments
+            or len(self._headers) > self._limits.max_headers
+        )
+
+    def kill(self) -> None:
+        self._repl.kill()
+
+    async def join(self) -> None:
+        await self._repl.join()
+
+    def is_warm_for(self, candidate: Candidate) -> bool:
+        """Whether the candidate's imports were elaborated here already."""
+        return split_candidate(candidate).header in self._headers
+
+    async def judge(self, candidate: Candidate) -> Verdict:
+        """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer,
+        ``ProblemError`` when our own statement does not elaborate."""
+        started = time.monotonic()
+        if (refusal := _refuse_encoding(candidate)) is not None:
+            return replace(refusal, toolchain=self._toolchain.name)
+        text = split_candidate(candidate)
+        loaded = await self._load_header(text.header)
+        header_seconds = time.monotonic() - started
+        if isinstance(loaded, Elaboration):
+            judgement = self._refuse_header(loaded, candidate)
+        elif candidate.problem.kind == _FILE_KIND:
+            judgement = await self._judge_file(candidate, text, loaded)
+        else:
+            judgement = await self._judge_statement(candidate, text, loaded)
+        return Verdict(
+            status=judgement.status,
+            diagnostics=judgement.diagnostics,
+            goals=judgement.goals,
+            axioms=judgement.axioms,
+            states=judgement.states,
+            seconds=time.monotonic() - started,
+            header_seconds=header_seconds,
+            toolchain=self._toolchain.name,
+            checks=judgement.checks,
+        )
+
+    async def open_header(self, problem: Problem) -> int:
+        """The environment of a problem's imports; raises ``ProblemError`` when they fail."""
+        header = split_candidate(Candidate(problem, "sorry")).header
+        loaded = await self._load_header(header)
+        if isinstance(loaded, Elaboration):
+            raise ProblemError(_explain_header(problem, loaded, self._toolchain))
+        return loaded
+
+    async def _load_header(self, header: str) -> int | Elaboration:
+        """The environment of a header, or what Lean said when it has none."""
+        env = self._headers.get(header)
+        if env is not None:
+            return env
+        options = f"set_option maxHeartbeats {self._limits.max_heartbeats}\n"
+        done = await self._repl.load_header(header, options)
+        if done.env is None or done.errors or not done.reached_end:
+            return done
+        self._headers[header] = done.env
+        return done.env
+
+    def _refuse_header(self, done: Elaboration, candidate: Candidate) -> Judgement:
+        if candidate.problem.kind != _FILE_KIND:
+            raise ProblemError(_explain_header(candidate.problem, done, self._toolchain))
+        diagnostics = make_diagnostics(done.messages, candidate, 0)
+        return Judgement(Status.REJECTED, diagnostics, checks=("audit", "header"))
+
+    async def _judge_statement(self, candidate: Candidate, text: LeanText, env: int) -> Judgement:
+        problem = candidate.problem
+        target = find_target(problem)
+        fingerprint = self._known.find(problem)
+        if fingerprint is None:
+            fingerprint = await self._find_fingerprint(problem, target, env)
+            self._known.record(problem, fingerprint)
+        done, judgement = await self._run(candidate, text, env)
+        if judgement is not None:
+            if any(_ALREADY_DECLARED in message.text for message in done.errors):
+                await self._see_no_leak(target, env)
+            return judgement
+        assert done.env is not None
+        answer = await self._repl.run(make_report_question(target), done.env)
+        await self._see_no_leak(target, env)
+        judged = judge_declaration(
+            read_report(answer, target),
+            fingerprint,
+            self._limits.allowed_axioms,
+            make_diagnostics(done.messages, candidate, text.first_line),
+        )
+        return replace(judged, states=self._find_states(done, candidate, text))
+
+    async def _see_no_leak(self, target: str, env: int) -> None:
+        """The imports alone must not hold the declaration; raises ``WorkerError`` if they do."""
+        done = await self._repl.run(f"#check @_root_.{target}", env)
+        if len(done.errors) != 1 or len(done.messages) != 1 or not done.reached_end:
+            raise WorkerError(f"{target} is there before the text that declares it has run")
+
+    async def _judge_file(self, candidate: Candidate, text: LeanText, env: int) -> Judgement:
+        done, judgement = await self._run(candidate, text, env)
+        if judgement is not None:
+            return judgement
+        assert done.env is not None
+        names = list_theorems(text.rest)
+        axioms: dict[str, tuple[str, ...] | None] = {}
+        if names:
+            answer = await self._repl.run(make_axioms_question(names), done.env)
+            axioms = read_axioms(answer, names)
+        diagnostics = make_diagnostics(done.messages, candidate, text.first_line)
+        return judge_file(axioms, self._limits.allowed_axioms, diagnostics)
+
+    async def _run(
+        self, candidate: Candidate, text: LeanText, env: int
+    ) -> tuple[Elaboration, Judgement | None]:
+        wants_goals = self._limits.goals_before_error
+        traces = wants_goals or self._limits.trace_states
+        rest = self.cap_heartbeats(candidate.problem, text)
+        done = await self._repl.run(rest, env, all_tactics=traces)
+        judgement = judge_messages(done, candidate, text.first_line)
+        if judgement is not None and wants_goals and done.errors and not judgement.goals:
+            judgement = replace(judgement, goals=find_goals_before_error(done))
+        if judgement is not None:
+            judgement = replace(judgement, states=self._find_states(done, candidate, text))
+        return done, judgement
+
+    def _find_states(
+        self, done: Elaboration, candidate: Candidate, text: LeanText
+    ) -> tuple[BodyState, ...]:
+        if not self._limits.trace_states:
+            return ()
+        return find_states(done.tactics, candidate, text.first_line)
+
+    async def _find_fingerprint(self, problem: Problem, target: str, env: int) -> str:
+        """The type of our own statement, in an environment without the candidate's text."""
+        clean = Candidate(problem, "sorry")
+        text = split_candidate(clean)
+        done = await self._repl.run(self.cap_heartbeats(problem, text), env)
+        if done.errors or not done.reached_end:
+            said = done.errors[0].text if done.errors else "it was not read to its end"
+            raise ProblemError(f"problem {problem.id!r}: its own statement fails in Lean: {said}")
+        assert done.env is not None
+        report = read_report(await self._repl.run(make_report_question(target), done.env), target)
+        if report.missing:
+            raise ProblemError(
+                f"problem {problem.id!r}: Lean knows no {target} after the statement: "
+                f"{report.missing}"
+            )
+        return report.fingerprint
+
+    def cap_heartbeats(self, problem: Problem, text: LeanText) -> str:
+        """The text to run, with our limit in place of a larger one in the problem's preamble."""
+        limit = self._limits.max_heartbeats
+
+        def cap(match: re.Match[str]) -> str:
+            wanted = int(match.group(2))
+            return f"{match.group(1)}{limit if wanted == 0 or wanted > limit else wanted}"
+
+        if problem.kind == _FILE_KIND:
+            return text.rest
+        length = len(problem.preamble) - len(text.header)
+        return _HEARTBEATS.sub(cap, text.rest[:length]) + text.rest[length:]
+
+
+def split_candidate(candidate: Candidate) -> LeanText:
+    """Cut a candidate's file after its imports, which for a statement are the problem's own."""
+    source = candidate.source
+    is_file = candidate.problem.kind == _FILE_KIND
+    header, _ = split_header(source if is_file else candidate.problem.preamble)
+    rest = source[len(header) :]
+    if header and rest and not header.endswith("\n"):
+        raise ProblemError(
+            f"problem {candidate.problem.id!r}: its imports must end with a line break"
+        )
+    return LeanText(header, rest)
+
+
+def list_theorems(text: str) -> tuple[str, ...]:
+    """The full names of the theorems that a file declares, without repeats."""
+    named = [d.name for d in find_declarations(text) if d.keyword in _THEOREMS]
+    return tuple(dict.fromkeys(name for name in named if name))
+
+
+def _refuse_encoding(candidate: Candidate) -> Verdict | None:
+    """A lone surrogate is no character, so that no Lean file can hold it."""
+    try:
+        candidate.source.encode("utf-8")
+    except UnicodeEncodeError as error:
+        diagnostic = Diagnostic("error", f"the text is not valid Unicode: {error.reason}")
+        return Verdict(Status.REJECTED, (diagnostic,), checks=("audit",))
+    return None
+
+
+def _explain_header(problem: Problem, done: Elaboration, toolchain: LeanToolchain) -> str:
+    said = done.errors[0].text if done.errors else "they were not read to their end"
+    remedy = ""
+    if not toolchain.has_mathlib and "Mathlib" in problem.preamble:
+        remedy = f"; Mathlib is not installed here, run: {REMEDY} --mathlib"
+    return f"problem {problem.id!r}: its imports fail in Lean: {said[:500]}{remedy}"
+
+
+async def _check_canaries(worker: LeanReplWorker) -> None:
+    """See that Lean tells true from false under our options; raises ``ToolchainError`` if not."""
+    for number, (statement, body, prelude, expected) in enumerate(_CANARIES):
+        name = f"{_CANARY_NAME}_{number}"
+        problem = Problem(name, "lean", "term", "", f"theorem {name} : {statement} := {HOLE}\n")
+        try:
+            verdict = await worker.judge(Candidate(problem, body, prelude))
+        except ProblemError as error:
+            raise ToolchainError(
+                f"Lean cannot read a plain theorem ({error}); run: {REMEDY}"
+            ) from error
+        if verdict.status is not expected:
+            said = "; ".join(diagnostic.message for diagnostic in verdict.diagnostics)[:300]
+            raise ToolchainError(
+                f"Lean misjudges a known theorem: {statement} by {body} came out as "
+                f"{verdict.status.value}, not {expected.value} ({said}); run: {REMEDY}"
+            )

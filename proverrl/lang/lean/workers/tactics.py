@@ -1,0 +1,148 @@
+"""Tactic mode: proof states for search, tried one tactic at a time.
+
+Flows in: a problem, tactics. Flows out: ``ProofState`` records.
+A state that says "completed" is a hint, not a verdict: tactic mode of the REPL has accepted wrong
+proofs. ``confirm`` assembles the tactics into a body and has the whole file judged like any other.
+A tactic that the audit calls a cheat is a failed tactic and never reaches the REPL, so that it
+cannot tamper with a process that judges others. Not handled here: the order of the search, pools: a
+state belongs to the REPL that gave it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from proverrl.errors import ProblemError, WorkerError
+from proverrl.lang.lean.audit import audit_text
+from proverrl.lang.lean.workers.protocol import ErrorAnswer, Message, StepAnswer
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker, split_candidate
+from proverrl.types import Candidate, Problem, Verdict
+from proverrl.verify.base import Verifier
+
+StateStatus = Literal["completed", "incomplete", "error", "not-verified"]
+_STATUSES: tuple[tuple[str, StateStatus], ...] = (
+    ("Completed", "completed"),
+    ("Incomplete", "incomplete"),
+    ("Error", "error"),
+    ("Not verified", "not-verified"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProofState:
+    """A moment of a proof. ``id`` is the REPL's number, None when there is no state to go on from
+    because the tactic could not be run. ``status`` is "not-verified" for a finished proof of a
+    REPL that is too old to check it."""
+
+    id: int | None
+    goals: tuple[str, ...]
+    status: StateStatus
+    messages: tuple[str, ...] = ()
+
+    @property
+    def is_failure(self) -> bool:
+        """True when the tactic failed; the state before it can still be used."""
+        return self.id is None or self.status == "error"
+
+
+async def open_problem(worker: LeanReplWorker, problem: Problem) -> tuple[ProofState, ...]:
+    """The proof state of each ``sorry`` when the hole is filled by one, in order.
+
+    Raises ``ProblemError`` when the statement does not elaborate or has nothing to prove.
+    """
+    env = await worker.open_header(problem)
+    text = worker.cap_heartbeats(problem, split_candidate(Candidate(problem, "sorry")))
+    done = await worker.repl.run(text, env)
+    if done.errors or not done.reached_end:
+        said = done.errors[0].text if done.errors else "it was not read to its end"
+        raise ProblemError(f"problem {problem.id!r}: its own statement fails in Lean: {said}")
+    states = tuple(
+        ProofState(sorry.proof_state, (sorry.goal,), "incomplete")
+        for sorry in done.sorries
+        if sorry.proof_state is not None
+    )
+    if not states:
+        raise ProblemError(f"problem {problem.id!r}: Lean gives no proof state for its hole")
+    return states
+
+
+async def apply_tactic(worker: LeanReplWorker, state: ProofState, tactic: str) -> ProofState:
+    """Try a tactic; a tactic that cannot be run gives a failed state, not an exception."""
+    if state.id is None:
+        raise WorkerError("a failed proof state has nothing to go on from")
+    cheats = [f for f in audit_text(tactic, "body") if f.category == "cheat"]
+    if cheats:
+        return ProofState(None, (), "error", (f"{cheats[0].rule}: {cheats[0].message}",))
+    answer = await worker.repl.apply_tactic(state.id, tactic)
+    if isinstance(answer, ErrorAnswer):
+        return ProofState(None, (), "error", (answer.message,))
+    return read_state(answer)
+
+
+def read_state(answer: StepAnswer) -> ProofState:
+    """What a tactic led to. An error among the messages makes it a failure whatever else is said:
+    Lean recovers from some errors by closing the goal with a hidden ``sorry``."""
+    messages = tuple(message.text for message in answer.messages)
+    return ProofState(answer.proof_state, answer.goals, _read_status(answer), messages)
+
+
+def _read_status(answer: StepAnswer) -> StateStatus:
+    if any(_is_error(message) for message in answer.messages):
+        return "error"
+    if answer.status is None:
+        return "not-verified" if not answer.goals else "incomplete"
+    for word, status in _STATUSES:
+        if answer.status == word or answer.status.startswith(f"{word}:"):
+            if status == "completed" and (answer.goals or answer.sorries):
+                raise WorkerError("the Lean REPL calls a proof complete that has open goals")
+            return status
+    raise WorkerError(f"the Lean REPL's proof status is not understood: {answer.status[:200]!r}")
+
+
+def _is_error(message: Message) -> bool:
+    return message.severity == "error"
+
+
+async def save_state(worker: LeanReplWorker, state: ProofState, path: Path) -> None:
+    """Write a proof state to a file, for another worker of the same toolchain and imports."""
+    if state.id is None:
+        raise WorkerError("a failed proof state cannot be kept")
+    await worker.repl.pickle_state(state.id, str(path))
+
+
+async def load_state(worker: LeanReplWorker, path: Path) -> ProofState:
+    """Read a state that ``save_state`` wrote. The file is mapped into Lean's memory as it is, so
+    it must come from nobody else. Scoped notation of the imports is not restored by the REPL."""
+    return read_state(await worker.repl.unpickle_state(str(path)))
+
+
+async def move_state(
+    source: LeanReplWorker, state: ProofState, target: LeanReplWorker
+) -> ProofState:
+    """Carry a state to another worker through a private temporary file."""
+    with tempfile.TemporaryDirectory(prefix="proverrl-state-") as folder:
+        path = Path(folder) / "state.olean"
+        await save_state(source, state, path)
+        return await load_state(target, path)
+
+
+def assemble_body(tactics: Sequence[str]) -> str:
+    """The tactics as a body: one after the other, at the indentation of the hole's ``by`` block.
+
+    The first line stands at the hole, which is indented by two; a tactic of several lines keeps
+    its own relative indentation.
+    """
+    lines = [line for tactic in tactics for line in tactic.strip("\n").split("\n")]
+    return "\n  ".join(lines)
+
+
+async def confirm(
+    verifier: Verifier, problem: Problem, tactics: Sequence[str], *, deadline_seconds: float
+) -> Verdict:
+    """The verdict on a finished script, by verification of the whole file."""
+    candidate = Candidate(problem, assemble_body(tactics))
+    return await verifier.verify(candidate, deadline_seconds=deadline_seconds)

@@ -1,0 +1,117 @@
+"""What searches and composers exchange with a language.
+
+Flows in: nothing. Flows out: records, and the types of the functions that a language brings.
+Not handled here: the languages (``proverrl.lang.base``), searches and composers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from proverrl.types import Candidate, Problem, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Where a proof attempt starts from.
+
+    ``text`` is kept proof text, "" at the root. ``state`` is the key of the state that it reaches;
+    "" when unknown (the root before its first verdict).
+    """
+
+    text: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a body after which a state was seen.
+
+    ``text`` is the body's text up to the end of this segment, from the body's beginning; that of
+    the last may have a line break more than the body, which asks for another statement. ``state``
+    is the canonical key of the state after it.
+    """
+
+    text: str
+    state: str
+
+
+Verify = Callable[[Candidate], Awaitable[Verdict]]
+
+SegmentFn = Callable[[Candidate, Verdict], tuple[Segment, ...]]
+"""The segments of a judged body up to its first error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subgoal:
+    """One hole of a sketch. ``needs`` names the holes whose statements it may use."""
+
+    name: str
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A body with holes."""
+
+    body: str
+    subgoals: tuple[Subgoal, ...]
+
+
+LemmaStatus = Literal["open", "proved", "disproved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lemma:
+    """A conjecture and what is known of it.
+
+    ``attempts`` and ``proofs`` count tries and successes; ``uses`` the final proofs that depend
+    on it; ``needs`` the lemmas that its own proof depends on.
+    """
+
+    name: str
+    statement: str
+    status: LemmaStatus = "open"
+    body: str = ""
+    needs: tuple[str, ...] = ()
+    attempts: int = 0
+    proofs: int = 0
+    uses: int = 0
+
+    @property
+    def proof_rate(self) -> float:
+        """Laplace's estimate (proofs + 1) / (attempts + 2)."""
+        return (self.proofs + 1) / (self.attempts + 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A problem to compose from, and a body that proves it where one is known."""
+
+    problem: Problem
+    reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A new statement with its hole, and a body that may prove it; nothing of it was checked."""
+
+    kind: str
+    statement: str
+    reference: str | None = None
+    preamble: str = ""
+
+
+Compose = Callable[[random.Random, Sequence[Parent]], Made | None]
+"""One draw of an operator; None where it has no hold on these parents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A composer and how many parents it takes."""
+
+    arity: int
+    compose: Compose

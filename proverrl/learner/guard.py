@@ -1,0 +1,205 @@
+"""Watches the numbers of a training run, and stops or warns before an update that looks wrong.
+
+Flows in: updates that have their gradients, groups and solve rates. Flows out: leave for the
+update, or ``GuardError`` naming a file with the offending batch. Decisions are pure functions of
+numbers. Not handled here: false verdicts as such (canaries, ``proverrl.verify``); a jump of the
+solve rate is only their likeliest sign in the figures.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proverrl.config import GuardAction, GuardConfig
+from proverrl.errors import GuardError
+from proverrl.files.disk import saving
+from proverrl.learner.learner import Update
+from proverrl.types import Group, Rollout
+
+GUARD_FOLDER = "guard"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A number that is out of bounds, and what the configuration says of it."""
+
+    name: str
+    message: str
+    action: GuardAction
+
+
+def find_not_finite(metrics: Mapping[str, float], settings: GuardConfig) -> list[Finding]:
+    """The loss or the gradient's norm is infinite or not a number."""
+    return [
+        Finding("not_finite", f"{name} is {metrics[name]}", settings.not_finite)
+        for name in ("loss", "grad_norm")
+        if not math.isfinite(metrics[name])
+    ]
+
+
+def find_ratio(metrics: Mapping[str, float], settings: GuardConfig) -> list[Finding]:
+    """A token's probability is more than ``max_ratio`` times the sampler's, or the reverse."""
+    ratio = metrics.get("ratio_max", 1.0)
+    # What is not a number is above nothing here: it is find_not_finite's to say.
+    if settings.ratio == "off" or not ratio > settings.max_ratio:
+        return []
+    message = f"a token's probability moved by a factor of {ratio:.4g}"
+    return [Finding("ratio", f"{message}, more than {settings.max_ratio:g}", settings.ratio)]
+
+
+def find_entropy(metrics: Mapping[str, float], settings: GuardConfig) -> list[Finding]:
+    """The mean entropy a token, in nats, is below ``min_entropy``: sampling has nothing to find."""
+    entropy = metrics.get("entropy", math.inf)
+    if settings.entropy == "off" or not entropy < settings.min_entropy:
+        return []
+    message = f"entropy is {entropy:.4g} nats a token, less than {settings.min_entropy:g}"
+    return [Finding("entropy", message, settings.entropy)]
+
+
+def find_reward_jump(rate: float, history: Sequence[float], settings: GuardConfig) -> list[Finding]:
+    """The solve rate is ``max_reward_jump`` above its mean over the last ``reward_window`` steps.
+
+    Nothing is found before the window is full: the first steps of a run may well climb.
+    """
+    if settings.reward_jump == "off" or len(history) < settings.reward_window:
+        return []
+    recent = history[-settings.reward_window :]
+    mean = sum(recent) / len(recent)
+    if rate - mean <= settings.max_reward_jump:
+        return []
+    message = (
+        f"the solve rate jumped from {mean:.3f} to {rate:.3f}, more than "
+        f"{settings.max_reward_jump:g}; look whether the new proofs prove what they should"
+    )
+    return [Finding("reward_jump", message, settings.reward_jump)]
+
+
+@dataclass
+class Guard:
+    """Applies the decisions in a run. ``warn`` is given what is only to be said; ``warnings``
+    counts it, by name."""
+
+    settings: GuardConfig
+    folder: Path
+    warn: Callable[[str], None]
+    warnings: dict[str, int] = field(default_factory=dict)
+    history: list[float] = field(default_factory=list)
+    _groups: Sequence[Group] = ()
+
+    def watch(self, groups: Sequence[Group], solve_rate: float | None) -> None:
+        """Look at the groups that the next step learns from, and at the solve rate of all that
+        was judged for it (None when nothing was).
+
+        Raises:
+            GuardError: the solve rate jumped and the configuration says stop.
+        """
+        self._groups = groups
+        if solve_rate is None:
+            return
+        found = find_reward_jump(solve_rate, self.history, self.settings)
+        self._act(found, lambda finding: _dump_groups(finding, groups))
+        self.history = [*self.history, solve_rate][-self.settings.reward_window :]
+
+    def check(self, update: Update) -> bool:
+        """Whether the update may be made: False leaves out one that is not finite.
+
+        Raises:
+            GuardError: something is out of bounds and the configuration says stop.
+        """
+        not_finite = find_not_finite(update.metrics, self.settings)
+        found = [
+            *not_finite,
+            *find_ratio(update.metrics, self.settings),
+            *find_entropy(update.metrics, self.settings),
+        ]
+        self._act(found, lambda finding: _dump_update(finding, update, self._groups))
+        return not not_finite
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs, as JSON values."""
+        return {"history": self.history, "warnings": self.warnings}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from ``state_dict``."""
+        self.history = list(state["history"])
+        self.warnings = dict(state["warnings"])
+
+    def _act(self, found: Sequence[Finding], dump: Callable[[Finding], dict[str, Any]]) -> None:
+        for finding in found:
+            if finding.action == "stop":
+                path = self._save(finding, dump(finding))
+                raise GuardError(f"{finding.message}; the batch is in {path}", path)
+            self.warnings[finding.name] = self.warnings.get(finding.name, 0) + 1
+            self.warn(finding.message)
+
+    def _save(self, finding: Finding, batch: Mapping[str, Any]) -> Path:
+        path = self.folder / f"{finding.name}.json"
+        # What is not a number is written as null: JSON has no word for it.
+        text = json.dumps(_replace_not_finite(batch), indent=1, allow_nan=False)
+        with saving(path):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        return path
+
+
+def _dump_update(finding: Finding, update: Update, groups: Sequence[Group]) -> dict[str, Any]:
+    """The batch of an update, token by token; the verdict of a sample is found by its rollout."""
+    rollouts = {rollout.id: rollout for group in groups for rollout in group.rollouts}
+    samples = []
+    for sample, logprobs in zip(update.samples, update.logprobs, strict=True):
+        rollout = rollouts.get(sample.rollout_id.rpartition("/")[0])
+        new = slice(sample.prompt_length, None)
+        samples.append(
+            {
+                "rollout_id": sample.rollout_id,
+                "policy_version": sample.policy_version,
+                "verdict": None if rollout is None else _describe_verdict(rollout),
+                "prompt_ids": list(sample.token_ids[: sample.prompt_length]),
+                "token_ids": list(sample.token_ids[new]),
+                "loss_mask": list(sample.loss_mask[new]),
+                "sampler_logprobs": list(sample.logprobs[new]),
+                "logprobs": logprobs.tolist(),
+                "advantages": list(sample.advantages[new]),
+            }
+        )
+    head = {"finding": finding.message, "version": update.version}
+    return {**head, "metrics": dict(update.metrics), "samples": samples}
+
+
+def _dump_groups(finding: Finding, groups: Sequence[Group]) -> dict[str, Any]:
+    rows = [
+        {
+            "rollout_id": rollout.id,
+            "verdict": _describe_verdict(rollout),
+            "reward": reward.total,
+            "text": rollout.turns[-1].completion.text,
+        }
+        for group in groups
+        for rollout, reward in zip(group.rollouts, group.rewards, strict=True)
+    ]
+    return {"finding": finding.message, "rollouts": rows}
+
+
+def _describe_verdict(rollout: Rollout) -> dict[str, Any]:
+    """The last turn's verdict; ``key`` is the candidate's in the verdict cache."""
+    candidate = rollout.turns[-1].candidate
+    return {
+        "problem": rollout.problem.id,
+        "status": str(rollout.status),
+        "key": None if candidate is None else candidate.key,
+    }
+
+
+def _replace_not_finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _replace_not_finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replace_not_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

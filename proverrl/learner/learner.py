@@ -1,0 +1,397 @@
+"""The optimizer over training samples.
+
+Flows in: ``TrainingSample`` records. Flows out: updated weights of the policy's model and the
+metrics of the step. Before an update is made a check may refuse it. Not handled here: which
+problems to learn from, generation, and what counts as a wrong update (``proverrl.learner.guard``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proverrl.config import LearnerConfig, LossConfig, PrecisionName
+from proverrl.errors import ProverRLError, UsageError
+from proverrl.files.disk import loading
+from proverrl.learner.distill import SelfDistiller
+from proverrl.learner.packing import (
+    PackedRow,
+    batch_rows,
+    pack_rows,
+    packed_logprobs,
+    split_by_sample,
+)
+from proverrl.learner.weights import calls, keep_up, open_weights
+from proverrl.losses import (
+    EntropyControl,
+    LossInputs,
+    Metrics,
+    compute_loss,
+    gather_tokens,
+    select_samples,
+)
+from proverrl.parallel import SINGLE, World
+from proverrl.policy.loading import DTYPES
+from proverrl.policy.lora import adapter_disabled, has_adapter
+from proverrl.policy.push_probe import Rows
+from proverrl.rollout.teaching import TeacherPair
+from proverrl.rollout.training_sample import TrainingSample
+from proverrl.seeds import derive_seed
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An update that has its gradients and waits for a check: ``logprobs`` holds for each sample
+    the policy's log-probabilities of its tokens after the prompt, of shape (new tokens,)."""
+
+    version: int
+    metrics: Mapping[str, float]
+    samples: tuple[TrainingSample, ...]
+    logprobs: tuple[Tensor, ...]
+
+
+UpdateCheck = Callable[[Update], bool]
+"""True lets the update happen, False leaves it out, an exception ends the run."""
+
+
+def require_finite(update: Update) -> bool:
+    """The check of a learner that has no other.
+
+    Raises:
+        ProverRLError: the loss or the gradient's norm is not finite.
+    """
+    for name, words in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
+        value = update.metrics[name]
+        if not math.isfinite(value):
+            raise ProverRLError(f"{words} is {value} at version {update.version}; stopping")
+    return True
+
+
+class TorchLearner:
+    """Updates over packed samples; ``model`` is shared with the policy that samples from it.
+
+    With a KL term a frozen copy of ``model`` as it comes is kept: as much memory again as its
+    weights take, and no optimizer state. A model with an adapter needs none: it is its own
+    reference without the adapter. With ``learner.shard`` what is trained is a cut copy, and
+    ``probe_rows`` are compared after each push into ``model``
+    (``proverrl.learner.sharded_weights``).
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        config: LearnerConfig,
+        *,
+        temperature: float,
+        loss: LossConfig | None = None,
+        version: int = 0,
+        check: UpdateCheck = require_finite,
+        world: World = SINGLE,
+        probe_rows: Rows = (),
+    ) -> None:
+        check_precision(model, config.precision)
+        self.model = model
+        self.config = config
+        self.loss = LossConfig() if loss is None else loss
+        self.temperature = temperature
+        self.version = version
+        self.check = check
+        self.world = world
+        self.control = EntropyControl(self.loss.entropy)
+        self.weights = open_weights(model, config, world, probe_rows)
+        # With an adapter the model without it is the reference: no second copy.
+        keeps_reference = self.loss.needs_reference and not has_adapter(model)
+        self.reference = self.weights.freeze() if keeps_reference else None
+        distills = self.loss.distill.weight > 0
+        if distills and config.shard != "none":
+            raise UsageError(
+                "loss.distill.weight is above 0 and its teacher has whole weights; set it to 0, "
+                "or set learner.shard = 'none'"
+            )
+        self.distiller = (
+            SelfDistiller(model, self.loss.distill, temperature=temperature) if distills else None
+        )
+        if config.gradient_checkpointing:
+            enable_checkpointing(self.weights.model)
+
+    @property
+    def needs_old_logprobs(self) -> bool:
+        """True when a step scores its samples with the learner's engine before it updates, one
+        forward pass more; otherwise the sampler's log-probabilities stand for the old policy."""
+        return self.loss.needs_old_logprobs
+
+    def step(
+        self,
+        samples: Sequence[TrainingSample],
+        replay: Callable[[], Sequence[TrainingSample]] = tuple,
+        pairs: Sequence[TeacherPair] = (),
+    ) -> dict[str, float]:
+        """``epochs`` passes over the samples, ``groups_per_update`` prompts an update; returns
+        metrics averaged over updates (and over tokens where they are per token; those that end in
+        ``_max`` are the largest of the step).
+
+        ``replay()`` is asked once an update for proofs to imitate as well: their mean negative
+        log-likelihood times ``replay_weight`` is added to the loss (VAPO, Yue et al. 2025,
+        arXiv 2504.05118, on fresh positives; here on all that were found).
+
+        ``pairs`` are failed attempts for self-distillation, dealt out over the updates of a pass;
+        without any other sample no update is made.
+
+        Raises:
+            ProverRLError: the check refuses an update; it is not made.
+        """
+        if self.world.size > 1 and self.world.leads:
+            self.world.share(("step", (samples, pairs)))
+        kept, counts = select_samples(samples, self.loss, self.version)
+        rows = pack_rows(kept)
+        if not rows:
+            return counts
+        size = self.config.groups_per_update or len(rows)
+        parts = [rows[i : i + size] for i in range(0, len(rows), size)]
+        old = self._score(self.weights.run, parts) if self.needs_old_logprobs else {}
+        reference = self._score_reference(parts) if self.loss.needs_reference else {}
+        updates = []
+        for _ in range(self.config.epochs):
+            for number, part in enumerate(parts):
+                dealt = pairs[number :: len(parts)]
+                proofs = self.world.share(replay() if self.world.leads else None)
+                values = self._update(part, pack_rows(proofs), dealt, old, reference)
+                if values is None:
+                    counts["updates_left_out"] = counts.get("updates_left_out", 0.0) + 1
+                else:
+                    updates.append(values)
+        return counts | _summarize(updates) | self.weights.publish()
+
+    def score(self, samples: Sequence[TrainingSample]) -> list[Tensor]:
+        """Log-probabilities of each sample's tokens after the prompt, of shape (new tokens,)."""
+        scores = self._score(self.weights.run, [pack_rows(samples)])
+        return [scores[id(sample)] for sample in samples]
+
+    def _update(
+        self,
+        rows: Sequence[PackedRow],
+        replay: Sequence[PackedRow],
+        pairs: Sequence[TeacherPair],
+        old: Mapping[int, Tensor],
+        reference: Mapping[int, Tensor],
+    ) -> dict[str, float] | None:
+        """The metrics of an update, or None when the check left it out."""
+        samples = [sample for row in rows for sample in row.samples]
+        batch_tokens = max(1, sum(sum(sample.loss_mask) for sample in samples))
+        generator = torch.Generator().manual_seed(derive_seed(self.version, "loss"))
+        values = {"loss": 0.0}
+        scored: list[tuple[TrainingSample, Tensor]] = []
+        self.weights.zero_grad()
+        # Checkpointed layers keep their activations unless the model is in training mode.
+        self.weights.model.train(self.config.gradient_checkpointing)
+        for batch in self._batches(self.weights.run, [rows]):
+            logprobs, entropy = self.weights.run(
+                packed_logprobs,
+                batch,
+                temperature=self.temperature,
+                entropy_grad=self.control.bonus > 0,
+            )
+            inputs = LossInputs(
+                **gather_tokens(batch, logprobs, entropy, old, reference, self.version),
+                batch_tokens=batch_tokens,
+                batch_samples=len(samples),
+                settings=self.loss,
+            )
+            loss, metrics = compute_loss(inputs, self.control, generator)
+            loss.backward()  # type: ignore[no-untyped-call]
+            values["loss"] += float(loss.detach())
+            metrics["entropy"] = inputs.entropy.sum().detach()
+            _add(values, metrics, batch_tokens)
+            scored += split_by_sample(batch, logprobs.detach())
+        if replay:
+            values["replay_loss"] = self._imitate(replay)
+            values["loss"] += self.config.replay_weight * values["replay_loss"]
+        if pairs and self.distiller is not None:
+            distilled = self.distiller.backward(
+                self.model,
+                pairs,
+                max_tokens=self.config.micro_batch_tokens,
+                mine=self.world.shard(pairs, lambda pair: len(pair.sample.token_ids)),
+            )
+            values["distill_loss"] = distilled
+            values["loss"] += self.loss.distill.weight * distilled
+        self.weights.model.eval()
+        values = add_up(self.world.gather(values))
+        self.weights.sum_gradients(self.world)
+        values["grad_norm"] = self.weights.clip(self.config.max_grad_norm)
+        if not self._may_update(rows, values, scored):
+            return None
+        self.weights.step()
+        if self.distiller is not None:
+            self.distiller.follow(self.model)
+        self.version += 1
+        self.control.observe(values["entropy"])
+        return values
+
+    def _may_update(
+        self,
+        rows: Sequence[PackedRow],
+        values: Mapping[str, float],
+        scored: Sequence[tuple[TrainingSample, Tensor]],
+    ) -> bool:
+        if self.world.size > 1:
+            # Samples need not travel: every process knows them all, and whose they are.
+            parts = self.world.gather([logprobs.cpu() for _, logprobs in scored])
+            scored = list(zip(self._scored_samples(rows), itertools.chain(*parts), strict=True))
+        samples, logprobs = zip(*scored, strict=True)
+        update = Update(self.version, values, samples, logprobs)
+        return self.world.share(self.check(update) if self.world.leads else None)
+
+    def _scored_samples(self, rows: Sequence[PackedRow]) -> list[TrainingSample]:
+        """The samples of an update in the order in which the processes score them."""
+        return [
+            sample
+            for rank in range(self.world.size)
+            for batch in batch_rows(self._shard(rows, rank), self.config.micro_batch_tokens)
+            for row in batch
+            for sample in row.samples
+        ]
+
+    def _shard(self, rows: Sequence[PackedRow], rank: int | None = None) -> list[PackedRow]:
+        return self.world.shard(rows, lambda row: row.num_tokens, rank)
+
+    def _imitate(self, rows: Sequence[PackedRow]) -> float:
+        num_tokens = sum(sum(s.loss_mask) for row in rows for s in row.samples)
+        total = 0.0
+        for batch in self._batches(self.weights.run, [rows]):
+            logprobs, _ = self.weights.run(packed_logprobs, batch, temperature=self.temperature)
+            loss = -logprobs.sum() / num_tokens
+            (self.config.replay_weight * loss).backward()
+            total += float(loss.detach())
+        return total
+
+    def _batches(
+        self, run: Callable[..., Any], parts: Sequence[Sequence[PackedRow]]
+    ) -> Iterator[list[PackedRow]]:
+        """The micro-batches of this process's share of each part; what each is for must be done
+        before the next is asked for, because in the end this keeps up with the other processes."""
+        shares = [self._shard(part) for part in parts]
+        mine = list(batch_rows(itertools.chain(*shares), self.config.micro_batch_tokens))
+        # Asked before the first: from then on the others wait for this process's passes.
+        most = max(self.world.gather(len(mine))) if self.weights.lockstep else 0
+        yield from mine
+        if self.weights.lockstep:
+            keep_up(run, [row for part in parts for row in part], most - len(mine))
+
+    def _score_reference(self, parts: Sequence[Sequence[PackedRow]]) -> dict[int, Tensor]:
+        if self.reference is not None:
+            run = self.reference if self.weights.lockstep else calls(self.reference)
+            return self._score(run, parts)
+        with adapter_disabled(self.model):
+            return self._score(self.weights.run, parts)
+
+    @torch.no_grad()
+    def _score(
+        self, run: Callable[..., Any], parts: Sequence[Sequence[PackedRow]]
+    ) -> dict[int, Tensor]:
+        """Log-probabilities of each sample's tokens after the prompt, by the sample's ``id()``
+        (a sample is no dictionary key: hashing it would walk all its tokens)."""
+        scores: dict[int, Tensor] = {}
+        for batch in self._batches(run, parts):
+            logprobs, _ = run(packed_logprobs, batch, temperature=self.temperature)
+            scores |= {id(s): part for s, part in split_by_sample(batch, logprobs)}
+        return scores
+
+    def save(self, path: Path) -> None:
+        """Write ``state``; called on rank 0. The policy's weights are saved by the policy."""
+        if self.weights.lockstep:
+            self.world.share(("state", ()))
+        torch.save(self.state(), path)
+
+    def state(self) -> dict[str, Any]:
+        """The optimizer's state, that of the loss and the reference's weights, if there is one;
+        where weights are cut over processes, all of them call this."""
+        state = self.weights.state_dict() | {
+            "version": self.version,
+            "entropy": self.control.state_dict(),
+        }
+        if self.reference is not None:
+            state["reference"] = self.reference.state_dict()
+        if self.distiller is not None:
+            state["teacher"] = self.distiller.state_dict()
+        return state
+
+    def load(self, path: Path) -> None:
+        """Read what ``save`` wrote."""
+        # Whole states stay on the disk where each process needs a part of them.
+        with loading(path):
+            state = torch.load(path, weights_only=True, mmap=self.weights.lockstep)
+        self.weights.load_state_dict(state)
+        self.version = state["version"]
+        self.control.load_state_dict(state["entropy"])
+        if self.reference is not None:
+            self.reference.load_state_dict(state["reference"])
+        if self.distiller is not None:
+            self.distiller.load_state_dict(state["teacher"])
+
+
+def check_precision(model: Any, precision: PrecisionName) -> None:
+    """Refuse a model that was not loaded for ``precision``: the sampler would use another one.
+
+    Raises:
+        UsageError: its weights have another dtype.
+    """
+    if model.dtype != DTYPES[precision]:
+        raise UsageError(
+            f"learner.precision is {precision!r} and the model's weights are {model.dtype}; "
+            f"load it with precision={precision!r}"
+        )
+
+
+def enable_checkpointing(model: Any) -> None:
+    """Recompute activations in the backward pass: less memory, about a third more time.
+
+    Raises:
+        UsageError: the model has dropout, which the training mode that this needs would turn on.
+    """
+    rates = {k: v for k, v in model.config.to_dict().items() if "drop" in k and v}
+    rates |= {k: m.p for k, m in model.named_modules() if isinstance(m, torch.nn.Dropout) and m.p}
+    if rates:
+        raise UsageError(
+            f"learner.gradient_checkpointing needs a model without dropout, this one has {rates}"
+        )
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
+def _add(values: dict[str, float], metrics: Metrics, batch_tokens: int) -> None:
+    """Add a micro-batch's metrics to those of the update."""
+    for name, total in metrics.items():
+        if name.endswith("_max"):
+            values[name] = max(values.get(name, -math.inf), float(total))
+        else:
+            values[name] = values.get(name, 0.0) + float(total) / batch_tokens
+
+
+def add_up(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The metrics of an update from those of its processes, each a sum over its own tokens that is
+    already divided by the whole update's; the largest of those that end in ``_max``."""
+    total = dict(parts[0])
+    for part in parts[1:]:
+        for name, value in part.items():
+            if name.endswith("_max"):
+                total[name] = max(total.get(name, -math.inf), value)
+            else:
+                total[name] = total.get(name, 0.0) + value
+    return total
+
+
+def _summarize(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """One figure a name: the largest of those that end in ``_max``, the mean of the others."""
+    names = dict.fromkeys(name for values in updates for name in values)
+    columns = {name: [v[name] for v in updates if name in v] for name in names}
+    return {
+        name: max(column) if name.endswith("_max") else sum(column) / len(column)
+        for name, column in columns.items()
+    }

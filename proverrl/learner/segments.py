@@ -1,0 +1,159 @@
+"""Attention over tokens that are laid end to end, where sequences share their prompts.
+
+Flows in: the tokens of many sequences in one row without padding, and spans that say which of them
+each sequence reads. Flows out: what every token attends to, in the same order. Everything else in a
+model works token by token, so that a prompt is computed once for all sequences that go on from it
+(shared prefixes: Hydragen, Juravsky et al. 2024, arXiv 2402.05099) and nothing is padded but
+attention itself. Not handled here: layers without full attention, which are refused; what the
+tokens are (``proverrl.learner.packing``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from proverrl.errors import UsageError
+
+NAME = "proverrl_segments"
+"""What transformers knows the attention as; without segments it is torch's own (sdpa)."""
+
+NO_MASK = torch.empty(1, 1, 0, 0)
+"""Given as the attention mask, so that the library builds none: segments say it all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A sequence: the indices of its tokens, of shape (tokens,), the last ``num_queries`` of which
+    attend here; the ones before them attend in another span."""
+
+    num_queries: int
+    tokens: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Spans of like length, padded: ``queries`` (spans, longest query), ``keys`` (spans, longest),
+    ``mask`` (spans, 1, longest query, longest), or None where all is causal from the first key."""
+
+    queries: Tensor
+    keys: Tensor
+    mask: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """All blocks, and for each token the index of its query among those of all blocks."""
+
+    blocks: tuple[_Block, ...]
+    order: Tensor
+
+
+def make_segments(spans: Sequence[Span], device: torch.device) -> Segments:
+    """Blocks of spans whose queries are as many within a factor of two; each token of the row is a
+    query of exactly one span."""
+    by_size: dict[tuple[bool, int], list[Span]] = {}
+    for span in spans:
+        is_whole = span.num_queries == len(span.tokens)
+        by_size.setdefault((is_whole, span.num_queries.bit_length()), []).append(span)
+    blocks = []
+    queries = []
+    for (is_whole, _), chosen in by_size.items():
+        block = _make_block(chosen, is_whole)
+        used = torch.arange(block.queries.shape[1]) < _counts(chosen)[:, None]
+        queries.append(torch.where(used, block.queries, -1).flatten())
+        blocks.append(block)
+    order = torch.cat(queries).argsort(stable=True)
+    order = order[-sum(span.num_queries for span in spans) :]
+    return Segments(tuple(_move(block, device) for block in blocks), order.to(device))
+
+
+def use_segments(model: Any) -> None:
+    """Let the model attend through this module; it goes on as before where no segments are given.
+
+    Raises:
+        UsageError: the model does not look its attention up by name, or has layers that do not
+            attend to all that came before.
+    """
+    config = model.config.get_text_config(decoder=True)
+    if config._attn_implementation == NAME:
+        return
+    kinds = set(getattr(config, "layer_types", None) or ())
+    window = None if kinds else getattr(config, "sliding_window", None)
+    if window or kinds - {"full_attention"}:
+        found = f"a window of {window} tokens" if window else ", ".join(sorted(kinds))
+        raise UsageError(
+            f"{type(model).__name__} has {found}, and training packs sequences for full attention; "
+            "where no sequence is longer than the window, set sliding_window to null in the "
+            "checkpoint's config.json, otherwise use another model"
+        )
+    model.set_attn_implementation(NAME)
+    found = config._attn_implementation
+    if found != NAME:
+        raise UsageError(
+            f"{type(model).__name__} has attention of its own ({found}) that cannot be packed; "
+            "use a model that supports transformers' attention interface"
+        )
+
+
+def segment_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    segments: Segments | None = None,
+    **settings: Any,
+) -> tuple[Tensor, None]:
+    """Attention for transformers' interface: tensors are (rows, heads, tokens, head size), and the
+    first value returned is (rows, tokens, heads, head size). With segments there is one row."""
+    if segments is None:
+        out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
+        return out, None
+    heads, size = query.shape[1], value.shape[-1]
+    flat = [tensor[0].transpose(0, 1).flatten(1) for tensor in (query, key, value)]
+    outs = []
+    for block in segments.blocks:
+        indices = (block.queries, block.keys, block.keys)
+        picked = [
+            embedding(index, tensor).view(*index.shape, -1, like.shape[-1]).transpose(1, 2)
+            for index, tensor, like in zip(indices, flat, (query, key, value), strict=True)
+        ]
+        q, k, v = picked
+        out, _ = sdpa_attention_forward(module, q, k, v, block.mask, **settings)
+        outs.append(out.reshape(-1, heads * size))
+    return embedding(segments.order, torch.cat(outs)).view(1, -1, heads, size), None
+
+
+def _make_block(spans: Sequence[Span], is_whole: bool) -> _Block:
+    keys = pad_sequence([span.tokens for span in spans], batch_first=True)
+    queries = pad_sequence([s.tokens[-s.num_queries :] for s in spans], batch_first=True)
+    if is_whole:
+        return _Block(queries, keys, None)
+    before = torch.tensor([len(span.tokens) - span.num_queries for span in spans])
+    # Padding comes last, so that no token but padding itself looks that far.
+    seen = before[:, None] + torch.arange(queries.shape[1])
+    mask = torch.arange(keys.shape[1]) <= seen[:, :, None]
+    return _Block(queries, keys, mask[:, None])
+
+
+def _counts(spans: Sequence[Span]) -> Tensor:
+    return torch.tensor([span.num_queries for span in spans])
+
+
+def _move(block: _Block, device: torch.device) -> _Block:
+    mask = None if block.mask is None else block.mask.to(device)
+    return _Block(block.queries.to(device), block.keys.to(device), mask)
+
+
+AttentionInterface.register(NAME, segment_attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)

@@ -1,0 +1,167 @@
+"""A model whose weights are cut over the processes of a run: each holds one part of every weight.
+
+Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, stage 3; torch's ``fully_shard`` (FSDP2)
+does the cutting and the messages. Flows in: a whole model, the same on every process. Flows out:
+calls of functions over the model, the parts of its weights and gradients, and the whole weights
+when they are asked for. Every process must call in the same order and equally often, because each
+layer's weights are put together for the moment in which they are used. Not handled here: the
+optimizer, and how the sampler gets the weights (``proverrl.learner.sharded_weights``).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from proverrl.errors import UsageError
+from proverrl.parallel import World
+
+
+class ShardedModel(nn.Module):
+    """A copy of ``model`` of which this process holds its part, in ``store``; it computes in
+    ``model``'s dtype. Gradients are summed over the processes in float32.
+
+    ``model`` stays as it is. Whole is only one layer at a time, and what lies outside the layers.
+
+    Raises:
+        UsageError: transformers does not say what the model's layers are, or they share weights.
+    """
+
+    def __init__(self, model: Any, world: World, *, store: torch.dtype, trains: bool) -> None:
+        super().__init__()
+        self.mesh = make_mesh(world, next(model.parameters()).device)
+        empty = {
+            id(p): nn.Parameter(torch.empty_like(p, device="meta"), requires_grad=trains)
+            for p in model.parameters()
+        }
+        whole = {id(empty[id(p)]): p.detach() for p in model.parameters()}
+        # With these as what has been copied already, no weight is held twice.
+        self.inner: Any = copy.deepcopy(model, dict(empty))
+        # Inputs are cast by nobody: what comes in is what the whole model gets.
+        dtypes = MixedPrecisionPolicy(
+            param_dtype=model.dtype, reduce_dtype=torch.float32, cast_forward_inputs=False
+        )
+        for module in (*find_layers(self.inner), self):
+            fill_weights(module, whole, store, trains=trains)
+            fully_shard(module, mesh=self.mesh, reshard_after_forward=True, mp_policy=dtypes)
+        for module in self.modules():
+            if isinstance(module, FSDPModule):
+                # Losses are divided by the whole update's counts already: a sum, and no mean.
+                module.set_gradient_divide_factor(1.0)
+                module.set_force_sum_reduction_for_comms(True)
+        # Experts that one process used and another did not.
+        cast(FSDPModule, self).set_reduce_scatter_unused_params(True)
+
+    def forward(
+        self, function: Callable[..., tuple[Tensor, ...]], *args: Any, **settings: Any
+    ) -> tuple[Tensor, ...]:
+        """``function(model, *args, **settings)``: within, the weights are those of a whole model.
+        A gradient must come through the tensors that it returns."""
+        # What is returned gets a hook that puts the weights together again for the backward pass,
+        # and a view could lose it.
+        return tuple(part.clone() for part in function(self.inner, *args, **settings))
+
+    @torch.no_grad()
+    def copy_to(self, weights: Iterable[Tensor]) -> None:
+        """Overwrite the weights of a whole model, in the order of its parameters, one at a time."""
+        for target, part in zip(weights, self.inner.parameters(), strict=True):
+            target.copy_(to_whole(part.detach().to(target.dtype)))
+
+    def state_dict(  # type: ignore[override]
+        self, *args: Any, **settings: Any
+    ) -> dict[str, Any]:
+        """The whole weights by the inner model's names, on the CPU; called by all processes."""
+        named = self.inner.named_parameters(remove_duplicate=False)
+        return {name: to_whole(part.detach()).cpu() for name, part in named}
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **settings: Any) -> Any:
+        """Take this process's part of whole weights."""
+        for name, part in self.inner.named_parameters():
+            part.copy_(to_part(state_dict[name], part))
+
+    def num_bytes(self) -> int:
+        """What the weights take on this process, in bytes."""
+        return sum(local_bytes(part) for part in self.inner.parameters())
+
+
+def make_mesh(world: World, device: torch.device) -> DeviceMesh:
+    """All processes of the run in one row.
+
+    Raises:
+        UsageError: there is only one.
+    """
+    if world.size == 1:
+        raise UsageError(
+            "learner.shard = 'fsdp2' needs several processes to cut the weights over and this is "
+            "one; start with accelerate launch or torchrun, or set learner.shard = 'none'"
+        )
+    return init_device_mesh(device.type, (world.size,))
+
+
+def find_layers(model: Any) -> list[nn.Module]:
+    """The layers that transformers keeps in one piece.
+
+    Raises:
+        UsageError: it names none.
+    """
+    names = set(getattr(model, "_no_split_modules", None) or ())
+    layers = [module for module in model.modules() if type(module).__name__ in names]
+    if not layers:
+        raise UsageError(
+            f"learner.shard = 'fsdp2': transformers does not say what the layers of "
+            f"{type(model).__name__} are; set learner.shard = 'none'"
+        )
+    return layers
+
+
+def fill_weights(
+    module: nn.Module, whole: dict[int, Tensor], dtype: torch.dtype, *, trains: bool
+) -> None:
+    """Give the empty weights of a module their values out of ``whole``, which loses them; a tensor
+    that the module uses twice stays one.
+
+    Raises:
+        UsageError: another module was given the tensor before.
+    """
+    made: dict[int, nn.Parameter] = {}
+    for child in module.modules():
+        for name, empty in child._parameters.items():
+            if empty is None or not empty.is_meta:
+                continue
+            if id(empty) not in made:
+                if id(empty) not in whole:
+                    raise UsageError(
+                        f"learner.shard = 'fsdp2': layers share the weight {name!r}; "
+                        "set learner.shard = 'none'"
+                    )
+                value = whole.pop(id(empty)).to(dtype, copy=True)
+                made[id(empty)] = nn.Parameter(value, requires_grad=trains)
+            child._parameters[name] = made[id(empty)]
+
+
+def to_whole(part: Tensor) -> Tensor:
+    """The tensor of which every process holds a part; one that is not cut, as it is."""
+    return part.full_tensor() if isinstance(part, DTensor) else part
+
+
+def to_part(whole: Tensor, like: Tensor) -> Tensor:
+    """This process's part of a tensor that every process has, cut as ``like``; no message is sent,
+    and nothing of ``whole`` is held on to."""
+    if not isinstance(like, DTensor):
+        return whole
+    moved = whole.to(like.device)
+    return distribute_tensor(moved, like.device_mesh, like.placements, src_data_rank=None).clone()
+
+
+def local_bytes(tensor: Tensor) -> int:
+    """What a tensor's part takes on this process, in bytes."""
+    local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return local.numel() * local.element_size()

@@ -1,0 +1,169 @@
+"""One atomic checkpoint: policy, optimizer, curriculum, pending draws, RNG, step.
+
+Flows in: the live objects of a loop. Flows out: ``checkpoints/step_NNNNNN/``, complete or absent:
+it is written under another name, synced and renamed. The two newest are kept.
+Not handled here: metrics and rollout files (the monitor cuts them back on resume).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from proverrl.errors import RunError
+from proverrl.files.disk import saving
+from proverrl.files.strict_json import read_object
+from proverrl.hint import Hint
+from proverrl.rollout.completion_rows import dump_completion, load_completion
+from proverrl.rollout.extract import Extraction
+from proverrl.rollout.whole_proof import Draw
+from proverrl.types import Problem
+
+KEPT = 2
+STATE_FILE = "state.json"
+_NAME = re.compile(r"step_(\d+)")
+
+
+def save_checkpoint(
+    folder: Path,
+    step: int,
+    state: Mapping[str, Any],
+    *,
+    save_policy: Callable[[Path], None],
+    save_learner: Callable[[Path], None] | None = None,
+    save_files: Callable[[Path], None] | None = None,
+) -> Path:
+    """Write ``folder/step_NNNNNN`` in one move and drop all but the two newest.
+
+    ``state`` holds JSON values; ``save_files`` puts further files into the folder. Raises
+    RunError when the disk refuses.
+    """
+    final = folder / f"step_{step:06d}"
+    temporary = folder / f".writing_{step:06d}"
+    with saving(final):
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            (temporary / "policy").mkdir(parents=True)
+            save_policy(temporary / "policy")
+            if save_learner is not None:
+                save_learner(temporary / "learner.pt")
+            if save_files is not None:
+                save_files(temporary)
+            (temporary / STATE_FILE).write_text(json.dumps({"step": step, **state}), "utf-8")
+            _sync(temporary)
+            shutil.rmtree(final, ignore_errors=True)
+            os.replace(temporary, final)
+        finally:
+            # What is left of a failure would fill the disk that has to be made room on.
+            shutil.rmtree(temporary, ignore_errors=True)
+        for old in sorted(_checkpoints(folder))[:-KEPT]:
+            shutil.rmtree(folder / f"step_{old:06d}", ignore_errors=True)
+    return final
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """The newest complete checkpoint, or None."""
+    steps = _checkpoints(folder)
+    return folder / f"step_{max(steps):06d}" if steps else None
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """The JSON state of a checkpoint.
+
+    Raises:
+        RunError: it is damaged.
+    """
+    path = checkpoint / STATE_FILE
+    try:
+        state = read_object(path)
+    except (OSError, ValueError) as error:
+        raise _explain_damage(checkpoint, str(error)) from error
+    with restoring(checkpoint):
+        state["step"] = int(state["step"])
+    return state
+
+
+@contextmanager
+def restoring(checkpoint: Path) -> Iterator[None]:
+    """Inside, a state that lacks its form is a damaged checkpoint: ``RunError``."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _explain_damage(checkpoint, repr(error)) from error
+
+
+def _explain_damage(checkpoint: Path, reason: str) -> RunError:
+    return RunError(
+        f"{checkpoint / STATE_FILE}: damaged checkpoint ({reason}); delete its folder to use the "
+        "one before"
+    )
+
+
+def dump_draws(draws: Sequence[Draw]) -> list[dict[str, Any]]:
+    """Draws as JSON values."""
+    return [
+        {
+            "id": draw.id,
+            "problem_id": draw.problem.id,
+            "hint": None if draw.hint is None else asdict(draw.hint),
+            "extractions": [
+                {"body": e.body, "prelude": e.prelude, "reason": e.reason, "span": e.span}
+                for e in draw.extractions
+            ],
+            "completions": [dump_completion(c) for c in draw.completions],
+        }
+        for draw in draws
+    ]
+
+
+def load_draws(rows: Sequence[Mapping[str, Any]], problems: Mapping[str, Problem]) -> list[Draw]:
+    """What ``dump_draws`` wrote.
+
+    Raises:
+        RunError: a problem of the checkpoint is not among this run's.
+    """
+    draws = []
+    for row in rows:
+        problem = problems.get(row["problem_id"])
+        if problem is None:
+            raise RunError(
+                f"the checkpoint draws on problem {row['problem_id']!r}, which is not in the "
+                "training file any more; resume with the file that the run began with"
+            )
+        completions = tuple(load_completion(c) for c in row["completions"])
+        extractions = tuple(
+            Extraction(e["body"], e["prelude"], e["reason"], e["span"] and tuple(e["span"]))
+            for e in row["extractions"]
+        )
+        hint = row["hint"] and load_hint(row["hint"])
+        draws.append(Draw(row["id"], problem, completions, extractions, hint))
+    return draws
+
+
+def load_hint(row: Mapping[str, Any]) -> Hint:
+    """What ``asdict`` made of a hint, through JSON."""
+    return Hint(row["source"], row["ratio"], row["text"], tuple(row["token_ids"]))
+
+
+def _checkpoints(folder: Path) -> list[int]:
+    if not folder.is_dir():
+        return []
+    matches = (_NAME.fullmatch(path.name) for path in folder.iterdir())
+    return [int(match[1]) for match in matches if match]
+
+
+def _sync(folder: Path) -> None:
+    """Push file contents to the disk before the rename makes them count."""
+    for path in [*folder.rglob("*"), folder]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

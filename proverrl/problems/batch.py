@@ -1,0 +1,122 @@
+"""Judges a stream of candidates and gives the verdicts back in input order.
+
+Flows in: what ``read_inputs`` yields, a verifier. Flows out: pairs of entry and verdict, each as
+soon as all before it are known. At most ``window`` entries are held, so that a file of any length
+streams through. Not handled here: printing, exit statuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+from proverrl.concurrency import cancel_all
+from proverrl.errors import ProblemError, UsageError, VerifierError
+from proverrl.problems.inputs import Submission, Unusable
+from proverrl.types import Verdict
+from proverrl.verify.base import Verifier
+
+Entry = Submission | Unusable
+Judged = tuple[Entry, Verdict | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The reader's last word: the input ended, or reading it failed."""
+
+    error: BaseException | None = None
+
+
+async def verify_stream(
+    entries: AsyncIterator[Entry],
+    verifier: Verifier,
+    *,
+    deadline_seconds: float,
+    window: int = 64,
+) -> AsyncIterator[Judged]:
+    """Each entry with its verdict, or with None where the entry cannot be judged.
+
+    A problem that no proof can be held to shows while it is judged. It costs its own entry, which
+    comes back as an ``Unusable``, if the entry knows its place in a file. Whatever else the
+    verifier or the input raises is raised here; the checks that still run are cancelled then.
+    """
+    room = asyncio.Semaphore(window)
+    waiting: asyncio.Queue[tuple[Entry, asyncio.Task[Verdict] | None] | _End] = asyncio.Queue()
+    tasks: set[asyncio.Task[Verdict]] = set()
+
+    async def fill() -> None:
+        end = _End()
+        try:
+            async for entry in entries:
+                await room.acquire()
+                task = None
+                if isinstance(entry, Submission):
+                    judging = verifier.verify(entry.candidate, deadline_seconds=deadline_seconds)
+                    task = asyncio.ensure_future(judging)
+                    tasks.add(task)
+                waiting.put_nowait((entry, task))
+        except BaseException as error:
+            end = _End(error)
+            raise
+        finally:
+            waiting.put_nowait(end)
+
+    filling = asyncio.create_task(fill())
+    # Whoever reads the queue hears of the error there.
+    filling.add_done_callback(lambda task: task.cancelled() or task.exception())
+    try:
+        while not isinstance(item := await waiting.get(), _End):
+            entry, task = item
+            verdict = None
+            if task is not None:
+                try:
+                    verdict = await task
+                except ProblemError as error:
+                    if not (isinstance(entry, Submission) and entry.file):
+                        raise
+                    entry = entry.refuse("bad-problem", str(error))
+                tasks.discard(task)
+            room.release()
+            yield entry, verdict
+        if item.error is not None:
+            raise item.error
+    finally:
+        await cancel_all([filling, *tasks])
+
+
+async def read_now(entries: Iterator[Entry]) -> AsyncIterator[Entry]:
+    """Entries of files, which are there when they are asked for."""
+    for entry in entries:
+        yield entry
+
+
+async def read_in_thread(entries: Iterator[Entry], ahead: int = 64) -> AsyncIterator[Entry]:
+    """Entries of a pipe whose writer may be slow; nothing else waits for it meanwhile.
+
+    The thread is a daemon: a read that never returns does not keep the process alive.
+    """
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[Entry | _End] = asyncio.Queue()
+    room = threading.Semaphore(ahead)
+
+    def work() -> None:
+        end = _End(VerifierError("the reader of the input died"))
+        try:
+            for entry in entries:
+                room.acquire()
+                loop.call_soon_threadsafe(arrived.put_nowait, entry)
+            end = _End()
+        except (OSError, ValueError, UsageError) as error:
+            end = _End(error)
+        finally:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(arrived.put_nowait, end)
+
+    threading.Thread(target=work, name="proverrl-read", daemon=True).start()
+    while not isinstance(item := await arrived.get(), _End):
+        room.release()
+        yield item
+    if item.error is not None:
+        raise item.error

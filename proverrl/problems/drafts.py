@@ -1,0 +1,300 @@
+"""Keeps the generated drafts that the verifier agrees with, and says why it dropped others.
+
+Flows in: drafts, a verifier. Flows out: rows for a file of problems, and counts. A draft is kept
+when its reference body is PROVED and an empty body is judged and not proved; its row records the
+entries that Dafny printed for it, so that later verdicts can be held to the same list.
+Not handled here: how drafts are made (``proverrl.lang.dafny.generate``), and an interrupted run:
+nothing is written then, and the same call makes the same file later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from proverrl.concurrency import cancel_all
+from proverrl.errors import ProblemError
+from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.generate import Draft, build_id, stream_level
+from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.vacuity import VacuityCheck, check_vacuity
+from proverrl.lang.dafny.workers.start import start_dafny_worker
+from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.problems.load import make_row, write_problems
+from proverrl.types import Candidate, Problem, Split, Status
+from proverrl.verify.base import Limits, Verifier, Worker
+from proverrl.verify.pool import VerifierPool
+
+ORIGIN = "proverrl curriculum"
+DEADLINE_SECONDS = 60.0
+_NUM_IN_FLIGHT = 8
+
+_Item = TypeVar("_Item")
+Row = dict[str, Any]
+FindEntries = Callable[[Problem], frozenset[str] | None]
+"""The entries that the verifier saw for a problem whose reference it has just proved."""
+
+
+@dataclass(slots=True)
+class DraftCounts:
+    """How a check stands. ``dropped`` counts reasons; ``examples`` holds a draft's id for each.
+
+    ``seconds`` is the time of the checker for all candidates together.
+    """
+
+    num_wanted: int = 0
+    num_checked: int = 0
+    num_kept: int = 0
+    num_candidates: int = 0
+    seconds: float = 0.0
+    dropped: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def num_dropped(self) -> int:
+        """Drafts that failed their check, for whatever reason."""
+        return self.num_checked - self.num_kept
+
+    def describe(self) -> str:
+        """One line for a person."""
+        text = f"{self.num_kept} of {self.num_wanted} kept, {self.num_dropped} dropped"
+        reasons = [
+            f"{count} {reason} (such as {self.examples[reason]})"
+            for reason, count in sorted(self.dropped.items())
+        ]
+        return f"{text}: {'; '.join(reasons)}" if reasons else text
+
+
+Progress = Callable[[DraftCounts], None]
+
+
+def open_draft_verifier(workers: int = 2) -> tuple[VerifierPool, FindEntries]:
+    """A verifier without a cache, and the entries that its workers see; call ``aclose`` after.
+
+    Raises ToolchainError when Dafny or z3 is missing.
+    """
+    toolchain, limits, known = find_dafny_toolchain(), Limits(), KnownProblems()
+
+    async def spawn() -> Worker:
+        return await start_dafny_worker(toolchain, limits, known)
+
+    pool = VerifierPool(spawn, workers=workers, audit=audit_candidate, toolchain=toolchain.name)
+    return pool, known.find_entries
+
+
+def build_problem(draft: Draft, split: Split, entries: Iterable[str] = ()) -> Problem:
+    """The problem of a draft; ``entries`` go into its metadata when there are any."""
+    metadata: Row = {"level": draft.level, "family": draft.family}
+    if names := sorted(entries):
+        metadata["expected_entries"] = names
+    return Problem(
+        id=build_id(draft),
+        language="dafny",
+        kind=draft.kind,
+        preamble="",
+        statement=draft.statement,
+        split=split,
+        origin=ORIGIN,
+        metadata=metadata,
+    )
+
+
+def build_row(draft: Draft, split: Split, entries: Iterable[str]) -> Row:
+    """The line of a draft in a file of problems, with its reference beside the problem."""
+    row = make_row(build_problem(draft, split, entries))
+    # A draft has none, and the published files no such field.
+    del row["informal"]
+    return row | {"reference": draft.reference}
+
+
+async def check_draft(
+    draft: Draft,
+    split: Split,
+    verifier: Verifier,
+    find_entries: FindEntries,
+    counts: DraftCounts,
+    *,
+    deadline_seconds: float = DEADLINE_SECONDS,
+    vacuity: bool = False,
+) -> Row | None:
+    """The row of a draft that passes, or None; ``counts`` is brought up to date either way.
+
+    ``vacuity`` also asks whether what the draft assumes can hold, and whether a body that says
+    nothing proves it: one or two questions more for each draft.
+    """
+    problem = build_problem(draft, split)
+    reason, row = "", None
+    full = await verifier.verify(
+        Candidate(problem, draft.reference), deadline_seconds=deadline_seconds
+    )
+    counts.num_candidates += 1
+    counts.seconds += full.seconds
+    if full.status is not Status.PROVED:
+        reason = f"reference {full.status.value}"
+    elif not (entries := find_entries(problem)):
+        reason = "no entries"
+    else:
+        blank = await verifier.verify(Candidate(problem, ""), deadline_seconds=deadline_seconds)
+        counts.num_candidates += 1
+        counts.seconds += blank.seconds
+        if blank.status is Status.PROVED or not blank.status.judged:
+            reason = f"empty body {blank.status.value}"
+        elif vacuity and (failed := await _find_vacuous(problem, verifier, deadline_seconds)):
+            reason = f"vacuous: {', '.join(failed)}"
+        else:
+            row = build_row(draft, split, entries)
+    counts.num_checked += 1
+    if row is None:
+        counts.dropped[reason] += 1
+        counts.examples.setdefault(reason, problem.id)
+    else:
+        counts.num_kept += 1
+    return row
+
+
+async def _find_vacuous(
+    problem: Problem, verifier: Verifier, deadline_seconds: float
+) -> tuple[VacuityCheck, ...]:
+    """The vacuity checks that fail, but for the empty body, which was judged before."""
+    return await check_vacuity(
+        problem,
+        verifier,
+        deadline_seconds=deadline_seconds,
+        checks=("requires", "trivial-body"),
+    )
+
+
+async def check_drafts(
+    drafts: Iterable[Draft],
+    split: Split,
+    verifier: Verifier,
+    find_entries: FindEntries,
+    *,
+    counts: DraftCounts | None = None,
+    deadline_seconds: float = DEADLINE_SECONDS,
+    vacuity: bool = False,
+    progress: Progress | None = None,
+) -> AsyncIterator[tuple[Draft, Row | None]]:
+    """Each draft with its row, or None where it was dropped, in the order of ``drafts``.
+
+    A few are in work at once. Raises what the verifier raises; then, and when the caller stops
+    early, the checks that still run are cancelled.
+    """
+    tally = DraftCounts() if counts is None else counts
+    waiting = iter(drafts)
+    running: list[tuple[Draft, asyncio.Task[Row | None]]] = []
+
+    def start(num: int) -> None:
+        for draft in islice(waiting, num):
+            check = check_draft(
+                draft,
+                split,
+                verifier,
+                find_entries,
+                tally,
+                deadline_seconds=deadline_seconds,
+                vacuity=vacuity,
+            )
+            running.append((draft, asyncio.create_task(check)))
+
+    try:
+        start(_NUM_IN_FLIGHT)
+        while running:
+            draft, task = running[0]
+            row = await task
+            running.pop(0)
+            start(1)
+            if progress is not None:
+                progress(tally)
+            yield draft, row
+    finally:
+        await cancel_all([task for _, task in running])
+
+
+async def generate_and_check(
+    path: str | Path,
+    verifier: Verifier,
+    find_entries: FindEntries,
+    *,
+    levels: Sequence[int],
+    num: int,
+    seed: int,
+    split: Split,
+    deadline_seconds: float = DEADLINE_SECONDS,
+    vacuity: bool = False,
+    progress: Progress | None = None,
+) -> DraftCounts:
+    """Write a file of ``num`` checked problems, the levels in turn and evenly filled.
+
+    A dropped draft is replaced by the next of its level. The file appears whole, at the end.
+    Raises ProblemError when a level has no more drafts to offer, or ``levels`` is empty.
+    """
+    chosen = sorted(set(levels))
+    if not chosen or num < 1:
+        raise ProblemError("give at least one level and at least one problem")
+    share, rest = divmod(num, len(chosen))
+    wanted = {level: share + (place < rest) for place, level in enumerate(chosen)}
+    streams = {level: stream_level(level, seed, split) for level in chosen}
+    kept: dict[int, list[Row]] = {level: [] for level in chosen}
+    counts = DraftCounts(num_wanted=num)
+    while missing := {lv: n - len(kept[lv]) for lv, n in wanted.items() if n > len(kept[lv])}:
+        drafts = [list(islice(streams[level], number)) for level, number in missing.items()]
+        for level, drawn in zip(missing, drafts, strict=True):
+            if len(drawn) < missing[level]:
+                raise ProblemError(
+                    f"level {level} gives only {len(kept[level]) + len(drawn)} of "
+                    f"{wanted[level]} {split} problems; ask for fewer, or for more levels"
+                )
+        checks = check_drafts(
+            _take_turns(drafts),
+            split,
+            verifier,
+            find_entries,
+            counts=counts,
+            deadline_seconds=deadline_seconds,
+            vacuity=vacuity,
+            progress=progress,
+        )
+        async for draft, row in checks:
+            if row is not None:
+                kept[draft.level].append(row)
+    write_problems(path, _take_turns(list(kept.values())))
+    return counts
+
+
+async def generate_file(
+    *,
+    levels: Sequence[int],
+    num: int,
+    seed: int,
+    split: Split,
+    workers: int,
+    out: str | Path,
+    vacuity: bool = False,
+) -> str:
+    """Generate, check and write a file with a verifier of its own; returns a line of report."""
+    verifier, find_entries = open_draft_verifier(workers)
+    try:
+        counts = await generate_and_check(
+            out,
+            verifier,
+            find_entries,
+            levels=levels,
+            num=num,
+            seed=seed,
+            split=split,
+            vacuity=vacuity,
+        )
+    finally:
+        await verifier.aclose()
+    return counts.describe()
+
+
+def _take_turns(lists: Sequence[Sequence[_Item]]) -> list[_Item]:
+    longest = max(map(len, lists), default=0)
+    return [items[place] for place in range(longest) for items in lists if place < len(items)]

@@ -1,0 +1,101 @@
+"""Which files the paths of ``proverrl verify`` stand for.
+
+Flows in: paths as they were typed (``-`` is standard input), and the file that verdicts go to.
+Flows out: the programs of a folder, or one line that says what is wrong with a path. Only regular
+files are read: a pipe, a device or a socket may never end. Not handled here: what files hold
+(``proverrl.problems.inputs``).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from proverrl.errors import UsageError
+from proverrl.types import Language
+
+LANGUAGES: dict[str, Language] = {".dfy": "dafny", ".lean": "lean"}
+_NO_FILE = "a pipe, a device or a socket, which may never end"
+
+
+def check_paths(paths: Sequence[str]) -> None:
+    """Raise ``UsageError`` for a path that is no file and no folder."""
+    for path in paths:
+        if path == "-":
+            continue
+        if not path:
+            raise UsageError("a path is empty; write . for the current folder")
+        try:
+            mode = os.stat(path).st_mode
+        except FileNotFoundError as error:
+            raise UsageError(f"no such file or folder: {path}") from error
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise UsageError(f"{path} is {_NO_FILE}; send JSON lines to standard input and write -")
+
+
+def check_output(out: Path, paths: Sequence[str], stdin: BinaryIO) -> None:
+    """Raise ``UsageError`` when the verdicts would overwrite what is to be judged."""
+    try:
+        there = out.stat()
+    except OSError:
+        there = None
+    for path in paths:
+        for file in _list_inputs(path):
+            if there is not None and stat.S_ISREG(there.st_mode) and _is_same(file, there, stdin):
+                name = "standard input" if file == "-" else file
+                raise UsageError(
+                    f"--out {out} is an input, {name}: its verdicts would overwrite it; give "
+                    "another file"
+                )
+        if out.suffix in LANGUAGES and path != "-" and _is_inside(out, Path(path)):
+            raise UsageError(
+                f"--out {out} would itself be judged, as a program of the folder {path}; give a "
+                "name such as verdicts.jsonl"
+            )
+
+
+def list_programs(folder: str | Path) -> list[tuple[Path, str]]:
+    """The .dfy and .lean files below a folder in order, and what cannot be read, with the reason.
+    Links to files are followed, links to folders are not."""
+    found: list[tuple[Path, str]] = []
+
+    def refuse(error: OSError) -> None:
+        found.append((Path(str(error.filename)), f"cannot be read: {error.strerror}"))
+
+    for place, _, names in os.walk(folder, onerror=refuse):
+        for name in names:
+            path = Path(place, name)
+            if path.suffix not in LANGUAGES:
+                continue
+            try:
+                regular = stat.S_ISREG(path.stat().st_mode)
+            except OSError as error:
+                refuse(error)
+            else:
+                found.append((path, "" if regular else f"it is {_NO_FILE}; remove it"))
+    return sorted(found)
+
+
+def _list_inputs(path: str) -> Iterator[str]:
+    if path != "-" and os.path.isdir(path):
+        yield from (str(file) for file, reason in list_programs(path) if not reason)
+    else:
+        yield path
+
+
+def _is_same(file: str, there: os.stat_result, stdin: BinaryIO) -> bool:
+    try:
+        found = os.fstat(stdin.fileno()) if file == "-" else os.stat(file)
+    except OSError:
+        # Standard input that is no file of the system, or a file that has just gone.
+        return False
+    return os.path.samestat(found, there)
+
+
+def _is_inside(out: Path, folder: Path) -> bool:
+    return folder.is_dir() and out.resolve().is_relative_to(folder.resolve())

@@ -1,0 +1,333 @@
+"""Reads what ``proverrl verify PATH...`` is given.
+
+Flows in: paths of .dfy and .lean files, of folders, of JSON lines (``-`` is standard input). Flows
+out, in input order and one at a time: a ``Submission`` for each thing to judge, an ``Unusable``
+for each that cannot be. A line is ``{"id", "problem": {...}, "body", "prelude"?}``, audited against
+its problem, or ``{"id", "language", "code"}``, a bare file.
+Covered: lines and files that are too long, not UTF-8, not JSON, nested too deeply, ambiguous (a
+key twice) or of wrong types; one bad line never stops the others, and memory holds one line. An
+id may occur twice: verdicts come in input order. Not handled here: which files the paths stand for
+(``proverrl.problems.input_paths``), judging, and whether a language's back end is there
+(``proverrl.lang.open``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, cast, get_args
+
+from proverrl.errors import ProblemError
+from proverrl.files.strict_json import load_json
+from proverrl.lang.dafny.audit import KINDS
+from proverrl.problems.input_paths import LANGUAGES, check_paths, list_programs
+from proverrl.problems.load import find_text_fault
+from proverrl.types import HOLE, Candidate, Language, Problem, Split, Verdict
+
+MAX_LINE_BYTES = 16 * 2**20
+_MAX_REASON = 300
+UnusableKind = Literal["malformed", "bad-problem", "no-backend"]
+_STATEMENT_KEYS = {"id", "problem", "body", "prelude"}
+_CODE_KEYS = {"id", "language", "code"}
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One candidate; ``id`` is the line's own, or the path of a file.
+
+    ``file`` and ``line`` are its place, as for ``Unusable``; no file where it was not read from
+    one.
+    """
+
+    id: str
+    candidate: Candidate
+    file: str = ""
+    line: int = 0
+
+    @property
+    def key(self) -> str:
+        """The hash of problem and candidate."""
+        return self.candidate.key
+
+    def refuse(self, kind: UnusableKind, reason: str) -> Unusable:
+        """The entry for this candidate when it cannot be judged."""
+        return Unusable(self.id, kind, self.file, self.line, " ".join(reason.split()), self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Something that cannot be judged. ``line`` counts from 1; 0 is the file as a whole.
+
+    ``kind`` tells a line that cannot be read from a problem that no proof can be held to, and both
+    from a back end that is missing. ``key`` is empty where no candidate could be read.
+    """
+
+    id: str
+    kind: UnusableKind
+    file: str
+    line: int
+    reason: str
+    key: str = ""
+
+    @property
+    def message(self) -> str:
+        """``FILE:LINE: reason``, as a compiler says it."""
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The output object of the entry, in the place of a verdict."""
+        return {
+            "id": self.id,
+            "key": self.key,
+            "status": "error",
+            "cause": self.kind,
+            "file": self.file,
+            "line": self.line,
+            "message": self.message,
+        }
+
+
+def read_inputs(paths: Sequence[str], stdin: BinaryIO) -> Iterator[Submission | Unusable]:
+    """Everything that the paths hold, in order; raises as ``check_paths``."""
+    check_paths(paths)
+    for path in paths:
+        if path != "-" and Path(path).is_dir():
+            yield from _read_folder(path)
+        elif Path(path).suffix in LANGUAGES:
+            yield _read_program(Path(path))
+        else:
+            yield from _read_line_file(path, stdin)
+
+
+def count_inputs(paths: Sequence[str]) -> int | None:
+    """How many entries the paths hold, for a progress bar; None when standard input is one."""
+    total = 0
+    for path in paths:
+        if path == "-":
+            return None
+        if Path(path).is_dir():
+            total += len(list_programs(path))
+        elif Path(path).suffix in LANGUAGES:
+            total += 1
+        else:
+            total += _count_lines(path)
+    return total
+
+
+def read_lines(stream: BinaryIO, file: str) -> Iterator[Submission | Unusable]:
+    """JSON lines; blank lines are skipped but counted."""
+    number = 0
+    while raw := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(raw) > MAX_LINE_BYTES:
+            while raw and not raw.endswith(b"\n"):
+                raw = stream.readline(MAX_LINE_BYTES)
+            reason = f"the line is longer than {MAX_LINE_BYTES} bytes"
+            yield Unusable("", "malformed", file, number, reason)
+            continue
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            reason = _explain_encoding(error)
+            yield Unusable("", "malformed", file, number, reason)
+            continue
+        if line := line.strip():
+            yield _read_line(line, file, number)
+
+
+def verdict_to_json(submission: Submission, verdict: Verdict) -> dict[str, Any]:
+    """The output object of one entry, with keys in a fixed order; ``cause`` where it has one.
+
+    ``key`` is the hash of what was judged, problem and candidate.
+    """
+    entry = {
+        "id": submission.id,
+        "key": submission.key,
+        "status": verdict.status.value,
+        "diagnostics": [asdict(diagnostic) for diagnostic in verdict.diagnostics],
+        "goals": list(verdict.goals),
+        "obligations": [asdict(entry) for entry in verdict.obligations],
+        "axioms": list(verdict.axioms),
+        "seconds": round(verdict.seconds, 3),
+        "header_seconds": round(verdict.header_seconds, 3),
+        "queue_seconds": round(verdict.queue_seconds, 3),
+        "toolchain": verdict.toolchain,
+        "checks": list(verdict.checks),
+    }
+    return entry | {"cause": verdict.cause} if verdict.cause else entry
+
+
+def make_file_candidate(name: str, text: str, language: Language = "dafny") -> Candidate:
+    """A bare file: all of it is the body, and there is no statement to hold it to."""
+    return Candidate(Problem(name, language, "file", "", HOLE), text)
+
+
+def _count_lines(path: str) -> int:
+    num_lines, last = 0, b"\n"
+    try:
+        with open(path, "rb") as file:
+            while chunk := file.read(2**20):
+                num_lines += chunk.count(b"\n")
+                last = chunk
+    except OSError:
+        return 1
+    return num_lines + (not last.endswith(b"\n"))
+
+
+def _read_folder(folder: str) -> Iterator[Submission | Unusable]:
+    found = list_programs(folder)
+    if not found:
+        found = [(Path(folder), "this folder holds no .dfy or .lean file")]
+    for path, reason in found:
+        name = str(path)
+        yield Unusable(name, "malformed", name, 0, reason) if reason else _read_program(path)
+
+
+def _read_program(path: Path) -> Submission | Unusable:
+    name = str(path)
+    try:
+        if path.stat().st_size > MAX_LINE_BYTES:
+            reason = f"the file is longer than {MAX_LINE_BYTES} bytes"
+            return Unusable(name, "malformed", name, 0, reason)
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        return Unusable(name, "malformed", name, 0, f"cannot be read: {error.strerror}")
+    except UnicodeDecodeError as error:
+        return Unusable(name, "malformed", name, 0, _explain_encoding(error))
+    return Submission(name, make_file_candidate(name, text, LANGUAGES[path.suffix]), name)
+
+
+def _explain_encoding(error: UnicodeDecodeError) -> str:
+    return f"not UTF-8: {error.reason} at byte {error.start}"
+
+
+def _read_line_file(path: str, stdin: BinaryIO) -> Iterator[Submission | Unusable]:
+    try:
+        with nullcontext(stdin) if path == "-" else open(path, "rb") as file:
+            yield from read_lines(file, path)
+    except OSError as error:
+        yield Unusable(path, "malformed", path, 0, f"cannot be read: {error.strerror}")
+
+
+def _read_line(line: str, file: str, number: int) -> Submission | Unusable:
+    entry_id = ""
+    try:
+        raw = _parse_object(line)
+        entry_id = _read_id(raw)
+        return Submission(entry_id, _read_candidate(entry_id, raw), file, number)
+    except ProblemError as error:
+        reason = str(error)
+    except (ValueError, RecursionError) as error:
+        reason = f"not JSON: {error}"
+    return Unusable(entry_id, "malformed", file, number, reason[:_MAX_REASON])
+
+
+def _parse_object(line: str) -> dict[str, Any]:
+    raw = load_json(line, unique_keys=True)
+    if not isinstance(raw, dict):
+        raise ProblemError("not a JSON object")
+    return raw
+
+
+def _read_id(raw: dict[str, Any]) -> str:
+    given = raw.get("id")
+    if isinstance(given, int) and not isinstance(given, bool):
+        return str(given)
+    if given is None or given == "":
+        raise ProblemError("the id is missing")
+    if not isinstance(given, str):
+        raise ProblemError("not a text: id")
+    _check_text("id", given)
+    return given
+
+
+def _read_candidate(entry_id: str, raw: dict[str, Any]) -> Candidate:
+    keys = _STATEMENT_KEYS if "problem" in raw else _CODE_KEYS
+    if missing := sorted(keys - {"prelude"} - raw.keys()):
+        raise ProblemError(f"missing: {', '.join(missing)}")
+    if unknown := sorted(raw.keys() - keys):
+        known = ", ".join(sorted(keys))
+        raise ProblemError(f"unknown: {_list_names(unknown)}; known are: {known}")
+    for key in ("body", "prelude", "code", "language"):
+        if key in raw:
+            _check_text(key, raw[key])
+    if "code" not in raw:
+        return Candidate(_read_problem(raw["problem"]), raw["body"], raw.get("prelude", ""))
+    return make_file_candidate(entry_id, raw["code"], _check_language(raw["language"]))
+
+
+def _check_text(name: str, value: object) -> None:
+    """Refuse what is not a text, or is one that no file could hold."""
+    if not isinstance(value, str):
+        raise ProblemError(f"not a text: {name}")
+    if fault := find_text_fault(value):
+        raise ProblemError(f"{name} {fault}")
+
+
+def _check_language(language: object) -> Language:
+    if language not in LANGUAGES.values():
+        known = ", ".join(LANGUAGES.values())
+        raise ProblemError(f"unknown language {_clip(language)}; known are: {known}")
+    return cast("Language", language)
+
+
+def _list_kinds(language: Language) -> tuple[str, ...]:
+    if language == "dafny":
+        return tuple(KINDS)
+    # Here, so that Dafny alone loads nothing of Lean's.
+    from proverrl.lang.lean.audit import LEAN_KINDS
+
+    return LEAN_KINDS
+
+
+def _clip(value: object) -> str:
+    return repr(value)[:60]
+
+
+def _list_names(names: Iterable[str]) -> str:
+    return ", ".join(name[:40] for name in names)[:120]
+
+
+def _read_problem(raw: object) -> Problem:
+    """A problem by the names of its fields; a ``reference`` beside them is not read."""
+    if not isinstance(raw, dict):
+        raise ProblemError("problem is not a JSON object")
+    given = {key: value for key, value in raw.items() if key != "reference"}
+    known = [field.name for field in fields(Problem)]
+    if unknown := sorted(given.keys() - set(known)):
+        raise ProblemError(
+            f"problem has unknown fields: {_list_names(unknown)}; known are: {', '.join(known)}"
+        )
+    given.setdefault("preamble", "")
+    given.setdefault("language", "dafny")
+    if missing := sorted({"id", "kind", "statement"} - given.keys()):
+        raise ProblemError(f"problem lacks: {', '.join(missing)}")
+    metadata = given.setdefault("metadata", {})
+    wrong = [key for key, value in given.items() if key != "metadata" and type(value) is not str]
+    if wrong or not isinstance(metadata, dict):
+        raise ProblemError(f"problem has fields of a wrong type: {', '.join(wrong) or 'metadata'}")
+    for key, value in given.items():
+        if key != "metadata":
+            _check_text(f"problem.{key}", value)
+    _check_metadata(metadata)
+    if given.get("split", "train") not in get_args(Split):
+        known_splits = ", ".join(get_args(Split))
+        raise ProblemError(f"unknown split {_clip(given['split'])}; known are: {known_splits}")
+    kinds = _list_kinds(_check_language(given["language"]))
+    if given["kind"] not in kinds:
+        raise ProblemError(f"unknown kind {_clip(given['kind'])}; known are: {', '.join(kinds)}")
+    return Problem(**given)
+
+
+def _check_metadata(metadata: dict[str, Any]) -> None:
+    entries = metadata.get("expected_entries", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+        raise ProblemError("problem.metadata.expected_entries must be a list of names")
+    for entry in entries:
+        _check_text("problem.metadata.expected_entries", entry)
+    level = metadata.get("level", 0)
+    if isinstance(level, bool) or not isinstance(level, int) or level < 0:
+        raise ProblemError("problem.metadata.level must be a whole number, 0 for none")
