@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.benchmarks.admit import find_objection
 from proverrl.errors import ProblemError
+from proverrl.lang import find_language
 from proverrl.lang.dafny.audit import HOLE_KINDS, audit, audit_candidate
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
 from proverrl.lang.dafny.syntax.tokens import find_places, read_body, read_file
@@ -358,7 +358,7 @@ def test_a_problem_from_whose_types_anything_follows_is_refused(kind: str, state
     why = "line 1: .*the type 'D' contains itself through a function, an iset or an imap over 'D'"
     with pytest.raises(ProblemError, match=why):
         audit_candidate(Candidate(problem, ""))
-    assert "contains itself" in find_objection(problem, None)
+    assert "contains itself" in find_language("dafny").find_objection(problem, None)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from proverrl.errors import Cause
 from proverrl.evaluation.evaluate import evaluate
 from proverrl.loops.tally import Tally
 from proverrl.monitor.display import LiveDisplay, describe_step
@@ -19,7 +20,7 @@ from proverrl.monitor.watch import describe_verdicts
 from proverrl.report import build_page, headline_table, write_tables
 from proverrl.report.benchmark_table import make_benchmark_table
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import Candidate, Cause, Completion, Rollout, Status, Turn, Verdict
+from proverrl.types import Candidate, Completion, Rollout, Status, Turn, Verdict
 from proverrl.verify.fake import FakeVerifier
 from tests import report_runs as made
 from tests.builders import build_problem

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from proverrl.config import AuditConfig, Config, RestartConfig, SamplingConfig
 from proverrl.hint import Hint
+from proverrl.lang.records import Extraction
 from proverrl.loops.audit import Auditor
 from proverrl.loops.checkpoint import dump_draws, load_draws
 from proverrl.loops.restarts import plan_restarts
@@ -25,7 +26,6 @@ from proverrl.problems.load import load_references
 from proverrl.report.transcript import render_rollout
 from proverrl.rewards import proved_reward
 from proverrl.rollout.completion_rows import dump_completion, load_completion
-from proverrl.rollout.extract import Extraction
 from proverrl.rollout.restart import Restarts
 from proverrl.rollout.whole_proof import Draw, JudgedDraw
 from proverrl.types import Candidate, Completion, Group, Problem, Rollout, Status, Verdict

@@ -16,10 +16,10 @@ from typing import Annotated, Any, NotRequired, cast
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from proverrl.errors import RunError
+from proverrl.errors import Cause, RunError
 from proverrl.files.lines import iter_numbered_lines
 from proverrl.files.typed_rows import ROW, check_fields, read_row
-from proverrl.types import Cause, FinishReason, Status
+from proverrl.types import FinishReason, Status
 
 AGAIN = "the same `proverrl eval` again (same --name) puts that right"
 ANEW = "delete it, and the same `proverrl eval` makes it anew from the attempts"

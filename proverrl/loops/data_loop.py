@@ -36,7 +36,7 @@ from proverrl.compose.guards import (
 from proverrl.config.compose import GuardName
 from proverrl.curriculum.base import Curriculum
 from proverrl.errors import UsageError
-from proverrl.lang.dafny.compose.attack import list_plain_proofs
+from proverrl.lang import find_composing
 from proverrl.loops.expert_iteration import Progress, run_expert_iteration
 from proverrl.loops.selfplay.attack import list_bodies, negate
 from proverrl.loops.selfplay.ledger import open_archive, read_held_out
@@ -314,7 +314,7 @@ class Attack:
     async def find_proof(self, problem: Problem) -> str | None:
         """The first body that proves a statement, in the order in which the guard tries them, so
         that what it asked costs no call; one that was not judged is passed over."""
-        plain = list_plain_proofs(problem) if problem.language == "dafny" else []
+        plain = find_composing(problem.language).list_proofs(problem)
         for body in (*plain, *self.bodies.get(problem.id, ())):
             try:
                 verdict = await self.tools.asker.ask("refuted", Candidate(problem, body))
@@ -331,10 +331,9 @@ class Attack:
 async def _count_obligations(asker: Asker, problem: Problem) -> int | None:
     """What is to prove with an empty hole, which the guard ``well_formed`` has asked; None where
     the verifier does not count."""
-    if problem.language != "dafny":
-        return None
     try:
-        verdict = await asker.ask("well_formed", Candidate(problem, ""))
+        asked = find_composing(problem.language).ask_well_formed(problem)
+        verdict = await asker.ask("well_formed", asked)
     except NotJudgedError:
         return None
     if "obligations" not in verdict.checks:

@@ -24,12 +24,14 @@ from typing import Any
 import torch
 
 import proverrl
+from proverrl.advantages.goals import gives_goals
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config
 from proverrl.config.load import read_stored_table
 from proverrl.errors import ProblemError, RunError, StoppedError, UsageError
 from proverrl.files.lines import write_atomically
 from proverrl.hint import Hint
+from proverrl.lang import find_language
 from proverrl.loops.warm_start import PairSource, make_source
 from proverrl.monitor import Monitor
 from proverrl.policy.base import Sampler
@@ -159,11 +161,12 @@ def load_training(config: Config) -> TrainingProblems:
         UsageError: ``advantage.states`` asks for goals, and a problem has none to tell.
     """
     training = open_benchmark(str(config.problems.train))
-    others = [p for p in training.problems if p.language != "lean"]
+    others = [p for p in training.problems if not gives_goals(p)]
     if config.advantage.states == "goals" and others:
         raise UsageError(
-            f'advantage.states = "goals" is for Lean; {config.problems.train} holds '
-            f'{others[0].id!r}, a problem of {others[0].language}; set advantage.states = "lines"'
+            'advantage.states = "goals" is for languages of tactics; '
+            f"{config.problems.train} holds {others[0].id!r}, a problem of {others[0].language}; "
+            'set advantage.states = "lines"'
         )
     return split_references(
         training.problems,
@@ -185,7 +188,10 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
         for problem, reference in problems.references
     ]
     texts += [render_prompt(problem, layout) for problem in problems.without_reference]
-    tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size)
+    chosen = (*(p for p, _ in problems.references), *problems.without_reference)
+    languages = {find_language(problem.language) for problem in chosen}
+    keywords = {word for language in languages for word in language.keywords}
+    tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size, keywords=keywords)
     return build_policy(
         config.policy, tokenizer, seed=config.seed, device=device, precision=precision
     )

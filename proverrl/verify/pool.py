@@ -40,6 +40,8 @@ _FOREIGN_CAUSES = ("deadline", "killed")
 _NUM_OWN_ATTEMPTS = _NUM_FRESH + 1
 _BUDGET_GROWTH = 2.0
 _START_SECONDS = 120.0
+_RECYCLE_SHARE = 0.4
+"""A worker above this share of its memory limit is replaced before its next candidate."""
 
 Audit = Callable[[Candidate], Verdict | None]
 """Refuses a candidate without running it, or returns None."""
@@ -63,6 +65,15 @@ class Upkeep:
     def __post_init__(self) -> None:
         if min(self.max_candidates, self.recycle_mb, self.memory_mb, self.watch_seconds) <= 0:
             raise UsageError(f"the limits of a worker must be positive, got {self}")
+
+
+def make_upkeep(memory_mb: float, max_candidates: int) -> Upkeep:
+    """The upkeep of workers with this limit on memory."""
+    return Upkeep(
+        memory_mb=memory_mb,
+        recycle_mb=_RECYCLE_SHARE * memory_mb,
+        max_candidates=max_candidates,
+    )
 
 
 class _Slot:

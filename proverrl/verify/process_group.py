@@ -20,8 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from proverrl.concurrency import complete
-from proverrl.errors import ToolchainError, WorkerError
-from proverrl.types import Cause
+from proverrl.errors import Cause, ToolchainError, WorkerError
 from proverrl.verify.memory_cgroup import MemoryCgroup, find_cgroup_parent
 from proverrl.verify.sessions import kill_session, measure_session
 

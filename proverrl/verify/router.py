@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from proverrl.errors import ToolchainError, VerifierError
-from proverrl.types import Candidate, Language, Verdict
+from proverrl.types import Candidate, Verdict
 from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats, Verifier
 
 
@@ -32,10 +32,10 @@ OpenBackend = Callable[[], Backend]
 class RoutedVerifier:
     """A ``LanedVerifier`` over one back end per language, each opened when it is first needed."""
 
-    def __init__(self, openers: Mapping[Language, OpenBackend]) -> None:
+    def __init__(self, openers: Mapping[str, OpenBackend]) -> None:
         self._openers = dict(openers)
-        self._opened: dict[Language, Backend] = {}
-        self._missing: dict[Language, str] = {}
+        self._opened: dict[str, Backend] = {}
+        self._missing: dict[str, str] = {}
         self._closed = False
 
     @property
@@ -43,7 +43,7 @@ class RoutedVerifier:
         """The back ends that were needed so far, in the order in which they were."""
         return tuple(self._opened.values())
 
-    def open_backend(self, language: Language) -> Backend:
+    def open_backend(self, language: str) -> Backend:
         """The back end of a language; raises ``ToolchainError`` with the remedy when missing."""
         if self._closed:
             raise VerifierError("this verifier was closed")

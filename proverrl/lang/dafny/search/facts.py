@@ -30,7 +30,7 @@ from proverrl.lang.dafny.search.states import list_errors
 from proverrl.lang.dafny.syntax.text import fill_hole
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 
-FACT_KINDS = frozenset({"statements", *CLAUSE_KINDS})
+kinds = frozenset({"statements", *CLAUSE_KINDS})
 """Kinds of problems that have facts."""
 
 
