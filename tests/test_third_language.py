@@ -89,4 +89,4 @@ def test_a_step_of_grpo_an_evaluation_and_a_search(tmp_path: Path) -> None:
     words += ["--set", "search.name=best_of_n", "--set", "search.calls=4"]
     done = CliRunner().invoke(cli, [*words, "--out", str(tmp_path / "found")])
     assert done.exit_code in (0, 1), done.output
-    assert "16 problems" in done.output
+    assert len(list((tmp_path / "found").glob("s*"))) >= len(PROBLEMS)

@@ -92,7 +92,7 @@ def replacing(path: Path, errors: str = "strict") -> Iterator[TextIO]:
             with partial.open("w", encoding="utf-8", errors=errors, newline="\n") as stream:
                 yield stream
             os.replace(partial, path)
-        except OSError:
+        except BaseException:
             partial.unlink(missing_ok=True)
             raise
 
