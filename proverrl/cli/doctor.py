@@ -40,7 +40,6 @@ PACKAGES = {
 EXTRAS = {
     "vllm": ("vllm", "vllm", "fast generation on a GPU"),
     "peft": ("peft", "lora", "low-rank adapters"),
-    "ray": ("ray", "ray", "verifiers on several machines"),
     "lean-dojo": ("lean_dojo", "leandojo", "traced Lean repositories"),
 }
 BRINGS_DAFNY = "sudo apt-get install dafny"

@@ -23,7 +23,7 @@ from proverrl.verify.base import LanedVerifier, Limits, SpawnWorker, Worker
 from proverrl.verify.cache import Appeals, CachedVerifier, make_salt
 from proverrl.verify.canaries import CanaryVerifier
 from proverrl.verify.pool import Upkeep, VerifierPool
-from proverrl.verify.router import Backend, RecheckedVerifier, RoutedVerifier
+from proverrl.verify.router import Backend, RoutedVerifier
 
 _RECYCLE_SHARE = 0.4
 """A worker above this share of its memory limit is replaced before its next candidate."""
@@ -252,9 +252,7 @@ def _open_lean(
     )
     verifier = _mix_in_canaries(pool, "lean", canary_rate, seed)
     if paranoid:
-        verifier = RecheckedVerifier(
-            verifier, lambda inner: ParanoidVerifier(inner, toolchain, lean_limits)
-        )
+        verifier = ParanoidVerifier(verifier, toolchain, lean_limits)
     return Backend(
         name=toolchain.backend,
         toolchain=toolchain.name,

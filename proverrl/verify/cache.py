@@ -27,7 +27,7 @@ from typing import Any
 from proverrl.concurrency import cancel_all
 from proverrl.errors import RecordError, UsageError
 from proverrl.types import Candidate, Diagnostic, Obligations, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, Limits, PoolStats, Verifier
+from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, Limits, PoolStats, Verifier
 
 _BUSY_SECONDS = 60.0
 _APPLICATION_ID = 0x50525256
@@ -110,18 +110,11 @@ class CachedVerifier:
         """The inner pool's counters; None when there is no pool inside."""
         return self._laned.stats() if self._laned else None
 
-    def lane(self, name: str) -> Lane:
-        """A view with a queue of its own in the pool; lanes are served in turn."""
-        return Lane(self, name)
-
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """See ``Verifier.verify``. Callers that share a verification share the first deadline."""
-        return await self.verify_in(DEFAULT_LANE, candidate, deadline_seconds=deadline_seconds)
-
-    async def verify_in(
-        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
-        """As ``verify``; a verification that is shared waits in the first caller's lane."""
+        """See ``LanedVerifier.verify``. Callers that share a verification share the deadline and
+        the lane of the first."""
         key = self.make_key(candidate)
         known = self._find(key)
         if known is not None:
@@ -189,8 +182,8 @@ class CachedVerifier:
         if self._laned is None:
             verdict = await self.inner.verify(candidate, deadline_seconds=deadline_seconds)
         else:
-            verdict = await self._laned.verify_in(
-                lane, candidate, deadline_seconds=deadline_seconds
+            verdict = await self._laned.verify(
+                candidate, deadline_seconds=deadline_seconds, lane=lane
             )
         if verdict.status.judged:
             self._keep(key, verdict)

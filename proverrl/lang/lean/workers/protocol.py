@@ -122,22 +122,9 @@ def encode_pickle_state(proof_state: int, path: str) -> bytes:
     return _encode({"pickleTo": path, "proofState": proof_state})
 
 
-def encode_unpickle_state(path: str, env: int | None = None) -> bytes:
-    """Read a proof state back, on top of an environment or of its own imports."""
-    request: dict[str, Any] = {"unpickleProofStateFrom": path}
-    if env is not None:
-        request["env"] = env
-    return _encode(request)
-
-
-def encode_pickle_env(env: int, path: str) -> bytes:
-    """Write an environment, less its imports, to a file."""
-    return _encode({"pickleTo": path, "env": env})
-
-
-def encode_unpickle_env(path: str) -> bytes:
-    """Read an environment back; the answer carries its new number."""
-    return _encode({"unpickleEnvFrom": path})
+def encode_unpickle_state(path: str) -> bytes:
+    """Read a proof state back, on top of its own imports."""
+    return _encode({"unpickleProofStateFrom": path})
 
 
 def _encode(request: Mapping[str, Any]) -> bytes:
@@ -188,11 +175,6 @@ class AnswerReader:
         text = self._received[: self._end].decode("utf-8", "replace")
         self._reset()
         return text
-
-    @property
-    def is_empty(self) -> bool:
-        """True when nothing was received since the last whole answer."""
-        return not self._received
 
     def _find_end(self) -> None:
         while True:

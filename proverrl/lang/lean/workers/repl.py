@@ -135,9 +135,9 @@ class LeanRepl:
         """Write a proof state to a file; raises ``WorkerError`` when the REPL cannot."""
         return self._expect_step(await self._ask(encode_pickle_state(proof_state, path)))
 
-    async def unpickle_state(self, path: str, env: int | None = None) -> StepAnswer:
+    async def unpickle_state(self, path: str) -> StepAnswer:
         """Read a proof state from a file that this program wrote and nobody else could."""
-        return self._expect_step(await self._ask(encode_unpickle_state(path, env)))
+        return self._expect_step(await self._ask(encode_unpickle_state(path)))
 
     def _expect_step(self, answer: Answer) -> StepAnswer:
         step = self._take_step(answer)

@@ -20,7 +20,7 @@ from proverrl.errors import ToolchainError
 
 REMEDY = "bash scripts/setup_lean.sh"
 _VERSION_SECONDS = 120
-_REPOSITORY_PROJECT = Path(__file__).resolve().parents[2] / "lean"
+_REPOSITORY_PROJECT = Path(__file__).resolve().parents[4] / "lean"
 _LAKEFILES = ("lakefile.toml", "lakefile.lean")
 _REPL_PLACES = (
     ".lake/packages/REPL/.lake/build/bin/repl",
