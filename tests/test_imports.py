@@ -42,7 +42,6 @@ LAYERS: tuple[frozenset[str], ...] = (
             "losses",
             "optimizers",
             "packing",
-            "row_packing",
             "segments",
             "learner",
             "distill",

@@ -52,7 +52,7 @@ def test_an_answer_is_found_however_it_is_split(text: str) -> None:
             assert reader.take() is None
             reader.feed(whole[cut:])
         assert reader.take() == text
-        assert reader.is_empty
+        assert reader.take() is None
     reader = AnswerReader()
     for i in range(len(whole)):
         reader.feed(whole[i : i + 1])
