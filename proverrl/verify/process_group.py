@@ -21,7 +21,7 @@ from pathlib import Path
 
 from proverrl.concurrency import complete
 from proverrl.errors import ToolchainError, WorkerError
-from proverrl.types import Cause
+from proverrl.types import Candidate, Cause
 from proverrl.verify.memory_cgroup import MemoryCgroup, find_cgroup_parent
 from proverrl.verify.sessions import kill_session, measure_session
 
@@ -206,6 +206,38 @@ class ProcessGroup:
         self._process.stdin.close()
         while await self._process.stdout.read(_CHUNK_BYTES):
             pass
+
+
+class GroupWorker:
+    """What all workers are that own one group of processes from their start to their end.
+
+    Nothing that they prepare would serve another candidate, and none knows by itself that a fresh
+    one is due, unless a subclass says so.
+    """
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self._group = group
+
+    @property
+    def pid(self) -> int:
+        return self._group.pid
+
+    @property
+    def memory_mb(self) -> float:
+        return self._group.memory_mb
+
+    @property
+    def is_spent(self) -> bool:
+        return False
+
+    def is_warm_for(self, candidate: Candidate) -> bool:
+        return True
+
+    def kill(self) -> None:
+        self._group.kill()
+
+    async def join(self) -> None:
+        await self._group.join()
 
 
 async def _reap(process: asyncio.subprocess.Process) -> None:

@@ -20,7 +20,7 @@ from typing import Literal
 
 from proverrl.errors import UsageError
 from proverrl.lang.lean.identity import DeclarationReport
-from proverrl.lang.lean.workers.protocol import Message, Position
+from proverrl.lang.lean.workers.protocol import Message
 from proverrl.lang.lean.workers.repl import Elaboration
 from proverrl.types import BodyState, Candidate, Diagnostic, Problem, Status
 from proverrl.verify.body_place import find_body_place
@@ -231,8 +231,7 @@ def make_diagnostics(
     }
     made = []
     for message in messages:
-        start = _move_down(message.start, first_line)
-        end = None if message.end is None else _move_down(message.end, first_line)
+        start, end = message.start.down(first_line), message.end and message.end.down(first_line)
         body = find_body_place(candidate, start.line, start.column)
         made.append(
             Diagnostic(
@@ -249,10 +248,6 @@ def make_diagnostics(
     ranks = {"error": 0, "warning": 1, "info": 2}
     made.sort(key=lambda diagnostic: ranks[diagnostic.severity])
     return tuple(made[:_MAX_DIAGNOSTICS])
-
-
-def _move_down(place: Position, num_lines: int) -> Position:
-    return Position(place.line + num_lines, place.column)
 
 
 def _shorten(text: str) -> str:

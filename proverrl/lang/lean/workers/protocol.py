@@ -37,6 +37,10 @@ class Position:
     line: int
     column: int
 
+    def down(self, num_lines: int) -> Position:
+        """The place so many lines further down."""
+        return Position(self.line + num_lines, self.column)
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
