@@ -20,13 +20,14 @@ import json
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from proverrl.concurrency import cancel_all
 from proverrl.errors import RecordError, UsageError
-from proverrl.types import Candidate, Diagnostic, Obligations, Status, Verdict
+from proverrl.types import Candidate, Verdict
 from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, Limits, PoolStats, Verifier
 
 _BUSY_SECONDS = 60.0
@@ -37,6 +38,8 @@ _MAX_IN_MEMORY = 20_000
 
 OVERTURNED = "appeal"
 """The check that a proof names when a first look had refused it, with the larger limits behind."""
+
+_VERDICT = TypeAdapter(Verdict)
 
 Identify = Callable[[Candidate], str]
 """Names all that decides a verdict besides the candidate; may raise ``ToolchainError``."""
@@ -306,24 +309,10 @@ def _read_row(key: str, text: object, checksum: object) -> Verdict | None:
     if not isinstance(text, str) or checksum != _make_checksum(key, text):
         return None
     try:
-        verdict = _load_verdict(text)
-    except (ValueError, KeyError, TypeError, RecursionError, RecordError):
+        raw = json.loads(text)
+        verdict = _VERDICT.validate_python(raw)
+    except (ValueError, RecursionError, RecordError):
         return None
-    return verdict if verdict.status.judged else None
-
-
-def _load_verdict(text: str) -> Verdict:
-    raw: dict[str, Any] = json.loads(text)
-    return Verdict(
-        status=Status(raw["status"]),
-        diagnostics=tuple(Diagnostic(**item) for item in raw["diagnostics"]),
-        goals=tuple(raw["goals"]),
-        axioms=tuple(raw["axioms"]),
-        obligations=tuple(Obligations(**item) for item in raw["obligations"]),
-        seconds=float(raw["seconds"]),
-        header_seconds=float(raw["header_seconds"]),
-        toolchain=str(raw["toolchain"]),
-        checks=tuple(raw["checks"]),
-        cause=raw["cause"],
-        states=tuple((line, column, goals) for line, column, goals in raw.get("states", ())),
-    )
+    # Rows of earlier versions have no states.
+    whole = {field.name for field in fields(Verdict)} <= {*raw, "states"}
+    return verdict if whole and verdict.status.judged else None

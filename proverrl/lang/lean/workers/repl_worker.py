@@ -27,7 +27,6 @@ from proverrl.lang.lean.identity import (
 )
 from proverrl.lang.lean.judge import (
     STANDARD_AXIOMS,
-    Judgement,
     KnownStatements,
     LeanLimits,
     find_goals_before_error,
@@ -127,21 +126,16 @@ class LeanReplWorker(GroupWorker):
         loaded = await self._load_header(text.header)
         header_seconds = time.monotonic() - started
         if isinstance(loaded, Elaboration):
-            judgement = self._refuse_header(loaded, candidate)
+            verdict = self._refuse_header(loaded, candidate)
         elif candidate.problem.kind == _FILE_KIND:
-            judgement = await self._judge_file(candidate, text, loaded)
+            verdict = await self._judge_file(candidate, text, loaded)
         else:
-            judgement = await self._judge_statement(candidate, text, loaded)
-        return Verdict(
-            status=judgement.status,
-            diagnostics=judgement.diagnostics,
-            goals=judgement.goals,
-            axioms=judgement.axioms,
-            states=judgement.states,
+            verdict = await self._judge_statement(candidate, text, loaded)
+        return replace(
+            verdict,
             seconds=time.monotonic() - started,
             header_seconds=header_seconds,
             toolchain=self._toolchain.name,
-            checks=judgement.checks,
         )
 
     async def open_header(self, problem: Problem) -> int:
@@ -164,24 +158,24 @@ class LeanReplWorker(GroupWorker):
         self._headers[header] = done.env
         return done.env
 
-    def _refuse_header(self, done: Elaboration, candidate: Candidate) -> Judgement:
+    def _refuse_header(self, done: Elaboration, candidate: Candidate) -> Verdict:
         if candidate.problem.kind != _FILE_KIND:
             raise ProblemError(_explain_header(candidate.problem, done, self._toolchain))
         diagnostics = make_diagnostics(done.messages, candidate, 0)
-        return Judgement(Status.REJECTED, diagnostics, checks=("audit", "header"))
+        return Verdict(Status.REJECTED, diagnostics, checks=("audit", "header"))
 
-    async def _judge_statement(self, candidate: Candidate, text: LeanText, env: int) -> Judgement:
+    async def _judge_statement(self, candidate: Candidate, text: LeanText, env: int) -> Verdict:
         problem = candidate.problem
         target = find_target(problem)
         fingerprint = self._known.find(problem)
         if fingerprint is None:
             fingerprint = await self._find_fingerprint(problem, target, env)
             self._known.record(problem, fingerprint)
-        done, judgement = await self._run(candidate, text, env)
-        if judgement is not None:
+        done, verdict = await self._run(candidate, text, env)
+        if verdict is not None:
             if any(_ALREADY_DECLARED in message.text for message in done.errors):
                 await self._see_no_leak(target, env)
-            return judgement
+            return verdict
         assert done.env is not None
         answer = await self.repl.run(make_report_question(target), done.env)
         await self._see_no_leak(target, env)
@@ -199,10 +193,10 @@ class LeanReplWorker(GroupWorker):
         if len(done.errors) != 1 or len(done.messages) != 1 or not done.reached_end:
             raise WorkerError(f"{target} is there before the text that declares it has run")
 
-    async def _judge_file(self, candidate: Candidate, text: LeanText, env: int) -> Judgement:
-        done, judgement = await self._run(candidate, text, env)
-        if judgement is not None:
-            return judgement
+    async def _judge_file(self, candidate: Candidate, text: LeanText, env: int) -> Verdict:
+        done, verdict = await self._run(candidate, text, env)
+        if verdict is not None:
+            return verdict
         assert done.env is not None
         names = list_theorems(text.rest)
         axioms: dict[str, tuple[str, ...] | None] = {}
@@ -214,17 +208,17 @@ class LeanReplWorker(GroupWorker):
 
     async def _run(
         self, candidate: Candidate, text: LeanText, env: int
-    ) -> tuple[Elaboration, Judgement | None]:
+    ) -> tuple[Elaboration, Verdict | None]:
         wants_goals = self._limits.goals_before_error
         traces = wants_goals or self._limits.trace_states
         rest = self.cap_heartbeats(candidate.problem, text)
         done = await self.repl.run(rest, env, all_tactics=traces)
-        judgement = judge_messages(done, candidate, text.first_line)
-        if judgement is not None and wants_goals and done.errors and not judgement.goals:
-            judgement = replace(judgement, goals=find_goals_before_error(done))
-        if judgement is not None:
-            judgement = replace(judgement, states=self._find_states(done, candidate, text))
-        return done, judgement
+        verdict = judge_messages(done, candidate, text.first_line)
+        if verdict is None:
+            return done, None
+        if wants_goals and done.errors and not verdict.goals:
+            verdict = replace(verdict, goals=find_goals_before_error(done))
+        return done, replace(verdict, states=self._find_states(done, candidate, text))
 
     def _find_states(
         self, done: Elaboration, candidate: Candidate, text: LeanText
