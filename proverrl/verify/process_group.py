@@ -15,6 +15,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -253,6 +254,30 @@ async def _reap(process: asyncio.subprocess.Process) -> None:
             cancelled = error
     if cancelled is not None:
         raise cancelled
+
+
+def ask_version(
+    command: Sequence[str],
+    seconds: float,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    remedy: str = "",
+) -> subprocess.CompletedProcess[str]:
+    """Run a program that only tells its version; raises ``ToolchainError`` if it cannot."""
+    try:
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            # Ctrl-C in a terminal is for us: a version cut short looks like no version.
+            start_new_session=True,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolchainError(f"cannot run {command[0]}: {error}{remedy}") from error
 
 
 def find_cause(exit_code: int) -> Cause:
