@@ -8,7 +8,7 @@ from proverrl.errors import CanaryError, ToolchainError, UsageError
 from proverrl.lang import LANGUAGES, find_language
 from proverrl.lang.open import open_verifier
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.base import CANARY_LANE, Lane, LanedVerifier, Limits, PoolStats
+from proverrl.verify.base import CANARY_LANE, DEFAULT_LANE, LanedVerifier, Limits, PoolStats
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.canaries import CanaryVerifier
 from proverrl.verify.fake import FakeVerifier
@@ -29,13 +29,13 @@ class LanedFake(FakeVerifier):
     def name_of(candidate: Candidate) -> str:
         return "canary" if candidate.problem.id.startswith("canary-") else "other"
 
-    async def verify_in(
-        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
         self.lanes.append(lane)
         if self.gate is not None and lane != CANARY_LANE:
             await self.gate.wait()
-        return await self.verify(candidate, deadline_seconds=deadline_seconds)
+        return await super().verify(candidate, deadline_seconds=deadline_seconds)
 
     def stats(self) -> PoolStats:
         return PoolStats(judged=self.num_calls)
@@ -50,7 +50,7 @@ def candidate(number: int) -> Candidate:
     return Candidate(build_problem(f"p{number}", n=number), "invariant true")
 
 
-async def ask(verifier: CanaryVerifier | CachedVerifier | Lane, number: int = 0) -> Verdict:
+async def ask(verifier: CanaryVerifier | CachedVerifier, number: int = 0) -> Verdict:
     return await verifier.verify(candidate(number), deadline_seconds=5)
 
 
@@ -133,7 +133,7 @@ def test_canaries_are_below_the_cache() -> None:
         await ask(cached)
         await ask(cached)
         assert (fake.num_calls, cached.num_misses, cached.num_hits) == (2, 1, 1)
-        await ask(cached.lane("mine"), 1)
+        await cached.verify(candidate(1), deadline_seconds=5, lane="mine")
         assert sorted(fake.lanes) == ["", "canaries", "canaries", "mine"]
 
     asyncio.run(main())

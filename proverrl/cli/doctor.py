@@ -34,7 +34,6 @@ PACKAGES = {
 EXTRAS = {
     "vllm": ("vllm", "vllm", "fast generation on a GPU"),
     "peft": ("peft", "lora", "low-rank adapters"),
-    "ray": ("ray", "ray", "verifiers on several machines"),
     "lean-dojo": ("lean_dojo", "leandojo", "traced Lean repositories"),
 }
 PIP = f"{sys.executable} -m pip install"

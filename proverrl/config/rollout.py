@@ -15,14 +15,21 @@ FeedbackName = Literal["goedel", "kimina", "compact", "status"]
 
 
 class RolloutConfig(Section):
-    """Turns of a rollout, and what the policy is told between two of them.
-
-    ``turns`` counts the first attempt; under ``whole_proof`` there is only that one. A prompt of
-    more than ``history_tokens`` tokens loses its oldest turns (0: never).
-    """
+    """Turns of a rollout, and what the policy is told between two of them; under ``whole_proof``
+    there is only one."""
 
     mode: RolloutMode = "whole_proof"
+    """``whole_proof``: one completion; ``self_correct``: after a rejected one the verifier's answer
+    is shown and the policy tries again; ``interleaved``: the policy writes ``<code>...</code>``,
+    the verifier answers in ``<interpreter>``, and the same answer goes on (for checkpoints that
+    were taught it)"""
     turns: Positive = 3
+    """turns at most, the first attempt included"""
     feedback: FeedbackName = "goedel"
+    """``goedel``: each error's span marked in its lines; ``kimina``: the goal before the error and
+    numbered lines; ``compact``: one line an error; ``status``: that it failed, without why"""
     max_errors: Positive = 8
+    """errors shown at most; the rest is counted"""
     history_tokens: NonNegative = 0
+    """tokens of a prompt at most; beyond it the oldest turns are left out, never the problem; 0 is
+    no limit"""

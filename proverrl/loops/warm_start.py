@@ -1,8 +1,8 @@
 """Supervised training on reference bodies: the model that reinforcement learning starts from.
 
 Flows in: sources of (prompt ids, body ids) pairs. Flows out: updated weights of the model. Also
-used by expert iteration on the proofs that it kept. A batch is padded, or packed into rows of a
-budget of tokens; the loss is the same. Not handled here: which pairs there are.
+used by expert iteration on the proofs that it kept. A batch is padded, or laid end to end in rows
+of a budget of tokens; the loss is the same. Not handled here: which pairs there are.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch.nn import functional
 
 from proverrl.config import OptimizerName
 from proverrl.learner.optimizers import scale_rates
-from proverrl.learner.row_packing import fill_rows, lay_out
+from proverrl.learner.packing import batch_rows
+from proverrl.learner.segments import NO_MASK, Span, make_segments, use_segments
 from proverrl.learner.weights import TrainedWeights
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Problem
@@ -29,6 +31,10 @@ class Pair:
 
     prompt_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.prompt_ids) + len(self.target_ids)
 
 
 PairSource = Callable[[], Pair]
@@ -124,7 +130,7 @@ def draw_batches(
             order += fresh
         chunk = [sources[i]() for i in order[: 8 * batch_size]]
         del order[: 8 * batch_size]
-        chunk.sort(key=lambda pair: len(pair.prompt_ids) + len(pair.target_ids))
+        chunk.sort(key=lambda pair: pair.num_tokens)
         batches = [chunk[i : i + batch_size] for i in range(0, len(chunk), batch_size)]
         rng.shuffle(batches)
         yield from batches
@@ -139,11 +145,30 @@ def supervised_loss(
 ) -> torch.Tensor:
     """Weighted mean cross-entropy of a batch: targets weigh 1, prompt tokens ``prompt_weight``.
 
-    Padded and packed batches give the same loss; a packed one needs a model that accepts a
-    four-dimensional attention mask (every transformers decoder with sdpa or eager attention).
+    Padded and packed batches give the same loss; a packed one needs a model that
+    ``proverrl.learner.segments`` can attend through.
+
+    Raises:
+        UsageError: the model cannot.
     """
-    layout = _pack(batch, prompt_weight, pack_tokens) if pack_tokens else _pad(batch, prompt_weight)
-    layout = {name: tensor.to(policy.device) for name, tensor in layout.items()}
+    if not pack_tokens:
+        loss, weight = _weighted_loss(policy, _pad(batch, prompt_weight))
+        return loss / weight
+    use_segments(policy.model)
+    parts = [
+        _weighted_loss(policy, _pack(row, prompt_weight, policy.device))
+        for row in batch_rows(batch, pack_tokens)
+    ]
+    losses, weights = zip(*parts, strict=True)
+    return torch.stack(losses).sum() / torch.stack(weights).sum()
+
+
+def _weighted_loss(
+    policy: TransformersPolicy, layout: dict[str, Any]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weighted sum of the cross-entropies of a layout's tokens, and the sum of the weights."""
+    device = policy.device
+    layout = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in layout.items()}
     weights = layout.pop("weights")
     hidden = policy.model.get_decoder()(**layout, use_cache=False).last_hidden_state
     picked = weights[:, 1:] > 0
@@ -151,12 +176,12 @@ def supervised_loss(
     targets = layout["input_ids"][:, 1:][picked]
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     losses = functional.cross_entropy(logits, targets, reduction="none")
-    return (losses * weights[:, 1:][picked]).sum() / weights[:, 1:].sum()
+    return (losses * weights[:, 1:][picked]).sum(), weights[:, 1:].sum()
 
 
-def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, torch.Tensor]:
+def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, Any]:
     """A row a pair, the decoder's arguments and the weight of each token in the loss."""
-    longest = max(len(pair.prompt_ids) + len(pair.target_ids) for pair in batch)
+    longest = max(pair.num_tokens for pair in batch)
     ids = torch.zeros((len(batch), longest), dtype=torch.long)
     mask = torch.zeros((len(batch), longest), dtype=torch.long)
     weights = torch.zeros((len(batch), longest))
@@ -169,22 +194,26 @@ def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, torch.Tensor]
     return {"input_ids": ids, "attention_mask": mask, "weights": weights}
 
 
-def _pack(batch: Sequence[Pair], prompt_weight: float, max_tokens: int) -> dict[str, torch.Tensor]:
-    """The same for rows of several pairs."""
-    sequences = [pair.prompt_ids + pair.target_ids for pair in batch]
-    packed = lay_out(sequences, fill_rows([len(s) for s in sequences], max_tokens))
-    weights = torch.zeros(packed.ids.shape)
-    for pair, (row, start) in zip(batch, packed.starts, strict=True):
-        middle = start + len(pair.prompt_ids)
-        weights[row, start:middle] = prompt_weight
-        weights[row, middle : middle + len(pair.target_ids)] = 1.0
+def _pack(batch: Sequence[Pair], prompt_weight: float, device: str) -> dict[str, Any]:
+    """The same for one row with all pairs end to end, none of which sees another."""
+    ids: list[int] = []
+    positions: list[int] = []
+    weights: list[float] = []
+    spans: list[Span] = []
+    for pair in batch:
+        own = torch.arange(len(ids), len(ids) + pair.num_tokens)
+        spans.append(Span(pair.num_tokens, own))
+        ids += pair.prompt_ids + pair.target_ids
+        positions += range(pair.num_tokens)
+        own_weights = [prompt_weight] * len(pair.prompt_ids) + [1.0] * len(pair.target_ids)
         # What stands before a sequence's first token is another sequence.
-        weights[row, start] = 0.0
+        weights += [0.0, *own_weights[1:]]
     return {
-        "input_ids": packed.ids,
-        "attention_mask": packed.allowed[:, None],
-        "position_ids": packed.positions,
-        "weights": weights,
+        "input_ids": torch.tensor([ids]),
+        "attention_mask": NO_MASK,
+        "position_ids": torch.tensor([positions]),
+        "segments": make_segments(spans, torch.device(device)),
+        "weights": torch.tensor([weights]),
     }
 
 

@@ -21,7 +21,6 @@ from proverrl.types import Candidate, Status, Verdict
 from proverrl.verify.base import (
     CANARY_LANE,
     DEFAULT_LANE,
-    Lane,
     LanedVerifier,
     PoolStats,
 )
@@ -58,28 +57,22 @@ class CanaryVerifier:
         """The inner verifier's counters, canaries apart."""
         return self.inner.stats()
 
-    def lane(self, name: str) -> Lane:
-        """A view with a queue of its own; canaries have one too."""
-        return Lane(self, name)
-
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """See ``Verifier.verify``. Raises ``CanaryError`` once a canary was called proved."""
-        return await self.verify_in(DEFAULT_LANE, candidate, deadline_seconds=deadline_seconds)
-
-    async def verify_in(
-        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
-        """As ``verify``, waiting in the queue that ``lane`` names."""
+        """See ``LanedVerifier.verify``; canaries wait in a lane of their own. Raises
+        ``CanaryError`` once a canary was called proved."""
         self._check()
+        judging = self.inner.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)
         if self._random.random() >= self._rate:
-            verdict = await self.inner.verify_in(lane, candidate, deadline_seconds=deadline_seconds)
+            verdict = await judging
             self._check()
             return verdict
         canary = asyncio.create_task(self._try_canary(deadline_seconds))
         # When the call itself fails, nobody else asks for the canary's error.
         canary.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
-            verdict = await self.inner.verify_in(lane, candidate, deadline_seconds=deadline_seconds)
+            verdict = await judging
             await canary
         finally:
             canary.cancel()
@@ -94,7 +87,9 @@ class CanaryVerifier:
         build = self._random.choice(self._canaries)
         size = self._random.randint(2, _MAX_SIZE)
         canary = build(size, self._random.randint(1, _MAX_ERROR))
-        verdict = await self.inner.verify_in(CANARY_LANE, canary, deadline_seconds=deadline_seconds)
+        verdict = await self.inner.verify(
+            canary, deadline_seconds=deadline_seconds, lane=CANARY_LANE
+        )
         if verdict.status is Status.PROVED:
             self._accepted = self._accepted or canary
         elif verdict.status.judged:

@@ -24,7 +24,6 @@ from proverrl.verify.base import (
     CANARY_LANE,
     DEFAULT_LANE,
     DEFAULT_MEMORY_MB,
-    Lane,
     PoolStats,
     SpawnWorker,
     Worker,
@@ -142,18 +141,11 @@ class VerifierPool:
             memory_guard=describe_guard(),
         )
 
-    def lane(self, name: str) -> Lane:
-        """A view with a queue of its own; lanes are served in turn."""
-        return Lane(self, name)
-
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """See ``Verifier.verify``. The second of at most two attempts has twice the deadline."""
-        return await self.verify_in(DEFAULT_LANE, candidate, deadline_seconds=deadline_seconds)
-
-    async def verify_in(
-        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
-        """As ``verify``, waiting in the queue that ``lane`` names."""
+        """See ``LanedVerifier.verify``; lanes are served in turn. The second of at most two
+        attempts has twice the deadline."""
         self._check_open()
         if candidate.problem.language not in self._languages:
             raise ToolchainError(

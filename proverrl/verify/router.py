@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from proverrl.errors import ToolchainError, VerifierError
 from proverrl.types import Candidate, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats, Verifier
+from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, PoolStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,50 +73,15 @@ class RoutedVerifier:
         known = [part for part in parts if part is not None]
         return sum(known, start=PoolStats()) if known else None
 
-    def lane(self, name: str) -> Lane:
-        """A view with a queue of its own in every back end."""
-        return Lane(self, name)
-
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """See ``Verifier.verify``."""
-        return await self.verify_in(DEFAULT_LANE, candidate, deadline_seconds=deadline_seconds)
-
-    async def verify_in(
-        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
-        """As ``verify``, waiting in the queue that ``lane`` names."""
-        backend = self.open_backend(candidate.problem.language)
-        return await backend.verifier.verify_in(lane, candidate, deadline_seconds=deadline_seconds)
+        """See ``LanedVerifier.verify``."""
+        verifier = self.open_backend(candidate.problem.language).verifier
+        return await verifier.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)
 
     async def aclose(self) -> None:
         """Close every back end that was opened."""
         self._closed = True
         for backend in self._opened.values():
             await backend.verifier.aclose()
-
-
-class RecheckedVerifier:
-    """A ``LanedVerifier`` whose verdicts pass through a second verifier, lane by lane."""
-
-    def __init__(self, inner: LanedVerifier, recheck: Callable[[Verifier], Verifier]) -> None:
-        self._inner = inner
-        self._recheck = recheck
-
-    def stats(self) -> PoolStats | None:
-        """The inner verifier's counters."""
-        return self._inner.stats()
-
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """See ``Verifier.verify``."""
-        return await self.verify_in(DEFAULT_LANE, candidate, deadline_seconds=deadline_seconds)
-
-    async def verify_in(
-        self, lane: str, candidate: Candidate, *, deadline_seconds: float
-    ) -> Verdict:
-        """As ``verify``, waiting in the queue that ``lane`` names."""
-        checking = self._recheck(Lane(self._inner, lane))
-        return await checking.verify(candidate, deadline_seconds=deadline_seconds)
-
-    async def aclose(self) -> None:
-        """Close the inner verifier."""
-        await self._inner.aclose()

@@ -16,7 +16,7 @@ from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
 from proverrl.verify.base import Worker
 from proverrl.verify.canaries import mix_in_canaries
 from proverrl.verify.pool import VerifierPool, make_upkeep
-from proverrl.verify.router import Backend, RecheckedVerifier
+from proverrl.verify.router import Backend
 
 
 def open_lean(options: BackendOptions) -> Backend:
@@ -53,9 +53,7 @@ def open_lean(options: BackendOptions) -> Backend:
     )
     verifier = mix_in_canaries(pool, "lean", CANARIES, options.canary_rate, options.seed)
     if options.paranoid:
-        verifier = RecheckedVerifier(
-            verifier, lambda inner: ParanoidVerifier(inner, toolchain, lean_limits)
-        )
+        verifier = ParanoidVerifier(verifier, toolchain, lean_limits)
     return Backend(
         name=toolchain.backend,
         toolchain=toolchain.name,
