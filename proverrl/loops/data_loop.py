@@ -34,15 +34,17 @@ from proverrl.compose.guards import (
     run_guards,
 )
 from proverrl.config.compose import GuardName
-from proverrl.curriculum.base import Curriculum
 from proverrl.errors import UsageError
 from proverrl.lang.dafny.compose.attack import list_plain_proofs
-from proverrl.loops.expert_iteration import Progress, run_expert_iteration
+from proverrl.loops.expert_iteration import run_expert_iteration
+from proverrl.loops.pipeline import Order, Pipeline
+from proverrl.loops.selfplay.archive import draw_lineage, open_archive
 from proverrl.loops.selfplay.attack import list_bodies, negate
-from proverrl.loops.selfplay.ledger import open_archive, read_held_out
+from proverrl.loops.selfplay.composer import open_composer
+from proverrl.loops.selfplay.guards import read_held_out
 from proverrl.loops.selfplay.parents import draw_pairs
-from proverrl.loops.selfplay.selfplay import draw_lineage, open_composer
-from proverrl.loops.session import Session, sample_draw
+from proverrl.loops.session import Session
+from proverrl.loops.state import Progress, RunState
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
 from proverrl.rollout.proofs import ProofStore
 from proverrl.seeds import derive_seed
@@ -114,14 +116,14 @@ class Statements:
             return ""
         return f"proved statements grew by less than {settings.min_gain:.1%} {self.num_slow} times"
 
-    async def bring(self, curriculum: Curriculum, store: ProofStore, progress: Progress) -> int:
+    async def bring(self, state: RunState) -> int:
         """See ``Supply.bring``: one round from proposals to proofs."""
-        session = self._session
-        self._saved = f"round {progress.round} is saved"
+        session, store, progress = self._session, state.store, state.progress
+        self._saved = f"round {progress.step} is saved"
         self._round = this = Round(len(store.proofs))
         settings = session.config.selfplay
         pairs = draw_pairs(
-            random.Random(derive_seed(session.config.seed, "parents", progress.round)),
+            random.Random(derive_seed(session.config.seed, "parents", progress.step)),
             settings.parents,
             settings.statements,
             base=self._base.all,
@@ -129,7 +131,7 @@ class Statements:
             proofs=dict(store.pairs()),
             references={problem.id: body for problem, body in self._base.references},
         )
-        drafts = await self._composer.write(pairs, round_number=progress.round)
+        drafts = await self._composer.write(pairs, round_number=progress.step)
         this.truncated = measure_truncated(drafts)
         found = self._take_new(drafts)
         attack = Attack(self._open_tools())
@@ -137,7 +139,7 @@ class Statements:
         kept = [c for c in kept if await self._grade(attack.tools.asker, c)]
         kept = await self._guard(attack, found, kept, AFTER_GRADES)
         self._tell(progress, f"{len(kept)} of {this.written} statements are attacked")
-        await self._write_attack(attack, [c.problem for c in kept], progress)
+        await self._write_attack(attack, [c.problem for c in kept], state)
         kept = await self._guard(attack, found, kept, ATTACKED)
         for stop in attack.disproved:
             await self._keep_negation(attack.tools, stop, store, progress)
@@ -149,7 +151,7 @@ class Statements:
                 this.proved += 1
                 self._keep_proof(store, composed.problem, body, progress)
         this.kept = len(kept)
-        curriculum.add(composed.problem for composed in kept)
+        state.curriculum.add(composed.problem for composed in kept)
         self._join_composed()
         self.guards.num_seen += len(found)
         self.guards.num_kept += len(kept)
@@ -158,10 +160,10 @@ class Statements:
         self._tell(progress, f"{this.kept} kept, {this.proved} proved, {this.disproved} disproved")
         return this.calls
 
-    def describe(self, store: ProofStore) -> dict[str, Any]:
+    def describe(self, state: RunState) -> dict[str, Any]:
         """See ``Supply.describe``; counts the round for or against the end of the loop."""
         this = self._round
-        new = len(store.proofs) - this.num_solved
+        new = len(state.store.proofs) - this.num_solved
         gain = new / max(1, this.num_solved)
         self.num_slow = self.num_slow + 1 if gain < self._settings.min_gain else 0
         return {
@@ -203,7 +205,7 @@ class Statements:
         self._join_composed()
 
     def _tell(self, progress: Progress, text: str) -> None:
-        self._session.monitor.phase(f"round {progress.round + 1}, statements", text)
+        self._session.monitor.phase(f"round {progress.step + 1}, statements", text)
 
     def _open_tools(self) -> GuardTools:
         config = self._session.config
@@ -266,16 +268,14 @@ class Statements:
         self.archive.note(composed.problem.id, stopped_by=by, reason=reason)
 
     async def _write_attack(
-        self, attack: Attack, problems: Sequence[Problem], progress: Progress
+        self, attack: Attack, problems: Sequence[Problem], state: RunState
     ) -> None:
         """The policy's samples on statements and negations, in one batch."""
         both = [*problems, *filter(None, map(negate, problems))]
         if not both:
             return
-        progress.num_draws += 1
-        draws, _ = await sample_draw(
-            self._session, both, n=self._settings.attack_samples, number=progress.num_draws - 1
-        )
+        pipeline = Pipeline(self._session, state.auditor, self._settings.attack_samples)
+        draws, _ = await pipeline.write(Order(state.number_draw(), tuple(both)))
         for draw in draws:
             self._round.tokens += sum(len(c.token_ids) for c in draw.completions)
             attack.bodies[draw.problem.id] = list_bodies(draw)
@@ -296,7 +296,7 @@ class Statements:
         self, store: ProofStore, problem: Problem, body: str, progress: Progress
     ) -> None:
         tokens = self._session.policy.body_ids(problem, body)
-        store.keep(problem, body, num_tokens=len(tokens), policy_version=progress.round)
+        store.keep(problem, body, num_tokens=len(tokens), policy_version=progress.step)
 
     def _join_composed(self) -> None:
         """Have the session know all problems that the run may have proofs of."""

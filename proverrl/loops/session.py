@@ -13,7 +13,6 @@ import os
 import platform
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +28,6 @@ from proverrl.config import Config
 from proverrl.config.load import read_stored_table
 from proverrl.errors import ProblemError, RunError, StoppedError, UsageError
 from proverrl.files.lines import write_atomically
-from proverrl.hint import Hint
 from proverrl.loops.warm_start import PairSource, make_source
 from proverrl.monitor import Monitor
 from proverrl.policy.base import Sampler
@@ -38,10 +36,8 @@ from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
 from proverrl.rollout.proofs import ProofStore, describe_conditions
-from proverrl.rollout.self_correct import continue_rollouts, first_stop
-from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups
 from proverrl.seeds import derive_seed
-from proverrl.types import Candidate, Problem, Sampling
+from proverrl.types import Candidate, Problem
 from proverrl.verify.cache import CachedVerifier
 
 RESOLVED_FILE = "resolved.json"
@@ -212,50 +208,6 @@ def proof_sources(session: Session, pairs: Sequence[tuple[str, str]]) -> list[Pa
     """What the run's own proofs, as (problem id, body), teach: each body after its prompt."""
     by_id = {problem.id: problem for problem in session.problems.without_reference}
     return [make_source(session.policy, by_id[name], body) for name, body in pairs]
-
-
-async def sample_draw(
-    session: Session,
-    problems: Sequence[Problem],
-    *,
-    n: int,
-    number: int,
-    hints: Sequence[Hint | None] | None = None,
-) -> tuple[list[Draw], float]:
-    """``n`` completions on each problem, seeded by the number of the draw; and the seconds."""
-    started = time.monotonic()
-    sampling = Sampling(
-        temperature=session.config.sampling.temperature,
-        max_new_tokens=session.config.sampling.max_new_tokens,
-        seed=derive_seed(session.config.seed, "draw", number),
-        stop=first_stop(session.config.rollout),
-    )
-    draws = await draw_groups(
-        session.sampler, problems, n=n, sampling=sampling, name=str(number), hints=hints
-    )
-    return draws, time.monotonic() - started
-
-
-async def finish_rollouts(session: Session, judged: Sequence[JudgedDraw]) -> list[JudgedDraw]:
-    """The turns that ``rollout.mode`` wants after the first one.
-
-    Called when a draw's first verdicts are in, and not before: until then the policy writes the
-    next draw, and what a checkpoint holds of a draw in flight is its first turn.
-    """
-    config = session.config
-    first = judged[0].rollouts[0].id if judged else ""
-    return await continue_rollouts(
-        judged,
-        policy=session.sampler,
-        verifier=session.verifier,
-        settings=config.rollout,
-        sampling=Sampling(
-            temperature=config.sampling.temperature,
-            max_new_tokens=config.sampling.max_new_tokens,
-            seed=derive_seed(config.seed, "turns", first),
-        ),
-        deadline_seconds=config.pool.deadline_seconds,
-    )
 
 
 @contextmanager

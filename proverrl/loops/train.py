@@ -32,7 +32,8 @@ from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.loops.grpo import run_grpo
 from proverrl.loops.mixture import check_files
 from proverrl.loops.search_samples import check_sample_files, list_proofs
-from proverrl.loops.selfplay.selfplay import run_selfplay, teach_composer
+from proverrl.loops.selfplay.composer import teach_composer
+from proverrl.loops.selfplay.selfplay import run_selfplay
 from proverrl.loops.session import (
     RESOLVED_FILE,
     Session,
@@ -44,7 +45,7 @@ from proverrl.loops.session import (
     reference_sources,
     write_resolved,
 )
-from proverrl.loops.warm_start import SftSettings, make_source, train_supervised
+from proverrl.loops.warm_start import make_source, settle, train_supervised
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
 from proverrl.parallel import World, close_world, open_world
@@ -264,16 +265,8 @@ def _warm_start(session: Session, proofs: Sequence[tuple[Problem, str]]) -> None
         train_supervised(
             policy,
             sources,
-            SftSettings(
-                steps=settings.steps,
-                batch_size=settings.batch_size,
-                optimizer=settings.optimizer,
-                learning_rate=settings.learning_rate,
-                weight_decay=settings.weight_decay,
-                max_grad_norm=config.learner.max_grad_norm,
-                prompt_weight=settings.prompt_weight,
-                pack_tokens=settings.pack_tokens,
-                seed=derive_seed(config.seed, "warm_start"),
+            settle(
+                config, settings, steps=settings.steps, seed=derive_seed(config.seed, "warm_start")
             ),
             progress=show,
         )

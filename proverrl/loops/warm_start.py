@@ -15,7 +15,7 @@ from functools import cache
 import torch
 from torch.nn import functional
 
-from proverrl.config import OptimizerName
+from proverrl.config import Config, ExpertIterationConfig, OptimizerName, WarmStartConfig
 from proverrl.learner.optimizers import scale_rates
 from proverrl.learner.row_packing import fill_rows, lay_out
 from proverrl.learner.weights import TrainedWeights
@@ -62,6 +62,23 @@ class SftSettings:
     prompt_weight: float
     seed: int
     pack_tokens: int = 0
+
+
+def settle(
+    config: Config, section: WarmStartConfig | ExpertIterationConfig, *, steps: int, seed: int
+) -> SftSettings:
+    """The settings of a section of the configuration."""
+    return SftSettings(
+        steps=steps,
+        batch_size=section.batch_size,
+        optimizer=section.optimizer,
+        learning_rate=section.learning_rate,
+        weight_decay=section.weight_decay,
+        max_grad_norm=config.learner.max_grad_norm,
+        prompt_weight=config.warm_start.prompt_weight,
+        pack_tokens=section.pack_tokens,
+        seed=seed,
+    )
 
 
 def train_supervised(
