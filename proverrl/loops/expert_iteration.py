@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,10 +27,17 @@ from proverrl.loops.mixture import choose_proofs, load_sft_data
 from proverrl.loops.pipeline import InOrder, Order, Pipeline
 from proverrl.loops.reverify import import_proofs, reverify_proofs
 from proverrl.loops.search_samples import keep_sample_proofs
-from proverrl.loops.session import Session, proof_sources, reference_sources, seconds_left
+from proverrl.loops.session import Session, seconds_left
 from proverrl.loops.state import Part, RunState
 from proverrl.loops.tally import Tally
-from proverrl.loops.warm_start import PairSource, make_source, settle, train_supervised
+from proverrl.loops.warm_start import (
+    PairSource,
+    make_source,
+    proof_sources,
+    reference_sources,
+    settle,
+    train_supervised,
+)
 from proverrl.policy.lora import has_adapter, reset_adapter
 from proverrl.rewards import proved_reward
 from proverrl.seeds import derive_seed
@@ -41,18 +49,21 @@ class Supply(Part, Protocol):
     def why_done(self) -> str:
         """Why there is no further round, or an empty string."""
 
-    async def bring(self, state: RunState) -> int:
+    async def bring(self) -> int:
         """Add problems, and proofs where some are found; returns the verifier calls."""
 
-    def describe(self, state: RunState) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The figures of the round, once its proofs are in the store."""
 
 
-async def run_expert_iteration(session: Session, supply: Supply | None = None) -> None:
+async def run_expert_iteration(
+    session: Session, open_supply: Callable[[RunState], Supply] | None = None
+) -> None:
     """Run rounds until ``rounds``, ``max_verifier_calls`` or ``max_minutes``, or until the supply
     of new problems is done; resumes by itself."""
     settings = session.config.expert_iteration
     state = RunState(session, settings.keep_shortest)
+    supply = open_supply(state) if open_supply is not None else None
     if supply is not None:
         state.parts["supply"] = supply
     _restore(state)
@@ -83,7 +94,7 @@ async def run_expert_iteration(session: Session, supply: Supply | None = None) -
 async def _make_round(state: RunState, base: list[PairSource], supply: Supply | None) -> None:
     """A round, in the order of the paper; ``base`` is what every round learns from."""
     session, progress, started = state.session, state.progress, time.monotonic()
-    num_calls = await supply.bring(state) if supply is not None else 0
+    num_calls = await supply.bring() if supply is not None else 0
     progress.verifier_calls += num_calls
     tally = await _sample_round(state)
     tally.verifier_calls += num_calls
@@ -104,7 +115,7 @@ async def _make_round(state: RunState, base: list[PairSource], supply: Supply | 
         "loss": loss,
         "learning_rate": session.config.expert_iteration.learning_rate,
         **pushed,
-        **(supply.describe(state) if supply is not None else {}),
+        **(supply.describe() if supply is not None else {}),
     }
     session.monitor.write_rollouts(progress.step, tally.rows(progress.step))
     progress.seconds += time.monotonic() - started

@@ -17,14 +17,15 @@ from proverrl.curriculum.sampler import CURRICULA
 from proverrl.loops.audit import build_auditor
 from proverrl.loops.pipeline import Judged, Order
 from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
-from proverrl.loops.session import Session, budget_spent, open_store
+from proverrl.loops.session import Session, budget_spent
 from proverrl.loops.tally import Tally
 from proverrl.loops.warm_start import PairSource
 from proverrl.rewards import RewardFn
 from proverrl.rollout.group import build_group
 from proverrl.rollout.inject import InjectStore
+from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
 from proverrl.seeds import derive_seed
-from proverrl.types import Group
+from proverrl.types import Candidate, Group, Problem
 
 
 class Part(Protocol):
@@ -60,7 +61,7 @@ class RunState:
         config = session.config
         self.session = session
         self.progress = Progress()
-        self.store = open_store(session, keep_shortest)
+        self.store = ProofStore(keep_shortest, self._conditions)
         self.auditor = build_auditor(session)
         self.curriculum = CURRICULA[config.curriculum.name](
             session.problems.without_reference,
@@ -78,6 +79,11 @@ class RunState:
         """The number of the next draw, which is given once."""
         self.progress.num_draws += 1
         return self.progress.num_draws - 1
+
+    def _conditions(self, problem: Problem) -> Conditions:
+        """What proofs are judged by now."""
+        judge = self.session.verifier.identify(Candidate(problem, ""))
+        return describe_conditions(problem, judge)
 
     def spent(self) -> str:
         """Why the run's budget lets it make no further step, or an empty string."""

@@ -58,16 +58,27 @@ class RoundGuards:
     ) -> Checked:
         """What these guards say of statements; ``attacks`` are the bodies that are tried on their
         negations."""
-        config = self._session.config
-        tools = GuardTools(
-            asker=Asker(self._session.verifier, deadline_seconds=config.pool.deadline_seconds),
-            held_out=self._held_out,
-            seen=set(self._seen),
-            attack=use_attacks(attacks),
-            near_share=config.selfplay.near_share,
-        )
+        tools = open_tools(self._session, self._held_out, set(self._seen), attacks)
         run = await run_guards(problems, make_guards(tools, names), tools)
         return Checked(run, tools.asker.calls)
+
+
+def open_tools(
+    session: Session,
+    held_out: OverlapIndex,
+    seen: set[str],
+    attacks: Mapping[str, Sequence[str]],
+) -> GuardTools:
+    """What the guards of a run work with; of ``attacks`` they try those on a problem's id."""
+
+    config = session.config
+    return GuardTools(
+        asker=Asker(session.verifier, deadline_seconds=config.pool.deadline_seconds),
+        held_out=held_out,
+        seen=seen,
+        attack=use_attacks(attacks),
+        near_share=config.selfplay.near_share,
+    )
 
 
 def read_held_out(session: Session) -> list[Problem]:

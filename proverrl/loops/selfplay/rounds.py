@@ -9,7 +9,6 @@ Not handled here: when anything happens (``source``), the composer's own weights
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,14 +21,13 @@ from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warni
 from proverrl.loops.selfplay.archive import open_archive
 from proverrl.loops.selfplay.composer import OwnComposer
 from proverrl.loops.selfplay.guards import Checked, RoundGuards
-from proverrl.loops.selfplay.parents import draw_pairs
+from proverrl.loops.selfplay.parents import draw_parents
 from proverrl.loops.selfplay.round import Round, describe_round, solve_rate
 from proverrl.loops.selfplay.scaffolds import Scaffolder
 from proverrl.loops.state import GrpoState
 from proverrl.rewards.composer import COMPOSER_REWARDS, Outcome, compare_statements, is_modified
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.training_sample import TrainingSample
-from proverrl.seeds import derive_seed
 from proverrl.types import Group, Problem, Rollout, Status, Turn
 
 
@@ -67,14 +65,9 @@ class Rounds:
         made = {c.problem.id: c.reference for c in self.archive if c.reference is not None}
         problems = {problem.id: problem for problem in self._session.problems.all}
         scaffolds = self.scaffolder.draw(number, problems, proofs, made, self.archive)
-        pairs = draw_pairs(
-            random.Random(derive_seed(self._session.config.seed, "parents", number)),
-            self.settings.parents,
-            self.settings.statements - len(scaffolds),
-            base=self._base.all,
-            archive=self.archive,
-            proofs=proofs,
-            references={problem.id: body for problem, body in self._base.references},
+        left = self.settings.statements - len(scaffolds)
+        pairs = draw_parents(
+            self._session, self._base, self.archive, proofs, number=number, num=left
         )
         return number, pairs, scaffolds
 
