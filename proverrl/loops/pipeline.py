@@ -26,6 +26,7 @@ from proverrl.loops.checkpoint import dump_draws
 from proverrl.loops.session import Session
 from proverrl.loops.usage import Usage
 from proverrl.policy.base import Policy
+from proverrl.rollout.flights import Flights
 from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
 from proverrl.rollout.training_sample import TrainingSample
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
@@ -221,21 +222,18 @@ class InOrder:
         self._choose = choose
         self._most = most
         self._wanted = wanted
-        self._ahead = ahead
         self._now = now
-        self._flight = flight
-        self._following: Flight | None = None
+        self._flights = Flights(self._write, ahead=int(ahead), waiting=[flight] if flight else [])
         self._num_taken = 0
 
     async def draws(self) -> AsyncIterator[Judged]:
         """See ``Source.draws``."""
         for _ in range(self._most):
-            self._flight = flight = self._flight or await self._write()
+            flight = await self._flights.oldest()
             if flight is None:
                 return
-            self._following = await self._write() if self._ahead else None
             judged = await self._pipeline.land(flight)
-            self._flight, self._following = self._following, None
+            self._flights.land()
             yield Judged(judged, flight.seconds, self._now() - flight.step)
             if self._num_taken >= self._wanted:
                 return
@@ -256,15 +254,15 @@ class InOrder:
 
     def state_dict(self) -> dict[str, Any]:
         """See ``Source.state_dict``."""
-        flight = self._flight
+        waiting = self._flights.waiting
         return {
-            "draws": dump_draws(flight.draws) if flight else [],
-            "step": flight.step if flight else 0,
+            "draws": [row for flight in waiting for row in dump_draws(flight.draws)],
+            "step": waiting[0].step if waiting else 0,
         }
 
     async def aclose(self) -> None:
         """See ``Source.aclose``."""
-        await cancel_all([f.judged for f in (self._flight, self._following) if f is not None])
+        await cancel_all([flight.judged for flight in self._flights.waiting])
 
     async def _write(self) -> Flight | None:
         order = self._choose()
