@@ -117,7 +117,6 @@ class Statements:
         self.num_slow = 0
 
     def why_done(self) -> str:
-        """See ``Supply.why_done``."""
         gain, slow = self._settings.min_gain, self.num_slow
         why = f"proved statements grew by less than {gain:.1%} {slow} times"
         return why if slow >= self._settings.patience else ""
@@ -182,7 +181,6 @@ class Statements:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """See ``Supply.state_dict``."""
         return {
             "archive": self.archive.state_dict(),
             "guards": self.guards.state_dict(),

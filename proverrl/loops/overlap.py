@@ -33,13 +33,13 @@ from torch import Tensor
 from proverrl.concurrency import cancel_all
 from proverrl.config import LayoutName
 from proverrl.loops.checkpoint import dump_draws, load_draws, load_hint
-from proverrl.loops.pipeline import Beside, Flight, Judged, Order, Pipeline, Use
+from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source, Use
 from proverrl.loops.session import Session
 from proverrl.loops.state import GrpoState
 from proverrl.policy.base import Exchange, Policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.whole_proof import Draw
-from proverrl.types import Completion, Group, Problem, Prompt, Sampling
+from proverrl.types import Completion, Problem, Prompt, Sampling
 
 
 class Publisher(Policy, Protocol):
@@ -117,7 +117,6 @@ class PushedSampler:
         return self._sampler.resume(prompt, history)
 
     async def publish(self, step: int) -> dict[str, float]:
-        """See ``Publisher.publish``."""
         async with self._lock:
             figures = await asyncio.to_thread(self._sampler.push, self._policy.version)
             self.step = step
@@ -130,7 +129,7 @@ class PushedSampler:
             return await self._sampler.generate(prompts, n=n, sampling=sampling)
 
 
-class Overlap:
+class Overlap(Source):
     """The ``Source`` that keeps sampler, pool and learner at work at the same time."""
 
     def __init__(
@@ -174,10 +173,6 @@ class Overlap:
         self._num_taken = num_groups
         self._changed.set()
 
-    def end_step(self, groups: Sequence[Group]) -> Beside:
-        """See ``Source.end_step``: nothing."""
-        return Beside()
-
     async def learned(self) -> dict[str, float]:
         """Hand the new weights to the sampler, and look again whether it may write."""
         figures = await self._sampler.publish(self._state.progress.step)
@@ -185,7 +180,6 @@ class Overlap:
         return figures
 
     def state_dict(self) -> dict[str, Any]:
-        """See ``Source.state_dict``."""
         waiting = list(self._waiting.values())
         drawing = self._drawing
         return {
@@ -195,7 +189,6 @@ class Overlap:
         }
 
     async def aclose(self) -> None:
-        """See ``Source.aclose``."""
         await cancel_all([self._generator, *(group.judged for group in self._waiting.values())])
 
     def _restore(self, in_flight: Mapping[str, Any]) -> None:

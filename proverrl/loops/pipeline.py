@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from proverrl.concurrency import cancel_all
 from proverrl.config import Config
@@ -80,36 +81,35 @@ class Beside:
     figures: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Source(Protocol):
+class Source(ABC):
     """Where the judged draws of a run's steps come from."""
 
     usage: Usage
 
+    @abstractmethod
     def draws(self) -> AsyncIterator[Judged]:
         """The draws of the next step, until it has enough groups or the limit on draws is
         reached."""
-        ...
 
-    def took(self, num_groups: int) -> None:
+    def took(self, num_groups: int) -> None:  # noqa: B027
         """So many groups of the step are admitted, and not learned from yet."""
-        ...
 
     def end_step(self, groups: Sequence[Group]) -> Beside:
         """All draws of the step are rewarded, and these groups are admitted."""
-        ...
+        return Beside()
 
+    @abstractmethod
     async def learned(self) -> dict[str, float]:
         """A step was made: the weights of ``session.policy`` and ``progress.step`` are new.
         Returns what bringing them to the sampler has to say for the metrics."""
-        ...
 
+    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """All that is in flight, as JSON values that nothing changes any more."""
-        ...
 
+    @abstractmethod
     async def aclose(self) -> None:
         """Give up what is in flight."""
-        ...
 
 
 def make_sampling(config: Config, *seed: str | int) -> Sampling:
@@ -199,7 +199,7 @@ class Pipeline:
         return await self._auditor.review_all(whole)
 
 
-class InOrder:
+class InOrder(Source):
     """The ``Source`` of runs that repeat bit for bit. ``choose`` orders the next draw, or None when
     there is no other; a step takes ``most`` draws, or as many as bring ``wanted`` groups. ``now``
     is the number of steps made, and ``flight`` what a checkpoint held."""
@@ -227,7 +227,7 @@ class InOrder:
         self._num_taken = 0
 
     async def draws(self) -> AsyncIterator[Judged]:
-        """See ``Source.draws``."""
+        self._num_taken = 0
         for _ in range(self._most):
             flight = await self._flights.oldest()
             if flight is None:
@@ -239,13 +239,7 @@ class InOrder:
                 return
 
     def took(self, num_groups: int) -> None:
-        """See ``Source.took``."""
         self._num_taken = num_groups
-
-    def end_step(self, groups: Sequence[Group]) -> Beside:
-        """See ``Source.end_step``: nothing."""
-        self._num_taken = 0
-        return Beside()
 
     async def learned(self) -> dict[str, float]:
         """Bring the weights to the sampler; nothing is being written meanwhile."""
@@ -253,7 +247,6 @@ class InOrder:
         return await asyncio.to_thread(session.sampler.push, session.policy.version)
 
     def state_dict(self) -> dict[str, Any]:
-        """See ``Source.state_dict``."""
         waiting = self._flights.waiting
         return {
             "draws": [row for flight in waiting for row in dump_draws(flight.draws)],
@@ -261,7 +254,6 @@ class InOrder:
         }
 
     async def aclose(self) -> None:
-        """See ``Source.aclose``."""
         await cancel_all([flight.judged for flight in self._flights.waiting])
 
     async def _write(self) -> Flight | None:

@@ -219,12 +219,10 @@ class Rounds:
         self._join_composed()
 
     def save_files(self, folder: Path) -> None:
-        """See ``Extension.save_files``."""
         if self.own is not None:
             self.own.save(folder)
 
     def load_files(self, folder: Path) -> None:
-        """See ``Extension.load_files``."""
         if self.own is not None:
             self.own.load(folder)
 

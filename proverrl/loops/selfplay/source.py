@@ -27,7 +27,7 @@ from proverrl.compose.composers import (
 )
 from proverrl.concurrency import cancel_all
 from proverrl.config.compose import GuardName
-from proverrl.loops.pipeline import Beside, Flight, Judged, Order, Pipeline
+from proverrl.loops.pipeline import Beside, Flight, Judged, Order, Pipeline, Source
 from proverrl.loops.selfplay.attack import Attacks, write_attacks
 from proverrl.loops.selfplay.guards import Checked
 from proverrl.loops.selfplay.round import Round, solve_rate
@@ -48,7 +48,7 @@ class Composition:
     checked: asyncio.Task[Checked]
 
 
-class SelfplaySource:
+class SelfplaySource(Source):
     """The ``Source`` of a self-play run: a round and a draw on base problems each step. A composer
     with weights of its own learns apart from the solver."""
 
@@ -115,9 +115,6 @@ class SelfplaySource:
             yield Judged(aside, 0.0, use="counted")
             yield Judged(used, judged.seconds)
 
-    def took(self, num_groups: int) -> None:
-        """See ``Source.took``: a step takes all of its groups, however many."""
-
     def end_step(self, groups: Sequence[Group]) -> Beside:
         """See ``Source.end_step``: the composer's samples, and the figures of the round."""
         assert self._judged is not None
@@ -137,7 +134,6 @@ class SelfplaySource:
         return metrics
 
     def state_dict(self) -> dict[str, Any]:
-        """See ``Source.state_dict``."""
         following = self._next
         return {
             "round": following.number if following else 0,
@@ -146,7 +142,6 @@ class SelfplaySource:
         }
 
     async def aclose(self) -> None:
-        """See ``Source.aclose``."""
         tasks: list[asyncio.Task[Any]] = [flight.judged for flight in self._flights]
         if self._next is not None:
             tasks.append(self._next.checked)
