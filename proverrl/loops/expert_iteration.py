@@ -141,7 +141,7 @@ async def _sample_round(state: RunState) -> Tally:
         return Order(number, tuple(problems))
 
     pipeline = Pipeline(session, state.auditor, settings.samples_per_problem)
-    source = InOrder(session, pipeline, choose, most=most)
+    source = InOrder(pipeline, choose, most=most)
     try:
         async for judged in source.draws():
             before = tally.verifier_calls

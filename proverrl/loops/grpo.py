@@ -224,7 +224,6 @@ def open_source(state: GrpoState, in_flight: Mapping[str, Any] | None) -> Source
             draws = load_draws(in_flight["draws"], by_id)
             flight = pipeline.launch(draws, step=in_flight["step"])
         return InOrder(
-            session,
             pipeline,
             state.choose,
             most=settings.max_draws_per_step,

@@ -136,7 +136,7 @@ class Pipeline:
         usage: Usage | None = None,
     ) -> None:
         self.usage = usage or Usage()
-        self._session = session
+        self.session = session
         self._auditor = auditor
         self._num = num
         self._sampler = sampler or session.sampler
@@ -149,7 +149,7 @@ class Pipeline:
                 self._sampler,
                 order.problems,
                 n=self._num,
-                sampling=make_sampling(self._session.config, "draw", order.number),
+                sampling=make_sampling(self.session.config, "draw", order.number),
                 name=str(order.number),
                 hints=order.hints or None,
             )
@@ -177,21 +177,21 @@ class Pipeline:
 
     async def _judge_first(self, draws: Sequence[Draw]) -> list[JudgedDraw]:
         """The verdicts of the first turns, and their audits where no other turns follow."""
-        config = self._session.config
+        config = self.session.config
         deadline = config.pool.deadline_seconds
-        judged = await judge_all(draws, self._session.verifier, deadline_seconds=deadline)
+        judged = await judge_all(draws, self.session.verifier, deadline_seconds=deadline)
         return judged if takes_turns(config.rollout) else await self._auditor.review_all(judged)
 
     async def _take_turns(self, judged: list[JudgedDraw]) -> list[JudgedDraw]:
         """The turns after the first with their verdicts and audits; nothing without such turns."""
-        config = self._session.config
+        config = self.session.config
         if not takes_turns(config.rollout):
             return judged
         first = judged[0].rollouts[0].id if judged else ""
         whole = await continue_rollouts(
             judged,
             policy=self._sampler,
-            verifier=self._session.verifier,
+            verifier=self.session.verifier,
             settings=config.rollout,
             sampling=make_sampling(config, "turns", first),
             deadline_seconds=config.pool.deadline_seconds,
@@ -206,7 +206,6 @@ class InOrder(Source):
 
     def __init__(
         self,
-        session: Session,
         pipeline: Pipeline,
         choose: Callable[[], Order | None],
         *,
@@ -217,7 +216,6 @@ class InOrder(Source):
         flight: Flight | None = None,
     ) -> None:
         self.usage = pipeline.usage
-        self._session = session
         self._pipeline = pipeline
         self._choose = choose
         self._most = most
@@ -243,7 +241,7 @@ class InOrder(Source):
 
     async def learned(self) -> dict[str, float]:
         """Bring the weights to the sampler; nothing is being written meanwhile."""
-        session = self._session
+        session = self._pipeline.session
         return await asyncio.to_thread(session.sampler.push, session.policy.version)
 
     def state_dict(self) -> dict[str, Any]:
