@@ -113,8 +113,9 @@ def test_a_steps_metrics_and_rows_have_them() -> None:
     turns = [[plain], [ended[0]], [ended[1]], [plain, ended[2]], [ended[0], plain], [lost]]
     rollouts = tuple(build_rollout(i, *verdicts) for i, verdicts in enumerate(turns))
     tally = Tally()
-    tally.add_draw([JudgedDraw(rollouts, 6)], 1.0)
-    tally.add_dropped(rollouts)
+    draw = JudgedDraw(rollouts, 6)
+    tally.add_draw([draw], 1.0)
+    tally.add_group(draw, None, num_audits=0)
     metrics = tally.metrics(1.0)
     assert (metrics["fatal"], metrics["unjudged"]) == (3, {"timeout": 0, "crashed": 1})
     assert metrics["verdicts"] == {"rejected": 5, "crashed": 1}

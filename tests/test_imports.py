@@ -45,6 +45,7 @@ KNOW_A_LANGUAGE = (
     "problems/drafts",
 )
 MAX_LINES = 400
+MAX_LOOP_LINES = 300
 FORBIDDEN_NAMES = frozenset({"utils", "helpers", "common", "manager"})
 # The sinks of the monitor and the top of the CLI: nowhere else may a bug be caught.
 BROAD_EXCEPT_ALLOWED = ("cli/main.py", "monitor/")
@@ -216,12 +217,17 @@ def find_broad_excepts(package: Path) -> list[str]:
     return found
 
 
-def find_long_modules(package: Path) -> list[str]:
+def find_long_modules(package: Path, folder: str = "", most: int = MAX_LINES) -> list[str]:
+    """Modules in a folder of the package with more than so many lines."""
     return [
         f"{path.relative_to(package)}: {num_lines} lines"
-        for path in sorted(package.rglob("*.py"))
-        if (num_lines := len(path.read_text("utf-8").splitlines())) > MAX_LINES
+        for path in sorted((package / folder).rglob("*.py"))
+        if (num_lines := len(path.read_text("utf-8").splitlines())) > most
     ]
+
+
+def find_long_loops(package: Path) -> list[str]:
+    return find_long_modules(package, "loops", MAX_LOOP_LINES)
 
 
 def find_forbidden_names(package: Path) -> list[str]:
@@ -252,6 +258,10 @@ def test_every_module_belongs_to_a_layer() -> None:
 
 def test_no_module_is_too_long() -> None:
     assert find_long_modules(PACKAGE) == []
+
+
+def test_no_loop_is_too_long() -> None:
+    assert find_long_loops(PACKAGE) == []
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
@@ -387,6 +397,13 @@ def test_a_planted_long_module_and_a_bad_name_are_found(tmp_path: Path) -> None:
     )
     assert find_long_modules(package) == ["types.py: 401 lines"]
     assert find_forbidden_names(package) == ["verify/utils.py"]
+
+
+def test_a_planted_long_loop_is_found(tmp_path: Path) -> None:
+    files = {"loops/grpo.py": 301, "loops/a/b.py": 302, "loops/c.py": 300, "policy/d.py": 301}
+    package = plant(tmp_path, {name: "\n" * num_lines for name, num_lines in files.items()})
+    assert find_long_loops(package) == ["loops/a/b.py: 302 lines", "loops/grpo.py: 301 lines"]
+    assert find_long_modules(package) == []
 
 
 def test_importing_the_cli_does_not_import_torch() -> None:

@@ -310,6 +310,10 @@ class Language(ABC):
         """What two problems share that state the same, whatever they are called."""
         return self.read_skeletons(problem.preamble + problem.statement)[0]
 
+    def find_misfit(self, problems: Iterable[Problem], toolchain: str) -> str:
+        """What to say when problems are written for another version than this; else empty."""
+        return ""
+
     def looks_like(self, text: str) -> bool:
         """Whether a text that does not say what it is may be of this language."""
         return False

@@ -1,12 +1,14 @@
 """Supervised training on reference bodies: the model that reinforcement learning starts from.
 
-Flows in: sources of (prompt ids, body ids) pairs. Flows out: updated weights of the model. Also
-used by expert iteration on the proofs that it kept. A batch is padded, or laid end to end in rows
-of a budget of tokens; the loss is the same. Not handled here: which pairs there are.
+Flows in: sources of (prompt ids, body ids) pairs. Flows out: updated weights of the model; the
+warm start's are in ``warm_start/`` of the run's folder. Expert iteration trains in the same way on
+the proofs that it kept. A batch is padded, or laid end to end in rows of a budget of tokens; the
+loss is the same. Not handled here: which pairs there are.
 """
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +18,17 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from proverrl.config import OptimizerName
+from proverrl.config import Config, OptimizerName
+from proverrl.config.training import ExpertIterationConfig, WarmStartConfig
+from proverrl.files.disk import saving
 from proverrl.learner.optimizers import scale_rates
 from proverrl.learner.packing import batch_rows
 from proverrl.learner.segments import NO_MASK, Span, make_segments, use_segments
 from proverrl.learner.weights import TrainedWeights
+from proverrl.loops.session import Session
+from proverrl.policy.lora import attach_adapter, merge_adapter
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 
 
@@ -52,6 +59,20 @@ def make_source(policy: TransformersPolicy, problem: Problem, body: str) -> Pair
     return tokenise
 
 
+def reference_sources(session: Session) -> list[PairSource]:
+    """What the references teach: each body after its problem's prompt."""
+    return [
+        make_source(session.policy, problem, reference)
+        for problem, reference in session.problems.references
+    ]
+
+
+def proof_sources(session: Session, pairs: Sequence[tuple[str, str]]) -> list[PairSource]:
+    """What the run's own proofs, as (problem id, body), teach: each body after its prompt."""
+    by_id = {problem.id: problem for problem in session.problems.without_reference}
+    return [make_source(session.policy, by_id[name], body) for name, body in pairs]
+
+
 @dataclass(frozen=True, slots=True)
 class SftSettings:
     """Settings of one supervised phase. The rate warms up over 5 % of the steps, then falls
@@ -68,6 +89,64 @@ class SftSettings:
     prompt_weight: float
     seed: int
     pack_tokens: int = 0
+
+
+def settle(
+    config: Config, section: WarmStartConfig | ExpertIterationConfig, *, steps: int, seed: int
+) -> SftSettings:
+    """The settings of a section of the configuration."""
+    return SftSettings(
+        steps=steps,
+        batch_size=section.batch_size,
+        optimizer=section.optimizer,
+        learning_rate=section.learning_rate,
+        weight_decay=section.weight_decay,
+        max_grad_norm=config.learner.max_grad_norm,
+        prompt_weight=config.warm_start.prompt_weight,
+        pack_tokens=section.pack_tokens,
+        seed=seed,
+    )
+
+
+def warm_start(
+    session: Session, proofs: Sequence[tuple[Problem, str]], taught: Sequence[PairSource]
+) -> None:
+    """Train on the references, on what else is ``taught`` and on ``proofs`` of searches, then save
+    the weights; the last file written marks the end."""
+    config, monitor, policy = session.config, session.monitor, session.policy
+    settings = config.warm_start
+    sources = [*reference_sources(session), *taught]
+    sources += [make_source(policy, problem, body) for problem, body in proofs]
+
+    def show(step: int, loss: float) -> None:
+        if step < settings.steps:
+            session.check_stop(f"the warm start was at step {step} and begins anew")
+        monitor.phase("warm start", f"{step}/{settings.steps}, loss {loss:.3f}")
+        if step % 10 == 0 or step == settings.steps:
+            monitor.log("sft", step, {"loss": loss})
+
+    if settings.steps and sources:
+        train_supervised(
+            policy,
+            sources,
+            settle(
+                config, settings, steps=settings.steps, seed=derive_seed(config.seed, "warm_start")
+            ),
+            progress=show,
+        )
+    lora = config.policy.lora
+    if lora.rank:
+        merge_adapter(policy.model)
+    temporary = session.warm_weights.with_suffix(".tmp")
+    with saving(session.warm_weights.parent):
+        session.warm_weights.parent.mkdir(exist_ok=True)
+        policy.save(session.warm_weights.parent / "policy")
+        torch.save(policy.model.state_dict(), temporary)
+        os.replace(temporary, session.warm_weights)
+    if lora.rank:
+        # The loop trains a new one, on top of the warm-started policy.
+        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))
+    session.sampler.push(policy.version)
 
 
 def train_supervised(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterable
 
 from proverrl.errors import ProblemError
 from proverrl.lang.base import BackendOptions, Language
@@ -19,7 +20,7 @@ from proverrl.lang.dafny.compose.composing import DafnyComposing
 from proverrl.lang.dafny.diagnose import check_dafny
 from proverrl.lang.dafny.search import facts, sketching
 from proverrl.lang.dafny.search.searching import DafnySearching
-from proverrl.lang.dafny.strip import explain_dafny_4, strip_hints
+from proverrl.lang.dafny.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.lang.dafny.syntax.text import BUILT_IN_MEMBERS, KEYWORDS, normalise, scan_tokens
 from proverrl.lang.records import Extraction, Part
 from proverrl.lang.words import drop_names
@@ -87,6 +88,12 @@ class Dafny(Language):
         except ProblemError:
             # A comment that is never closed: no program, and compared as it stands.
             return text, text
+
+    def find_misfit(self, problems: Iterable[Problem], toolchain: str) -> str:
+        newer = sum(p.metadata.get("dialect") == DAFNY_4 for p in problems)
+        if not newer or not toolchain.startswith("dafny 2."):
+            return ""
+        return f"{newer} problems are written for Dafny 4; none can be proved by {toolchain}"
 
     def state_key(self, problem: Problem) -> str:
         """All of the program counts, names replaced by their order and hints left out."""
