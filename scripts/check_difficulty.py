@@ -22,12 +22,12 @@ from pathlib import Path
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.config import Config, load_stored_config
 from proverrl.errors import RunError, UsageError
-from proverrl.evaluation.attempts import read_attempts
+from proverrl.evaluation.stored import StoredEvaluation
 from proverrl.files.lines import write_lines_atomically
 from proverrl.loops.evaluate_run import evaluate_benchmarks, find_weights
 from proverrl.problems.load import make_row
 from proverrl.statistics import mean_interval
-from proverrl.types import Problem, Status
+from proverrl.types import Problem
 
 SOLVERS = ("untrained", "then", "trained")
 
@@ -127,12 +127,8 @@ def find_start(run: Path, config: Config) -> Path:
 def measure_rates(result: Path) -> dict[str, float | None]:
     """Each problem's share of proved attempts among those judged in an evaluation's result; None
     where none was judged."""
-    counts: dict[str, list[int]] = {}
-    for row in read_attempts(result):
-        count = counts.setdefault(row["problem_id"], [0, 0])
-        count[0] += row["status"] is Status.PROVED
-        count[1] += row["status"].judged
-    return {name: proved / judged if judged else None for name, (proved, judged) in counts.items()}
+    tallies = StoredEvaluation(result, {}).require_attempts().problems
+    return {name: t.solved / t.judged if t.judged else None for name, t in tallies.items()}
 
 
 def tabulate(
