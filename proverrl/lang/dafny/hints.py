@@ -64,7 +64,7 @@ def read_hint(tokens: list[Token], slot: Slot, element: Element) -> Hint:
         elif slot.kind == "steps":
             raise parser.fail("expected a proof step")
         else:
-            parser.parse_added_clause()
+            parser.parse_hint_clause()
     if not parser.at_end:
         raise parser.fail("expected the end of the hint")
     hint.local, hint.assigned, hint.called = parser.declared, parser.assigned, parser.called
@@ -105,18 +105,6 @@ class _HintParser(HintStatements):
         if not self.at(*words):
             message = f"a clause with {self.token.text!r} may not be added here"
             raise self.refuse("cheat", "contract", message)
-
-    def parse_added_clause(self) -> None:
-        """An invariant or a measure."""
-        is_measure = self.advance().text == "decreases"
-        self.skip_attributes()
-        self.parse_items(self._parse_measure) if is_measure else self.parse_expression()
-        self.take(";")
-
-    def _parse_measure(self, lambdas: bool = True) -> None:
-        if self.at("*"):
-            raise self.refuse("cheat", "wildcard", "'decreases *' gives up termination")
-        self.parse_expression()
 
     def _parse_forall(self) -> None:
         """A proof, as calculations are: what is declared inside it is ghost."""

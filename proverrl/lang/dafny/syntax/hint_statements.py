@@ -57,6 +57,9 @@ def classify_word(word: str) -> Literal["syntax", "cheat"]:
     return "cheat" if word in CHEATING_WORDS else "syntax"
 
 
+_STATEMENTS = ("assert", "calc", "if", "match", "forall", "var", "ghost", "reveal", "{")
+
+
 class HintStatements(HintExpressions):
     """Ghost proof statements."""
 
@@ -78,20 +81,8 @@ class HintStatements(HintExpressions):
         self._parse_element(self._parse_statement)
 
     def _parse_statement(self) -> None:
-        parsers = {
-            "assert": self._parse_assert,
-            "calc": self._parse_calc,
-            "if": self._parse_if,
-            "match": self._parse_match,
-            "forall": self._parse_forall,
-            "var": self._parse_var,
-            "ghost": self._parse_var,
-            "reveal": self._parse_reveal,
-            "{": self.parse_block,
-        }
-        parse = parsers.get(self.token.text)
-        if parse is not None and self.token.kind in ("word", "operator"):
-            parse()
+        if self.at(*_STATEMENTS):
+            super()._parse_statement()
         else:
             self._parse_call()
 
@@ -112,25 +103,6 @@ class HintStatements(HintExpressions):
         if not called:
             raise self.fail("expected a call of a lemma")
         self.expect(";")
-
-    def _parse_condition(self) -> None:
-        self.parse_expression()
-
-    def _parse_forall(self) -> None:
-        self.expect("forall")
-        parenthesised = self.take("(")
-        self.parse_domain()
-        if parenthesised:
-            self.expect(")")
-        while self.take("ensures"):
-            self.skip_attributes()
-            self.parse_expression()
-            self.take(";")
-        if self.at("::"):
-            raise self.fail("expected 'ensures' or '{'")
-        if not self.at("{"):
-            raise self.refuse("cheat", "missing-body", "a forall statement needs a body")
-        self.parse_block()
 
     def _parse_var(self) -> None:
         self.take("ghost")
@@ -158,10 +130,19 @@ class HintStatements(HintExpressions):
         while not self.at_end:
             if not self.at("invariant", "decreases"):
                 raise self.fail("expected 'invariant' or 'decreases'")
-            is_measure = self.advance().text == "decreases"
-            self.skip_attributes()
-            self.parse_items(self.parse_expression) if is_measure else self.parse_expression()
-            self.take(";")
+            self.parse_hint_clause()
+
+    def parse_hint_clause(self) -> None:
+        """An invariant or a measure."""
+        is_measure = self.advance().text == "decreases"
+        self.skip_attributes()
+        self.parse_items(self._parse_measure) if is_measure else self.parse_expression()
+        self.take(";")
+
+    def _parse_measure(self, lambdas: bool = True) -> None:
+        if self.at("*"):
+            raise self.refuse("cheat", "wildcard", "'decreases *' gives up termination")
+        self.parse_expression()
 
 
 def parse_body(kind: str, tokens: list[Token]) -> list[Token]:

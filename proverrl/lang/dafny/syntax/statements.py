@@ -39,7 +39,7 @@ class StatementElements(SimpleElements):
             "var": self._parse_var,
             "ghost": self._parse_var,
             "print": self._parse_listed,
-            "reveal": self._parse_listed,
+            "reveal": self._parse_reveal,
             "return": self._parse_return,
             "yield": self._parse_return,
             "break": self._parse_break,
@@ -83,9 +83,9 @@ class StatementElements(SimpleElements):
         self.parse_block()
 
     def _parse_condition(self) -> None:
-        if self.at("*"):
+        if self.whole and self.at("*"):
             self.advance()
-        elif self.at("(") and self.peek().text == "*" and self.peek(2).text == ")":
+        elif self.whole and self.at("(") and self.peek().text == "*" and self.peek(2).text == ")":
             for _ in range(3):
                 self.advance()
         else:
@@ -171,15 +171,17 @@ class StatementElements(SimpleElements):
     def _parse_forall(self) -> None:
         self.advance()
         if self.take("("):
-            if not self.at(")"):
+            if not self.whole or not self.at(")"):
                 self.parse_domain()
             self.expect(")")
-        elif self.at_name:
+        elif not self.whole or self.at_name:
             self.parse_domain()
         while self.take("ensures"):
             self.skip_attributes()
             self.parse_expression()
             self.take(";")
+        if not self.whole and self.at("::"):
+            raise self.fail("expected 'ensures' or '{'")
         if not self.at("{"):
             raise self.refuse("cheat", "missing-body", "a forall statement needs a body")
         self.parse_block()
