@@ -17,7 +17,8 @@ from proverrl.lang.dafny.compose import forms as dafny_forms
 from proverrl.lang.dafny.compose import fuse as dafny_fuse
 from proverrl.lang.dafny.compose import mutate as dafny_mutate
 from proverrl.lang.dafny.compose.composing import OPERATORS
-from proverrl.lang.dafny.compose.declarations import edit_calls, read_program, split_at, substitute
+from proverrl.lang.dafny.compose.declarations import edit_calls, read_program, substitute
+from proverrl.lang.dafny.syntax.declarations import split_at
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.lean.compose.mutate import LEAN_OPERATORS, read_theorem
 from proverrl.lang.records import Made, Parent
