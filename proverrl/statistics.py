@@ -27,6 +27,8 @@ SHARES: Bounds = (0.0, 1.0)
 DIFFERENCES: Bounds = (-1.0, 1.0)
 """The bounds of a share, and of the difference of two."""
 TAILS = (0.025, 0.975)
+STD_EPSILON = 1e-6
+"""Added to a standard deviation before dividing by it."""
 INTERVAL_METHOD = "gaffke-95"
 """What results name the intervals below by; those of earlier versions have no name."""
 NUM_DRAWS = 10_000
@@ -237,3 +239,22 @@ def _flip_signs(gaps: Sequence[float]) -> float:
     seen = round(math.fsum(moved) / len(moved), _DIGITS)
     beyond = min(np.sum(means <= seen), np.sum(means >= seen))
     return min(1.0, 2 * (int(beyond) + 1) / (NUM_FLIPS + 1))
+
+
+def centre(values: Sequence[float]) -> list[float]:
+    """Each value minus the mean of all. Equal values give exact zeros."""
+    if not values or min(values) == max(values):
+        return [0.0] * len(values)
+    mean = sum(values) / len(values)
+    return [value - mean for value in values]
+
+
+def deviation(values: Sequence[float]) -> float:
+    """The population standard deviation."""
+    return math.sqrt(sum(value * value for value in centre(values)) / len(values))
+
+
+def standardize(values: Sequence[float]) -> list[float]:
+    """(value - mean) / (population std + 1e-6)."""
+    scale = deviation(values) + STD_EPSILON
+    return [value / scale for value in centre(values)]

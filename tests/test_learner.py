@@ -12,9 +12,10 @@ import torch
 
 from proverrl.config import LearnerConfig, LossConfig, LossName
 from proverrl.errors import ProverRLError, UsageError
+from proverrl.learner.gather import gather_tokens
 from proverrl.learner.learner import TorchLearner, Update
 from proverrl.learner.packing import PackedRow, pack_rows, packed_logprobs
-from proverrl.losses import LOSSES, EntropyControl, LossInputs, compute_loss, gather_tokens
+from proverrl.losses import LOSSES, EntropyControl, LossInputs, compute_loss
 from proverrl.rollout.training_sample import TrainingSample
 from tests.tiny_model import tiny_model, tiny_samples
 from tests.tolerance import FLOAT32, FLOAT64, MOVED

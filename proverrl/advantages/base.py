@@ -19,9 +19,6 @@ from proverrl.config import AdvantageConfig
 from proverrl.errors import RecordError
 from proverrl.types import Group, GroupKey, Role, Turn
 
-STD_EPSILON = 1e-6
-"""Added to a standard deviation before dividing by it."""
-
 SIGNAL = 1e-9
 """An advantage not larger than this is rounding, no signal."""
 
@@ -143,25 +140,6 @@ AdvantageFn = Callable[[AdvantageInputs], list[GroupAdvantages]]
 def totals(group: Group) -> list[float]:
     """The rewards of a group's rollouts."""
     return [reward.total for reward in group.rewards]
-
-
-def centre(values: Sequence[float]) -> list[float]:
-    """Each value minus the mean of all. Equal values give exact zeros."""
-    if not values or min(values) == max(values):
-        return [0.0] * len(values)
-    mean = sum(values) / len(values)
-    return [value - mean for value in values]
-
-
-def deviation(values: Sequence[float]) -> float:
-    """The population standard deviation."""
-    return math.sqrt(sum(value * value for value in centre(values)) / len(values))
-
-
-def standardize(values: Sequence[float]) -> list[float]:
-    """(value - mean) / (population std + 1e-6)."""
-    scale = deviation(values) + STD_EPSILON
-    return [value / scale for value in centre(values)]
 
 
 def spread(group: Group, values: Sequence[float]) -> GroupAdvantages:

@@ -7,17 +7,8 @@ groups (the loop does, after the step's advantages are known).
 
 from __future__ import annotations
 
-from proverrl.advantages.base import (
-    STD_EPSILON,
-    AdvantageInputs,
-    GroupAdvantages,
-    Moments,
-    centre,
-    deviation,
-    spread,
-    standardize,
-    totals,
-)
+from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, Moments, spread, totals
+from proverrl.statistics import STD_EPSILON, centre, deviation, standardize
 from proverrl.types import Role
 
 

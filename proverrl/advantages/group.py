@@ -9,16 +9,9 @@ from __future__ import annotations
 
 import math
 
-from proverrl.advantages.base import (
-    STD_EPSILON,
-    AdvantageInputs,
-    GroupAdvantages,
-    centre,
-    spread,
-    standardize,
-    totals,
-)
+from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, spread, totals
 from proverrl.config import AdvantageConfig
+from proverrl.statistics import STD_EPSILON, centre, standardize
 from proverrl.types import Group, Status
 
 

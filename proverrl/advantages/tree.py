@@ -13,17 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from proverrl.advantages.base import (
-    STD_EPSILON,
-    AdvantageInputs,
-    Credit,
-    GroupAdvantages,
-    Step,
-    deviation,
-    standardize,
-    totals,
-)
+from proverrl.advantages.base import AdvantageInputs, Credit, GroupAdvantages, Step, totals
 from proverrl.errors import RecordError
+from proverrl.statistics import STD_EPSILON, deviation, standardize
 from proverrl.types import Completion, Group, Turn
 
 

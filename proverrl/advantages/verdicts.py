@@ -7,9 +7,10 @@ builder does).
 
 from __future__ import annotations
 
-from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, centre, spread, totals
+from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, spread, totals
 from proverrl.config import AdvantageConfig
 from proverrl.rewards import entry_credits, turn_returns
+from proverrl.statistics import centre
 from proverrl.types import Group, Status
 
 

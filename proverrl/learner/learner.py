@@ -21,6 +21,7 @@ from proverrl.config import LearnerConfig, LossConfig, PrecisionName
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.files.disk import loading
 from proverrl.learner.distill import SelfDistiller
+from proverrl.learner.gather import gather_tokens
 from proverrl.learner.packing import (
     PackedRow,
     batch_rows,
@@ -34,7 +35,6 @@ from proverrl.losses import (
     LossInputs,
     Metrics,
     compute_loss,
-    gather_tokens,
     select_samples,
 )
 from proverrl.parallel import SINGLE, World

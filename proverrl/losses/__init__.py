@@ -2,7 +2,6 @@
 
 from proverrl.losses.base import LossFn, LossInputs, Metrics
 from proverrl.losses.entropy import EntropyControl
-from proverrl.losses.gather import gather_tokens
 from proverrl.losses.kl import KL_ESTIMATORS
 from proverrl.losses.masks import select_samples
 from proverrl.losses.total import LOSSES, compute_loss
@@ -17,6 +16,5 @@ __all__ = [
     "LossInputs",
     "Metrics",
     "compute_loss",
-    "gather_tokens",
     "select_samples",
 ]

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from proverrl.advantages.base import standardize
 from proverrl.config.selfplay import ComposerRewardName, SelfplayConfig
 from proverrl.errors import RecordError
+from proverrl.statistics import standardize
 from proverrl.types import Reward, Rollout
 
 Stage = Literal["malformed", "stopped", "tried"]
