@@ -18,8 +18,9 @@ from pathlib import Path
 import torch
 
 from proverrl.config import load_config
+from proverrl.loops.pairs import Pair, make_source
 from proverrl.loops.session import load_training, make_policy
-from proverrl.loops.warm_start import Pair, draw_batches, make_source, supervised_loss
+from proverrl.loops.warm_start import draw_batches, supervised_loss
 from proverrl.policy.transformers import TransformersPolicy
 
 BATCHES = 2

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proverrl.learner.packing import batch_rows
-from proverrl.loops.warm_start import Pair, SftSettings, supervised_loss, train_supervised
+from proverrl.loops.pairs import Pair
+from proverrl.loops.warm_start import SftSettings, supervised_loss, train_supervised
 from tests.test_policy import tiny_policy
 from tests.tolerance import FLOAT64
 

@@ -11,6 +11,7 @@ import torch
 
 from proverrl.config import AdvantageConfig, Config, ProblemsConfig
 from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.loops.pairs import Pair, PairSource
 from proverrl.loops.run_folder import lock_run
 from proverrl.loops.session import (
     budget_spent,
@@ -18,7 +19,7 @@ from proverrl.loops.session import (
     run_fraction,
     split_references,
 )
-from proverrl.loops.warm_start import Pair, PairSource, draw_batches, supervised_loss
+from proverrl.loops.warm_start import draw_batches, supervised_loss
 from proverrl.problems.load import write_problems
 from proverrl.types import HOLE
 from tests.builders import build_problem

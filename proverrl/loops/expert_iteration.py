@@ -24,20 +24,14 @@ from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
 from proverrl.loops.follow import push_weights
 from proverrl.loops.mixture import choose_proofs, load_sft_data
+from proverrl.loops.pairs import PairSource, make_source, proof_sources, reference_sources
 from proverrl.loops.pipeline import InOrder, Order, Pipeline
 from proverrl.loops.reverify import import_proofs, reverify_proofs
 from proverrl.loops.search_samples import keep_sample_proofs
 from proverrl.loops.session import Session, seconds_left
 from proverrl.loops.state import Part, RunState
 from proverrl.loops.tally import Tally
-from proverrl.loops.warm_start import (
-    PairSource,
-    make_source,
-    proof_sources,
-    reference_sources,
-    settle,
-    train_supervised,
-)
+from proverrl.loops.warm_start import settle, train_supervised
 from proverrl.policy.lora import has_adapter, reset_adapter
 from proverrl.rewards import proved_reward
 from proverrl.seeds import derive_seed

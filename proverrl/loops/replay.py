@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from proverrl.loops.pairs import proof_sources, reference_sources
 from proverrl.loops.session import Session
 from proverrl.loops.state import GrpoState
-from proverrl.loops.warm_start import proof_sources, reference_sources
 from proverrl.rollout.samples import build_replay_sample
 from proverrl.rollout.teaching import TeacherPair, build_pairs
 from proverrl.rollout.training_sample import TrainingSample

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from proverrl.advantages import RewardHistory
 from proverrl.curriculum.sampler import CURRICULA
 from proverrl.loops.audit import build_auditor
+from proverrl.loops.pairs import PairSource
 from proverrl.loops.pipeline import Judged, Order
 from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.loops.session import Session, budget_spent
 from proverrl.loops.tally import Tally
-from proverrl.loops.warm_start import PairSource
 from proverrl.rewards import RewardFn
 from proverrl.rollout.group import build_group
 from proverrl.rollout.inject import InjectStore

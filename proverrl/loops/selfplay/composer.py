@@ -16,8 +16,8 @@ from proverrl.compose.composers import Composer, PolicyComposer, ProgramComposer
 from proverrl.curriculum.beliefs import Belief
 from proverrl.lang.records import Parent
 from proverrl.learner.learner import TorchLearner
+from proverrl.loops.pairs import Pair, PairSource
 from proverrl.loops.session import Session
-from proverrl.loops.warm_start import Pair, PairSource
 from proverrl.policy.base import Policy
 from proverrl.policy.loading import load_policy
 from proverrl.policy.transformers import TransformersPolicy
