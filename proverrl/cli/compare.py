@@ -107,7 +107,7 @@ def _print_pair(first: Side, second: Side, rows: list[GroupComparison], by: str)
 
     table = Table(title=f"first: {first.path}\nsecond: {second.path}", title_justify="left")
     table.add_column(by)
-    heads = ("pass@", "problems", "first", "second", "second less first", "p", "only 1st, 2nd")
+    heads = ("pass@", "problems", "first", "second", "second minus first", "p", "only 1st, 2nd")
     for head in (*heads, "p (McNemar)", "unjudged"):
         table.add_column(head, justify="right")
     for row in rows:
