@@ -1,4 +1,4 @@
-"""The command that sets evaluations side by side: ``compare``.
+"""The command that compares evaluations: ``compare``.
 
 Flows in: arguments. Flows out: tables, or JSON. ``proverrl.cli.main`` adds it to the command line
 and turns errors into messages.
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("evaluations", nargs=-1, required=True, type=GivenPath(path_type=Path))
-@click.option("-k", "ks", metavar="1,8", help="The k of pass@k; left out, those all have.")
+@click.option("-k", "ks", metavar="1,8", help="The k of pass@k.  [those that all share]")
 @click.option(
     "--by",
     default="level",
     show_default=True,
     type=click.Choice(["level", "family", "category"]),
-    help="Groups of problems that get lines of their own.",
+    help="Groups of problems that get their own lines.",
 )
 @click.option(
     "--budget",
     "unit",
     type=click.Choice(["turns", "calls", "tokens"]),
-    help="Compare the share solved at equal cost, counted in this.",
+    help="Compare the share solved at equal cost, in this unit.",
 )
-@click.option("--budgets", metavar="1,2,4", help="Budgets a problem; left out, powers of two.")
+@click.option("--budgets", metavar="1,2,4", help="Budgets per problem.  [powers of two]")
 @click.option(
     "--common",
     is_flag=True,

@@ -1,4 +1,4 @@
-"""Says what is installed, what is missing, and the command that brings it.
+"""Reports what is installed, what is missing, and the command that installs it.
 
 Flows in: this machine. Flows out: findings, and a table of them for the terminal. Not handled here:
 how Dafny and z3 are found (``proverrl.lang.dafny.workers.toolchain``); installing.
@@ -235,7 +235,7 @@ def check_writable(folder: Path) -> Finding:
 
 
 def render(findings: Sequence[Finding]) -> Group:
-    """A table of all findings, with the command that brings each missing part."""
+    """A table of all findings, with the command that installs each missing part."""
     verdict = "Ready: everything that the default set-up needs is there."
     if not is_healthy(findings):
         verdict = "Not ready: run the commands beside what is missing."

@@ -122,7 +122,7 @@ cli.add_command(search)
 
 @cli.command()
 def doctor() -> None:
-    """Say which back ends, versions and devices are found, and what brings the missing ones."""
+    """List the back ends, versions and devices found, and how to install the missing ones."""
     from proverrl.cli.doctor import diagnose, is_healthy, render
 
     findings = diagnose()
@@ -138,12 +138,12 @@ def doctor() -> None:
 @click.option(
     "--resume",
     type=GivenPath(path_type=Path),
-    help="Go on with a run under the configuration stored in it.",
+    help="Resume a run under the configuration stored in it.",
 )
 def train(
     config_file: Path | None, overrides: tuple[str, ...], run: Path | None, resume: Path | None
 ) -> None:
-    """Train a policy as CONFIG_FILE says; the same command goes on with a stopped run.
+    """Train a policy as CONFIG_FILE says; the same command resumes a stopped run.
 
     On a finished run it prints the results again.
     """
@@ -181,7 +181,7 @@ def train(
 @click.option(
     "--mode",
     type=click.Choice(["whole_proof", "self_correct", "interleaved", "mixed", "search"]),
-    help="How a proof is sought (the keys rollout.mode, evaluation.mixed and evaluation.search).",
+    help="How to look for a proof (the keys rollout.mode, evaluation.mixed, evaluation.search).",
 )
 def evaluate_command(
     config_file: Path | None,
@@ -249,7 +249,7 @@ def evaluate_command(
 @click.argument("second", type=GivenPath(exists=True, file_okay=False, path_type=Path))
 @click.option("--alpha", type=FiniteRange(0, 1), help="The second's share.")
 @click.option("--sweep", metavar="0.3,0.5,0.7", help="Evaluate these shares and keep the best.")
-@click.option("--config", "config_file", type=GivenPath(path_type=Path), help="For --sweep.")
+@click.option("--config", "config_file", type=GivenPath(path_type=Path), help="Used by --sweep.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option("--out", required=True, type=GivenPath(file_okay=False, path_type=Path))
 def merge(
@@ -261,7 +261,7 @@ def merge(
     overrides: tuple[str, ...],
     out: Path,
 ) -> None:
-    """Average two checkpoints (folders of a model, or runs) of one model into OUT."""
+    """Average two checkpoints of one model (model folders, or runs) into OUT."""
     if (alpha is None) == (sweep is None):
         raise UsageError("give either --alpha or --sweep")
     if sweep is not None and config_file is None:

@@ -32,8 +32,8 @@ _FILE = GivenPath(dir_okay=False, path_type=Path)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option("--seed", type=click.IntRange(0), help="The key 'seed'.")
 @click.option("--value", type=_FOLDER, help="A value head (the key 'search.value').")
-@click.option("--out", type=_FOLDER, help="A folder a problem goes here.  [searches/NAME]")
-@click.option("--resume", is_flag=True, help="Go on with the searches in --out.")
+@click.option("--out", type=_FOLDER, help="Write one folder per problem here.  [searches/NAME]")
+@click.option("--resume", is_flag=True, help="Continue the searches in --out.")
 @click.option(
     "--parallel",
     default=1,
@@ -46,11 +46,9 @@ _FILE = GivenPath(dir_okay=False, path_type=Path)
     default=64,
     show_default=True,
     type=click.IntRange(0),
-    help="Verifier calls for a shorter proof, beside those of the search.",
+    help="Verifier calls for a shorter proof, in addition to those of the search.",
 )
-@click.option(
-    "--emit-samples", "samples", type=_FILE, help="Write what there is to learn from as JSON lines."
-)
+@click.option("--emit-samples", "samples", type=_FILE, help="Write training samples as JSON lines.")
 def search(
     problems: tuple[str, ...],
     benchmark: str | None,
