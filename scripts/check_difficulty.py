@@ -1,10 +1,10 @@
-"""Prints whether a self-play run's problems got harder, and whether its solver kept up: a table.
+"""Prints a table of whether a self-play run's problems got harder and whether its solver kept up.
 
 Usage: python scripts/check_difficulty.py RUN [--policy UNTRAINED] [--samples 4] [--rounds 0 5 9]
 
-On the problems that the guards kept in each round: solve rates of the solver as self-play began, of
-the solver of that round (from the archive), and of the solver as it is now. Stopped, the same
-command goes on.
+For the problems that the guards kept in each round, it shows the solve rates of the solver as it
+was when self-play began, of the solver of that round (from the archive), and of the solver as it is
+now. After a stop, the same command continues.
 """
 
 from __future__ import annotations

@@ -405,7 +405,7 @@ def test_a_full_disk_keeps_what_was_judged(
     # A row is never shorter than its keys, so that three fit and a part of the fourth.
     limit = 3 * max(len(line) for line in out.read_text().splitlines()) + 40
     monkeypatch.setattr(verdict_printer, "VerdictFile", partial(FullDisk, limit=limit))
-    with pytest.raises(UsageError, match=r"out\.jsonl: .*No space left.*--resume goes on"):
+    with pytest.raises(UsageError, match=r"out\.jsonl: .*No space left.*--resume continues"):
         verify(lines, out)
     assert out.stat().st_size == limit
     assert out.read_text().count("\n") == 3
@@ -521,7 +521,7 @@ def test_an_interrupt_leaves_a_file_to_go_on_with(tmp_path: Path, fake_router: l
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
-    assert "interrupted; the same command with --resume goes on" in error
+    assert "interrupted; the same command with --resume continues" in error
     ids = read_ids(out)
     assert ids == [f"n{n}" for n in range(len(ids))]
     assert 0 < len(ids) < 20_000

@@ -95,14 +95,14 @@ def recheck(
     from proverrl.problems.input_paths import check_output
 
     if resume and out is None:
-        raise UsageError("--resume goes on with a file of outcomes: name it with --out")
+        raise UsageError("--resume continues a file of outcomes: name it with --out")
     if out is not None:
         check_output(out, [str(file), benchmark], sys.stdin.buffer)
     rechecking = _recheck(file, benchmark, workers, timeout, out, resume)
     how = (
-        "the same command with --resume goes on"
+        "the same command with --resume continues"
         if out is not None
-        else "no outcome is kept without --out FILE, with which --resume would go on"
+        else "no outcome is kept without --out FILE, with which --resume would continue"
     )
     counts = asyncio.run(run_interruptible(rechecking, how_to_go_on=how))
     claims = sum(counts.values()) - counts["misfit"] - counts["unclaimed"]

@@ -231,7 +231,7 @@ def evaluate_command(
 
     named = name_benchmarks(config, name, benchmarks)
     evaluating = evaluate_benchmarks(config, from_run=run, benchmarks=named)
-    how = "the attempts that were judged are stored, the same command goes on"
+    how = "the attempts that were judged are stored, the same command continues"
     results = asyncio.run(run_interruptible(evaluating, how_to_go_on=how))
     if len(results) > 1:
         from proverrl.report import write_report
@@ -283,7 +283,7 @@ def merge(
     # What is evaluated are checkpoints, whatever the file names.
     config = _read_config(config_file, (*overrides, f"policy.path={places[0]}"), None, None)
     sweeping = sweep_alpha(places[0], places[1], _parse_shares(sweep), config, out)
-    how = f"{out} holds what was evaluated, the same command goes on"
+    how = f"{out} holds what was evaluated, the same command continues"
     rows = asyncio.run(run_interruptible(sweeping, how_to_go_on=how))
     for row in rows:
         figures = ", ".join(f"pass@{k} {100 * value:.1f}" for k, value in row.passes.items())

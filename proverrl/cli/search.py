@@ -80,7 +80,7 @@ def search(
     place = out or Path("searches") / config.search.name
     options = SearchOptions(place, resume, parallel, minimise, samples)
     searching = search_problems(config, found, from_run=run, options=options, stream=sys.stdout)
-    how = f"{place} is saved, the same command with --resume goes on"
+    how = f"{place} is saved, the same command with --resume continues"
     results = asyncio.run(run_interruptible(searching, how_to_go_on=how))
     Console().print(make_summary(config.search.name, results))
     for warning in list_warnings(results):

@@ -65,7 +65,7 @@ async def print_verdicts(
             with.
     """
     if resume and out is None:
-        raise UsageError("--resume goes on with a file of verdicts: name it with --out")
+        raise UsageError("--resume continues a file of verdicts: name it with --out")
     check_paths(paths)
     stdin = stdin or sys.stdin.buffer
     if out is not None:

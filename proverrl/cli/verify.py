@@ -96,9 +96,9 @@ def verify(
         as_json=as_json,
     )
     how = (
-        "the same command with --resume goes on"
+        "the same command with --resume continues"
         if out is not None
-        else "no verdict is kept without --out FILE, with which --resume would go on"
+        else "no verdict is kept without --out FILE, with which --resume would continue"
     )
     sys.exit(asyncio.run(run_interruptible(judging, how_to_go_on=how)))
 

@@ -249,7 +249,7 @@ async def _evaluate_one(
         run, unit = partial(evaluate, evaluation, policy, verifier), "attempts"
     else:
         search, searches = config.search, config.evaluation.searches
-        display.show_phase("search", f"{search.name}, {search.calls} calls a problem")
+        display.show_phase("search", f"{search.name}, {search.calls} calls per problem")
         run = partial(evaluate_searches, evaluation, tools, search, searches=searches)
         unit = "searches"
 

@@ -100,7 +100,7 @@ class Session:
             StoppedError: it was asked for.
         """
         if self.stop.is_set():
-            raise StoppedError(f"stopped; {saved}; the same command goes on")
+            raise StoppedError(f"stopped; {saved}; the same command continues")
 
     @property
     def checkpoints(self) -> Path:

@@ -179,7 +179,7 @@ def describe_unsaved(session: Session) -> str:
         several = f"{unit}s {saved + 1} to {made}"
         lost = f"{unit} {made} and " if made == saved + 1 else f"{several} and "
     where = f"{unit} {saved}" if session.warm_weights.exists() else "the beginning"
-    return f"ended at once; lost: {lost}what was under way; the same command goes on from {where}"
+    return f"ended at once; lost: {lost}what was under way; the same command continues from {where}"
 
 
 async def _until_stopped(session: Session, work: Coroutine[Any, Any, Any], saved: str) -> None:
@@ -255,7 +255,7 @@ def _warm_start(session: Session, proofs: Sequence[tuple[Problem, str]]) -> None
 
     def show(step: int, loss: float) -> None:
         if step < settings.steps:
-            session.check_stop(f"the warm start was at step {step} and begins anew")
+            session.check_stop(f"the warm start was at step {step} and begins again")
         monitor.phase("warm start", f"{step}/{settings.steps}, loss {loss:.3f}")
         if step % 10 == 0 or step == settings.steps:
             monitor.log("sft", step, {"loss": loss})

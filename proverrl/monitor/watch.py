@@ -340,7 +340,9 @@ def _watch_plain(
         rows = view.look()
         if view.resumed > resumed or not begun:
             if view.resumed > resumed:
-                print(f"{view.run}: goes on from step {_last_step(view)}", file=stream, flush=True)
+                print(
+                    f"{view.run}: continues from step {_last_step(view)}", file=stream, flush=True
+                )
             elif view.steps:
                 print(describe_lines(view, view.steps[-1]), file=stream, flush=True)
             resumed, begun = view.resumed, True

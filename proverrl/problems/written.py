@@ -32,7 +32,7 @@ class VerdictFile:
         self._path = path
         self._num_lines = 0
         if resume and path.exists() and not path.is_file():
-            raise UsageError(f"--resume: {path} is no file to go on with; give another --out file")
+            raise UsageError(f"--resume: {path} is no file to continue; give another --out file")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Without a buffer: a write that fails leaves nothing that closing would try again.
@@ -65,7 +65,7 @@ class VerdictFile:
         except OSError as error:
             raise UsageError(
                 f"--out {self._path}: cannot be written: {error.strerror}; what was judged before "
-                "is kept there: make room, and the same command with --resume goes on"
+                "is kept there: make room, and the same command with --resume continues"
             ) from error
 
     def take(self, entry: Submission | Unusable) -> dict[str, Any] | None:

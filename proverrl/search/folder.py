@@ -71,7 +71,7 @@ def check_folder(path: Path, *, resume: bool) -> None:
     if (path / STATE).exists():
         if not resume:
             raise RunError(
-                f"{path} holds a search already; go on with it with --resume, or begin in another "
+                f"{path} holds a search already; continue it with --resume, or start in another "
                 "folder with --out"
             )
     elif any(child.name != ".lock" for child in path.iterdir()):
@@ -116,7 +116,7 @@ class SearchFolder:
             settings, seconds, state = saved["settings"], float(saved["seconds"]), saved["search"]
         except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise RunError(
-                f"{path} cannot be read ({error!r}); begin in another folder with --out"
+                f"{path} cannot be read ({error!r}); start in another folder with --out"
             ) from error
         other = sorted(
             key
@@ -125,8 +125,8 @@ class SearchFolder:
         )
         if other:
             raise RunError(
-                f"{path} was searched with other settings ({', '.join(other)}): go on with those, "
-                "or begin in another folder with --out"
+                f"{path} was searched with other settings ({', '.join(other)}): "
+                "continue with those, or start in another folder with --out"
             )
         with _explain(path):
             search.load_state_dict(state)
@@ -243,5 +243,5 @@ def _explain(path: Path) -> Iterator[None]:
         raise RunError(f"{path}: {error} (--out)") from error
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise RunError(
-            f"{path} is damaged ({error!r}); begin in another folder with --out"
+            f"{path} is damaged ({error!r}); start in another folder with --out"
         ) from error

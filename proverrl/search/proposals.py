@@ -57,7 +57,7 @@ def make_extend(policy: Policy) -> Extend:
     if isinstance(policy, EndpointPolicy):
         if policy.config.api != "completions":
             raise UsageError(
-                f"search goes on with the beginning of an answer, which {policy.address} does not "
+                f"search continues the beginning of an answer, which {policy.address} does not "
                 'take; set endpoint.api = "completions", or search with best-of-n'
             )
         return lambda prompt, text: replace(prompt, text=prompt.text + text)
@@ -187,7 +187,7 @@ class Proposer:
         if comment:
             body = body.replace(comment, "\n", 1)
         if not reason and not body.startswith(prefix.text):
-            reason = "the answer does not go on with its prefix"
+            reason = "the answer does not continue its prefix"
         if reason:
             self.num_unread += 1
             return make_proposal(prefix.text, completion, reason)

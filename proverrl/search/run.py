@@ -260,8 +260,8 @@ def check_identity(ours: dict[str, Any], saved: dict[str, Any]) -> None:
     other = [key for key in ours if saved.get(key) != ours[key]]
     if other:
         raise RunError(
-            f"this saved search differs in {', '.join(other)}: go on with its own settings, "
-            "or begin in another folder"
+            f"this saved search differs in {', '.join(other)}: continue with its own settings, "
+            "or start in another folder"
         )
 
 
