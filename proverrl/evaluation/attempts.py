@@ -4,7 +4,7 @@ Flows in: ``NAME.jsonl`` with an attempt a line, ``NAME.json``. Flows out: rows 
 the types below (others pass through as they are), or a ``RunError`` that names the file, the line,
 the field and the remedy. An attempt counts once: a line that repeats one is refused, and so is a
 last line that was cut.
-Not handled here: writing them (``attempt_store``, ``evaluate``), what figures follow from them.
+Not handled here: writing them (``store``, ``evaluate``), what figures follow from them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Flows in: shelves of columns. Flows out: for each unit a ``BudgetTable``: the share of the common
 problems solved within each budget, with intervals over problems and differences from the first
-column, paired by problem. Not handled here: how spending is counted (``matched_budget``).
+column, paired by problem. Not handled here: how spending is counted
+(``proverrl.evaluation.budgets``).
 """
 
 from __future__ import annotations

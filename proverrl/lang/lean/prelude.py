@@ -5,7 +5,7 @@ A prelude is a row of theorems, lemmas, definitions, structures and inductive ty
 named like anything that the problem declares or uses, so that the statement reads the same with
 and without it. Covered: the order of words before a declaration, names, attributes, an end that
 would reach into our statement. Not handled here: words and characters that no text of a policy
-may hold (``lean_audit``); whether the declarations elaborate.
+may hold (``audit``); whether the declarations elaborate.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _find_openings(code: Sequence[Token]) -> Iterator[Finding]:
 
 def _skip_options(code: Sequence[Token], place: int) -> int:
     """The place after ``set_option name value in`` and ``open names in``, as often as one stands
-    at ``place``. The names are looked at in ``lean_audit``."""
+    at ``place``. The names are looked at in ``audit``."""
     while place < len(code) and code[place].text in ("set_option", "open"):
         is_open = code[place].text == "open"
         ends = range(place + 2, min(place + 100, len(code))) if is_open else (place + 3,)

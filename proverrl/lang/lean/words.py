@@ -1,7 +1,7 @@
 """The words, options and characters that the audit of Lean text knows.
 
 Flows in: nothing. Flows out: tables, and the judgement of one word.
-Not handled here: where a word stands (``lean_audit``). Lean's keywords are those of v4.15 to
+Not handled here: where a word stands (``audit``). Lean's keywords are those of v4.15 to
 v4.33; those of Mathlib, Batteries and Aesop that start a command are here too. A word that is in
 no table is an identifier, or a keyword that only Lean knows.
 """

@@ -5,7 +5,7 @@ said. ``selfplay.late_guards`` are asked after the attempts, and only of stateme
 attempts proved and others did not: nothing is learned from the others, so that questions about
 them would cost verifier calls for nothing.
 What was seen is not in the checkpoint: all that was composed is in the archive.
-Not handled here: what becomes of what was stopped (``selfplay_ledger``).
+Not handled here: what becomes of what was stopped (``ledger``).
 """
 
 from __future__ import annotations

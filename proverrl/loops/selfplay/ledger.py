@@ -4,7 +4,7 @@ Flows in: drafts of a composer, the guards' answers, judged groups. Flows out: t
 parents, problems that passed (in the archive, in the curriculum), the composer's rewards and
 samples, the figures of a round. A round is a step. Everything that decides the future is in the
 checkpoint; pairs are drawn from the seed and the round, so that there is no generator to save.
-Not handled here: when anything happens (``selfplay_step``), the weights (``selfplay``).
+Not handled here: when anything happens (``step``), the weights (``selfplay``).
 """
 
 from __future__ import annotations

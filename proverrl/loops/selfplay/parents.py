@@ -2,7 +2,7 @@
 
 Flows in: base problems, the archive, proofs. Flows out: pairs of parents, each with a proof where
 one is known; beliefs about operators. The same for the same generator and the same state.
-Not handled here: scaffolds, which draw parents of their own (``selfplay_scaffolds``).
+Not handled here: scaffolds, which draw parents of their own (``scaffolds``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A round of self-play: statements, what the guards said, the solver's attempts, its figures.
 
 Flows in: drafts, stops, judged attempts. Flows out: solve rates and the figures of a round for
-``metrics.jsonl``. All of it is pure. Not handled here: who fills a round in (``selfplay_ledger``).
+``metrics.jsonl``. All of it is pure. Not handled here: who fills a round in (``ledger``).
 """
 
 from __future__ import annotations

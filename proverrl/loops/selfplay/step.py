@@ -7,7 +7,7 @@ pool judges its proofs the composer writes the next round, whose checks go on wh
 updates. Late guards are asked once the attempts on the round are judged. So a solver's group is
 never stale, and a statement is one step older than its update.
 A checkpoint holds the next round's drafts; their checks are made again, from the cache.
-Not handled here: what is learned from (``selfplay_ledger``), the composer's own weights
+Not handled here: what is learned from (``ledger``), the composer's own weights
 (``selfplay``).
 """
 

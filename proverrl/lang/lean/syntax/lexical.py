@@ -5,7 +5,7 @@ brackets.
 Covered: characters of zero width, of direction, or that look like others; comments and strings
 that the text does not close, or that close what it did not open; brackets; places where a symbol
 that only Lean knows could end inside what is a comment, a string or a word here.
-Not handled here: which words stand in the text (``lean_audit``).
+Not handled here: which words stand in the text (``audit``).
 """
 
 from __future__ import annotations
