@@ -30,7 +30,7 @@ class ProverRLError(Exception):
 
 
 class StoppedError(ProverRLError):
-    """A signal asked for an end, and what was saved can be gone on with: the message says how.
+    """A signal asked for an end, and what was saved can be continued: the message says how.
     ``exit_status`` is 128 and the signal's number."""
 
     def __init__(self, message: str, exit_status: int = 143) -> None:

@@ -118,7 +118,7 @@ def test_ctrl_c_in_a_training_saves_its_step_and_loses_nothing(place: Path, whol
     # Checkpoints come every 100 steps otherwise.
     assert [path.name for path in (folder / "checkpoints").iterdir()] == [f"step_{made:06d}"]
     assert terminal.lines[-1] == f"stopped; step {made} is saved; the same command continues"
-    said = "Ctrl-C: what is under way is brought to an end; once more ends at once"
+    said = "Ctrl-C: finishing what is under way; press it again to end at once"
     assert terminal.lines.count(said) == 1
     assert f"step {made}/4" in terminal.text
     assert_terminal_is_sane(terminal)
@@ -137,7 +137,7 @@ def test_a_second_ctrl_c_ends_at_once_and_says_what_is_lost(place: Path) -> None
     terminal.wait_until(lambda: (place / "ended" / "warm_start" / "weights.pt").exists())
     terminal.wait_until(lambda: "groups: in order" in terminal.text)
     terminal.press_ctrl_c()
-    terminal.wait_until(lambda: "once more ends at once" in terminal.text)
+    terminal.wait_until(lambda: "to end at once" in terminal.text)
     terminal.press_ctrl_c()
     assert terminal.finish() == 130
     assert terminal.lines[-1] == (

@@ -1,7 +1,7 @@
 """Credit for single tokens, from where the rollouts of a group part and meet.
 
 Flows in: ``AdvantageInputs`` with the token ids of every turn; ``salt`` also reads ``steps``.
-Flows out: one value a token. Not handled here: trees that a search built, and values that a model
+Flows out: one value per token. Not handled here: trees that a search built, and values that a model
 predicts.
 
 A turn's tree or steps begin at its prompt: the prompt of a later turn holds what was said before,

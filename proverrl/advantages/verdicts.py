@@ -1,6 +1,6 @@
 """Credit read from the verdicts of a rollout's turns instead of its one reward.
 
-Flows in: ``AdvantageInputs`` with the verdicts of every turn. Flows out: one value a turn. Not
+Flows in: ``AdvantageInputs`` with the verdicts of every turn. Flows out: one value per turn. Not
 handled here: credit for single tokens (``tree``), and masking the verifier's feedback (the sample
 builder does).
 """

@@ -158,7 +158,7 @@ def _compare_budgets(
     chosen = budgets or choose_budgets(spendings)
     entries = []
     for number, (side, spending) in enumerate(zip(sides, spendings, strict=True)):
-        lines = [f"{side.path}: {len(spending)} problems, budget in {unit} a problem"]
+        lines = [f"{side.path}: {len(spending)} problems, budget in {unit} per problem"]
         points = []
         for point in solve_curve(spending, chosen):
             line = (

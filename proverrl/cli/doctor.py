@@ -128,7 +128,7 @@ def check_dafny() -> list[Finding]:
         return [Finding("Dafny", "missing", text, remedy)]
     findings = [Finding("Dafny", "ok", f"{found.dafny_version}, {found.dafny}")]
     if found.server is None:
-        detail = "not found: each proof starts Dafny anew, which is slower"
+        detail = "not found: each proof starts a new Dafny process, which is slower"
         findings.append(Finding("DafnyServer", "weak", detail, f"{BRINGS_DAFNY} mono-runtime"))
     else:
         runtime, server = found.server

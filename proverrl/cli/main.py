@@ -212,7 +212,7 @@ def evaluate_command(
             f"evaluation.search={search}",
         )
     if mode == "search" and ks is None:
-        # One search a problem is what a budget of calls is meant for.
+        # One search per problem is what a budget of calls is meant for.
         overrides = ("evaluation.samples=1", "evaluation.ks=[1]", *overrides)
     if benchmarks and not any(text.startswith("evaluation.max_problems") for text in overrides):
         # A run's own limit was for its split; a benchmark that is named is meant whole.

@@ -218,7 +218,7 @@ def _print_known(console: Any) -> None:
     folders = ", ".join(map(str, list_data_folders()))
     click.echo(
         f"looked for in {folders}; ${DATA_VARIABLE} names another folder. "
-        "Asking for one that is not found says where it is to be had"
+        "Ask for one that is not found to see where to get it"
     )
 
 

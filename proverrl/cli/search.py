@@ -1,6 +1,6 @@
 """The command that searches for proofs: ``search``.
 
-Flows in: arguments. Flows out: a folder a problem, a table, and an exit status.
+Flows in: arguments. Flows out: a folder per problem, a table, and an exit status.
 ``proverrl.cli.main`` adds it to the command line and turns errors into messages.
 """
 

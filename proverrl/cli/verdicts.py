@@ -2,7 +2,7 @@
 
 Flows in: paths. Flows out: verdicts on stdout or in a file, complaints on stderr, an exit status.
 Memory holds a window of the input, however long it is. Every line is written whole, so that an
-interrupted file can be gone on with.
+interrupted file can be continued.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class EntropyConfig(Section):
 
 class DistillConfig(Section):
     """Self-distillation from the verifier's messages; see ``proverrl.learner.distill``. ``weight``
-    0 keeps no teacher. At most ``max_pairs`` failed attempts a step are learned from."""
+    0 keeps no teacher. At most ``max_pairs`` failed attempts per step are learned from."""
 
     weight: NotNegativeFloat = 0.0
     alpha: Fraction = 0.5

@@ -139,7 +139,7 @@ class PoolConfig(Section):
 class LearnerConfig(Section):
     """The optimizer over training samples.
 
-    A step passes ``epochs`` times over its groups, ``groups_per_update`` groups an update (0: all
+    A step passes ``epochs`` times over its groups, ``groups_per_update`` groups per update (0: all
     of them in one). Each update adds ``replay_weight`` times the mean negative log-likelihood of
     ``replay_samples`` proofs: half of them found by the run, the rest references of warm start.
 

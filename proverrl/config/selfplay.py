@@ -23,7 +23,7 @@ ParentChoice = Literal["all", "solved", "mixed", "archive"]
 
 
 class SelfplayConfig(Section):
-    """``statements`` new ones a step, each from a pair of base problems.
+    """``statements`` new ones per step, each from a pair of base problems.
 
     ``composer = "program"`` applies ``operators`` (all of the language where empty), each with the
     same chance, or with ``operator_choice = "useful"`` by what became of their statements: by the

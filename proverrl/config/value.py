@@ -47,7 +47,7 @@ class SamplesConfig(Section):
     Each body is judged anew before it is used. With ``warm_start`` their proofs are learned beside
     the references, with ``proofs`` they join those that the loop finds (rounds of expert iteration,
     the replay of ``grpo``). ``passes`` times before its first step ``grpo`` learns all paths with
-    the advantages of their stretches, ``problems_per_update`` problems an update.
+    the advantages of their stretches, ``problems_per_update`` problems per update.
     """
 
     files: tuple[str, ...] = ()

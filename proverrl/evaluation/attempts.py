@@ -163,7 +163,7 @@ class AttemptFile:
             name, number = row["problem_id"], row["attempt"]
             numbers = self.numbers.setdefault(name, set())
             if number in numbers:
-                self._tell(f"{where}: attempt {number} of problem {name!r} is there twice")
+                self._tell(f"{where}: attempt {number} of problem {name!r} occurs twice")
                 continue
             numbers.add(number)
             yield place, row

@@ -1,6 +1,6 @@
 """Lays sequences end to end in rows, none of which sees another.
 
-Flows in: token sequences and a budget of tokens a row. Flows out: which sequence goes into which
+Flows in: token sequences and a budget of tokens per row. Flows out: which sequence goes into which
 row, and the row's ids, positions and attention mask. Each sequence has the positions and the
 context that it would have alone, so that its hidden states are those of a padded batch.
 Not handled here: sequences that share a prompt (``proverrl.learner.packing``); losses.

@@ -3,7 +3,7 @@
 Flows in: a self-play run, the weights that it began with. Flows out: for each round the solve rate
 of the solver as it began, as it was in that round, and as it is now, on the problems that no guard
 stopped (GAR, 2025, arXiv 2510.11769: the first should fall while the second holds). Attempts are
-stored as those of any evaluation, so that an interrupted check goes on where it stopped, and
+stored as those of any evaluation, so that an interrupted check continues where it stopped, and
 verdicts come from the cache where they are known.
 Not handled here: what made the problems harder; the text of the table is all there is.
 """
@@ -67,7 +67,7 @@ async def check_difficulty(
         UsageError: attempts in ``out`` are of other problems or settings, or a number is below 1.
     """
     if samples < 1 or per_row < 1:
-        raise UsageError(f"samples {samples} and rounds a row {per_row} must be at least 1")
+        raise UsageError(f"samples {samples} and rounds per row {per_row} must be at least 1")
     if not (run / ARCHIVE_FILE).is_file():
         raise RunError(f"{run / ARCHIVE_FILE}: there is none; give the folder of a self-play run")
     archive = ProblemArchive.read(run / ARCHIVE_FILE)

@@ -94,7 +94,7 @@ class Session:
     """Set when the loop is to save and end."""
 
     def check_stop(self, saved: str) -> None:
-        """End here if that was asked for; ``saved`` says from where the run can be gone on with.
+        """End here if that was asked for; ``saved`` says from where the run can be continued.
 
         Raises:
             StoppedError: it was asked for.
@@ -279,7 +279,7 @@ def lock_run(folder: Path) -> Iterator[None]:
 
 
 def check_resumable(folder: Path, config: Config) -> None:
-    """Refuse to go on with a run that was begun under other settings.
+    """Refuse to continue a run that was begun under other settings.
 
     Raises:
         RunError: names the first key that differs, with both values.

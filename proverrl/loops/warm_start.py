@@ -155,7 +155,7 @@ def supervised_loss(
 
 
 def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, torch.Tensor]:
-    """A row a pair, the decoder's arguments and the weight of each token in the loss."""
+    """A row per pair, the decoder's arguments and the weight of each token in the loss."""
     longest = max(len(pair.prompt_ids) + len(pair.target_ids) for pair in batch)
     ids = torch.zeros((len(batch), longest), dtype=torch.long)
     mask = torch.zeros((len(batch), longest), dtype=torch.long)

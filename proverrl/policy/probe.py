@@ -46,7 +46,7 @@ def explain_disagreement(sampler: LogProbs, learner: LogProbs, tolerance: float)
     if distance <= tolerance:
         return ""
     return (
-        f"sampler and learner disagree by {distance:.3g} nats a token on {len(sampler)} fixed "
+        f"sampler and learner disagree by {distance:.3g} nats per token on {len(sampler)} fixed "
         f"sequences, more than {tolerance:g}: the sampler does not have the learner's weights"
     )
 

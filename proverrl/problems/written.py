@@ -1,4 +1,4 @@
-"""The file of verdicts that ``proverrl verify --out`` writes, and ``--resume`` goes on from.
+"""The file of verdicts that ``proverrl verify --out`` writes, and ``--resume`` continues from.
 
 Flows in: rows, one at a time; on a resume the file as an earlier run left it, and the entries of
 the input in their order. Flows out: the file, in which every line is whole but for one that a kill
@@ -26,7 +26,7 @@ _FIRST_BYTES = b'{"id": '
 
 class VerdictFile:
     """Rows on disk. With ``resume`` those of an earlier run are taken in order, and then rows are
-    written after them; else the file begins anew. Use as a context manager."""
+    written after them; else the file begins again. Use as a context manager."""
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         self._path = path

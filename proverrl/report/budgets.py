@@ -24,10 +24,10 @@ UNIT_NAMES: dict[BudgetUnit, str] = {
     "tokens": "tokens written",
 }
 _NO_COST = (
-    "what a turn cost is not known, since an earlier version stored these attempts, or they lie "
+    "the cost of a turn is unknown, because an earlier version stored these attempts or they are "
     "out of order; evaluate again under another --name."
 )
-_NO_TOKENS = "the endpoint did not say how many tokens it wrote."
+_NO_TOKENS = "the endpoint did not report how many tokens it wrote."
 
 
 @dataclass(frozen=True, slots=True)

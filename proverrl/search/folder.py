@@ -3,7 +3,7 @@
 Flows in: a search, while it runs and at its end. Flows out: ``search.json`` (its whole state),
 ``tree.json``, ``tree.svg``, the proof as a whole file, the minimised proof beside it, and
 ``result.json``, which is written last. Every file appears whole or not at all, so that a kill at
-any moment leaves a folder that can be gone on with. Not handled here: running the search.
+any moment leaves a folder that can be continued. Not handled here: running the search.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def name_folders(out: Path, problems: Sequence[Problem]) -> dict[str, Path]:
 
 
 def check_folder(path: Path, *, resume: bool) -> None:
-    """Refuse a folder that holds something, unless it is to be gone on with.
+    """Refuse a folder that holds something, unless it is to be continued.
 
     Raises:
         RunError: it holds a search and ``resume`` is not set, or other things.
@@ -81,7 +81,7 @@ def check_folder(path: Path, *, resume: bool) -> None:
 @dataclass
 class SearchFolder:
     """``settings`` are what verdicts and proposals depend on besides the search's own ``config``
-    and ``seed``: a search is gone on with under the same only. ``seconds`` were spent on it
+    and ``seed``: a search is continued under the same only. ``seconds`` were spent on it
     before."""
 
     path: Path
@@ -236,7 +236,7 @@ def _describe_minimised(minimised: Minimised) -> dict[str, Any]:
 
 @contextmanager
 def _explain(path: Path) -> Iterator[None]:
-    """Name the file of a saved search that cannot be gone on with."""
+    """Name the file of a saved search that cannot be continued."""
     try:
         yield
     except RunError as error:

@@ -34,7 +34,7 @@ from proverrl.search.strategy import Expansion, Strategy
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Verdict
 
-# What may change when a search is gone on with: how long, and how many at once.
+# What may change when a search is continued: how long, and how many at once.
 _FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle", "check"})
 
 
@@ -49,7 +49,7 @@ class Written:
 
 
 class Search:
-    """A search that can be run, watched, saved and gone on with.
+    """A search that can be run, watched, saved and continued.
 
     ``run`` may be called again after an error or a cancellation: jobs that were under way are then
     made again.
@@ -249,7 +249,7 @@ class Search:
 
 
 def identify(problem: Problem, config: SearchConfig, seed: int) -> dict[str, Any]:
-    """What must be the same when a search is gone on with."""
+    """What must be the same when a search is continued."""
     values = config.model_dump(mode="json")
     kept = {f"search.{key}": value for key, value in values.items() if key not in _FREE_KEYS}
     return {"problem": Candidate(problem, "").key, "seed": seed, **kept}
