@@ -177,7 +177,7 @@ def test_attempts_without_a_known_cost_are_named(tmp_path: Path) -> None:
     tables, notes = build_tables(shelf)
     assert tables == []
     assert len(notes) == 1
-    assert notes[0].startswith("Before, After: what a turn cost is not known")
+    assert notes[0].startswith("Before, After: the cost of a turn is unknown")
     meter = SpendingMeter()
     turn = {"candidate": "x", "num_tokens": None}
     meter.add(make_attempt(0, "rejected", [turn]))
