@@ -1,13 +1,12 @@
 """Finds the candidate's text in an answer, or says why there is none.
 
 Flows in: a problem and the text of a completion, whatever it is. Flows out: an ``Extraction``;
-nothing is ever raised. Thinking spans are skipped, also ones that are never closed; of several
-code blocks the last complete one that fits counts; where a whole file was written, ours is looked
-for in it and the body is what stands in the place of the hole. An answer that changed our text is
-refused here, so that it costs no verifier call; soundness does not rest on it, since a candidate
-is assembled from the problem's own text.
-Not handled here: whether the body is admitted (the audit says so); proofs that a model spreads
-over several blocks.
+nothing is ever raised. Thinking spans are skipped, even if they are never closed; of several code
+blocks the last complete one that fits counts; if a whole file was written, our text is located in
+it and the body is the text in place of the hole. An answer that changed our text is refused here,
+so it costs no verifier call; soundness does not depend on this, because a candidate is assembled
+from the problem's own text. Not handled here: whether the body is allowed (the audit decides);
+proofs that a model spreads over several blocks.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ def generalise_reason(reason: str) -> str:
 
 
 def skip_thinking(text: str) -> tuple[int, int, str]:
-    """Where the answer begins and ends, and why it has none.
+    """Where the answer begins and ends, or why there is none.
 
     It begins after the last ``</think>``, whether or not that was opened (a chat template may have
     opened it), and ends before a ``<think>`` that is never closed.
@@ -149,8 +148,8 @@ def _find_fences(text: str, start: int, end: int) -> list[Block]:
 
 
 def read_code(problem: Problem, code: str) -> Extraction:
-    """The body in a piece of code: what stands in the hole's place when our statement is there,
-    else all of it."""
+    """The body in a piece of code: the text in the hole's place if our statement is there, else all
+    of it."""
     if problem.kind in (ANNOTATE, FILE):
         if not code.strip():
             return Extraction(None, reason="the code is empty")
@@ -184,7 +183,7 @@ def problem_name(problem: Problem) -> str:
 
 
 def _scan_dafny(text: str) -> list[tuple[str, str, int]] | None:
-    """Tokens with their places; None for a comment that is never closed."""
+    """Tokens with their places; None if a comment is never closed."""
     try:
         return scan_places(text)
     except ProblemError:
@@ -222,7 +221,7 @@ def _declares_dafny(tokens: Sequence[tuple[str, str, int]], name: str) -> bool:
 
 
 def _find_words(words: Sequence[str], part: Sequence[str]) -> int | None:
-    """The first place where ``part`` stands in ``words``."""
+    """The first place where ``part`` occurs in ``words``."""
     for place in range(len(words) - len(part) + 1):
         if words[place] == part[0] and list(words[place : place + len(part)]) == list(part):
             return place
@@ -278,10 +277,11 @@ def _move_to_hole(problem: Problem, code: str, start: int) -> str:
 
 
 def _find_prelude(problem: Problem, code: str, tokens: Sequence[lean_tokens.Token]) -> str:
-    """What stands before our statement and is not of the problem's preamble: the policy's lemmas.
+    """The text before our statement that is not part of the problem's preamble: the policy's
+    lemmas.
 
-    Leading imports and lines of the preamble are ours, and comments after the last lemma belong
-    to the statement.
+    Leading imports and lines of the preamble are ours, and comments after the last lemma belong to
+    the statement.
     """
     if not tokens:
         return ""
