@@ -472,7 +472,7 @@ def test_standard_input(fake_router: list[str], capsys: pytest.CaptureFixture[st
 
 SLOW = """
 import signal
-from proverrl import cli
+from proverrl.cli.main import main
 from proverrl.cli import verdicts as verdict_printer
 from proverrl.types import Status
 from proverrl.verify.router import Backend, RoutedVerifier
@@ -482,7 +482,7 @@ verdict_printer.open_router = lambda **_: RoutedVerifier(
 )
 # Whoever runs the tests in the background has them ignore the signal.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-cli.main()
+main()
 """
 
 
