@@ -19,10 +19,14 @@ ProverRLError
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
-if TYPE_CHECKING:
-    from proverrl.types import Cause
+Cause = Literal["", "deadline", "out-of-memory", "died", "killed", "protocol", "no-result"]
+"""Why nothing was judged; empty for a verdict on the proof.
+
+A candidate on which two fresh workers failed is REJECTED, and the cause is kept; not so for
+``deadline``, and ``killed``, where somebody else ended the worker.
+"""
 
 
 class ProverRLError(Exception):

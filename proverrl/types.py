@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from proverrl.errors import ProblemError, RecordError
+from proverrl.errors import Cause, ProblemError, RecordError
 from proverrl.hint import Hint
 
-Language = Literal["dafny", "lean"]
 Split = Literal["train", "valid", "heldout"]
 Role = Literal["solver", "composer"]
 FinishReason = Literal["stop", "length"]
@@ -33,12 +32,8 @@ HOLE = "/*{HOLE}*/"
 ANNOTATE = "annotate"
 """The kind of a problem whose body is the whole program with proof hints added."""
 
-Cause = Literal["", "deadline", "out-of-memory", "died", "killed", "protocol", "no-result"]
-"""Why nothing was judged; empty for a verdict on the proof.
-
-A candidate on which two fresh workers failed is REJECTED, and the cause is kept, except for
-``deadline`` and for ``killed``, where something else ended the worker.
-"""
+FILE = "file"
+"""The kind of a bare file, which is all body."""
 
 
 class Status(StrEnum):
@@ -75,7 +70,7 @@ class Problem:
     """
 
     id: str
-    language: Language
+    language: str
     kind: str
     preamble: str
     statement: str

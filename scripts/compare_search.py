@@ -27,14 +27,15 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.config import Config, load_stored_config
-from proverrl.evaluation.attempts import read_attempts
+from proverrl.errors import UsageError
 from proverrl.evaluation.budgets import (
     BudgetUnit,
     Spending,
     measure_spending,
     solved_within,
 )
-from proverrl.files.lines import write_lines_atomically
+from proverrl.evaluation.stored import StoredEvaluation
+from proverrl.files.lines import read_json_lines, write_lines_atomically
 from proverrl.loops.evaluate_run import evaluate_benchmarks
 from proverrl.problems.load import load_problems, make_row
 from proverrl.statistics import compare_values, mean_interval
@@ -53,10 +54,9 @@ Curve = list[tuple[int, float, float, float]]
 
 def choose_problems(run: Path, name: str, problems: Path) -> list[Problem]:
     """The problems that the run's policy did not always solve in the evaluation."""
-    failed = set()
-    for row in read_attempts(run / "evals" / f"{name}.json"):
-        if row["status"] != "proved":
-            failed.add(row["problem_id"])
+    evaluation = StoredEvaluation(run / "evals" / f"{name}.json", {})
+    tallies = evaluation.require_attempts().problems
+    failed = {name for name, tally in tallies.items() if tally.solved < tally.attempts}
     return [p for p in load_problems(problems) if p.level in LEVELS and p.id in failed]
 
 
@@ -207,10 +207,15 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
             name = f"{re.sub('[:=/]+', '-', method)}-{seed}"
             config = configure(run, out, method, seed, calls, keys)
             asyncio.run(evaluate_benchmarks(config, from_run=run, benchmarks={name: str(source)}))
-            rows = read_attempts(out / "evals" / f"{name}.json")
-            stored.setdefault(method, []).append(rows)
+            evaluation = StoredEvaluation(out / "evals" / f"{name}.json", {})
+            tallies = evaluation.require_attempts().problems
+            lines = evaluation.path.with_suffix(".jsonl")
+            stored.setdefault(method, []).append(read_json_lines(lines))
             for unit, table in tables.items():
-                table.setdefault(method, []).append(measure_spending(rows, unit))
+                spending = measure_spending(tallies, unit)
+                if spending is None:
+                    raise UsageError(f"{lines} does not say how many {unit} each attempt took")
+                table.setdefault(method, []).append(spending)
     for unit, found in tables.items():
         print_table(found, unit)
     print_searches(stored)

@@ -12,8 +12,9 @@ from proverrl.advantages import STEPS, AdvantageInputs, goal_steps, salt, tempo
 from proverrl.advantages.goals import align_lines, find_cuts
 from proverrl.config import AdvantageConfig, StatesName
 from proverrl.errors import RecordError, UsageError
-from proverrl.lang.lean.goals import NO_GOALS, canonical_goals, find_states
+from proverrl.lang.lean.goals import canonical_goals, find_states
 from proverrl.lang.lean.workers.protocol import CommandAnswer, Position, StepAnswer, TacticStep
+from proverrl.lang.records import NO_GOALS
 from proverrl.types import (
     BodyState,
     Candidate,

@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.benchmarks.admit import find_objection
 from proverrl.errors import ProblemError
+from proverrl.lang import find_language
 from proverrl.lang.dafny.audit import HOLE_KINDS, audit, audit_candidate
+from proverrl.lang.dafny.syntax.cursor import GrammarError
+from proverrl.lang.dafny.syntax.hint_statements import parse_body
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
+from proverrl.lang.dafny.syntax.program import parse_program
 from proverrl.lang.dafny.syntax.tokens import find_places, read_body, read_file
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
 
@@ -152,6 +155,83 @@ def test_admitted(kind: str, body: str) -> None:
 def test_refused(kind: str, body: str, category: str, rule: str, line: int, column: int) -> None:
     found = audit(kind, body)[0]
     assert (found.category, found.rule, found.line, found.column) == (category, rule, line, column)
+
+
+# What whole programs may hold and a hole may not, as statements.
+ONLY_WHOLE = [
+    *(
+        f"assert {form};"
+        for form in (
+            "old@here(x)",
+            "unchanged(a`f)",
+            "int(x)",
+            "P#[k](x)",
+            "P#<T>[k](x)",
+            "x ==#[k] y",
+            "x & y",
+            "x ^ y",
+            "x | y",
+            "x << y",
+            "x is T",
+            "&& x && y",
+            "x ! ! y",
+            "!!x",
+            "f(x := 1)",
+            "a[1 : 2]",
+            "seq<int>(3, f)",
+            "multiset<int>(s)",
+            "x as M<int>.T",
+            "x as seq",
+            "x as T < y",
+            "f<int>",
+            "f<a> == b",
+            "a < b > [c]",
+            "x => x",
+            "[x reads r => x]",
+            "[(x) requires x => x]",
+            "(L(x); x)",
+            "(assert x; y)",
+            "(reveal f(); y)",
+            "(ghost var x := 1; x)",
+            "(var x :| P(x), Q(x); x)",
+            "(var x {:trigger f(x)} :| P(x); x)",
+            "if x :| P(x) then y else z",
+            "match e { }",
+            "match e { case 1 => 2 case A | B => 3 }",
+            "forall x <- s :: P(x)",
+        )
+    ),
+    "assert 1: x;",
+    "var x;",
+    "var x: int;",
+    "var {:nowarn} x := 1;",
+    "var x {:trigger f(x)} :| P(x);",
+    "var x :| assume P(x);",
+    "if case x => { }",
+    "if * { }",
+    "if (*) { }",
+    "if x: int {:trigger f(x)} :| f(x) { }",
+    "match x case A => L();",
+    "match x { case 1 => }",
+    "forall { }",
+    "forall () { }",
+    "calc ==#[k] { x; }",
+    "while x { }",
+    "for i := 0 to n { }",
+    "return;",
+]
+
+
+@pytest.mark.parametrize("statement", ONLY_WHOLE)
+def test_a_hole_refuses_what_only_whole_programs_may_hold(statement: str) -> None:
+    program, findings = read_file(f"method M()\n{{\n{statement}\n}}\n")
+    assert findings == []
+    assert parse_program(program).slots[0].elements[0].name == "M"
+    tokens, findings = read_file(statement)
+    assert findings == []
+    with pytest.raises(GrammarError) as caught:
+        parse_body("statements", tokens)
+    assert (caught.value.finding.category, caught.value.finding.rule) == ("syntax", "grammar")
 
 
 @pytest.mark.parametrize("text", SOUND_FILES)
@@ -358,7 +438,7 @@ def test_a_problem_from_whose_types_anything_follows_is_refused(kind: str, state
     why = "line 1: .*the type 'D' contains itself through a function, an iset or an imap over 'D'"
     with pytest.raises(ProblemError, match=why):
         audit_candidate(Candidate(problem, ""))
-    assert "contains itself" in find_objection(problem, None)
+    assert "contains itself" in find_language("dafny").find_objection(problem, None)
 
 
 @pytest.mark.parametrize(

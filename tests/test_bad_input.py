@@ -34,7 +34,7 @@ from proverrl.files.strict_json import load_json, read_object
 from proverrl.lang import open as make
 from proverrl.lang.lean.judge import LeanLimits
 from proverrl.loops.checkpoint import STATE_FILE, read_state, restoring
-from proverrl.loops.session import RESOLVED_FILE, check_resumable
+from proverrl.loops.run_folder import RESOLVED_FILE, check_resumable
 from proverrl.monitor.follower import Follower
 from proverrl.problems.contamination import read_statements
 from proverrl.problems.input_paths import check_paths

@@ -512,7 +512,9 @@ def _evaluate(path: Path, run: Path, policy: AnsweringPolicy, monkeypatch: Any) 
         },
         source="test",
     )
-    asyncio.run(evaluate_run.evaluate_run(config, from_run=None, benchmark=str(path), name="bench"))
+    asyncio.run(
+        evaluate_run.evaluate_benchmarks(config, from_run=None, benchmarks={"bench": str(path)})
+    )
     loaded: dict[str, Any] = json.loads((run / "evals" / "bench.json").read_text())
     return loaded
 

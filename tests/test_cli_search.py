@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from proverrl.errors import ProblemError, UsageError
 from proverrl.problems.load import load_problems, write_problems
 from proverrl.search.samples import read_samples
 from tests.test_policy import tiny_policy
+from tests.warm import WARM
 
 ROOT = Path(__file__).resolve().parents[1]
 HELDOUT = ROOT / "dafny" / "curriculum" / "heldout.jsonl"
@@ -68,7 +68,7 @@ def run_drawn(
     given time."""
     given = ("search", "loop.jsonl", "--config", "search.toml", "--out", out)
     return subprocess.run(
-        [sys.executable, "-m", "tests.search_process", event[0], str(event[1]), *given, *more],
+        [*WARM, "-m", "tests.search_process", event[0], str(event[1]), *given, *more],
         capture_output=True,
         text=True,
         cwd=place,

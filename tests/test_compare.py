@@ -15,8 +15,8 @@ from proverrl.errors import UsageError
 from proverrl.evaluation.compare import (
     EXPECTED_TO_AGREE,
     check_comparable,
-    compare_sides,
-    read_side,
+    compare_evaluations,
+    read_evaluation,
 )
 
 NONE = {"value": None, "num_problems": 0}
@@ -56,10 +56,11 @@ SECOND = {"a1": "pprr", "a2": "prrr", "b1": "prpp", "b2": "rrrr", "b3": "prrr"}
 
 
 def test_groups_differences_and_left_out_problems(tmp_path: Path) -> None:
-    first = read_side(write(tmp_path, "first", FIRST))
-    second = read_side(write(tmp_path, "second", SECOND))
+    first = read_evaluation(write(tmp_path, "first", FIRST))
+    second = read_evaluation(write(tmp_path, "second", SECOND))
     assert check_comparable(first, second) == []
-    rows = {(row.group, row.k): row for row in compare_sides(first, second, ks=(1, 4))}
+    names = sorted(first.problems)
+    rows = {(row.group, row.k): row for row in compare_evaluations(first, second, names, ks=(1, 4))}
     assert list(rows) == [(g, k) for g in ("all", "1", "2") for k in (1, 4)]
     whole = rows["all", 1]
     # First: 1/4 + 0 + 1 + 1/4 + 1/2 of 2 judged = 2; second: 1/2 + 1/4 + 3/4 + 0 + 1/4 = 7/4.
@@ -85,9 +86,10 @@ def test_groups_differences_and_left_out_problems(tmp_path: Path) -> None:
     assert level.value == pytest.approx(1 / 4)
     assert level.p == 0.5
     assert rows["2", 4].unjudged == (2, 0)
-    families = compare_sides(first, second, ks=(1,), by="family")
+    families = compare_evaluations(first, second, names, ks=(1,), by="family")
     assert [row.group for row in families] == ["all", "a1", "a2", "b1", "b2", "b3"]
-    assert [row.group for row in compare_sides(first, second, ks=(1,), by="category")] == ["all"]
+    categories = compare_evaluations(first, second, names, ks=(1,), by="category")
+    assert [row.group for row in categories] == ["all"]
 
 
 @pytest.mark.parametrize("key", EXPECTED_TO_AGREE)
@@ -95,8 +97,8 @@ def test_what_differs_is_said_with_both_values(tmp_path: Path, key: str) -> None
     first, second = (
         replace(side, summary={**side.summary, key: value})
         for side, value in (
-            (read_side(write(tmp_path, "first", FIRST)), "this"),
-            (read_side(write(tmp_path, "second", SECOND)), "that"),
+            (read_evaluation(write(tmp_path, "first", FIRST)), "this"),
+            (read_evaluation(write(tmp_path, "second", SECOND)), "that"),
         )
     )
     (line,) = check_comparable(first, second)
@@ -105,20 +107,20 @@ def test_what_differs_is_said_with_both_values(tmp_path: Path, key: str) -> None
 
 
 def test_results_that_do_not_say_top_p_were_made_without(tmp_path: Path) -> None:
-    first = read_side(write(tmp_path, "first", FIRST))
-    assert check_comparable(first, read_side(write(tmp_path, "one", SECOND, top_p=1.0))) == []
-    (line,) = check_comparable(first, read_side(write(tmp_path, "less", SECOND, top_p=0.95)))
+    first = read_evaluation(write(tmp_path, "first", FIRST))
+    assert check_comparable(first, read_evaluation(write(tmp_path, "one", SECOND, top_p=1.0))) == []
+    (line,) = check_comparable(first, read_evaluation(write(tmp_path, "less", SECOND, top_p=0.95)))
     assert line.startswith("top_p differs: 1.0 in")
     assert "0.95 in" in line
 
 
 def test_other_problems_are_refused(tmp_path: Path) -> None:
-    first = read_side(write(tmp_path, "first", FIRST))
-    other = read_side(write(tmp_path, "other", SECOND, benchmark_sha256="c"))
+    first = read_evaluation(write(tmp_path, "first", FIRST))
+    other = read_evaluation(write(tmp_path, "other", SECOND, benchmark_sha256="c"))
     with pytest.raises(UsageError, match="benchmark_sha256 is 'c' and 'b'"):
         check_comparable(first, other)
     levels = [{"level": "all", "num_problems": 1}]
-    fewer = read_side(write(tmp_path, "fewer", {"a1": "rrrr"}, levels=levels))
+    fewer = read_evaluation(write(tmp_path, "fewer", {"a1": "rrrr"}, levels=levels))
     with pytest.raises(UsageError, match="4 of them were evaluated on one side only, such as 'a2'"):
         check_comparable(first, fewer)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from proverrl.compose.guard_checks import GUARDS, make_guards, make_lean_absurd, make_negation
+from proverrl.compose.guard_checks import GUARDS, make_guards, make_negation
 from proverrl.compose.guards import (
     MAX_EXAMPLES,
     Guard,
@@ -29,6 +29,7 @@ from proverrl.lang.dafny.compose.attack import (
 )
 from proverrl.lang.dafny.compose.declarations import read_program, rename
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.lang.lean.compose.composing import make_absurd
 from proverrl.problems.contamination import make_skeleton
 from proverrl.problems.drafts import open_draft_verifier
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
@@ -314,7 +315,7 @@ def lean(text: str) -> Problem:
 
 
 def test_what_lean_would_be_asked() -> None:
-    absurd = make_lean_absurd(lean("theorem t (x : ℝ) (h : x > x) : x = 2"))
+    absurd = make_absurd(lean("theorem t (x : ℝ) (h : x > x) : x = 2"))
     assert absurd is not None
     assert (
         absurd.statement == f"theorem t_absurd (x : ℝ) (h : x > x) :\n    False := by\n  {HOLE}\n"

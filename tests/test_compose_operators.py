@@ -9,14 +9,16 @@ from typing import get_args
 import pytest
 
 from proverrl.compose.guard_checks import GUARDS
-from proverrl.compose.operators import OPERATORS, compose, draw_composed
+from proverrl.compose.operators import compose, draw_composed
 from proverrl.config.compose import DafnyOperator, GuardName, LeanOperator
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.dafny.audit import audit
 from proverrl.lang.dafny.compose import forms as dafny_forms
 from proverrl.lang.dafny.compose import fuse as dafny_fuse
 from proverrl.lang.dafny.compose import mutate as dafny_mutate
-from proverrl.lang.dafny.compose.declarations import edit_calls, read_program, split_at, substitute
+from proverrl.lang.dafny.compose.composing import OPERATORS
+from proverrl.lang.dafny.compose.declarations import edit_calls, read_program, substitute
+from proverrl.lang.dafny.syntax.declarations import split_at
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.lean.compose.mutate import LEAN_OPERATORS, read_theorem
 from proverrl.lang.records import Made, Parent
@@ -271,10 +273,11 @@ def test_only_training_problems_are_composed() -> None:
 
 def test_a_batch_is_drawn_from_all_operators() -> None:
     parents = [loop(), lemma(), Parent(lemma(LEMMA.replace("9", "8")).problem)]
-    made, draws = draw_composed(parents, 20, round_number=1, seed=0)
+    names = tuple(OPERATORS)
+    made, draws = draw_composed(parents, 20, names=names, round_number=1, seed=0)
     assert len({composed.problem.statement for composed in made}) == 20 <= draws
     assert len({composed.operator for composed in made}) > 5
-    assert (made, draws) == draw_composed(parents, 20, round_number=1, seed=0)
+    assert (made, draws) == draw_composed(parents, 20, names=names, round_number=1, seed=0)
     rare: tuple[DafnyOperator, ...] = ("conjoin_lemmas", "change_constant")
     both, _ = draw_composed(parents, 6, names=rare, round_number=0, seed=0)
     assert {composed.operator for composed in both} == set(rare)
@@ -361,7 +364,7 @@ def test_real_dafny_proves_what_keeps_a_reference() -> None:
         try:
             found = {}
             for name, parents in drawn.items():
-                made = compose(name, parents, round_number=0, seed=1)  # type: ignore[arg-type]
+                made = compose(name, parents, round_number=0, seed=1)
                 assert made is not None, name
                 assert made.reference is not None, name
                 for body in (made.reference, ""):

@@ -8,17 +8,16 @@ from typing import get_args
 
 import pytest
 
-from proverrl.compose.scaffolds import (
+from proverrl.compose.scaffolds import build_scaffold, collect_subgoals
+from proverrl.config.compose import ScaffoldName
+from proverrl.errors import ProblemError, ToolchainError
+from proverrl.lang.dafny.compose.scaffolds import (
     SCAFFOLDS,
-    build_scaffold,
-    collect_subgoals,
     extract_lemma,
     mask_hint,
     show_hints,
     split_hints,
 )
-from proverrl.config.compose import ScaffoldName
-from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.records import Parent
 from proverrl.problems.drafts import open_draft_verifier

@@ -14,9 +14,11 @@ import pytest
 from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
-from proverrl.loops import difficulty_check as module
 from proverrl.loops import evaluate_run as evaluate_module
-from proverrl.loops.difficulty_check import (
+from proverrl.statistics import mean_interval
+from proverrl.types import HOLE, Problem
+from scripts import check_difficulty as module
+from scripts.check_difficulty import (
     Rate,
     check_difficulty,
     find_kept,
@@ -25,8 +27,6 @@ from proverrl.loops.difficulty_check import (
     render_table,
     tabulate,
 )
-from proverrl.statistics import mean_interval
-from proverrl.types import HOLE, Problem
 from tests import report_runs as made
 from tests.test_grpo import StubVerifier, judge, make_config, run, verifiers
 from tests.test_selfplay import make_play

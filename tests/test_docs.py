@@ -7,8 +7,10 @@ package registry: both belong to the reader's machine and the reader's pip confi
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -265,6 +267,27 @@ def test_a_shown_command_line_that_cannot_run_is_found() -> None:
 def test_every_configuration_key_is_documented_with_its_default() -> None:
     documented = dict(KEY_ROW.findall(CONFIGURATION_PAGE.read_text("utf-8")))
     assert documented == dict(iter_keys(Config))
+
+
+def test_the_configuration_page_is_as_the_configuration_says() -> None:
+    script = ROOT / "scripts" / "write_configuration.py"
+    done = subprocess.run(
+        [sys.executable, script, "--check"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_configuration_page_that_is_out_of_date_is_written_anew() -> None:
+    write_page = runpy.run_path(str(ROOT / "scripts" / "write_configuration.py"))["write_page"]
+    page = CONFIGURATION_PAGE.read_text("utf-8")
+    row = "| `pool.rlimit` | `3000000` | "
+    assert row in page
+    assert write_page(page.replace(row, "| `pool.rlimit` | `1` | ")) == page
+    assert write_page(page.replace("| `search.calls`", "| `search.gone`")) == page
+    with pytest.raises(ValueError, match=re.escape("there is no section [pol]; drop its heading")):
+        write_page(f"{page}### `[pol]`\n\n| key | default | means |\n|---|---|---|\n")
+    with pytest.raises(ValueError, match=r"no table for guard\.not_finite; add a heading"):
+        write_page(page.replace("### `[guard]`", "### The guard"))
 
 
 def test_the_architecture_page_shows_the_tree_as_it_is() -> None:

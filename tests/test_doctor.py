@@ -12,10 +12,13 @@ import pytest
 from rich.console import Console
 
 from proverrl.cli import doctor
-from proverrl.cli.doctor import Finding, is_healthy
+from proverrl.cli.doctor import is_healthy
 from proverrl.errors import ToolchainError
+from proverrl.lang.dafny import diagnose as dafny
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
+from proverrl.lang.lean import diagnose as lean
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
+from proverrl.lang.records import Part
 from proverrl.verify.memory_cgroup import CGROUP_GUARD, WATCH_GUARD
 
 
@@ -29,22 +32,22 @@ def give_toolchain(
         z3="/bin/z3",
         z3_version=z3_version,
     )
-    monkeypatch.setattr(doctor, "find_dafny_toolchain", lambda: found)
+    monkeypatch.setattr(dafny, "find_dafny_toolchain", lambda: found)
 
 
 def test_a_whole_dafny_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
     give_toolchain(monkeypatch, server=("/bin/mono", "/lib/DafnyServer.exe"), z3_version="4.8.5")
-    assert doctor.check_dafny() == [
-        Finding("Dafny", "ok", "2.3.0, /bin/dafny"),
-        Finding("DafnyServer", "ok", "/lib/DafnyServer.exe"),
-        Finding("mono", "ok", "/bin/mono"),
-        Finding("z3", "ok", "4.8.5, /bin/z3"),
+    assert dafny.check_dafny() == [
+        Part("Dafny", "ok", "2.3.0, /bin/dafny"),
+        Part("DafnyServer", "ok", "/lib/DafnyServer.exe"),
+        Part("mono", "ok", "/bin/mono"),
+        Part("z3", "ok", "4.8.5, /bin/z3"),
     ]
 
 
 def test_the_fallbacks_are_weak_but_work(monkeypatch: pytest.MonkeyPatch) -> None:
     give_toolchain(monkeypatch, server=None, z3_version="4.8.12")
-    findings = doctor.check_dafny()
+    findings = dafny.check_dafny()
     assert [(item.name, item.state) for item in findings] == [
         ("Dafny", "ok"),
         ("DafnyServer", "weak"),
@@ -68,14 +71,14 @@ def test_a_missing_dafny_is_not_healthy(
     def fail() -> DafnyToolchain:
         raise ToolchainError(message)
 
-    monkeypatch.setattr(doctor, "find_dafny_toolchain", fail)
-    findings = doctor.check_dafny()
-    assert findings == [Finding("Dafny", "missing", message, remedy)]
+    monkeypatch.setattr(dafny, "find_dafny_toolchain", fail)
+    findings = dafny.check_dafny()
+    assert findings == [Part("Dafny", "missing", message, remedy)]
     assert not is_healthy(findings)
 
 
 def test_a_missing_package_names_its_range() -> None:
-    assert doctor.check_package("no-such-package-here", "no-such-package-here>=2") == Finding(
+    assert doctor.check_package("no-such-package-here", "no-such-package-here>=2") == Part(
         "no-such-package-here",
         "missing",
         "not installed",
@@ -87,7 +90,7 @@ def test_a_missing_package_names_its_range() -> None:
 def test_a_missing_extra_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(doctor.EXTRAS, "vllm", ("no_such_module_here", "vllm", "fast"))
     finding = doctor.check_extra("vllm")
-    assert finding == Finding(
+    assert finding == Part(
         "vllm", "absent", "fast", f"{sys.executable} -m pip install -e '.[vllm]'"
     )
     assert is_healthy([finding])
@@ -99,21 +102,21 @@ def test_a_missing_lean_is_optional_and_names_the_script(
     def fail() -> LeanToolchain:
         raise ToolchainError("Lean is not installed; run: bash scripts/setup_lean.sh")
 
-    monkeypatch.setattr(doctor, "find_lean_toolchain", fail)
-    findings = doctor.check_lean()
+    monkeypatch.setattr(lean, "find_lean_toolchain", fail)
+    findings = lean.check_lean()
     detail = "Lean is not installed; only Dafny can be judged"
-    assert findings == [Finding("Lean", "absent", detail, "bash scripts/setup_lean.sh")]
+    assert findings == [Part("Lean", "absent", detail, "bash scripts/setup_lean.sh")]
     assert is_healthy(findings)
 
 
 def test_a_lean_is_shown_with_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     found = LeanToolchain("4.32.0", Path("/p"), ("/bin/lake", "env", "/p/repl"), lake="/bin/lake")
-    monkeypatch.setattr(doctor, "find_lean_toolchain", lambda: found)
-    monkeypatch.setattr(doctor, "find_checkers", lambda: {"leanchecker": "/bin/leanchecker"})
-    findings = doctor.check_lean()
+    monkeypatch.setattr(lean, "find_lean_toolchain", lambda: found)
+    monkeypatch.setattr(lean, "find_checkers", lambda: {"leanchecker": "/bin/leanchecker"})
+    findings = lean.check_lean()
     assert findings[:2] == [
-        Finding("Lean", "ok", "4.32.0, without Mathlib, /bin/lake"),
-        Finding("Lean REPL", "ok", "/p/repl"),
+        Part("Lean", "ok", "4.32.0, without Mathlib, /bin/lake"),
+        Part("Lean REPL", "ok", "/p/repl"),
     ]
     states = {finding.name: finding.state for finding in findings[2:]}
     assert states.pop("leanchecker") == "ok"
@@ -122,7 +125,7 @@ def test_a_lean_is_shown_with_its_parts(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_memory_limit_says_what_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "describe_guard", lambda: CGROUP_GUARD)
-    assert doctor.check_memory_limit() == Finding("memory limit", "ok", CGROUP_GUARD)
+    assert doctor.check_memory_limit() == Part("memory limit", "ok", CGROUP_GUARD)
     monkeypatch.setattr(doctor, "describe_guard", lambda: WATCH_GUARD)
     assert doctor.check_memory_limit().detail.startswith(f"{WATCH_GUARD}: ")
 
@@ -146,15 +149,15 @@ def test_the_run_folder_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     finding = doctor.check_writable(tmp_path / "not" / "yet")
-    assert finding == Finding(
+    assert finding == Part(
         "run folder", "missing", f"{tmp_path}: Permission denied", f"chmod u+w '{tmp_path}'"
     )
 
 
 def test_the_table_shows_the_command_beside_what_is_missing() -> None:
     findings = [
-        Finding("Python", "ok", "3.11.9"),
-        Finding("Dafny", "missing", "Dafny is not installed", "sudo apt-get install dafny"),
+        Part("Python", "ok", "3.11.9"),
+        Part("Dafny", "missing", "Dafny is not installed", "sudo apt-get install dafny"),
     ]
     console = Console(width=80, color_system=None)
     with console.capture() as capture:
@@ -177,13 +180,15 @@ def test_importing_the_doctor_does_not_import_torch() -> None:
 
 def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     give_toolchain(monkeypatch, server=("/bin/mono", "/lib/DafnyServer.exe"), z3_version="4.8.5")
-    monkeypatch.setattr(doctor, "check_lean", lambda: [Finding("Lean", "absent", "x")])
+    monkeypatch.setattr(
+        "proverrl.lang.lean.language.check_lean", lambda: [Part("Lean", "absent", "x")]
+    )
     names = [finding.name for finding in doctor.diagnose(tmp_path)]
     assert names == [
         "Python",
         "torch",
         *("transformers", "tokenizers", "plotly"),
         *("Dafny", "DafnyServer", "mono", "z3", "Lean"),
-        *("vllm", "peft", "ray", "lean-dojo"),
+        *("vllm", "peft", "lean-dojo"),
         *("processors", "memory", "memory limit", "run folder"),
     ]

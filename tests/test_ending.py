@@ -14,12 +14,15 @@ import pytest
 from proverrl.cli.main import EXIT_BROKEN, EXIT_USAGE
 from tests.test_parallel import ROOT, launch, start
 
+FRESH = (sys.executable,)
+"""How a process ends is what is tested: no fork of another."""
+
 
 @pytest.mark.slow
 def test_a_process_ends_while_gloo_lets_go_of_a_message() -> None:
     # Going down instead, the interpreter meets gloo's threads in two of five runs.
     for _ in range(2):
-        leader, follower = start(2, "tests.ending_worker")
+        leader, follower = start(2, "tests.ending_worker", python=FRESH)
         assert follower.stdout is not None
         said = follower.stdout.readline()
         _, leader_error = leader.communicate()
@@ -83,7 +86,7 @@ def train(folder: Path, name: str, **changes: str) -> list[subprocess.CompletedP
         **changes,
     }
     words = [f"--set={key}={json.dumps(value)}" for key, value in settings.items()]
-    return launch(2, "proverrl", "train", str(ROOT / "configs/grpo.toml"), *words)
+    return launch(2, "proverrl", "train", str(ROOT / "configs/grpo.toml"), *words, python=FRESH)
 
 
 @pytest.mark.slow

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from proverrl.config import Config, PoolConfig, RolloutConfig, SearchConfig
 from proverrl.errors import UsageError, VerifierError
 from proverrl.evaluation.attempts import read_attempt
-from proverrl.evaluation.budgets import measure_spending
+from proverrl.evaluation.budgets import UNITS, Spending, measure_spending
 from proverrl.evaluation.evaluate import Evaluation
+from proverrl.evaluation.tally import tally_rows
 from proverrl.lang.dafny.search.states import statement_segments
 from proverrl.loops.evaluate_search import evaluate_searches, search_row
 from proverrl.problems.prompt import render_opening
@@ -64,9 +65,10 @@ def test_a_search_is_stored_with_what_each_answer_cost() -> None:
     keys = [turn["candidate"] for turn in row["turns"]]
     assert keys == [Candidate(LOOP, "a").key, None, None, Candidate(LOOP, "b").key]
     # 3 + 2 + 1 + 4 tokens in 4 answers, of which 2 went to the verifier.
-    assert measure_spending([read_attempt(row, "a row")], "tokens")[LOOP.id].solved_at == 10
-    assert measure_spending([read_attempt(row, "a row")], "calls")[LOOP.id].solved_at == 2
-    assert measure_spending([read_attempt(row, "a row")], "turns")[LOOP.id].solved_at == 4
+    problems = tally_rows([(0, read_attempt(row, "a row"))]).problems
+    spent = {unit: measure_spending(problems, unit) for unit in UNITS}
+    expected = {"turns": Spending(4, 4), "calls": Spending(2, 2), "tokens": Spending(10, 10)}
+    assert spent == {unit: {LOOP.id: found} for unit, found in expected.items()}
     failed = search_row(LOOP, 0, make_result())
     assert (failed["status"], failed["body"], failed["search"]["nodes"]) == ("rejected", "", 5)
 

@@ -16,8 +16,8 @@ from proverrl.cli.main import cli
 from proverrl.config import Config
 from proverrl.errors import ProblemError, RunError, UsageError
 from proverrl.loops import expert_iteration
-from proverrl.loops import session as session_module
 from proverrl.loops import train as train_module
+from proverrl.loops import warm_start as warm_start_module
 from proverrl.loops.checkpoint import latest_checkpoint, read_state
 from proverrl.problems.inputs import Submission, read_lines
 from proverrl.types import Candidate, Status
@@ -66,7 +66,7 @@ def judges(monkeypatch: pytest.MonkeyPatch) -> Judges:
 def trained_on(monkeypatch: pytest.MonkeyPatch) -> list[Pairs]:
     """The (problem id, body) pairs of every round's training."""
     seen: list[Pairs] = []
-    original = session_module.proof_sources
+    original = warm_start_module.proof_sources
 
     def record(session: Any, pairs: Sequence[tuple[str, str]]) -> Any:
         seen.append(list(pairs))

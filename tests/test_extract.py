@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from proverrl.config import LayoutName
 from proverrl.errors import RecordError
 from proverrl.lang.lean.syntax.declarations import problem_from_statement
+from proverrl.lang.records import Extraction
 from proverrl.problems.prompt import LAYOUTS
 from proverrl.rollout.extract import (
     Block,
-    Extraction,
     extract,
     find_blocks,
     generalise_reason,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from proverrl.errors import Cause
 from proverrl.evaluation.evaluate import evaluate
 from proverrl.loops.tally import Tally
 from proverrl.monitor.display import LiveDisplay, describe_step
@@ -19,7 +20,7 @@ from proverrl.monitor.watch import describe_verdicts
 from proverrl.report import build_page, headline_table, write_tables
 from proverrl.report.benchmark_table import make_benchmark_table
 from proverrl.rollout.whole_proof import JudgedDraw
-from proverrl.types import Candidate, Cause, Completion, Rollout, Status, Turn, Verdict
+from proverrl.types import Candidate, Completion, Rollout, Status, Turn, Verdict
 from proverrl.verify.fake import FakeVerifier
 from tests import report_runs as made
 from tests.builders import build_problem
@@ -112,8 +113,9 @@ def test_a_steps_metrics_and_rows_have_them() -> None:
     turns = [[plain], [ended[0]], [ended[1]], [plain, ended[2]], [ended[0], plain], [lost]]
     rollouts = tuple(build_rollout(i, *verdicts) for i, verdicts in enumerate(turns))
     tally = Tally()
-    tally.add_draw([JudgedDraw(rollouts, 6)], 1.0)
-    tally.add_dropped(rollouts)
+    draw = JudgedDraw(rollouts, 6)
+    tally.add_draw([draw], 1.0)
+    tally.add_group(draw, None, num_audits=0)
     metrics = tally.metrics(1.0)
     assert (metrics["fatal"], metrics["unjudged"]) == (3, {"timeout": 0, "crashed": 1})
     assert metrics["verdicts"] == {"rejected": 5, "crashed": 1}

@@ -8,7 +8,6 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from proverrl.loops.train import is_finished, train
 from proverrl.problems.load import write_problems
 from proverrl.types import HOLE, Candidate, Status
 from proverrl.verify.fake import FakeVerifier
+from tests.warm import WARM
 
 NAMES = ["i", "j", "k"]
 
@@ -386,7 +386,7 @@ def run_until(
     """Run ``code``, which sends itself a signal when the path is there, with the text in it if one
     is given. Watched from outside, a loaded machine could let it pass the moment."""
     watched = SIGNAL_AT.format(path=str(path), text=text, number=int(number)) + code
-    command = [sys.executable, "-c", watched, json.dumps(config.dump())]
+    command = [*WARM, "-c", watched, json.dumps(config.dump())]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from proverrl.config import LayoutName, RestartSource, RestartUnit, RolloutConfig
 from proverrl.errors import RecordError, ToolchainError
 from proverrl.hint import Hint
+from proverrl.lang import find_language
 from proverrl.lang.open import open_verifier
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.problems.prompt import render_body, render_opening
@@ -22,7 +23,6 @@ from proverrl.rollout.hints import (
     Failure,
     cut_opening,
     failed_attempt,
-    find_steps,
     find_verified,
     read_failure,
     verified_opening,
@@ -77,13 +77,13 @@ def ids_of(text: str) -> tuple[int, ...]:
 
 
 def test_steps_of_dafny_and_lean_by_hand() -> None:
-    assert find_steps(LOOP, REFERENCE) == [22]
+    assert find_language("dafny").find_steps(REFERENCE) == [22]
     assert REFERENCE[22:] == "invariant s == 2 * i"
     body = "if m >= 1 { L(m - 1); }\nassert x;"
     # After "{", after ";", after "}"; a comment or a bracket never closed has no steps.
-    assert [body[place] for place in find_steps(LOOP, body)] == ["L", "}", "a"]
-    assert find_steps(LOOP, "assert x; /* open") == []
-    assert find_steps(LEAN, "constructor\n\n  · trivial\n  · trivial") == [13, 25]
+    assert [body[place] for place in find_language("dafny").find_steps(body)] == ["L", "}", "a"]
+    assert find_language("dafny").find_steps("assert x; /* open") == []
+    assert find_language("lean").find_steps("constructor\n\n  · trivial\n  · trivial") == [13, 25]
 
 
 def test_a_hint_is_the_first_tokens_of_the_whole_answer() -> None:

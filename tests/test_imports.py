@@ -11,91 +11,44 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "proverrl"
 
 # Lowest first. A module may import from its own layer and from those below, never from above.
-LAYERS: tuple[frozenset[str], ...] = (
-    frozenset(
-        {
-            "__init__",
-            "types",
-            "training_sample",
-            "ending",
-            "errors",
-            "seeds",
-            "hint",
-            "disk",
-            "statistics",
-            "strict_json",
-            "tasks",
-            "typed_rows",
-        }
-    ),
-    frozenset({"config", "problems", "parallel"}),
-    frozenset({"verify", "policy", "benchmarks"}),
-    frozenset({"rollout", "rewards", "advantages"}),
-    frozenset(
-        {
-            "losses",
-            "optimizers",
-            "packing",
-            "row_packing",
-            "segments",
-            "learner",
-            "distill",
-            "curriculum",
-            "compose",
-            "formalize",
-            "trained_weights",
-            "sharded_weights",
-            "sharding",
-        }
-    ),
-    frozenset(
-        {
-            "checkpoint",
-            "interrupt",
-            "monitor",
-            "guard",
-            "search",
-            "evaluate",
-            "attempt_rows",
-            "attempt_store",
-            "compare",
-            "claims",
-            "recheck",
-            "matched_budget",
-            "report",
-            "doctor",
-            "verdict_printer",
-            "bench",
-        }
-    ),
-    frozenset({"loops", "serve"}),
-    frozenset(
-        {
-            "cli",
-            "cli_compare",
-            "cli_inspect",
-            "cli_integrity",
-            "cli_options",
-            "cli_problems",
-            "cli_proofs",
-            "cli_report",
-            "cli_search",
-            "cli_verify",
-            "__main__",
-        }
-    ),
+LAYERS: tuple[frozenset[str], ...] = tuple(
+    frozenset(names.split())
+    for names in (
+        "__init__ types errors seeds hint files statistics concurrency",
+        "config parallel",
+        "verify",
+        "lang",
+        "problems benchmarks policy",
+        "rollout rewards advantages",
+        "losses learner curriculum",
+        "compose search formalize evaluation",
+        "monitor report",
+        "loops bench",
+        "serve integrations cli __main__",
+    )
 )
 
+LANGUAGES = ("dafny", "lean")
+# Rooms that read the files of others, which are in one language each, and what measures Dafny.
+KNOW_A_LANGUAGE = (
+    "lang/",
+    "benchmarks/dafny_",
+    "benchmarks/lean",
+    "bench/",
+    "problems/drafts",
+)
 MAX_LINES = 400
+MAX_LOOP_LINES = 300
 FORBIDDEN_NAMES = frozenset({"utils", "helpers", "common", "manager"})
 # The sinks of the monitor and the top of the CLI: nowhere else may a bug be caught.
-BROAD_EXCEPT_ALLOWED = ("cli.py", "monitor/")
+BROAD_EXCEPT_ALLOWED = ("cli/main.py", "monitor/")
 
 
 def module_parts(package: Path, path: Path) -> tuple[str, ...]:
@@ -168,6 +121,58 @@ def find_upward_imports(package: Path) -> list[str]:
     return found
 
 
+def find_branches(package: Path) -> list[str]:
+    """Places outside ``lang`` that ask a language's name, or take something from its room."""
+    rooms = tuple(f"{package.name}.lang.{name}" for name in LANGUAGES)
+    found = []
+    for path, tree in iter_modules(package):
+        relative = path.relative_to(package).as_posix()
+        if relative.startswith(KNOW_A_LANGUAGE):
+            continue
+        found += [
+            f"{relative}:{line} imports {target}"
+            for line, target in iter_imports(path, tree, package)
+            if target.startswith(rooms)
+        ]
+        for node in ast.walk(tree):
+            asked: list[ast.expr | None] = []
+            if isinstance(node, ast.Compare):
+                asked = [node.left, *node.comparators]
+            elif isinstance(node, ast.Dict):
+                keys = [getattr(key, "value", None) for key in node.keys]
+                # A layout may be called as a language is, among others.
+                asked = list(node.keys) if set(keys) <= set(LANGUAGES) else []
+            elif isinstance(node, ast.MatchValue):
+                asked = [node.value]
+            inner = [item for part in asked if part for item in ast.walk(part)]
+            names = [item.value for item in inner if isinstance(item, ast.Constant)]
+            if any(name in LANGUAGES for name in names):
+                line = asked[0].lineno if asked[0] is not None else 0
+                found.append(f"{relative}:{line} asks for {names}")
+    return found
+
+
+def find_circles(package: Path) -> list[str]:
+    """Rooms and modules that import each other, directly or in a round."""
+    modules = {".".join(module_parts(package, path)) for path, _ in iter_modules(package)}
+    by_room: nx.DiGraph[str] = nx.DiGraph()
+    by_module: nx.DiGraph[str] = nx.DiGraph()
+    for path, tree in iter_modules(package):
+        own = ".".join(module_parts(package, path))
+        for _, target in iter_imports(path, tree, package):
+            if target in modules and target != own:
+                by_module.add_edge(own, target)
+            mine, other = (name.split(".")[1:2] for name in (own, target))
+            if mine and other and mine != other:
+                by_room.add_edge(mine[0], other[0])
+    return [
+        " <-> ".join(sorted(circle))
+        for graph in (by_room, by_module)
+        for circle in nx.strongly_connected_components(graph)
+        if len(circle) > 1
+    ]
+
+
 def find_homeless_modules(package: Path) -> list[str]:
     return [
         str(path.relative_to(package))
@@ -212,12 +217,17 @@ def find_broad_excepts(package: Path) -> list[str]:
     return found
 
 
-def find_long_modules(package: Path) -> list[str]:
+def find_long_modules(package: Path, folder: str = "", most: int = MAX_LINES) -> list[str]:
+    """Modules in a folder of the package with more than so many lines."""
     return [
         f"{path.relative_to(package)}: {num_lines} lines"
-        for path in sorted(package.rglob("*.py"))
-        if (num_lines := len(path.read_text("utf-8").splitlines())) > MAX_LINES
+        for path in sorted((package / folder).rglob("*.py"))
+        if (num_lines := len(path.read_text("utf-8").splitlines())) > most
     ]
+
+
+def find_long_loops(package: Path) -> list[str]:
+    return find_long_modules(package, "loops", MAX_LOOP_LINES)
 
 
 def find_forbidden_names(package: Path) -> list[str]:
@@ -232,6 +242,14 @@ def test_imports_never_point_up() -> None:
     assert find_upward_imports(PACKAGE) == []
 
 
+def test_nothing_goes_in_circles() -> None:
+    assert find_circles(PACKAGE) == []
+
+
+def test_nobody_asks_a_language_by_its_name() -> None:
+    assert find_branches(PACKAGE) == []
+
+
 def test_every_module_belongs_to_a_layer() -> None:
     assert find_homeless_modules(PACKAGE) == []
     names = [name for layer in LAYERS for name in layer]
@@ -240,6 +258,10 @@ def test_every_module_belongs_to_a_layer() -> None:
 
 def test_no_module_is_too_long() -> None:
     assert find_long_modules(PACKAGE) == []
+
+
+def test_no_loop_is_too_long() -> None:
+    assert find_long_loops(PACKAGE) == []
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
@@ -263,9 +285,9 @@ def plant(tmp_path: Path, files: dict[str, str]) -> Path:
 @pytest.mark.parametrize(
     ("name", "text", "line", "target"),
     [
-        ("types.py", "import proverrl.cli.main\n", 1, "proverrl.cli.main"),
-        ("types.py", "from proverrl import cli\n", 1, "proverrl.cli.main"),
-        ("types.py", "from proverrl.cli.main import main as m\n", 1, "proverrl.cli.main"),
+        ("types.py", "import proverrl.cli\n", 1, "proverrl.cli"),
+        ("types.py", "from proverrl import cli\n", 1, "proverrl.cli"),
+        ("types.py", "from proverrl.cli import main as m\n", 1, "proverrl.cli"),
         ("types.py", "def f():\n    from proverrl.verify import pool\n", 2, "proverrl.verify"),
         (
             "config.py",
@@ -273,9 +295,9 @@ def plant(tmp_path: Path, files: dict[str, str]) -> Path:
             3,
             "proverrl.verify",
         ),
-        ("verify/pool.py", "from .. import cli\n", 1, "proverrl.cli.main"),
-        ("verify/__init__.py", "from ..cli import main\n", 1, "proverrl.cli.main"),
-        ("__init__.py", "from . import cli\n", 1, "proverrl.cli.main"),
+        ("verify/pool.py", "from .. import cli\n", 1, "proverrl.cli"),
+        ("verify/__init__.py", "from ..cli import main\n", 1, "proverrl.cli"),
+        ("__init__.py", "from . import cli\n", 1, "proverrl.cli"),
         (
             "rewards.py",
             "import importlib\nimportlib.import_module('proverrl.loops.grpo')\n",
@@ -291,12 +313,49 @@ def test_a_planted_upward_import_is_found(
     assert find_upward_imports(package) == [f"{name}:{line} imports {target}"]
 
 
+def test_a_planted_circle_is_found(tmp_path: Path) -> None:
+    package = plant(
+        tmp_path,
+        {
+            "rewards/__init__.py": "",
+            "rewards/a.py": "from proverrl.advantages.b import x\n",
+            "advantages/__init__.py": "",
+            "advantages/b.py": "def f():\n    from proverrl.rewards import a\n",
+            "types.py": "from proverrl.verify import pool\n",
+        },
+    )
+    assert find_circles(package) == [
+        "advantages <-> rewards",
+        "proverrl.advantages.b <-> proverrl.rewards.a",
+    ]
+
+
+def test_planted_branches_on_a_language_are_found(tmp_path: Path) -> None:
+    package = plant(
+        tmp_path,
+        {
+            "search/__init__.py": "",
+            "search/a.py": 'def f(p):\n    if p.language != "lean":\n        return {"dafny": 1}\n',
+            "search/b.py": 'from proverrl.lang.dafny import audit\nOK = g("lean")\n',
+            "search/c.py": 'def f(p):\n    return p in ("dafny", "x")\n',
+            "lang/a.py": "from proverrl.lang.dafny import audit\n",
+            "lang/dafny/audit.py": "",
+        },
+    )
+    assert find_branches(package) == [
+        "search/a.py:2 asks for ['lean']",
+        "search/a.py:3 asks for ['dafny']",
+        "search/b.py:1 imports proverrl.lang.dafny.audit",
+        "search/c.py:2 asks for ['dafny', 'x']",
+    ]
+
+
 def test_imports_that_point_down_or_sideways_pass(tmp_path: Path) -> None:
     package = plant(
         tmp_path,
         {
             "cli.py": "import proverrl.types\nfrom proverrl.verify import pool\n",
-            "verify/pool.py": "from . import base\nfrom ..policy import x\nimport json\n",
+            "verify/pool.py": "from . import base\nfrom ..config import x\nimport json\n",
             "verify/base.py": "from proverrl.types import Verdict\n",
             "types.py": "import proverrl_other\n",
         },
@@ -320,7 +379,7 @@ def test_a_planted_broad_except_is_found(tmp_path: Path) -> None:
             "rewards.py": "from contextlib import suppress\nwith suppress(Exception):\n    pass\n",
             "losses.py": "try:\n    pass\nexcept BaseException:\n    x = 1\n    raise\n",
             "learner.py": swallow.format("ValueError"),
-            "cli.py": swallow.format("Exception"),
+            "cli/main.py": swallow.format("Exception"),
             "monitor/sinks.py": swallow.format("Exception"),
         },
     )
@@ -338,6 +397,13 @@ def test_a_planted_long_module_and_a_bad_name_are_found(tmp_path: Path) -> None:
     )
     assert find_long_modules(package) == ["types.py: 401 lines"]
     assert find_forbidden_names(package) == ["verify/utils.py"]
+
+
+def test_a_planted_long_loop_is_found(tmp_path: Path) -> None:
+    files = {"loops/grpo.py": 301, "loops/a/b.py": 302, "loops/c.py": 300, "policy/d.py": 301}
+    package = plant(tmp_path, {name: "\n" * num_lines for name, num_lines in files.items()})
+    assert find_long_loops(package) == ["loops/a/b.py: 302 lines", "loops/grpo.py: 301 lines"]
+    assert find_long_modules(package) == []
 
 
 def test_importing_the_cli_does_not_import_torch() -> None:

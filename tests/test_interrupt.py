@@ -21,6 +21,7 @@ from proverrl.loops.train import describe_unsaved
 from proverrl.monitor import Monitor
 from tests.terminal import ROOT, Terminal
 from tests.test_grpo import step_lines, weights
+from tests.warm import WARM
 
 CURRICULUM = ROOT / "dafny" / "curriculum"
 CONFIG = """
@@ -83,7 +84,7 @@ def whole(place: Path) -> Path:
 
 def run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "proverrl", *arguments],
+        [*WARM, "-m", "proverrl", *arguments],
         cwd=place,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -78,7 +78,7 @@ def test_dafny_asks_for_what_the_hole_admits() -> None:
 
 
 def test_a_layout_of_the_other_language_says_which_to_take() -> None:
-    with pytest.raises(ProblemError, match=r"is in lean, layout 'dafny' for dafny.*'kimina'"):
+    with pytest.raises(ProblemError, match=r"is in lean, layout 'dafny' for dafny.*'deepseek'"):
         render_messages(LEAN, "dafny")
     with pytest.raises(ProblemError, match=r"layout 'goedel' for lean.*'dafny'"):
         render_messages(build_problem("q"), "goedel")

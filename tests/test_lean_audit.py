@@ -30,7 +30,6 @@ from proverrl.lang.lean.audit import (
 from proverrl.lang.lean.identity import make_report_question, read_report
 from proverrl.lang.lean.judge import (
     STANDARD_AXIOMS,
-    Judgement,
     judge_declaration,
     judge_messages,
 )
@@ -38,7 +37,7 @@ from proverrl.lang.lean.syntax.declarations import find_target, problem_from_sta
 from proverrl.lang.lean.words import COMMANDS
 from proverrl.lang.lean.workers.protocol import CommandAnswer, parse_answer
 from proverrl.lang.lean.workers.repl import Elaboration
-from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status
+from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from tests.test_problems_lean import texts
 
 HERE = Path(__file__).parent
@@ -85,7 +84,7 @@ def place_report(raw: dict[str, Any], target: str) -> Elaboration:
     return elaborate({"messages": messages})
 
 
-def judge_answer(case: dict[str, Any]) -> Judgement:
+def judge_answer(case: dict[str, Any]) -> Verdict:
     """What the rule of verdicts makes of the recorded answer, as if there were no audit."""
     answer = case["lean_answer"]
     candidate = make_candidate(case)

@@ -54,7 +54,7 @@ def test_noise_alone_changes_no_verdict(word: str) -> None:
         if word == "HUGE":
             assert verdict.diagnostics[0].message.endswith("… (980000 more characters)")
         if word == "FLOOD":
-            assert worker.repl.stderr_tail.endswith("noise\n")
+            assert worker.repl.group.stderr_tail.endswith("noise\n")
 
     run(work)
 

@@ -16,10 +16,8 @@ from proverrl.lang.lean.workers.protocol import (
     StepAnswer,
     TacticStep,
     encode_command,
-    encode_pickle_env,
     encode_pickle_state,
     encode_tactic,
-    encode_unpickle_env,
     encode_unpickle_state,
     parse_answer,
 )
@@ -36,9 +34,6 @@ def test_requests_are_one_line_and_a_blank_one() -> None:
     assert encode_tactic(7, "rfl") == b'{"tactic": "rfl", "proofState": 7}\n\n'
     assert encode_pickle_state(7, "p") == b'{"pickleTo": "p", "proofState": 7}\n\n'
     assert encode_unpickle_state("p") == b'{"unpickleProofStateFrom": "p"}\n\n'
-    assert encode_unpickle_state("p", 2) == b'{"unpickleProofStateFrom": "p", "env": 2}\n\n'
-    assert encode_pickle_env(2, "p") == b'{"pickleTo": "p", "env": 2}\n\n'
-    assert encode_unpickle_env("p") == b'{"unpickleEnvFrom": "p"}\n\n'
 
 
 def test_characters_are_sent_as_they_are() -> None:
@@ -57,7 +52,7 @@ def test_an_answer_is_found_however_it_is_split(text: str) -> None:
             assert reader.take() is None
             reader.feed(whole[cut:])
         assert reader.take() == text
-        assert reader.is_empty
+        assert reader.take() is None
     reader = AnswerReader()
     for i in range(len(whole)):
         reader.feed(whole[i : i + 1])

@@ -34,6 +34,7 @@ from proverrl.lang.lean.workers.tactics import (
     save_state,
 )
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+from proverrl.verify.base import DEFAULT_LANE
 from tests.lean_builders import FAKE_LEAN, build_lean_candidate, build_lean_problem
 
 
@@ -50,13 +51,18 @@ def run(work: Callable[[LeanReplWorker], Awaitable[None]]) -> None:
 
 
 class WorkerVerifier:
-    """One worker as a ``Verifier`` that remembers what it was asked."""
+    """One worker as a verifier that remembers what it was asked."""
 
     def __init__(self, worker: LeanReplWorker) -> None:
         self.worker = worker
         self.bodies: list[str] = []
 
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+    def stats(self) -> None:
+        return None
+
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+    ) -> Verdict:
         self.bodies.append(candidate.body)
         return await asyncio.wait_for(self.worker.judge(candidate), deadline_seconds)
 

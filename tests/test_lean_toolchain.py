@@ -35,6 +35,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_the_project_of_this_repository_is_looked_for_at_its_root() -> None:
+    assert Path(__file__).resolve().parents[1] / "lean" == lean_toolchain._REPOSITORY_PROJECT
+
+
 def test_what_is_missing_is_said_with_its_remedy(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from proverrl.cli.main import cli
 from proverrl.errors import UsageError
-from proverrl.evaluation.attempts import AttemptRow, read_attempt, read_attempts
+from proverrl.evaluation.attempts import AttemptRow, read_attempt
 from proverrl.evaluation.budgets import (
     UNITS,
     BudgetUnit,
@@ -24,6 +24,8 @@ from proverrl.evaluation.budgets import (
     paired_difference,
     solve_curve,
 )
+from proverrl.evaluation.stored import StoredEvaluation
+from proverrl.evaluation.tally import tally_rows
 
 
 def attempt(
@@ -36,6 +38,12 @@ def attempt(
         "turns": [{"candidate": key, "num_tokens": tokens} for key, tokens in turns],
     }
     return read_attempt(row, "a row")
+
+
+def spend(rows: Sequence[AttemptRow], unit: BudgetUnit) -> dict[str, Spending]:
+    spending = measure_spending(tally_rows(enumerate(rows)).problems, unit)
+    assert spending is not None
+    return spending
 
 
 # Problem a: the first rollout fails twice, the second writes what is known and then a proof.
@@ -54,19 +62,19 @@ ROWS = [
 
 def test_what_each_problem_cost() -> None:
     # a: turns 2, then the proof at the 4th; 5 in all. b: 2 + 2, the unjudged attempt left out.
-    assert measure_spending(ROWS, "turns") == {
+    assert spend(ROWS, "turns") == {
         "a": Spending(4, 5),
         "b": Spending(None, 4),
         "c": Spending(1, 1),
     }
     # a: x, y; x again is free; z is the 3rd. b: p, then s.
-    assert measure_spending(ROWS, "calls") == {
+    assert spend(ROWS, "calls") == {
         "a": Spending(3, 3),
         "b": Spending(None, 2),
         "c": Spending(1, 1),
     }
     # a: 10 + 20 + 10 + 7 = 47, then 7 more. b: 5 + 6 + 6 + 4 = 21.
-    assert measure_spending(ROWS, "tokens") == {
+    assert spend(ROWS, "tokens") == {
         "a": Spending(47, 54),
         "b": Spending(None, 21),
         "c": Spending(3, 3),
@@ -75,7 +83,7 @@ def test_what_each_problem_cost() -> None:
 
 
 def test_the_curve() -> None:
-    points = solve_curve(measure_spending(ROWS, "calls"), [1, 2, 3, 4])
+    points = solve_curve(spend(ROWS, "calls"), [1, 2, 3, 4])
     assert [p.solved for p in points] == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3])
     # Spent of a, b, c: 1 1 1; 2 2 1; 3 2 1; 3 2 1.
     assert [p.spent for p in points] == pytest.approx([1, 5 / 3, 2, 2])
@@ -94,7 +102,7 @@ def test_two_turns_against_two_samples() -> None:
     statuses = ["rejected", "rejected", "rejected", "proved"]
     samples = [attempt("a", n, s, (str(n + 1), 5)) for n, s in enumerate(statuses)]
     for unit in UNITS:
-        assert measure_spending(rollouts, unit) == measure_spending(samples, unit)
+        assert spend(rollouts, unit) == spend(samples, unit)
 
 
 def test_differences_are_paired() -> None:
@@ -127,16 +135,19 @@ def test_a_larger_budget_never_solves_less(attempts: list[tuple[bool, list[int]]
         attempt("a", n, "proved" if p else "rejected", *((str(k), k) for k in keys))
         for n, (p, keys) in enumerate(attempts)
     ] + [attempt("z", 0, "rejected", ("k", 1))]
-    turns = measure_spending(rows, "turns")
-    calls = measure_spending(rows, "calls")
+    turns = spend(rows, "turns")
+    calls = spend(rows, "calls")
     assert all(calls[name].total <= turns[name].total for name in turns)
     solved = [p.solved for p in solve_curve(calls, range(1, 30))]
     assert solved == sorted(solved)
 
 
-def test_tokens_that_were_not_counted_are_refused() -> None:
-    with pytest.raises(UsageError, match="endpoint did not say"):
-        measure_spending([attempt("a", 0, "rejected", ("x", None))], "tokens")
+def test_tokens_that_were_not_counted_are_refused(tmp_path: Path) -> None:
+    row = {**attempt("a", 0, "rejected", ("x", None))}
+    command = ["compare", str(write(tmp_path, "one", [row])), "--budget"]
+    with pytest.raises(UsageError, match="endpoint did not say how many tokens it wrote; compare"):
+        raise_from([*command, "tokens"])
+    assert CliRunner().invoke(cli, [*command, "calls"]).exception is None
 
 
 def write(folder: Path, name: str, rows: Sequence[Mapping[str, Any]], **labels: str) -> Path:
@@ -172,7 +183,7 @@ def test_the_command_compares_and_refuses(tmp_path: Path) -> None:
         raise_from(["compare", str(one), str(other), "--budget", "calls"])
     old = [{"problem_id": "a", "attempt": 0, "status": "rejected", "candidates": []}]
     with pytest.raises(UsageError, match="earlier version"):
-        read_attempts(write(tmp_path, "old", old))
+        StoredEvaluation(write(tmp_path, "old", old), {}).require_attempts()
     with pytest.raises(UsageError, match=r"none\.json: no such file"):
         raise_from(["compare", str(tmp_path / "none.json"), "--budget", "calls"])
     with pytest.raises(UsageError, match="--budgets '1,x'"):

@@ -8,22 +8,25 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 import torch
 
 from proverrl.config import Config, LayoutName, parse_config
 from proverrl.errors import ConfigError, VerifierError
-from proverrl.loops.collector import InOrder, Usage
-from proverrl.loops.grpo import open_collector
-from proverrl.loops.ledger import Ledger, StepBatch
+from proverrl.learner.guard import Guard
+from proverrl.learner.learner import TorchLearner
+from proverrl.loops.grpo import Run, make_reward, make_step, open_source
 from proverrl.loops.overlap import Overlap, SamplerCopy
+from proverrl.loops.pipeline import InOrder
 from proverrl.loops.session import Session, TrainingProblems
+from proverrl.loops.state import GrpoState
+from proverrl.loops.usage import Usage
 from proverrl.monitor import Monitor
 from proverrl.policy.base import Exchange, Sampler
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.types import Candidate, Completion, Problem, Prompt, Sampling, Status, Verdict
+from proverrl.types import Candidate, Completion, Group, Problem, Prompt, Sampling, Status, Verdict
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
@@ -49,6 +52,7 @@ class ScriptedSampler:
     engine = "scripted"
     layout: LayoutName = "plain"
     tokenizer = None
+    model = None
 
     def __init__(self) -> None:
         self.step = 0
@@ -114,14 +118,36 @@ def build_config(folder: Path, **grpo: Any) -> Config:
     return parse_config(table, source="test")
 
 
+class Batch(NamedTuple):
+    """What a step learned from, how many steps old each group was, and the line of its metrics."""
+
+    groups: Sequence[Group]
+    ages: list[int]
+    line: dict[str, Any]
+
+
+class Watch:
+    """In place of learner and guard: sees what a step learns from."""
+
+    version = 0
+    warnings: dict[str, int] = {}  # noqa: RUF012
+    groups: Sequence[Group] = ()
+
+    def watch(self, groups: Sequence[Group], solve_rate: float | None) -> None:
+        self.groups = groups
+
+    def step(self, *_: Any) -> dict[str, float]:
+        return {}
+
+
 class Bench:
-    """A ledger and an ``Overlap`` on scripted parts; ``learned`` holds the names of the groups of
-    each step, ``stale`` how many were too old."""
+    """A run whose source is an ``Overlap`` on scripted parts; ``learned`` holds the names of the
+    groups of each step, ``stale`` how many were too old."""
 
     def __init__(
         self, folder: Path, verifier: HeldVerifier, state: dict[str, Any] | None = None, **grpo: Any
     ) -> None:
-        self.sampler, self.verifier = ScriptedSampler(), verifier
+        self.sampler, self.verifier, self.watch = ScriptedSampler(), verifier, Watch()
         session = Session(
             build_config(folder, **grpo),
             folder,
@@ -131,35 +157,48 @@ class Bench:
             TrainingProblems((), PROBLEMS),
             Monitor(folder, live=False, total_steps=100, resume_step=None if state is None else 0),
         )
-        self.ledger = Ledger(session)
+        self.state = GrpoState(session)
         if state is not None:
-            self.ledger.load_state_dict(state)
-            self.sampler.step = self.ledger.progress.step
-        self.collector = Overlap(self.ledger, self.sampler, state and state["in_flight"])
+            self.state.load_state_dict(state)
+            self.sampler.step = self.state.progress.step
+        self.source = Overlap(self.state, self.sampler, state and state["in_flight"])
+        self.run = Run(
+            session,
+            self.state,
+            make_reward(self.state),
+            lambda group: True,
+            self.source,
+            cast(TorchLearner, self.watch),
+            cast(Guard, self.watch),
+        )
         self.learned: list[list[str]] = []
         self.stale = 0
 
-    async def step(self) -> StepBatch:
-        batch = await self.collector.collect()
-        self.ledger.compare(batch)
-        self.learned.append([draw_of(group.rollouts[0].id) for group in batch.groups])
-        self.stale += batch.num_stale
-        self.ledger.progress.step += 1
-        assert await self.collector.learned() == {"pushed": float(self.sampler.step)}
-        return batch
+    async def step(self) -> Batch:
+        step = self.state.progress.step
+        await make_step(self.run)
+        groups = self.watch.groups
+        self.learned.append([draw_of(group.rollouts[0].id) for group in groups])
+        metrics = self.run.session.folder / "metrics.jsonl"
+        line = json.loads(metrics.read_text().splitlines()[-1])
+        self.stale += line["groups_stale"]
+        assert line["pushed"] == float(self.sampler.step) == step + 1
+        # The scripted sampler's version is the step of its weights.
+        versions = [group.rollouts[0].turns[0].completion.policy_version for group in groups]
+        return Batch(groups, [step - version for version in versions], line)
 
     def save(self) -> dict[str, Any]:
         state = {
-            "step": self.ledger.progress.step,
-            **self.ledger.state_dict(),
-            "in_flight": self.collector.state_dict(),
+            "step": self.state.progress.step,
+            **self.state.state_dict(),
+            "in_flight": self.source.state_dict(),
         }
         loaded: dict[str, Any] = json.loads(json.dumps(state))
         return loaded
 
     async def close(self) -> None:
-        await self.collector.aclose()
-        self.ledger.session.monitor.close()
+        await self.source.aclose()
+        self.run.session.monitor.close()
 
 
 def draw_of(rollout_id: str) -> str:
@@ -173,7 +212,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def settled_steps(bench: Bench, number: int) -> list[StepBatch]:
+async def settled_steps(bench: Bench, number: int) -> list[Batch]:
     batches = []
     for _ in range(number):
         await settle()
@@ -186,7 +225,7 @@ async def settled_steps(bench: Bench, number: int) -> list[StepBatch]:
 def test_a_group_at_the_bound_is_learned_and_one_beyond_it_is_not(
     tmp_path: Path, bound: int
 ) -> None:
-    async def hold(folder: Path, steps: int) -> tuple[Bench, StepBatch]:
+    async def hold(folder: Path, steps: int) -> tuple[Bench, Batch]:
         bench = Bench(folder, HeldVerifier(), max_staleness=bound)
         before = await settled_steps(bench, steps)
         # Every step was full without the group that is held.
@@ -200,17 +239,17 @@ def test_a_group_at_the_bound_is_learned_and_one_beyond_it_is_not(
 
     async def both() -> None:
         bench, batch = await hold(tmp_path / "at", bound)
-        assert max(batch.ages) == bound == batch.metrics(1.0)["staleness_max"]
+        assert max(batch.ages) == bound == batch.line["staleness_max"]
         assert batch.ages[0] == bound
         assert bench.verifier.held in bench.learned[-1][0]
         assert bench.stale == 0
         bench, batch = await hold(tmp_path / "beyond", bound + 1)
         assert all(bench.verifier.held not in name for name in bench.learned[-1])
-        assert (len(batch.groups), bench.stale, batch.metrics(1.0)["groups_stale"]) == (2, 1, 1)
+        assert (len(batch.groups), bench.stale, batch.line["groups_stale"]) == (2, 1, 1)
         assert max(batch.ages) <= bound
         # It was judged: its calls count and its proof is kept.
-        assert batch.tally.verifier_calls == 6
-        assert bench.verifier.held in bench.ledger.store.proofs
+        assert batch.line["verifier_calls"] == 6
+        assert bench.verifier.held in bench.state.store.proofs
 
     asyncio.run(both())
 
@@ -234,9 +273,9 @@ def test_the_policy_writes_no_more_than_the_bound_allows(tmp_path: Path) -> None
         bench = Bench(tmp_path, HeldVerifier(holds=False), max_staleness=2)
         await settle()
         # (2 + 1) steps of 2 groups: three draws of 2.
-        assert bench.ledger.progress.num_draws == 3
+        assert bench.state.progress.num_draws == 3
         await settled_steps(bench, 1)
-        assert bench.ledger.progress.num_draws == 4
+        assert bench.state.progress.num_draws == 4
         batches = await settled_steps(bench, 10)
         # What a full queue holds is learned from at the bound, and nothing is wasted.
         assert {age for batch in batches[2:] for age in batch.ages} == {2}
@@ -247,7 +286,7 @@ def test_the_policy_writes_no_more_than_the_bound_allows(tmp_path: Path) -> None
     asyncio.run(write())
 
 
-def first_completions(batch: StepBatch) -> list[Completion]:
+def first_completions(batch: Batch) -> list[Completion]:
     return [group.rollouts[0].turns[0].completion for group in batch.groups]
 
 
@@ -277,10 +316,10 @@ def test_a_resumed_run_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None
         everything = learned + waiting
         assert len(everything) == len(set(everything))
         assert sorted({int(name.split("-")[0]) for name in everything}) == list(
-            range(again.ledger.progress.num_draws)
+            range(again.state.progress.num_draws)
         )
-        assert len(everything) == 2 * again.ledger.progress.num_draws
-        assert number < again.ledger.progress.num_draws
+        assert len(everything) == 2 * again.state.progress.num_draws
+        assert number < again.state.progress.num_draws
         await again.close()
 
     asyncio.run(kill_and_resume())
@@ -404,15 +443,15 @@ def test_a_run_of_completed_groups_trains_and_goes_on_after_a_stop(
         assert all(f"idle_{part}_seconds" in row for row in metrics if row["kind"] == "step")
 
 
-def test_the_collector_is_what_the_settings_say(tmp_path: Path) -> None:
+def test_the_source_is_what_the_settings_say(tmp_path: Path) -> None:
     async def open_each() -> None:
         for number, (in_order, bound) in enumerate([(True, 1), (True, 0), (False, 0)]):
             bench = Bench(tmp_path / str(number), HeldVerifier(holds=False))
-            session = bench.ledger.session
+            session = bench.run.session
             session.config = build_config(tmp_path / "c", in_order=in_order, max_staleness=bound)
-            collector = open_collector(bench.ledger, None)
-            assert isinstance(collector, InOrder)
-            await collector.aclose()
+            source = open_source(bench.state, None)
+            assert isinstance(source, InOrder)
+            await source.aclose()
             await bench.close()
 
     asyncio.run(open_each())

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import subprocess
-import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from proverrl.learner.learner import add_up
 from proverrl.parallel import SINGLE, World, checksum
 from tests.parallel_worker import run_case
 from tests.tolerance import BFLOAT16, FLOAT32, MOVED
+from tests.warm import WARM
 
 ROOT = Path(__file__).resolve().parents[1]
 DISTILL = {"distill": {"weight": 0.5}}
@@ -35,7 +36,7 @@ if find_spec("peft") is not None:
     CASES["lora"] = {"lora": {"rank": 4, "alpha": 8.0}, "loss": {"kl": {"coefficient": 0.1}}}
 
 
-def start(processes: int, *words: str) -> list[subprocess.Popen[str]]:
+def start(processes: int, *words: str, python: Sequence[str] = WARM) -> list[subprocess.Popen[str]]:
     """Start ``python -m WORDS`` in so many processes, with what a launcher puts into their
     environment."""
     with socket.socket() as probe:
@@ -49,7 +50,7 @@ def start(processes: int, *words: str) -> list[subprocess.Popen[str]]:
         environment |= {"MASTER_ADDR": "127.0.0.1", "ACCELERATE_USE_CPU": "true"}
         started.append(
             subprocess.Popen(
-                [sys.executable, "-m", *words],
+                [*python, "-m", *words],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.PIPE,
@@ -61,10 +62,12 @@ def start(processes: int, *words: str) -> list[subprocess.Popen[str]]:
     return started
 
 
-def launch(processes: int, *words: str) -> list[subprocess.CompletedProcess[str]]:
+def launch(
+    processes: int, *words: str, python: Sequence[str] = WARM
+) -> list[subprocess.CompletedProcess[str]]:
     """Run ``python -m WORDS`` to the end in so many processes."""
     done = []
-    for process in start(processes, *words):
+    for process in start(processes, *words, python=python):
         out, err = process.communicate(timeout=900)
         done.append(subprocess.CompletedProcess(words, process.returncode, out, err))
     return done

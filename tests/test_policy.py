@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from proverrl.config import LearnerConfig, PolicyConfig
 from proverrl.errors import ProverRLError, UsageError
+from proverrl.lang.dafny.syntax.text import KEYWORDS
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.optimizers import OPTIMIZERS, build_optimizers, scale_rates
 from proverrl.learner.packing import batch_rows, pack_rows, packed_logprobs
@@ -33,7 +34,7 @@ TINY = PolicyConfig(num_layers=2, hidden_size=32, num_heads=2, intermediate_size
 
 
 def tiny_policy(seed: int = 0, max_rows: int = 64) -> TransformersPolicy:
-    tokenizer = train_tokenizer(TEXTS, vocab_size=320)
+    tokenizer = train_tokenizer(TEXTS, vocab_size=320, keywords=KEYWORDS)
     config = TINY.model_copy(update={"max_rows": max_rows})
     return build_policy(config, tokenizer, seed=seed, device="cpu")
 

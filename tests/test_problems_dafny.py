@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.syntax.text import fill_hole, normalise, scan_tokens
+from proverrl.lang.dafny.syntax.declarations import find_declaration, read_declarations
+from proverrl.lang.dafny.syntax.text import fill_hole, normalise, scan_places, scan_tokens
 from proverrl.types import HOLE
 
 BASE = """\
@@ -65,6 +66,75 @@ def test_tokens_keep_long_symbols_whole() -> None:
     assert pieces == [*plain.split(), '"a // b"', "1", "..", "2", "2.5"]
     kinds = [kind for kind, _ in scan_tokens("x' 12 {:axiom} \"s\" 'c' +")]
     assert kinds == ["name", "number", "attribute", "symbol", "string", "char", "symbol"]
+
+
+def test_any_text_has_tokens() -> None:
+    text = "f: int ~> é --> x₁ y :- \"open 'a\\ @ {: nowarn} /* c */ ?z \x0b 0x_"
+    assert scan_places(text) == [
+        ("name", "f", 0),
+        ("symbol", ":", 1),
+        ("name", "int", 3),
+        ("symbol", "~>", 7),
+        ("symbol", "é", 10),
+        ("symbol", "-->", 12),
+        ("name", "x₁", 16),
+        ("name", "y", 19),
+        ("symbol", ":-", 21),
+        ("symbol", '"', 24),
+        ("name", "open", 25),
+        ("symbol", "'", 30),
+        ("name", "a", 31),
+        ("symbol", "\\", 32),
+        ("symbol", "@", 34),
+        ("attribute", "{: nowarn", 36),
+        ("symbol", "}", 45),
+        ("name", "?z", 55),
+        ("number", "0", 60),
+        ("name", "x_", 61),
+    ]
+
+
+PARTS = """\
+class C {
+  static lemma {:induction false} L(n: nat, s: seq<int>) returns (k: int)
+    requires n > 0;
+    ensures k == n  // why
+  { /*{HOLE}*/ }
+}
+function F(x: int): int { x }
+"""
+
+
+def test_the_parts_of_the_declaration_around_a_place() -> None:
+    found = find_declaration(PARTS, PARTS.index(HOLE))
+    assert found is not None
+    assert (found.word, found.name, found.prefix) == (
+        "lemma",
+        "L",
+        "static lemma {:induction false}",
+    )
+    assert found.formals == (("n", "nat"), ("s", "seq<int>"))
+    assert (found.returns, found.result) == ((("k", "int"),), "")
+    assert found.clauses == (("requires", "n > 0"), ("ensures", "k == n"))
+    assert found.body == "{ /*{HOLE}*/ }"
+    places = (found.start, found.promise, found.opening, found.end)
+    assert [PARTS[place:][:7] for place in places] == ["lemma {", "ensures", "{ /*{HO", "\n}\nfunc"]
+    assert find_declaration(PARTS, 0) is None
+    last = read_declarations(PARTS)[1]
+    assert (last.name, last.result, last.body) == ("F", ": int", "{ x }")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("lemma L<T>(x: T) { }", "type parameters and bare names are not composed"),
+        ("lemma L(x: int) {", "line 1: "),
+        ("lemma L() { } /*", "line 1: a comment does not end"),
+    ],
+)
+def test_a_declaration_that_cannot_be_read(text: str, why: str) -> None:
+    with pytest.raises(ProblemError, match=why):
+        find_declaration(text, 12)
 
 
 def test_a_comment_that_never_ends_is_refused() -> None:

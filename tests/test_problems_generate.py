@@ -20,6 +20,7 @@ from proverrl.lang.dafny.generate import (
     generate_drafts,
     stream_level,
 )
+from proverrl.lang.dafny.generate.draft import Program
 from proverrl.lang.dafny.generate.names import (
     GLOBAL_POOLS,
     NUMBER_PERIOD,
@@ -78,7 +79,7 @@ def test_there_are_at_least_thirty_families_over_five_levels() -> None:
 
 @pytest.mark.parametrize(("level", "family"), ALL_FAMILIES)
 def test_a_family_gives_sixty_different_programs(level: int, family: str) -> None:
-    stream = stream_family(family, FAMILIES[level][family], 0, "train", set())
+    stream = stream_family(level, family, 0, "train", set())
     drafts = list(islice(stream, 60))
     assert len({normalise(draft.statement) for draft in drafts}) == 60
     for draft in drafts:
@@ -90,13 +91,16 @@ def test_a_family_gives_sixty_different_programs(level: int, family: str) -> Non
         assert assign_split(draft.statement) == "train"
 
 
-def test_a_family_that_is_used_up_ends() -> None:
-    def make(rng: random.Random, names: Names) -> Draft:
-        return Draft(1, "tiny", "calc", f"{HOLE} {rng.randrange(9)}", "")
+def test_a_family_that_is_used_up_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(rng: random.Random, names: Names) -> Program:
+        return Program([f"{HOLE} {rng.randrange(9)}"], "", "calc")
 
-    found = list(stream_family("tiny", make, 0, "train", set()))
-    assert {draft.statement for draft in found} == {
-        f"{HOLE} {number}" for number in range(9) if assign_split(str(number)) == "train"
+    monkeypatch.setitem(FAMILIES, 1, {"tiny": make})
+    found = list(stream_family(1, "tiny", 0, "train", set()))
+    assert {(draft.kind, draft.statement) for draft in found} == {
+        ("calc", f"{HOLE} {number}\n")
+        for number in range(9)
+        if assign_split(f"{HOLE} {number}\n") == "train"
     }
     assert len(found) in range(3, 9)
 

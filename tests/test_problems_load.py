@@ -50,7 +50,7 @@ def test_rows_come_back_as_problems_and_references_apart(tmp_path: Path) -> None
 
 def test_optional_fields_have_defaults_and_blank_lines_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "problems.jsonl"
-    row = {"id": "x", "language": "lean", "kind": "proof", "statement": HOLE}
+    row = {"id": "x", "language": "lean", "kind": "term", "statement": HOLE}
     path.write_text(f"\n{json.dumps(row)}\n\n", encoding="utf-8")
     (problem,) = load_problems(path)
     assert (problem.split, problem.preamble, problem.level) == ("train", "", 0)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from proverrl.config import ProblemsConfig
 from proverrl.errors import ProblemError
+from proverrl.lang import find_language
 from proverrl.loops.mixture import choose_proofs, load_sft_data
 from proverrl.problems.load import write_problems
 from proverrl.rollout.proofs import (
@@ -19,7 +20,6 @@ from proverrl.rollout.proofs import (
     Proof,
     ProofStore,
     describe_conditions,
-    normal_form,
 )
 from proverrl.types import Candidate, Completion, Problem, Rollout, Status, Turn
 from tests.builders import build_problem, build_verdict
@@ -64,15 +64,17 @@ def test_of_bodies_that_differ_in_layout_alone_the_shortest_stays() -> None:
 
 
 def test_normal_forms() -> None:
-    assert normal_form("invariant a\n  /* x /* y */ */ invariant b", "dafny") == (
+    assert find_language("dafny").normal_form("invariant a\n  /* x /* y */ */ invariant b") == (
         "invariant a invariant b"
     )
     # "ab" is one name and "a b" are two.
-    assert normal_form("ab", "dafny") != normal_form("a b", "dafny")
+    assert find_language("dafny").normal_form("ab") != find_language("dafny").normal_form("a b")
     one, two = "  simp  -- done\n\n  ring\n", "  simp\n  ring"
-    assert normal_form(one, "lean") == normal_form(two, "lean") == two
+    assert find_language("lean").normal_form(one) == find_language("lean").normal_form(two) == two
     # In Lean indentation has a meaning.
-    assert normal_form("  simp\n    ring", "lean") != normal_form(two, "lean")
+    assert find_language("lean").normal_form("  simp\n    ring") != find_language(
+        "lean"
+    ).normal_form(two)
 
 
 def test_a_proof_names_what_it_rests_on() -> None:

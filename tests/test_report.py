@@ -16,14 +16,15 @@ import pytest
 from rich.console import Console
 
 from proverrl.errors import RunError
+from proverrl.evaluation.stored import StoredEvaluation
+from proverrl.evaluation.tally import fetch_rows
 from proverrl.report import build_page, headline_table, write_report
-from proverrl.report.attempts import read_attempts
 from proverrl.report.embedded import embed_json, pack_json, unpack_json
 from proverrl.report.examples import choose_examples
 from proverrl.report.figures import build_charts, smoothing_width, trailing_mean
 from proverrl.report.headline import find_cell, list_columns, signed
 from proverrl.report.listing import place_messages, render_listing
-from proverrl.report.run import Evaluation, load_runs
+from proverrl.report.run import load_runs
 from tests import report_runs as made
 from tests.report_page import Page
 
@@ -303,13 +304,13 @@ def test_examples_show_rare_proofs_first_and_unsolved_problems(tmp_path: Path) -
             *attempts("lost", ["timeout", "crashed"]),
         ],
     )
-    evaluation = Evaluation("after", {}, tmp_path / "after.jsonl")
+    evaluation = StoredEvaluation(tmp_path / "after.json", {})
     solved, unsolved = choose_examples(evaluation)["2"]
     assert [
         (e.tally.problem_id, e.tally.solved, e.tally.judged, e.tally.attempts) for e in solved
     ] == [("rare", 1, 3, 4), ("often", 2, 3, 3)]
     assert [e.tally.problem_id for e in unsolved] == ["never"]
-    [shown] = read_attempts(evaluation.attempts, [unsolved[0].place])
+    [shown] = fetch_rows(evaluation.attempts, [unsolved[0].place])
     assert (shown["problem_id"], shown["status"]) == ("never", "rejected")
 
 

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proverrl.errors import RunError
+from proverrl.evaluation import tally as tally_module
+from proverrl.evaluation.tally import count_reason, fetch_rows, tally_attempts
 from proverrl.files.lines import read_json_lines
-from proverrl.report import attempts as attempts_module
 from proverrl.report import problem_data
-from proverrl.report.attempts import count_reason, read_attempts, tally_attempts
 from proverrl.report.comparison import list_shelves
 from proverrl.report.embedded import unpack_json
 from proverrl.report.problem_data import build_problems
@@ -65,12 +65,12 @@ def test_shortest_proofs_and_most_frequent_failures_are_kept(tmp_path: Path) -> 
     assert (q.attempts, q.judged, q.solved) == (6, 5, 0)
     # "two" came twice and counts once; of two proofs kept, "six  6" is the one to go.
     assert [proof[0] for proof in p.proofs] == [3, 4]
-    bodies = [row["body"] for row in read_attempts(tally, [place for _, _, place in p.proofs])]
+    bodies = [row["body"] for row in fetch_rows(tally, [place for _, _, place in p.proofs])]
     assert bodies == ["two", "four"]
     # "second" twice; then the first of those that came once.
     assert [count for count, _ in q.common_failures] == [2, 1]
     places = [place for _, place in q.common_failures]
-    assert [row["body"] for row in read_attempts(tally, places)] == ["2", "1"]
+    assert [row["body"] for row in fetch_rows(tally, places)] == ["2", "1"]
     assert tally.reasons == {"timeout: no answer": 1, "crashed: no message": 1}
     assert tally.total == 11
 
@@ -94,17 +94,17 @@ def test_counts_add_up_to_the_file(tmp_path: Path, draws: list[tuple[str, str, s
     assert tally.statuses == Counter(status for _, status, _, _ in draws)
     for name, problem in tally.problems.items():
         proofs = {body for p, status, body, _ in draws if (p, status) == (name, "proved")}
-        shown = read_attempts(tally, [place for _, _, place in problem.proofs])
+        shown = fetch_rows(tally, [place for _, _, place in problem.proofs])
         assert [len(row["body"]) for row in shown] == sorted(map(len, proofs))[:2]
         assert {row["body"] for row in shown} <= proofs
-        failures = read_attempts(tally, [place for _, place in problem.common_failures])
+        failures = fetch_rows(tally, [place for _, place in problem.common_failures])
         assert all(row["problem_id"] == name and row["status"] != "proved" for row in failures)
 
 
 def test_distinct_messages_beyond_the_limit_cost_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts_module, "REASONS_COUNTED", 2)
+    monkeypatch.setattr(tally_module, "REASONS_COUNTED", 2)
     path = tmp_path / "after.jsonl"
     rows = [attempt("p", "rejected", "b", f"message {number}") for number in range(100)]
     made.write_lines(path, rows)
@@ -123,7 +123,7 @@ def test_a_file_that_changed_meanwhile_is_named(tmp_path: Path) -> None:
     tally = tally_attempts(path)
     path.write_text("{}\n")
     with pytest.raises(RunError, match=r"after\.jsonl: changed while the report was made"):
-        read_attempts(tally, [tally.problems["q"].common_failures[0][1]])
+        fetch_rows(tally, [tally.problems["q"].common_failures[0][1]])
 
 
 def test_half_a_line_is_dropped_and_a_bad_one_is_named(tmp_path: Path) -> None:

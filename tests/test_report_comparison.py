@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 from proverrl.cli.main import cli
 from proverrl.evaluation.attempts import AttemptRow, read_attempt
-from proverrl.evaluation.budgets import UNITS, measure_spending
-from proverrl.report import build_page, write_tables
-from proverrl.report.attempts import ProblemTally
+from proverrl.evaluation.budgets import UNITS, Spending, measure_spending
+from proverrl.evaluation.tally import tally_rows
+from proverrl.report import build_page, problem_data, write_tables
 from proverrl.report.budgets import build_tables
 from proverrl.report.calibration import Bin, bin_problems, measure_calibrations
 from proverrl.report.comparison import (
-    Overlap,
     Shelf,
     count_overlap,
     list_differences,
@@ -29,11 +28,11 @@ from proverrl.report.comparison import (
     list_shelves,
     list_warnings,
 )
+from proverrl.report.embedded import unpack_json
 from proverrl.report.formats import DIFFERENCE_COLUMNS, HEADLINE_COLUMNS, PROBLEM_COLUMNS
 from proverrl.report.headline import list_columns
 from proverrl.report.run import load_runs
-from proverrl.report.spending import SpendingMeter
-from proverrl.statistics import compare_paired
+from proverrl.statistics import McNemar, compare_paired
 from tests import report_runs as made
 from tests.report_page import Page
 
@@ -81,23 +80,23 @@ def test_differences_are_paired_by_problem(tmp_path: Path) -> None:
     [found] = list_differences(shelf)
     assert (found.title, found.base, found.k) == ("After two", "After one", 1)
     # pass@1 of a 0 - 1/3, b 1/3 - 1, c 1/3 - 0; d has no judged attempt in one of them.
-    assert found.value == pytest.approx((-1 / 3 - 2 / 3 + 1 / 3) / 3)
+    assert found.gap.value == pytest.approx((-1 / 3 - 2 / 3 + 1 / 3) / 3)
     assert (found.problems, found.excluded) == (3, 1)
     # The same as `proverrl compare` says of the same values.
     gap = compare_paired([(3, 1), (3, 3), (3, 0)], [(3, 0), (3, 1), (3, 1)], 1)
-    assert (found.low, found.high, found.p) == (gap.low, gap.high, gap.p)
+    assert found.gap == gap
     # -2/3 and -1/3 against 1/3: of 8 ways to turn them 6 are 2/3 or more from 0.
-    assert found.p == 0.75
+    assert found.gap.p == 0.75
 
 
 def test_who_solved_what(tmp_path: Path) -> None:
     shelf = shelf_of(tmp_path)
     # a only one, b both, c only two, d unknown.
-    assert count_overlap(shelf, 0, 1) == Overlap(1, 1, 1, 0, 1)
-    assert count_overlap(shelf, 1, 0) == Overlap(1, 1, 1, 0, 1)
+    assert count_overlap(shelf, 0, 1) == McNemar(1, 1, 1, 0, 1.0)
+    assert count_overlap(shelf, 1, 0) == McNemar(1, 1, 1, 0, 1.0)
     # On the diagonal: one solved a and b of three judged; two solved b, c and d of four.
-    assert count_overlap(shelf, 0, 0) == Overlap(0, 0, 2, 1, 1)
-    assert count_overlap(shelf, 1, 1) == Overlap(0, 0, 3, 1, 0)
+    assert count_overlap(shelf, 0, 0) == McNemar(0, 0, 2, 1, 1.0)
+    assert count_overlap(shelf, 1, 1) == McNemar(0, 0, 3, 1, 1.0)
     page = build_page([tmp_path / "one", tmp_path / "two"])
     text = Page(page).text
     assert "both solved 1, only the first 1, only the second 1, neither 0; 1 have no judged" in text
@@ -138,7 +137,8 @@ def test_solved_within_a_budget(tmp_path: Path) -> None:
     assert [[cell.solved for cell in row] for row in calls.cells] == [[0.5] * 3, [0.5, 0.75, 0.75]]
     # c ran out of its 3 attempts at no budget, d (nothing judged) at every one.
     assert [cell.ran_out for cell in calls.cells[0]] == [0.25] * 3
-    differences = [cell.difference[0] for cell in calls.cells[1] if cell.difference is not None]
+    gaps = [cell.against_first for cell in calls.cells[1]]
+    differences = [gap.value for gap in gaps if gap is not None]
     # At 1: a -1, d +1; from 2 on c +1 too, over four problems.
     assert differences == pytest.approx([0.0, 0.25, 0.25])
     tokens = next(table for table in tables if table.unit == "tokens")
@@ -159,16 +159,29 @@ def make_attempt(number: int, status: str, turns: list[dict[str, Any]]) -> Attem
         min_size=1,
     )
 )
-def test_the_meter_counts_as_the_matched_budget_does(draws: list[Any]) -> None:
+def test_costs_count_in_the_order_of_the_numbers(draws: list[Any]) -> None:
+    """Against a plain count; lines may lie in any order, as where lost attempts were made again."""
     rows = [
         make_attempt(number, status, [{"candidate": key, "num_tokens": n} for key, n in turns])
         for number, (status, turns) in enumerate(draws)
     ]
-    meter = SpendingMeter()
-    for row in rows:
-        meter.add(row)
-    for unit in UNITS:
-        assert meter.spending(unit) == measure_spending(rows, unit)["a"]
+    costs = {"turns": 0, "calls": 0, "tokens": 0}
+    solved: dict[str, int] | None = None
+    seen: set[str] = set()
+    for status, turns in draws:
+        if status == "timeout":
+            continue
+        seen |= {key for key, _ in turns if key is not None}
+        costs["turns"] += len(turns)
+        costs["tokens"] += sum(n for _, n in turns)
+        costs["calls"] = len(seen)
+        if status == "proved" and solved is None:
+            solved = dict(costs)
+    for order in (rows, rows[::-1], random.Random(0).sample(rows, len(rows))):
+        problems = tally_rows(enumerate(order)).problems
+        for unit in UNITS:
+            at = None if solved is None else solved[unit]
+            assert measure_spending(problems, unit) == {"a": Spending(at, costs[unit])}
 
 
 def test_attempts_without_a_known_cost_are_named(tmp_path: Path) -> None:
@@ -177,14 +190,11 @@ def test_attempts_without_a_known_cost_are_named(tmp_path: Path) -> None:
     tables, notes = build_tables(shelf)
     assert tables == []
     assert len(notes) == 1
-    assert notes[0].startswith("Before, After: the cost of a turn is unknown")
-    meter = SpendingMeter()
+    assert notes[0].startswith("Before, After: what a turn cost is not known")
     turn = {"candidate": "x", "num_tokens": None}
-    meter.add(make_attempt(0, "rejected", [turn]))
-    assert meter.spending("tokens") is None
-    assert meter.spending("calls") is not None
-    meter.add(make_attempt(0, "rejected", [turn]))
-    assert meter.spending("calls") is None  # an attempt that came before
+    problems = tally_rows([(0, make_attempt(0, "rejected", [turn]))]).problems
+    assert measure_spending(problems, "tokens") is None
+    assert measure_spending(problems, "calls") == {"a": Spending(None, 1)}
 
 
 def test_bins_hold_the_means_of_their_problems() -> None:
@@ -315,6 +325,12 @@ def test_markdown_cannot_be_broken_by_a_name(tmp_path: Path) -> None:
     )
 
 
-def test_only_the_first_attempts_have_letters() -> None:
-    tally = ProblemTally("a", "1", "f")
-    assert (tally.attempts, tally.marks.decode()) == (0, "")
+def test_only_the_first_attempts_have_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = load_runs([write_run(tmp_path / "one", ONE)])
+    for most, expected in ((400, ["prr", "ppp", "rrr", "ttt"]), (2, ["pr", "pp", "rr", "tt"])):
+        monkeypatch.setattr(problem_data, "MARKS_KEPT", most)
+        _, details = problem_data.build_problems(runs, list_shelves(runs)).pieces
+        columns = [row["columns"][0] for row in unpack_json(details.packed)]
+        assert [column["marks"] for column in columns] == expected

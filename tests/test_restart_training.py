@@ -8,24 +8,26 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
 from proverrl.config import AuditConfig, Config, RestartConfig, SamplingConfig
 from proverrl.hint import Hint
+from proverrl.lang.records import Extraction
 from proverrl.loops.audit import Auditor
 from proverrl.loops.checkpoint import dump_draws, load_draws
+from proverrl.loops.pipeline import Judged
 from proverrl.loops.restarts import plan_restarts
 from proverrl.loops.session import load_training
-from proverrl.loops.tally import Tally, absorb_draw
+from proverrl.loops.state import RunState
+from proverrl.loops.tally import Tally
 from proverrl.monitor.rollout_rows import read_turns
 from proverrl.problems.load import load_references
 from proverrl.report.transcript import render_rollout
 from proverrl.rewards import proved_reward
 from proverrl.rollout.completion_rows import dump_completion, load_completion
-from proverrl.rollout.extract import Extraction
 from proverrl.rollout.restart import Restarts
 from proverrl.rollout.whole_proof import Draw, JudgedDraw
 from proverrl.types import Candidate, Completion, Group, Problem, Rollout, Status, Verdict
@@ -190,19 +192,20 @@ def test_what_was_proved_with_help_is_kept_out_of_the_figures() -> None:
         return JudgedDraw(tuple(made), len(made))
 
     proved, failed, lost = Status.PROVED, Status.REJECTED, Status.TIMEOUT
-    tally, curriculum, store = Tally(), Recorder(), make_store()
-    groups = absorb_draw(
-        [
-            draw_of(None, failed, failed, failed, proved),
-            draw_of(hint, proved, proved, failed, lost),
-        ],
-        1.0,
-        tally=tally,
-        curriculum=curriculum,
-        store=store,
-        reward=proved_reward,
-        auditor=Auditor(AuditConfig(rate=0.0), seed=0, appeal=_unasked),
+    tally, curriculum = Tally(), Recorder()
+    state = cast(
+        RunState,
+        SimpleNamespace(
+            curriculum=curriculum,
+            store=make_store(),
+            auditor=Auditor(AuditConfig(rate=0.0), seed=0, appeal=_unasked),
+        ),
     )
+    draws = [
+        draw_of(None, failed, failed, failed, proved),
+        draw_of(hint, proved, proved, failed, lost),
+    ]
+    groups = RunState.reward(state, Judged(draws, 1.0), proved_reward, tally)
     assert len(groups) == 2
     assert curriculum.heard == [groups[0]]
     metrics = tally.metrics(1.0)

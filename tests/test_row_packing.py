@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from functools import partial
 
@@ -10,43 +11,28 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proverrl.learner.row_packing import fill_rows, lay_out
+from proverrl.learner.packing import batch_rows
 from proverrl.loops.warm_start import Pair, SftSettings, supervised_loss, train_supervised
 from tests.test_policy import tiny_policy
 from tests.tolerance import FLOAT64
 
 
-def test_rows_are_filled_longest_first() -> None:
-    # Budget 10: 7 opens row 0 (3 left), 6 row 1 (4 left), 4 fits row 1 (0 left), the first 3 fits
-    # row 0 (0 left), the second opens row 2 (7 left), and 2 joins it.
-    assert fill_rows([3, 7, 2, 6, 3, 4], 10) == [[1, 0], [3, 5], [4, 2]]
+def test_rows_are_filled_with_what_is_of_like_length() -> None:
+    pairs = [Pair((1,) * (length - 1), (2,)) for length in (3, 7, 2, 6, 12, 3, 4)]
+    rows = [[pair.num_tokens for pair in row] for row in batch_rows(pairs, 10)]
     # What is longer than the budget goes alone.
-    assert fill_rows([12, 1], 10) == [[0], [1]]
+    assert rows == [[2, 3, 3], [4, 6], [7], [12]]
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(1, 40))
 def test_every_sequence_has_a_place_and_rows_keep_the_budget(
     lengths: list[int], budget: int
 ) -> None:
-    rows = fill_rows(lengths, budget)
-    assert sorted(i for row in rows for i in row) == list(range(len(lengths)))
+    pairs = [Pair((number,) * (length - 1), (2,)) for number, length in enumerate(lengths)]
+    rows = list(batch_rows(pairs, budget))
+    assert sorted(map(id, itertools.chain(*rows))) == sorted(map(id, pairs))
     for row in rows:
-        assert len(row) == 1 or sum(lengths[i] for i in row) <= budget
-
-
-def test_a_token_sees_its_own_sequence_alone() -> None:
-    packed = lay_out([(5, 6), (7, 8, 9), (4,)], [[1, 0], [2]])
-    assert packed.ids.tolist() == [[7, 8, 9, 5, 6], [4, 0, 0, 0, 0]]
-    assert packed.positions.tolist() == [[0, 1, 2, 0, 1], [0, 0, 0, 0, 0]]
-    assert packed.starts == ((0, 3), (0, 0), (1, 0))
-    assert packed.allowed[0].int().tolist() == [
-        [1, 0, 0, 0, 0],
-        [1, 1, 0, 0, 0],
-        [1, 1, 1, 0, 0],
-        [0, 0, 0, 1, 0],
-        [0, 0, 0, 1, 1],
-    ]
-    assert packed.allowed[1].equal(torch.eye(5, dtype=torch.bool))
+        assert len(row) == 1 or sum(pair.num_tokens for pair in row) <= budget
 
 
 def make_pairs(num: int = 9) -> list[Pair]:

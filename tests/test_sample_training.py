@@ -218,17 +218,18 @@ def test_proofs_of_searches_in_expert_iteration_and_warm_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from proverrl.loops import train as train_module
+    from proverrl.loops.warm_start import warm_start
 
     file = tmp_path / "samples.jsonl"
     problems = write_paths(make_config("a"), file)
     seen: list[list[str]] = []
-    original = train_module._warm_start
+    original = warm_start
 
-    def record(session: Any, proofs: Sequence[tuple[Problem, str]]) -> None:
+    def record(session: Any, proofs: Sequence[tuple[Problem, str]], taught: Any) -> None:
         seen.append([f"{problem.id}: {body}" for problem, body in proofs])
-        original(session, proofs)
+        original(session, proofs, taught)
 
-    monkeypatch.setattr(train_module, "_warm_start", record)
+    monkeypatch.setattr(train_module, "warm_start", record)
     folder = run(
         make_config(
             "ei",

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from proverrl.config import ValueConfig
 from proverrl.errors import UsageError
+from proverrl.lang.dafny.search.searching import DafnySearching
 from proverrl.lang.records import Prefix
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.value_fit import HeadFit, ValueData, choose_side
@@ -24,7 +25,7 @@ from proverrl.search.value_metrics import (
     compute_within,
     measure_values,
 )
-from proverrl.search.value_pairs import ValuePair, list_prefixes, read_pairs
+from proverrl.search.value_pairs import ValuePair, read_pairs
 from proverrl.search.values import (
     NUM_LIKELIHOODS,
     SETTINGS,
@@ -106,7 +107,7 @@ def test_pairs_of_a_rollout_file(tmp_path: Path) -> None:
         ("A();", False),
         ("A(); B();", False),
     ]
-    assert list_prefixes("") == [""]
+    assert DafnySearching().list_prefixes("") == [""]
     (tmp_path / "x.jsonl").write_text('{"problem": 1}\n', "utf-8")
     with pytest.raises(UsageError, match=r"x.jsonl, line 1: not a rollout"):
         read_pairs([tmp_path / "x.jsonl"])

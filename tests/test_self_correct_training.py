@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from proverrl.config import Config
+from proverrl.lang.records import Extraction
 from proverrl.loops.checkpoint import dump_draws, load_draws
 from proverrl.monitor.rollout_rows import read_turns
-from proverrl.rollout.extract import Extraction
 from proverrl.rollout.whole_proof import Draw
 from proverrl.types import Completion
 from tests.builders import build_problem

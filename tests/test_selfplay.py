@@ -13,11 +13,11 @@ import pytest
 from proverrl.compose.archive import ProblemArchive
 from proverrl.config import Config, load_stored_config
 from proverrl.errors import UsageError
-from proverrl.loops import grpo
+from proverrl.loops import grpo, replay
 from proverrl.loops import train as train_module
 from proverrl.loops.export_proofs import export_proofs
-from proverrl.loops.ledger import Ledger
 from proverrl.loops.session import Session
+from proverrl.loops.state import GrpoState
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Status, Verdict
 from tests.test_grpo import (
     StubVerifier,
@@ -275,14 +275,14 @@ def test_weights_that_compose_imitate_scripts_again(
     settings: dict[str, Any],
     scripts: int,
 ) -> None:
-    make, sizes = grpo._make_replay, []
+    make, sizes = replay.make_replay, []
 
-    def make_replay(session: Session, ledger: Ledger, version: int) -> Any:
-        draw = make(session, ledger, version)
+    def make_replay(session: Session, state: GrpoState, version: int) -> Any:
+        draw = make(session, state, version)
         sizes.append(len(draw()))
         return draw
 
-    monkeypatch.setattr(grpo, "_make_replay", make_replay)
+    monkeypatch.setattr(grpo, "make_replay", make_replay)
     run(make_play("play", settings, grpo__steps=1, learner__replay_samples=8))
     # Eight proofs, and a quarter as many scripts beside them.
     assert sizes == [8 + scripts]

@@ -11,10 +11,10 @@ import torch
 
 from proverrl.config import AdvantageConfig, Config, ProblemsConfig
 from proverrl.errors import ProblemError, RunError, UsageError
+from proverrl.loops.run_folder import lock_run
 from proverrl.loops.session import (
     budget_spent,
     load_training,
-    lock_run,
     run_fraction,
     split_references,
 )

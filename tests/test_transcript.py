@@ -19,6 +19,7 @@ from proverrl.loops.tally import Tally
 from proverrl.monitor.rollout_rows import StoredTurn, describe_turns, read_turns
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.report.transcript import choose_rollout, read_step, render_list, render_rollout
+from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import (
     Candidate,
     Completion,
@@ -108,9 +109,9 @@ def tally_rows() -> list[dict[str, Any]]:
     rollouts = (build_rollout(0), build_rollout(1))
     rewards = (Reward(1.0), Reward(0.0))
     group = Group(("solver", "p"), rollouts, rewards)
-    tally.add_group(group)
-    tally.add_advantages(group, [[0.5, (0.1,), (0.2,)], [-0.5, -0.5, -0.5]])
-    tally.add_dropped([build_rollout(2)])
+    tally.add_group(JudgedDraw(rollouts, 0), group, num_audits=0)
+    tally.add_group(JudgedDraw((build_rollout(2),), 0), None, num_audits=0)
+    tally.add_step([group], [[[0.5, (0.1,), (0.2,)], [-0.5, -0.5, -0.5]]], 0)
     return [dict(row) for row in tally.rows(4)]
 
 

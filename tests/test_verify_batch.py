@@ -23,6 +23,7 @@ from proverrl.problems.batch import Entry, Judged, read_in_thread, read_now, ver
 from proverrl.problems.inputs import Submission, Unusable, make_file_candidate
 from proverrl.problems.written import VerdictFile
 from proverrl.types import Candidate, Status, Verdict
+from proverrl.verify.base import DEFAULT_LANE
 from proverrl.verify.fake import FakeVerifier
 from proverrl.verify.router import Backend, RoutedVerifier
 from tests.instant_worker import InstantPool
@@ -495,10 +496,10 @@ class SlowLaned(FakeVerifier):
     def stats(self) -> None:
         return None
 
-    async def verify_in(
-        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
-        return await self.verify(candidate, deadline_seconds=deadline_seconds)
+        return await super().verify(candidate, deadline_seconds=deadline_seconds)
 
 
 @pytest.mark.slow

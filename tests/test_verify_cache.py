@@ -318,9 +318,10 @@ def test_a_lane_reaches_the_pool_below() -> None:
         cached = CachedVerifier(instant.pool, None, toolchain="t", limits=Limits())
         gate = asyncio.create_task(cached.verify(ask("gate", "wait"), deadline_seconds=5))
         await asyncio.sleep(0)
-        one, two = cached.lane("one"), cached.lane("two")
-        asks = [one.verify(ask(f"a{i}", str(i)), deadline_seconds=5) for i in range(3)]
-        asks += [two.verify(ask("b", "b"), deadline_seconds=5)]
+        asks = [
+            cached.verify(ask(f"a{i}", str(i)), deadline_seconds=5, lane="one") for i in range(3)
+        ]
+        asks += [cached.verify(ask("b", "b"), deadline_seconds=5, lane="two")]
         tasks = [asyncio.create_task(work) for work in asks]
         await asyncio.sleep(0.01)
         instant.gate.set()

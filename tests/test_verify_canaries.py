@@ -5,15 +5,16 @@ import asyncio
 import pytest
 
 from proverrl.errors import CanaryError, ToolchainError, UsageError
+from proverrl.lang import LANGUAGES, find_language
 from proverrl.lang.open import open_verifier
-from proverrl.types import Candidate, Language, Status, Verdict
-from proverrl.verify.base import CANARY_LANE, Lane, LanedVerifier, Limits, PoolStats
+from proverrl.types import Candidate, Status, Verdict
+from proverrl.verify.base import CANARY_LANE, DEFAULT_LANE, LanedVerifier, Limits, PoolStats
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.canaries import CANARIES, CanaryVerifier
+from proverrl.verify.canaries import CanaryVerifier
 from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
 
-ALL = [(language, build) for language, builders in CANARIES.items() for build in builders]
+ALL = [(language, build) for language in LANGUAGES for build in find_language(language).canaries]
 
 
 class LanedFake(FakeVerifier):
@@ -28,30 +29,28 @@ class LanedFake(FakeVerifier):
     def name_of(candidate: Candidate) -> str:
         return "canary" if candidate.problem.id.startswith("canary-") else "other"
 
-    async def verify_in(
-        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
         self.lanes.append(lane)
         if self.gate is not None and lane != CANARY_LANE:
             await self.gate.wait()
-        return await self.verify(candidate, deadline_seconds=deadline_seconds)
+        return await super().verify(candidate, deadline_seconds=deadline_seconds)
 
     def stats(self) -> PoolStats:
         return PoolStats(judged=self.num_calls)
 
 
-def open_fake(
-    rate: float, *, seed: int = 0, language: Language = "dafny", **answer: Status
-) -> tuple[CanaryVerifier, LanedFake]:
+def open_fake(rate: float, *, seed: int = 0, **answer: Status) -> tuple[CanaryVerifier, LanedFake]:
     fake = LanedFake({"canary": Status.REJECTED, "other": Status.PROVED} | answer)
-    return CanaryVerifier(fake, language=language, rate=rate, seed=seed), fake
+    return CanaryVerifier(fake, find_language("dafny").canaries, rate=rate, seed=seed), fake
 
 
 def candidate(number: int) -> Candidate:
     return Candidate(build_problem(f"p{number}", n=number), "invariant true")
 
 
-async def ask(verifier: CanaryVerifier | CachedVerifier | Lane, number: int = 0) -> Verdict:
+async def ask(verifier: CanaryVerifier | CachedVerifier, number: int = 0) -> Verdict:
     return await verifier.verify(candidate(number), deadline_seconds=5)
 
 
@@ -134,7 +133,7 @@ def test_canaries_are_below_the_cache() -> None:
         await ask(cached)
         await ask(cached)
         assert (fake.num_calls, cached.num_misses, cached.num_hits) == (2, 1, 1)
-        await ask(cached.lane("mine"), 1)
+        await cached.verify(candidate(1), deadline_seconds=5, lane="mine")
         assert sorted(fake.lanes) == ["", "canaries", "canaries", "mine"]
 
     asyncio.run(main())
@@ -160,7 +159,7 @@ def test_real_dafny_refuses_the_false_ones_and_proves_their_true_twins() -> None
         verifier = open_verifier(workers=2)
     except ToolchainError as error:
         pytest.skip(str(error))
-    builders = CANARIES["dafny"]
+    builders = find_language("dafny").canaries
 
     async def judge(error: int) -> list[Status]:
         asks = (verifier.verify(build(5, error), deadline_seconds=120) for build in builders)
@@ -185,7 +184,9 @@ def test_a_pool_of_real_dafny_counts_its_canaries() -> None:
 
     async def main() -> None:
         try:
-            verdict = await verifier.verify(CANARIES["dafny"][0](5, 0), deadline_seconds=120)
+            verdict = await verifier.verify(
+                find_language("dafny").canaries[0](5, 0), deadline_seconds=120
+            )
             stats = verifier.stats()
             assert stats is not None
             assert (verdict.status, stats.judged, stats.canaries) == (Status.PROVED, 1, 1)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ToolchainError
+from proverrl.lang.dafny.backend import make_spawn
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
-from proverrl.lang.open import make_spawn, open_verifier
+from proverrl.lang.open import open_verifier
 from proverrl.problems.inputs import make_file_candidate
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits

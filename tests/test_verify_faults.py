@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ToolchainError, UsageError, VerifierError
+from proverrl.lang.dafny.backend import make_spawn
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.server import DafnyServerWorker
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
-from proverrl.lang.open import make_spawn
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.pool import Upkeep, VerifierPool

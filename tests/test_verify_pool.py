@@ -7,7 +7,7 @@ import pytest
 
 from proverrl.errors import UsageError, VerifierError, WorkerError
 from proverrl.types import Status, Verdict
-from proverrl.verify.base import LanedVerifier, PoolStats, Verifier, Worker
+from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, PoolStats, Worker
 from proverrl.verify.fake import FakeVerifier
 from proverrl.verify.pool import Upkeep, VerifierPool
 from tests.instant_worker import InstantPool, InstantWorker, ask
@@ -32,9 +32,10 @@ def run(
 
 
 def start(
-    verifier: Verifier, name: str, words: str = "", header: str = ""
+    pool: VerifierPool, name: str, words: str = "", header: str = "", lane: str = DEFAULT_LANE
 ) -> asyncio.Task[Verdict]:
-    judging = verifier.verify(ask(name, words, header), deadline_seconds=PATIENCE_SECONDS)
+    candidate = ask(name, words, header)
+    judging = pool.verify(candidate, deadline_seconds=PATIENCE_SECONDS, lane=lane)
     return asyncio.ensure_future(judging)
 
 
@@ -56,11 +57,9 @@ def test_a_full_lane_does_not_starve_another() -> None:
     async def work(instant: InstantPool) -> None:
         first = start(instant.pool, "gate", "wait")
         await settle()
-        greedy = instant.pool.lane("greedy")
-        modest = instant.pool.lane("modest")
-        asks = [start(greedy, f"g{i}") for i in range(10_000)]
+        asks = [start(instant.pool, f"g{i}", lane="greedy") for i in range(10_000)]
         await settle()
-        asks += [start(modest, f"m{i}") for i in range(3)]
+        asks += [start(instant.pool, f"m{i}", lane="modest") for i in range(3)]
         await settle()
         assert instant.pool.stats().queued == 10_003
         instant.gate.set()

@@ -7,14 +7,14 @@ import pytest
 
 from proverrl.errors import ToolchainError, VerifierError
 from proverrl.lang.open import open_router
-from proverrl.types import HOLE, Candidate, Language, Problem, Status
+from proverrl.types import HOLE, Candidate, Problem, Status
 from proverrl.verify.base import LanedVerifier, Limits
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.router import Backend, RoutedVerifier
 from tests.instant_worker import InstantPool
 
 
-def ask(language: Language, body: str = "") -> Candidate:
+def ask(language: str, body: str = "") -> Candidate:
     kind = "statements" if language == "dafny" else "tactics"
     return Candidate(Problem("p", language, kind, "", HOLE), body)
 

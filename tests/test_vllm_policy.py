@@ -407,7 +407,7 @@ def test_eval_samples_with_the_engine(
         update={"policy": config.policy.model_copy(update={"engine": "vllm"})}
     )
     asyncio.run(
-        evaluate_module.evaluate_run(changed, from_run=folder, benchmark=None, name="later")
+        evaluate_module.evaluate_benchmarks(changed, from_run=folder, benchmarks={"later": None})
     )
     assert fakes[0].closed
     # The blocks of attempt 0 and of attempt 1.

@@ -15,7 +15,8 @@ from collections.abc import Callable, Hashable
 
 from proverrl.advantages.base import Step
 from proverrl.errors import UsageError
-from proverrl.types import Turn
+from proverrl.lang import find_language
+from proverrl.types import Problem, Turn
 
 START = "start"
 DONE = "no goals"
@@ -42,12 +43,18 @@ def goal_steps(decode: Callable[[list[int]], str]) -> Callable[[Turn], list[Step
     return steps
 
 
+def gives_goals(problem: Problem) -> bool:
+    """Whether verdicts on the problem can say which goals stand between its steps."""
+    searching = find_language(problem.language).searching
+    return searching is not None and searching.needs_traces
+
+
 def check_states(turn: Turn) -> None:
     """Raises ``UsageError`` for a turn whose goals cannot be known."""
     if turn.candidate is None or turn.verdict is None:
         return
     problem = turn.candidate.problem
-    if problem.language != "lean":
+    if not gives_goals(problem):
         raise UsageError(
             f'advantage.states = "goals": {problem.id!r} is a problem of {problem.language}, which '
             'gives no states between the steps of a proof; set advantage.states = "lines"'

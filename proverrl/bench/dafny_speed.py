@@ -19,9 +19,9 @@ from proverrl.benchmarks.base import open_source
 from proverrl.benchmarks.dafny_programs import explain_no_tasks, read_dafnybench_rows
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.backend import make_spawn
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
-from proverrl.lang.open import make_spawn
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 from proverrl.verify.base import Limits

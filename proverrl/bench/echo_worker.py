@@ -11,7 +11,7 @@ import sys
 
 from proverrl.errors import WorkerError
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.process_group import ProcessGroup
+from proverrl.verify.process_group import GroupWorker, ProcessGroup
 
 _SCRIPT = """
 import sys, time
@@ -26,11 +26,8 @@ for line in sys.stdin:
 """
 
 
-class EchoWorker:
+class EchoWorker(GroupWorker):
     """The body is a word (``answer``, ``crash``, ``hang``) and the seconds before it."""
-
-    def __init__(self, group: ProcessGroup) -> None:
-        self._group = group
 
     @classmethod
     async def start(cls) -> EchoWorker:
@@ -39,26 +36,9 @@ class EchoWorker:
         await worker._ask("answer 0", "start")
         return worker
 
-    @property
-    def memory_mb(self) -> float:
-        return self._group.memory_mb
-
-    @property
-    def is_spent(self) -> bool:
-        return False
-
-    def is_warm_for(self, candidate: Candidate) -> bool:
-        return True
-
     async def judge(self, candidate: Candidate) -> Verdict:
         name = await self._ask(candidate.body, candidate.problem.id)
         return Verdict(Status.PROVED, checks=(name,))
-
-    def kill(self) -> None:
-        self._group.kill()
-
-    async def join(self) -> None:
-        await self._group.join()
 
     async def _ask(self, words: str, name: str) -> str:
         nonce = secrets.token_hex(8)

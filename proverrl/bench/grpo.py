@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,14 +129,5 @@ def _run_side(side: Side, work: Work, model: str, folder: Path) -> StepCost:
 
 
 def _median(side: str, runs: list[StepCost]) -> StepCost:
-    def middle(read: Callable[[StepCost], float]) -> float:
-        return statistics.median(read(run) for run in runs)
-
-    return StepCost(
-        side=side,
-        seconds=middle(lambda run: run.seconds),
-        cpu_seconds=middle(lambda run: run.cpu_seconds),
-        tokens=middle(lambda run: run.tokens),
-        tokens_per_second=middle(lambda run: run.tokens_per_second),
-        peak_mb=middle(lambda run: run.peak_mb),
-    )
+    _, *figures = zip(*map(astuple, runs), strict=True)
+    return StepCost(side, *map(statistics.median, figures))

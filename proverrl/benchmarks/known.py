@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proverrl.config.benchmarks import BenchmarkLayout
-from proverrl.types import Language
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class KnownBenchmark:
     are those that its publisher tells apart, in their words: one of them is ``NAME:SPLIT``."""
 
     layout: BenchmarkLayout
-    language: Language
+    language: str
     size: str
     licence: str
     source: str

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Protocol
 
 from proverrl.benchmarks import dafny_marked, dafny_programs, lean_code, lean_files
-from proverrl.benchmarks.admit import find_objection
 from proverrl.benchmarks.base import Collection, Entry, Source
 from proverrl.benchmarks.lean_rows import explain_misfit, read_lean_rows
 from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
 from proverrl.errors import ProblemError
+from proverrl.lang import find_language
 from proverrl.problems.load import load_places, load_references
 
 _OUR_FIELDS = ("id", "language", "kind", "statement")
@@ -60,7 +60,7 @@ def read_ours(
     entries = []
     for where, problem in load_places(source.path):
         # Whether the reference passes the audit is not asked: it need not be used.
-        if objection := find_objection(problem, None):
+        if objection := find_language(problem.language).find_objection(problem, None):
             raise ProblemError(f"{where}: problem {problem.id!r}: {objection}; fix the line")
         entries.append(Entry(problem, where, references.get(problem.id)))
     return Collection(layout, tuple(entries), ())

@@ -13,12 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from proverrl.errors import ProblemError
-from proverrl.lang.dafny.strip import strip_hints
-from proverrl.lang.dafny.syntax.text import normalise
-from proverrl.lang.lean.syntax.declarations import find_target
-from proverrl.lang.lean.syntax.tokens import scan_tokens
-from proverrl.types import ANNOTATE, HOLE, Problem
+from proverrl.lang import find_language
+from proverrl.types import Problem
 
 _TAKEN_FROM = {"dafny-synthesis_": "mbpp-dfy", "Clover_": "clover"}
 _DAFNYBENCH = frozenset({"dafnybench", "dafnybench-tasks", "dafnybench_tasks"})
@@ -33,16 +29,8 @@ class Overlap:
 
 
 def key_statement(problem: Problem) -> str:
-    """SHA-256, as hex, of what a problem states, without its own name, comments and layout.
-
-    Of Dafny all of the program counts, names replaced by their order and hints left out; of Lean
-    the statement alone.
-    """
-    if problem.language == "lean":
-        text = _lean_text(problem)
-    else:
-        program = (problem.preamble + problem.statement).replace(HOLE, "")
-        text = normalise(_without_hints(program) if problem.kind == ANNOTATE else program)
+    """SHA-256, as hex, of what a problem states (``Language.state_key``)."""
+    text = find_language(problem.language).state_key(problem)
     return hashlib.sha256(f"{problem.language}\0{text}".encode()).hexdigest()
 
 
@@ -81,17 +69,3 @@ def _pair(problems: Iterable[Problem], keys: dict[str, str]) -> list[Overlap]:
         else:
             keys[key] = problem.id
     return found
-
-
-def _lean_text(problem: Problem) -> str:
-    before = problem.statement.partition(HOLE)[0]
-    name = find_target(problem).rpartition(".")[2]
-    words = (token.text for token in scan_tokens(before) if token.is_code)
-    return " ".join("_" if word.rpartition(".")[2] == name else word for word in words)
-
-
-def _without_hints(program: str) -> str:
-    try:
-        return strip_hints(program)[0]
-    except ProblemError:
-        return program

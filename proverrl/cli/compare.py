@@ -18,7 +18,8 @@ from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
     from proverrl.evaluation.budgets import BudgetUnit
-    from proverrl.evaluation.compare import GroupComparison, Grouping, Side
+    from proverrl.evaluation.compare import GroupComparison, Grouping
+    from proverrl.evaluation.stored import StoredEvaluation
 
 
 @click.command()
@@ -58,37 +59,42 @@ def compare(
     Differences in settings that make a comparison doubtful are said first; evaluations on
     different problems are refused, and those that lack attempts too.
     """
-    from proverrl.evaluation.compare import check_comparable, choose_ks, keep_common, read_side
+    from proverrl.evaluation.compare import (
+        check_comparable,
+        choose_ks,
+        find_common,
+        read_evaluation,
+    )
 
     if len(evaluations) < 2 and not unit:
         raise UsageError("give two evaluations or more; the others are compared with the first")
     if budgets and not unit:
         raise UsageError("--budgets needs --budget: turns, calls or tokens")
     warnings: list[str] = []
-    sides = [read_side(path, warnings.append if common else None) for path in evaluations]
-    if common:
-        sides = keep_common(sides, warnings.append)
-    warnings += [line for side in sides[1:] for line in check_comparable(sides[0], side)]
+    sides = [read_evaluation(path, warnings.append if common else None) for path in evaluations]
+    names = find_common(sides, warnings.append) if common else sorted(sides[0].problems)
+    for side in sides[1:]:
+        warnings += check_comparable(sides[0], side, common=common)
     for line in warnings:
         click.echo(f"warning: {line}", err=True)
     if unit:
         chosen = _parse_numbers("--budgets", budgets) if budgets else None
-        found = _compare_budgets(sides, cast("BudgetUnit", unit), chosen, as_json)
+        found = _compare_budgets(sides, names, cast("BudgetUnit", unit), chosen, as_json)
     else:
         wanted = _parse_numbers("-k", ks) if ks else choose_ks(sides)
-        found = _compare_pairs(sides, wanted, cast("Grouping", by), as_json)
+        found = _compare_pairs(sides, names, wanted, cast("Grouping", by), as_json)
     if as_json:
         click.echo(json.dumps({"warnings": warnings, **found}, indent=1))
 
 
 def _compare_pairs(
-    sides: list[Side], ks: list[int], by: Grouping, quiet: bool
+    sides: list[StoredEvaluation], names: list[str], ks: list[int], by: Grouping, quiet: bool
 ) -> dict[str, list[dict[str, Any]]]:
-    from proverrl.evaluation.compare import compare_sides
+    from proverrl.evaluation.compare import compare_evaluations
 
     entries = []
     for side in sides[1:]:
-        rows = compare_sides(sides[0], side, ks=ks, by=by)
+        rows = compare_evaluations(sides[0], side, names, ks=ks, by=by)
         if not quiet:
             _print_pair(sides[0], side, rows, by)
         entries.append(
@@ -101,7 +107,9 @@ def _compare_pairs(
     return {"comparisons": entries}
 
 
-def _print_pair(first: Side, second: Side, rows: list[GroupComparison], by: str) -> None:
+def _print_pair(
+    first: StoredEvaluation, second: StoredEvaluation, rows: list[GroupComparison], by: str
+) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -142,37 +150,39 @@ def _describe(figures: Any) -> str:
 
 
 def _compare_budgets(
-    sides: list[Side], unit: BudgetUnit, budgets: list[int] | None, quiet: bool
+    sides: list[StoredEvaluation],
+    names: list[str],
+    unit: BudgetUnit,
+    budgets: list[int] | None,
+    quiet: bool,
 ) -> dict[str, Any]:
-    from proverrl.evaluation.budgets import (
-        choose_budgets,
-        measure_spending,
-        paired_difference,
-        solve_curve,
-    )
+    from proverrl.evaluation.budgets import choose_budgets, measure_spending, solve_curve
 
-    spendings = [
-        measure_spending([row for rows in side.attempts.values() for row in rows], unit)
-        for side in sides
-    ]
+    spendings = []
+    for side in sides:
+        spending = measure_spending({name: side.problems[name] for name in names}, unit)
+        if spending is None:
+            raise UsageError(
+                "the endpoint did not say how many tokens it wrote; compare turns or calls"
+            )
+        spendings.append(spending)
     chosen = budgets or choose_budgets(spendings)
     entries = []
     for number, (side, spending) in enumerate(zip(sides, spendings, strict=True)):
         lines = [f"{side.path}: {len(spending)} problems, budget in {unit} per problem"]
         points = []
-        for point in solve_curve(spending, chosen):
+        for point in solve_curve(spending, chosen, spendings[0] if number else None):
             line = (
                 f"  {point.budget:>6}  solved {_percent(point.solved)} "
                 f"[{_percent(point.low)}, {_percent(point.high)}]  spent {point.spent:.1f}"
             )
-            gap = paired_difference(spending, spendings[0], point.budget) if number else None
-            if gap:
+            if gap := point.against_first:
                 value, low, high = (100 * figure for figure in (gap.value, gap.low, gap.high))
                 line += f"  against the first {value:+.1f} [{low:+.1f}, {high:+.1f}] p {gap.p:.2g}"
             if point.ran_out:
                 line += f"  out of attempts {_percent(point.ran_out)}"
             lines.append(line)
-            points.append(asdict(point) | {"against_first": asdict(gap) if gap else None})
+            points.append(asdict(point))
         if not quiet:
             click.echo("\n".join(lines))
         entries.append({"evaluation": str(side.path), "points": points})

@@ -160,7 +160,9 @@ def show_problem(
     if problem_id not in by_id:
         raise UsageError(_explain_no_problem(benchmark, file, problem_id))
     problem = by_id[problem_id]
-    mark = "--" if problem.language == "lean" else "//"
+    from proverrl.lang import find_language
+
+    mark = find_language(problem.language).comment
     click.echo(
         f"{mark} {problem.id}: level {problem.level}, {problem.family}, hole: {problem.kind}"
     )
@@ -248,11 +250,12 @@ def _explain_no_problem(benchmark: Benchmark, file: str, problem_id: str) -> str
 
 def _choose_prompt(problem: Problem, wanted: str | None) -> LayoutName:
     """The layout that was asked for, else the one that a conversation about the language has."""
+    from proverrl.lang import find_language
     from proverrl.problems.prompt import LAYOUTS
+    from proverrl.types import FILE
 
     if wanted is None:
-        wanted = "plain" if problem.kind == "file" else "dafny"
-        wanted = "deepseek" if problem.language == "lean" else wanted
+        wanted = "plain" if problem.kind == FILE else find_language(problem.language).layout
     if wanted not in LAYOUTS:
         raise UsageError(f"--prompt {wanted!r}: use one of {', '.join(LAYOUTS)}")
     return wanted

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 from rich.console import Console
 from rich.markup import escape
@@ -31,14 +31,13 @@ from proverrl.problems.inputs import (
     verdict_to_json,
 )
 from proverrl.problems.written import VerdictFile
-from proverrl.types import Language, Status, is_fatal
+from proverrl.types import Status, is_fatal
 from proverrl.verify.base import Limits
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.router import RoutedVerifier
 
 STYLES = {Status.PROVED: "green", Status.UNSOUND: "magenta"}
 MAX_MESSAGES = 3
-BackendChoice = Literal["auto", "dafny", "lean"]
 Row = dict[str, Any]
 Show = Callable[[Row], None]
 
@@ -46,7 +45,7 @@ Show = Callable[[Row], None]
 async def print_verdicts(
     paths: Sequence[str],
     *,
-    backend: BackendChoice,
+    backend: str,
     workers: int,
     deadline_seconds: float,
     out: Path | None,
@@ -103,7 +102,7 @@ async def print_verdicts(
 class _Run:
     """What was seen so far, and how the end of it reads."""
 
-    def __init__(self, router: RoutedVerifier, backend: BackendChoice) -> None:
+    def __init__(self, router: RoutedVerifier, backend: str) -> None:
         # Emoji off: "a.jsonl:100:" would be one.
         self.screen = Console(stderr=True, emoji=False)
         self.count: Callable[[], None] = lambda: None
@@ -179,7 +178,7 @@ class _Run:
             return 2
         return 0 if self._counts[Status.PROVED] == self._counts.total() > 0 else 1
 
-    def _explain_missing(self, language: Language) -> str:
+    def _explain_missing(self, language: str) -> str:
         if self._backend not in ("auto", language):
             return f"this is {language}, and --backend {self._backend} leaves it out"
         try:

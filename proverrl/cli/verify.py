@@ -16,10 +16,10 @@ import click
 
 from proverrl.cli.options import WORKERS, FiniteRange, GivenPath
 from proverrl.errors import UsageError
+from proverrl.lang.names import LANGUAGES
 
 if TYPE_CHECKING:
     from proverrl.bench.grpo import Side
-    from proverrl.cli.verdicts import BackendChoice
     from proverrl.config import SearchName
 
 _FILE = GivenPath(dir_okay=False, path_type=Path)
@@ -31,11 +31,8 @@ _FILE = GivenPath(dir_okay=False, path_type=Path)
     "--backend",
     default="auto",
     show_default=True,
-    type=click.Choice(["auto", "dafny", "lean"]),
-    help="Judge every language, or only one.",
-)
-@click.option(
-    "--workers", default=2, show_default=True, type=WORKERS, help="Processes per language."
+    type=click.Choice(["auto", *LANGUAGES]),
+    help="Judge everything, or refuse all but one language.",
 )
 @click.option(
     "--timeout",
@@ -66,7 +63,7 @@ _FILE = GivenPath(dir_okay=False, path_type=Path)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too.")
 def verify(
     paths: tuple[str, ...],
-    backend: BackendChoice,
+    backend: str,
     workers: int,
     timeout: float,
     memory_mb: float | None,

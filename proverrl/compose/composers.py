@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from proverrl.compose.archive import Composed, dump_composed, load_composed
-from proverrl.compose.operators import OperatorName, build_composed
+from proverrl.compose.operators import build_composed
 from proverrl.compose.script import apply_script, check_operators, read_script, write_script
 from proverrl.config import ComposerFormat
 from proverrl.curriculum.beliefs import Belief
-from proverrl.lang.dafny.file_audit import audit_file
+from proverrl.lang import find_composing
 from proverrl.lang.records import Made, Parent
 from proverrl.policy.base import Policy
 from proverrl.policy.conversation import encode_messages
@@ -91,7 +91,7 @@ class ProgramComposer:
 
     def __init__(
         self,
-        operators: Sequence[OperatorName],
+        operators: Sequence[str],
         seed: int,
         *,
         weigh: Callable[[], Mapping[str, Belief]] | None = None,
@@ -121,7 +121,7 @@ class PolicyComposer:
         trained: TransformersPolicy,
         *,
         form: ComposerFormat,
-        operators: Sequence[OperatorName],
+        operators: Sequence[str],
         temperature: float,
         max_new_tokens: int,
         seed: int,
@@ -195,7 +195,7 @@ def encode_pair(policy: TransformersPolicy, pair: Pair, form: ComposerFormat) ->
 def teach_scripts(
     policy: TransformersPolicy,
     pairs: Sequence[Pair],
-    operators: Sequence[OperatorName],
+    operators: Sequence[str],
     *,
     seed: int,
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -225,14 +225,11 @@ def read_statement(text: str, pair: Pair, round_number: int) -> tuple[Composed |
         return None, f"the marker {HOLE} does not stand in it exactly once"
     if len({parent.problem.language for parent in pair}) != 1:
         return None, "the parents are of two languages"
-    preamble = ""
-    if first.language == "dafny":
-        if findings := audit_file(code.replace(HOLE, "")):
-            return None, f"refused by the audit: {findings[0].message}"
-    else:
-        preamble = first.preamble
-        if any(word in code.split() for word in ("axiom", "sorry", "import", "opaque", "unsafe")):
-            return None, "refused: it assumes or imports"
+    composing = find_composing(first.language)
+    preamble = composing.own_preamble(first)
+    written = replace(first, preamble="", statement=code)
+    if cheats := composing.find_cheats(written):
+        return None, f"refused by the audit: {cheats[0][1]}"
     made = Made(first.kind, code, None, preamble)
     parents = [parent.problem for parent in pair]
     return build_composed(made, parents, "policy", round_number=round_number, seed=0), ""

@@ -15,10 +15,8 @@ from typing import get_args
 
 from proverrl.config.data_loop import DataLoopConfig, GradeName
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.compose.declarations import list_names, read_problem
-from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
-from proverrl.problems.contamination import make_skeleton
-from proverrl.types import HOLE, Problem
+from proverrl.lang import find_composing
+from proverrl.types import Problem
 
 GRADES: tuple[GradeName, ...] = get_args(GradeName)
 """From the best to the worst."""
@@ -45,7 +43,8 @@ def grade_statement(
     out then. What cannot be read is poor; a program that cannot be taken apart is not asked about
     its conclusions."""
     try:
-        size, novelty = len(_read_tokens(problem)), measure_novelty(problem, parents)
+        composing = find_composing(problem.language)
+        size, novelty = len(composing.read_shape(problem)), measure_novelty(problem, parents)
     except ProblemError:
         return Grade(GRADES[-1], ("cannot be read",))
     steps = {
@@ -53,7 +52,7 @@ def grade_statement(
         "short": _miss(size, settings.min_tokens),
         "long": _miss(settings.max_tokens, size),
         "near a parent": _miss(novelty, settings.min_novelty),
-        **_examine_conclusions(problem),
+        **composing.examine_conclusions(problem),
     }
     lost = min(sum(steps.values()), len(GRADES) - 1)
     return Grade(GRADES[lost], tuple(reason for reason, cost in steps.items() if cost))
@@ -75,36 +74,6 @@ def _miss(value: float | None, least: float) -> int:
     return 1 if 2 * value >= least else 2
 
 
-def _examine_conclusions(problem: Problem) -> dict[str, int]:
-    """For Dafny: two steps where nothing is concluded, one where the conclusions leave out all
-    that is given and returned."""
-    if problem.language != "dafny":
-        return {}
-    try:
-        target = read_problem(problem).target
-    except ProblemError:
-        return {}
-    claims = target.list_clauses("ensures")
-    if not claims:
-        return {"concludes nothing": 2}
-    names = {name for name, _ in (*target.formals, *target.returns)}
-    if names and not names & list_names(" ".join(claims)):
-        return {"concludes nothing about its parameters": 1}
-    return {}
-
-
-def _read_tokens(problem: Problem) -> list[str]:
-    """The statement's tokens without its hole. In Dafny all names are one: numbered in their order,
-    as in a skeleton, a parameter that is gone would make every later name a new one."""
-    if problem.language == "lean":
-        return make_skeleton(problem).split(" ")
-    text = problem.preamble + problem.statement
-    return [
-        "_" if kind == "name" and piece not in KEYWORDS else piece
-        for kind, piece in scan_tokens(text.replace(HOLE, " "))
-    ]
-
-
 def _find_runs(problem: Problem) -> set[tuple[str, ...]]:
-    tokens = _read_tokens(problem)
+    tokens = find_composing(problem.language).read_shape(problem)
     return {tuple(tokens[i : i + RUN]) for i in range(len(tokens) - RUN + 1)}

@@ -18,21 +18,12 @@ from proverrl.compose.guards import (
     Stop,
     find_first_proof,
 )
-from proverrl.compose.operators import OperatorName, compose
+from proverrl.compose.operators import compose
 from proverrl.config.compose import GuardName
-from proverrl.lang.dafny.compose import attack as dafny_attack
-from proverrl.lang.dafny.compose.declarations import read_problem
-from proverrl.lang.dafny.file_audit import audit_file
-from proverrl.lang.dafny.vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
-from proverrl.lang.lean.compose import mutate as lean_text
+from proverrl.lang import find_composing
 from proverrl.lang.records import Parent
 from proverrl.problems.contamination import Statement, make_skeleton
-from proverrl.types import Candidate, Problem, Status, Verdict
-
-LEAN_PORTFOLIO: tuple[str, ...] = (
-    *("rfl", "trivial", "decide", "simp", "simp_all", "omega", "norm_num", "tauto", "aesop"),
-)
-"""Tactics that prove a Lean statement which is not worth a proof of its own."""
+from proverrl.types import Candidate, Problem, Verdict
 
 
 def guard_duplicate(tools: GuardTools) -> Guard:
@@ -63,37 +54,16 @@ def guard_leak(tools: GuardTools) -> Guard:
 
 
 def guard_well_formed(tools: GuardTools) -> Guard:
-    """Stops what the verifier cannot read, and what no body could prove.
-
-    For Dafny the hole stays empty: the answer names what was checked. An entry that fails beside
-    the declaration with the hole (a function that may not end, an index out of range in a
-    contract) would fail with every body. Its text is audited first as if a policy had written it,
-    for a policy may have: nothing may be assumed or switched off. For Lean the hole holds
-    ``sorry``.
-    """
+    """Stops what the verifier cannot read, and what no body could prove. The text is audited first
+    as if a policy had written it, for a policy may have: nothing may be assumed or switched off."""
 
     async def check(problem: Problem) -> Stop | None:
-        if problem.language == "dafny":
-            text = problem.preamble + problem.statement
-            for finding in audit_file(text):
-                reason = f"refused by the audit: {finding.rule}"
-                return Stop("well_formed", problem.id, reason, body=finding.message)
-        body = "sorry" if problem.language == "lean" else ""
-        verdict = await tools.asker.ask("well_formed", Candidate(problem, body))
-        if problem.language == "lean":
-            is_fine = verdict.status in (Status.INCOMPLETE, Status.UNSOUND)
-            return None if is_fine else Stop("well_formed", problem.id, "does not elaborate")
-        if verdict.status is Status.UNSOUND:
-            return Stop("well_formed", problem.id, "refused by the audit")
-        if "obligations" not in verdict.checks and not verdict.proved:
-            message = next((d.message for d in verdict.diagnostics), "")
-            return Stop("well_formed", problem.id, "does not resolve", body=message)
-        own = f".{_find_target(problem)}"
-        for entry in verdict.obligations:
-            is_own = entry.entry.startswith("Impl$$") and entry.entry.endswith(own)
-            if entry.proved < entry.total and not is_own:
-                return Stop("well_formed", problem.id, "fails with any body", body=entry.entry)
-        return None
+        composing = find_composing(problem.language)
+        for rule, message in composing.find_cheats(problem):
+            return Stop("well_formed", problem.id, f"refused by the audit: {rule}", body=message)
+        verdict = await tools.asker.ask("well_formed", composing.ask_well_formed(problem))
+        found = composing.explain_malformed(problem, verdict)
+        return found and Stop("well_formed", problem.id, found[0], body=found[1])
 
     return check
 
@@ -102,11 +72,7 @@ def guard_trivial(tools: GuardTools) -> Guard:
     """Stops what an empty body, one that says nothing, or a fixed portfolio proves."""
 
     async def check(problem: Problem) -> Stop | None:
-        bodies: Sequence[str] = LEAN_PORTFOLIO
-        if problem.language == "dafny":
-            bodies = ("", *TRIVIAL_BODIES[problem.kind])
-        elif problem.kind == "term":
-            bodies = tuple(f"by {tactic}" for tactic in LEAN_PORTFOLIO)
+        bodies = find_composing(problem.language).list_trivial(problem)
         body = await find_first_proof(tools.asker, "trivial", problem, bodies)
         if body is None:
             return None
@@ -120,19 +86,11 @@ def guard_satisfiable(tools: GuardTools) -> Guard:
     (hypothesis rejection; Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333)."""
 
     async def check(problem: Problem) -> Stop | None:
-        if problem.language == "lean":
-            absurd = make_lean_absurd(problem)
-            bodies: Iterable[str] = LEAN_PORTFOLIO
-            if absurd is None:
-                return None
-            found = await find_first_proof(tools.asker, "satisfiable", absurd, bodies)
-            reason = f"its hypotheses prove False by {found}"
-            return None if found is None else Stop("satisfiable", problem.id, reason, body=found)
-        probe = build_requires_probe(problem)
-        if probe is None:
-            return None
-        if proves_probe(await tools.asker.ask("satisfiable", probe)):
-            return Stop("satisfiable", problem.id, "its requires contradict each other")
+        composing = find_composing(problem.language)
+        for candidate in composing.ask_contradiction(problem):
+            verdict = await tools.asker.ask("satisfiable", candidate)
+            if reason := composing.explain_contradiction(candidate, verdict):
+                return Stop("satisfiable", problem.id, reason, body=candidate.body)
         return None
 
     return check
@@ -142,9 +100,7 @@ def guard_weak_contract(tools: GuardTools) -> Guard:
     """Stops a method whose contract a program that does nothing meets."""
 
     async def check(problem: Problem) -> Stop | None:
-        if problem.language != "dafny":
-            return None
-        for candidate in dafny_attack.list_exploits(problem):
+        for candidate in find_composing(problem.language).list_exploits(problem):
             if (await tools.asker.ask("weak_contract", candidate)).proved:
                 reason = "a program that does nothing meets its contract"
                 return Stop("weak_contract", problem.id, reason, body=candidate.body)
@@ -162,13 +118,10 @@ def guard_refuted(tools: GuardTools) -> Guard:
     """
 
     async def check(problem: Problem) -> Stop | None:
-        if problem.language == "dafny" and (runs := dafny_attack.build_runs(problem)) is not None:
-            verdict = await tools.asker.ask("refuted", runs)
-            for entry in verdict.obligations:
-                name = entry.entry.rpartition(".")[2]
-                is_run = entry.entry.startswith("Impl$$") and name.startswith(dafny_attack.RUN_NAME)
-                if is_run and entry.proved == entry.total > 0:
-                    return Stop("refuted", problem.id, "a small run breaks it", body=runs.body)
+        composing = find_composing(problem.language)
+        runs = composing.ask_run(problem)
+        if runs is not None and composing.is_broken(await tools.asker.ask("refuted", runs)):
+            return Stop("refuted", problem.id, "a small run breaks it", body=runs.body)
         negation = make_negation(problem)
         if negation is None:
             return None
@@ -190,12 +143,9 @@ async def _attack_both(
     Both bodies of a turn are judged, whichever verdict comes first, so that the calls that a run
     makes do not depend on the verifier's speed.
     """
-    if problem.language == "lean":
-        for_it, against = LEAN_PORTFOLIO, tuple(f"push_neg; {t}" for t in LEAN_PORTFOLIO)
-    else:
-        for_it = tuple(dafny_attack.list_plain_proofs(problem))
-        witnesses = dafny_attack.write_witnesses(problem)
-        against = () if witnesses is None else (witnesses,)
+    composing = find_composing(problem.language)
+    for_it: Sequence[str] = composing.list_proofs(problem)
+    against: Sequence[str] = composing.list_refutations(problem)
     num_plain = len(against)
     if tools.attack is not None:
         for_it = (*for_it, *await tools.attack(problem))
@@ -222,24 +172,11 @@ async def _attack_both(
 
 def make_negation(problem: Problem) -> Composed | None:
     """The negation as a problem; None where the language or the form has none."""
-    name: OperatorName = "negate" if problem.language == "dafny" else "lean_negate"
-    if problem.language == "dafny" and problem.kind not in ("statements", "calc"):
+    name = find_composing(problem.language).negate(problem)
+    if name is None:
         return None
     number = int(problem.metadata.get("round", 0))
     return compose(name, [Parent(problem)], round_number=number, seed=0)
-
-
-def make_lean_absurd(problem: Problem) -> Problem | None:
-    """The statement with the same hypotheses and the goal ``False``; None without hypotheses."""
-    theorem = lean_text.read_theorem(problem)
-    if theorem is None or not theorem.binders:
-        return None
-    absurd = lean_text.Theorem(f"{theorem.name}_absurd", theorem.binders, "False", theorem.ending)
-    return Problem(f"{problem.id}#absurd", "lean", problem.kind, problem.preamble, absurd.text)
-
-
-def _find_target(problem: Problem) -> str:
-    return read_problem(problem).target.name
 
 
 GUARDS: Mapping[GuardName, Callable[[GuardTools], Guard]] = {

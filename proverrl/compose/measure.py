@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from proverrl.compose.guard_checks import make_guards
 from proverrl.compose.guards import GuardLedger, GuardTools, run_guards
-from proverrl.compose.operators import OPERATORS, draw_composed
-from proverrl.config.compose import DafnyOperator
+from proverrl.compose.operators import draw_composed, list_operators
 from proverrl.lang.records import Parent
 from proverrl.types import Candidate
 
@@ -24,7 +23,7 @@ class OperatorScore:
     are not trivial either (satisfiable, no weak contract, not proved by nothing), that pass all
     guards, and of these the ones with a reference and with one that proves them."""
 
-    name: DafnyOperator
+    name: str
     num_drawn: int
     num_made: int
     num_well_formed: int
@@ -49,14 +48,15 @@ async def measure_operators(
     *,
     num: int,
     seed: int,
-    names: Iterable[DafnyOperator] = tuple(OPERATORS),
+    names: Iterable[str] = (),
 ) -> AsyncIterator[OperatorScore]:
     """The score of each operator over ``num`` problems, as each is done.
 
     ``negate`` is given its parents without their references: it takes no others.
     """
     guards = make_guards(tools)
-    for name in names:
+    language = parents[0].problem.language
+    for name in names or list_operators(language):
         given = [Parent(p.problem) for p in parents] if name == "negate" else parents
         made, draws = draw_composed(given, num, names=(name,), round_number=0, seed=seed)
         ledger = GuardLedger()

@@ -12,21 +12,8 @@ import random
 from collections.abc import Mapping, Sequence
 
 from proverrl.compose.archive import Composed
-from proverrl.config.compose import DafnyOperator, LeanOperator
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.compose.forms import apply_lemma, generalise, instantiate, negate
-from proverrl.lang.dafny.compose.fuse import chain_calls, conjoin_lemmas, nest_loop, sequence_loops
-from proverrl.lang.dafny.compose.mutate import (
-    add_requires,
-    change_bound,
-    change_constant,
-    drop_ensures,
-    drop_requires,
-    flip_sign,
-    strengthen_ensures,
-    weaken_ensures,
-)
-from proverrl.lang.lean.compose.mutate import LEAN_OPERATORS
+from proverrl.lang import find_language, list_languages
 from proverrl.lang.records import Made, Operator, Parent
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
@@ -34,40 +21,24 @@ from proverrl.types import Problem
 ORIGIN = "proverrl compose"
 MAX_TRIES = 25
 
-OPERATORS: Mapping[DafnyOperator, Operator] = {
-    "change_constant": Operator(1, change_constant),
-    "flip_sign": Operator(1, flip_sign),
-    "change_bound": Operator(1, change_bound),
-    "drop_requires": Operator(1, drop_requires),
-    "add_requires": Operator(1, add_requires),
-    "drop_ensures": Operator(1, drop_ensures),
-    "weaken_ensures": Operator(1, weaken_ensures),
-    "strengthen_ensures": Operator(1, strengthen_ensures),
-    "instantiate": Operator(1, instantiate),
-    "generalise": Operator(1, generalise),
-    "apply_lemma": Operator(1, apply_lemma),
-    "negate": Operator(1, negate),
-    "conjoin_lemmas": Operator(2, conjoin_lemmas),
-    "sequence_loops": Operator(2, sequence_loops),
-    "chain_calls": Operator(2, chain_calls),
-    "nest_loop": Operator(1, nest_loop),
-}
-"""Composers of Dafny problems. ``arity`` is the least number of parents; fusions take more."""
 
-OperatorName = DafnyOperator | LeanOperator
-
-_BY_NAME: Mapping[str, Operator] = {
-    str(name): operator for table in (OPERATORS, LEAN_OPERATORS) for name, operator in table.items()
-}
+def list_operators(language: str) -> Mapping[str, Operator]:
+    """The composers of a language; none for one that has no composers."""
+    composing = find_language(language).composing
+    return {} if composing is None else composing.operators
 
 
-def get_operator(name: OperatorName) -> Operator:
-    """The operator of a name, of either language."""
-    return _BY_NAME[name]
+def get_operator(name: str) -> Operator:
+    """The operator of a name, of any language."""
+    return next(
+        table[name]
+        for table in (list_operators(language.name) for language in list_languages())
+        if name in table
+    )
 
 
 def compose(
-    name: OperatorName, parents: Sequence[Parent], *, round_number: int, seed: int
+    name: str, parents: Sequence[Parent], *, round_number: int, seed: int
 ) -> Composed | None:
     """One problem by one operator, or None where the operator has no hold on these parents.
 
@@ -96,7 +67,7 @@ def draw_composed(
     parents: Sequence[Parent],
     num: int,
     *,
-    names: Sequence[OperatorName] = tuple(OPERATORS),
+    names: Sequence[str],
     round_number: int,
     seed: int,
     max_draws: int | None = None,

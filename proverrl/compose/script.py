@@ -21,18 +21,15 @@ from dataclasses import dataclass, replace
 
 from proverrl.compose.archive import Composed
 from proverrl.compose.operators import (
-    OPERATORS,
-    OperatorName,
     build_composed,
     compose,
     get_operator,
+    list_operators,
     read_generation,
 )
 from proverrl.curriculum.beliefs import Belief
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.compose.mutate import LEAN_OPERATORS
 from proverrl.lang.records import Made, Parent
-from proverrl.types import Language
 
 NAMES = ("a", "b")
 MAX_LINES = 3
@@ -45,7 +42,7 @@ _LINE = re.compile(r"([a-z_]+)((?: [ab])+) ([0-7])")
 class Line:
     """An operator, the names of the parents it takes, and the number of its choice."""
 
-    operator: OperatorName
+    operator: str
     names: tuple[str, ...]
     variant: int
 
@@ -64,13 +61,12 @@ class Script:
         return "\n".join(map(str, self.lines))
 
 
-def list_operators(language: Language, chosen: Sequence[OperatorName] = ()) -> list[OperatorName]:
+def choose_operators(language: str, chosen: Sequence[str] = ()) -> list[str]:
     """The operators of a language, of the ``chosen`` ones where there are such."""
-    known: list[OperatorName] = list(OPERATORS) if language == "dafny" else list(LEAN_OPERATORS)
-    return [name for name in known if not chosen or name in chosen]
+    return [name for name in list_operators(language) if not chosen or name in chosen]
 
 
-def read_script(text: str, operators: Sequence[OperatorName]) -> Script:
+def read_script(text: str, operators: Sequence[str]) -> Script:
     """A text as a script of these operators; anything else has a reason why not."""
     rows = text.strip().split("\n")
     if len(rows) > MAX_LINES:
@@ -132,7 +128,7 @@ def apply_script(
 def write_script(
     rng: random.Random,
     parents: Sequence[Parent],
-    operators: Sequence[OperatorName],
+    operators: Sequence[str],
     *,
     two_lines: float = 0.0,
     beliefs: Mapping[str, Belief] | None = None,
@@ -153,8 +149,8 @@ def write_script(
 
 
 def _order(
-    rng: random.Random, operators: Sequence[OperatorName], beliefs: Mapping[str, Belief] | None
-) -> list[OperatorName]:
+    rng: random.Random, operators: Sequence[str], beliefs: Mapping[str, Belief] | None
+) -> list[str]:
     if beliefs is None:
         return rng.sample(list(operators), len(operators))
     drawn = {name: rng.betavariate(*beliefs.get(name, [1.0, 1.0])) for name in operators}
@@ -162,7 +158,7 @@ def _order(
 
 
 def _find_line(
-    rng: random.Random, values: Sequence[Parent], operators: Sequence[OperatorName]
+    rng: random.Random, values: Sequence[Parent], operators: Sequence[str]
 ) -> tuple[Line, Parent] | None:
     for name in operators:
         order = rng.sample(NAMES, len(NAMES))[: get_operator(name).arity]
@@ -174,13 +170,13 @@ def _find_line(
     return None
 
 
-def check_operators(language: Language, chosen: Sequence[OperatorName]) -> list[OperatorName]:
-    """``list_operators``, of which there must be some.
+def check_operators(language: str, chosen: Sequence[str]) -> list[str]:
+    """``choose_operators``, of which there must be some.
 
     Raises:
         ProblemError: none of the chosen ones is for the language.
     """
-    operators = list_operators(language, chosen)
+    operators = choose_operators(language, chosen)
     if not operators:
         raise ProblemError(
             f"selfplay.operators names none for {language}; leave it empty to use all of them"

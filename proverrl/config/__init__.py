@@ -1,7 +1,6 @@
 """Configuration: frozen pydantic models, read from TOML, overridden by ``--set key=value``."""
 
 from proverrl.config.advantages import AdvantageConfig, AdvantageName, StatesName
-from proverrl.config.base import Section
 from proverrl.config.curriculum import (
     CategoryField,
     CollapseConfig,
@@ -9,60 +8,36 @@ from proverrl.config.curriculum import (
     CurriculumName,
     InsideName,
 )
-from proverrl.config.data_loop import DataLoopConfig, GradeName
-from proverrl.config.endpoint import EndpointApi, EndpointConfig
+from proverrl.config.data_loop import DataLoopConfig
+from proverrl.config.endpoint import EndpointConfig
 from proverrl.config.engine import EngineName, VllmConfig, VllmDtype
-from proverrl.config.load import (
-    apply_overrides,
-    load_config,
-    load_stored_config,
-    parse_config,
-)
+from proverrl.config.load import load_config, load_stored_config, parse_config
 from proverrl.config.losses import (
-    CovarianceName,
     DistillConfig,
     EntropyConfig,
     GuardAction,
     GuardConfig,
-    KlConfig,
     KlName,
     LossConfig,
     LossName,
-    WeightsConfig,
     WeightsName,
 )
+from proverrl.config.policy import LayoutName, LoraConfig, PolicyConfig
 from proverrl.config.restart import RestartConfig, RestartName, RestartSource, RestartUnit
 from proverrl.config.rewards import AuditConfig, CorrectionName, RewardConfig, RewardName
 from proverrl.config.rollout import FeedbackName, RolloutConfig, RolloutMode
 from proverrl.config.sampling import SamplingConfig
-from proverrl.config.search import SearchConfig, SearchName, SearchStates, TierName
-from proverrl.config.sections import (
-    ROUND_LOOPS,
-    Config,
-    DeviceName,
-    EvalConfig,
-    ExpertIterationConfig,
+from proverrl.config.search import SearchConfig, SearchName
+from proverrl.config.sections import ROUND_LOOPS, Config, LoopName, PoolConfig, ProblemsConfig
+from proverrl.config.selfplay import ComposerFormat, ComposerRewardName, SelfplayConfig
+from proverrl.config.training import (
     GrpoConfig,
-    LayoutName,
     LearnerConfig,
-    LoopName,
-    LoraConfig,
     OptimizerName,
-    PolicyConfig,
-    PoolConfig,
     PrecisionName,
-    ProblemsConfig,
     ShardName,
-    WarmStartConfig,
 )
-from proverrl.config.selfplay import (
-    ComposerFormat,
-    ComposerName,
-    ComposerRewardName,
-    ParentChoice,
-    SelfplayConfig,
-)
-from proverrl.config.value import SamplesConfig, ValueConfig
+from proverrl.config.value import ValueConfig
 
 __all__ = [
     "ROUND_LOOPS",
@@ -72,29 +47,21 @@ __all__ = [
     "CategoryField",
     "CollapseConfig",
     "ComposerFormat",
-    "ComposerName",
     "ComposerRewardName",
     "Config",
     "CorrectionName",
-    "CovarianceName",
     "CurriculumConfig",
     "CurriculumName",
     "DataLoopConfig",
-    "DeviceName",
     "DistillConfig",
-    "EndpointApi",
     "EndpointConfig",
     "EngineName",
     "EntropyConfig",
-    "EvalConfig",
-    "ExpertIterationConfig",
     "FeedbackName",
-    "GradeName",
     "GrpoConfig",
     "GuardAction",
     "GuardConfig",
     "InsideName",
-    "KlConfig",
     "KlName",
     "LayoutName",
     "LearnerConfig",
@@ -103,7 +70,6 @@ __all__ = [
     "LossConfig",
     "LossName",
     "OptimizerName",
-    "ParentChoice",
     "PolicyConfig",
     "PoolConfig",
     "PrecisionName",
@@ -116,23 +82,16 @@ __all__ = [
     "RewardName",
     "RolloutConfig",
     "RolloutMode",
-    "SamplesConfig",
     "SamplingConfig",
     "SearchConfig",
     "SearchName",
-    "SearchStates",
-    "Section",
     "SelfplayConfig",
     "ShardName",
     "StatesName",
-    "TierName",
     "ValueConfig",
     "VllmConfig",
     "VllmDtype",
-    "WarmStartConfig",
-    "WeightsConfig",
     "WeightsName",
-    "apply_overrides",
     "load_config",
     "load_stored_config",
     "parse_config",

@@ -27,13 +27,24 @@ class MoppsConfig(Section):
     """``mopps``; see ``proverrl.curriculum.mopps``."""
 
     pick: PickName = "closest"
+    """``closest``: candidates whose sampled rate is nearest to the target; ``threshold``: random
+    ones between low and high"""
     target: Fraction = 0.5
+    """the solve rate that ``closest`` looks for"""
     low: Fraction = 0.3
+    """the lowest sampled rate that ``threshold`` takes"""
     high: Fraction = 0.7
+    """the highest"""
     candidates: NonNegative = 8
+    """random candidates for each place of a draw; 0 makes all problems candidates"""
     discount: Fraction = 1.0
+    """how much of a problem's past still counts after each new group; use 0.5 when the policy
+    changes fast"""
     warm_start: str = ""
+    """a file of counts from an earlier run: ``evals/NAME.jsonl``, ``rollouts/step_N.jsonl``, or
+    lines with ``id``, ``solved``, ``attempts``"""
     warm_weight: PositiveFloat = 3.0
+    """how much each of those attempts counts"""
 
     @model_validator(mode="after")
     def _low_is_below_high(self) -> MoppsConfig:
@@ -46,34 +57,48 @@ class SecConfig(Section):
     """``sec``; see ``proverrl.curriculum.sec``."""
 
     rate: Fraction = 0.5
+    """how far a batch moves a category's value (ours)"""
     temperature: PositiveFloat = 0.5
+    """temperature of the softmax over values; a lower one prefers the best more (ours)"""
     inside: InsideName = "uniform"
+    """which problem of a category: ``uniform``, the least visited; ``mopps``"""
 
 
 class DumpConfig(Section):
     """``dump``; see ``proverrl.curriculum.dump``."""
 
     window: Positive = 300
+    """rollouts whose mean advantage counts"""
     temperature: PositiveFloat = 0.1
+    """temperature temperature of the softmax over scores"""
     inside: InsideName = "uniform"
+    """as for ``sec``"""
 
 
 class CbrlConfig(Section):
     """``cbrl``; see ``proverrl.curriculum.cbrl``."""
 
     target: Fraction = 0.5
+    """the solve rate that difficulty is steered towardswards"""
     step: PositiveFloat = 0.1
+    """how far difficulty moves after a batch, in levels (ours)"""
     start: _Share = 0.0
+    """the first difficulty; a value below the easiest means the easiest"""
     inside: InsideName = "uniform"
+    """as for ``sec``"""
 
 
 class SwsConfig(Section):
     """``sws``; see ``proverrl.curriculum.sws``."""
 
     weak: Fraction = 0.5
+    """a problem counts as failed while less than this share of its latest group is proved"""
     low: Fraction = 0.125
+    """problems whose latest rate is below this are left out"""
     high: Fraction = 0.875
+    """problems whose latest rate is above this are left out too"""
     recheck: Fraction = 0.1
+    """the share of draws that goes to problems left out (ours)"""
 
     @model_validator(mode="after")
     def _low_is_below_high(self) -> SwsConfig:
@@ -86,13 +111,21 @@ class PoolsConfig(Section):
     """``pools``; see ``proverrl.curriculum.pools``."""
 
     hard: Fraction = 0.25
+    """a problem whose latest rate is at most this is hard"""
     easy: Fraction = 0.75
+    """one above this is easy; those in between, and untried ones, are normal"""
     hard_weight: _Share = 0.2
+    """weight of a hard problem"""
     normal_weight: PositiveFloat = 1.0
+    """of a normal one"""
     easy_weight: _Share = 0.2
+    """of an easy one"""
     retire_after: NonNegative = 3
+    """a problem rests after this many fully proved groups in a row; 0: never (ours)"""
     park_after: NonNegative = 3
+    """it rests after this many fully failed groups in a row; 0: never (ours)"""
     rest: NonNegative = 1000
+    """groups of any problem before it is drawn again; 0: never again (ours)"""
 
     @model_validator(mode="after")
     def _hard_is_below_easy(self) -> PoolsConfig:
@@ -104,23 +137,33 @@ class PoolsConfig(Section):
 class CollapseConfig(Section):
     """When composed problems give cause for a warning; see ``proverrl.curriculum.collapse``.
 
-    All limits are ours. ``min_operator_entropy`` and ``max_drift`` are factors on the first round's
-    figures; over ``window`` rounds a reward that rises by ``min_rise`` or more while the skeletons
-    a problem fall to ``min_kept`` of what they were, or below, is a sign of gaming.
+    All limits are ours. A reward that rises while variety falls is a sign of gaming.
     """
 
     min_problems: Positive = 8
+    """rounds with fewer problems give no warning"""
     min_variety: Fraction = 0.5
+    """the fewest different skeletons per problem"""
     max_template: Fraction = 0.5
+    """the largest share of the commonest template"""
     min_operator_entropy: Fraction = 0.5
+    """the smallest entropy of the operators, relative to the first round"""
     max_overlap: Fraction = 0.9
+    """the largest share of a problem's token runs that also occur in another"""
     max_always: Fraction = 0.5
+    """the largest share of problems that every attempt solved"""
     max_never: Fraction = 0.75
+    """the largest share of problems that no attempt solved"""
     window: Positive = 3
+    """rounds over which the reward is compared with variety"""
     min_rise: _Share = 0.05
+    """a rise of the composer's reward by this much is checked"""
     min_kept: Fraction = 0.8
+    """the share of variety that must then be left"""
     max_drift: Annotated[float, Field(ge=1.0)] = 2.0
+    """the largest factor between the lengths of statements in a round and in the first"""
     max_malformed: Fraction = 0.5
+    """the largest share of the composer's statements that contain no problem"""
 
 
 class CurriculumConfig(Section):
@@ -128,13 +171,21 @@ class CurriculumConfig(Section):
     ``dump``, or one category of ``sws``."""
 
     name: CurriculumName = "posterior"
+    """``uniform``: every problem in turn; ``posterior``: families whose solve rate is near neither
+    0 nor 1 are drawn more often; ``prioritised``, ``mopps``, ``sec``, ``dump``, ``cbrl``, ``sws``,
+    ``pools``: see the tables below"""
     floor: Fraction = 0.02
+    """added to every family's weight under ``posterior``, so that none is forgotten"""
     discount: Fraction = 0.9
+    """how much of the past still counts after each new group, for the solve rate of a family and,
+    under ``prioritised``, of a problem; 1 forgets nothing"""
     categories: Annotated[tuple[CategoryField, ...], Field(min_length=1)] = (
         "language",
         "family",
         "level",
     )
+    """what defines a category for ``sec``, ``dump`` and ``sws``: any of ``language``,
+    ``kind``, ``origin``, ``operator`` (that composed it), ``family``, ``level``"""
     mopps: MoppsConfig = MoppsConfig()
     sec: SecConfig = SecConfig()
     dump: DumpConfig = DumpConfig()

@@ -50,16 +50,18 @@ WITHOUT_OLD_FORWARD: frozenset[WeightsName] = frozenset({"none", "negative_seque
 
 
 class WeightsConfig(Section):
-    """Weights for the difference between sampler and learner; see ``proverrl.losses.weights``.
-
-    ``low`` and ``high`` bound the ratio of probabilities; 0 takes the method's own bound. Samples
-    more than ``max_staleness`` policy versions old are left out; 0 keeps all.
-    """
+    """Weights for the difference between sampler and learner; see ``proverrl.losses.weights``."""
 
     name: WeightsName = "none"
+    """``token_truncate`` (bounds 0 and 2), ``token_mask`` (0.5, 5), ``sequence_truncate`` (0, 2),
+    ``sequence_mask`` (0, 3), ``geometric_mask`` (0.5, 2; for long proofs), ``decoupled`` (0, 5), or
+    ``negative_sequence_mask`` (drops failures whose mean log-ratio is above 0.5)"""
     low: NotNegativeFloat = 0.0
+    """lower bound of the ratio; 0 uses the method's own"""
     high: NotNegativeFloat = 0.0
+    """upper bound; 0 uses the method's own"""
     max_staleness: NonNegative = 0
+    """samples more than this many policy versions old do not train; 0 keeps all"""
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
@@ -69,35 +71,44 @@ class WeightsConfig(Section):
 
 
 class KlConfig(Section):
-    """KL divergence to the policy that the loop started from; 0 keeps no copy of it."""
+    """KL divergence to the policy that the loop started from."""
 
     coefficient: NotNegativeFloat = 0.0
+    """weight of the KL divergence to the policy that the loop started from; above 0 a copy of it is
+    kept in memory and in checkpoints"""
     estimator: KlName = "k3"
+    """``k1``, ``k2`` or ``k3``"""
 
 
 class EntropyConfig(Section):
-    """A bonus for entropy, constant or adaptive; see ``proverrl.losses.entropy``.
-
-    Under ``adaptive`` the coefficient starts at ``coefficient``, moves by ``step`` an update and
-    acts only while entropy is at most ``target_share`` of the first update's.
-    """
+    """A bonus for entropy, constant or adaptive; see ``proverrl.losses.entropy``."""
 
     coefficient: NotNegativeFloat = 0.0
+    """weight of the mean entropy, which is subtracted from the loss"""
     adaptive: bool = False
+    """let the coefficient follow entropy; it then acts only while entropy is at most the target"""
     step: PositiveFloat = 0.005
+    """how much it moves per update"""
     target_share: Fraction = 0.5
+    """the target, as a share of the first update's entropy"""
 
 
 class DistillConfig(Section):
-    """Self-distillation from the verifier's messages; see ``proverrl.learner.distill``. ``weight``
-    0 keeps no teacher. At most ``max_pairs`` failed attempts per step are learned from."""
+    """Self-distillation from the verifier's messages; see ``proverrl.learner.distill``."""
 
     weight: NotNegativeFloat = 0.0
+    """weight of the mean divergence per token; 0 keeps no teacher"""
     alpha: Fraction = 0.5
+    """interpolates interpolates between KL(teacher to student) at 0 and KL(student to teacher) at
+    1"""
     top_tokens: Positive = 100
+    """how many of the student's likeliest tokens are compared; all others are merged into one"""
     ratio_cap: PositiveFloat = 2.0
+    """bound of the policy's probability of a token over the sampler's"""
     teacher_rate: Fraction = 0.05
+    """how far the teacher moves towards the policy per update"""
     max_pairs: Positive = 64
+    """the most failed attempts per step"""
 
 
 class LossConfig(Section):
@@ -105,35 +116,74 @@ class LossConfig(Section):
     docstring names and by no other."""
 
     name: LossName = "clipped_token"
+    """``clipped_token`` (every token weighs the same), ``clipped_sequence`` (every sample does),
+    ``dr_grpo_constant``, ``gspo``, ``luspo``, ``gmpo``, ``sapo``, ``dcpo``, ``cispo``, ``aipo``,
+    ``prime_rl``, ``kimina`` or ``trajectory_balance``; the last two want ``advantage.name =
+    "dr_grpo"``"""
     clip_low: Fraction = 0.2
+    """``clipped_*``, ``dr_grpo_constant``: the probability ratio is clipped below 1 minus this"""
     clip_high: NotNegativeFloat = 0.28
+    """and above 1 plus this"""
     dual_clip: NotNegativeFloat = 0.0
+    """the same losses: the loss of a token with a negative advantage is at most this times the size
+    of the advantage; 0 is no limit, 3 is usual"""
     constant_length: NonNegative = 0
+    """``dr_grpo_constant``: the number of tokens to divide the sum by; set it to
+    ``sampling.max_new_tokens``"""
     gspo_low: Fraction = 3e-4
+    """``gspo``, ``luspo``: the sample's ratio is clipped below 1 minus this"""
     gspo_high: NotNegativeFloat = 4e-4
+    """and above 1 plus this"""
     gmpo_clip: PositiveFloat = 0.4
+    """``gmpo``: a token's log-ratio is clipped at this"""
     sapo_positive: PositiveFloat = 1.0
+    """``sapo``: how fast tokens with a positive advantage fade as the ratio leaves 1"""
     sapo_negative: PositiveFloat = 1.05
+    """the same for all others"""
     dcpo_low: PositiveFloat = 0.16
+    """``dcpo``: width of the clip below, at probability 1"""
     dcpo_high: PositiveFloat = 0.2
+    """width of the clip above; both grow for rare tokens"""
     dcpo_cap: Annotated[float, Field(gt=1.0)] = 10.0
+    """``dcpo``: largest ratio"""
     cispo_cap: PositiveFloat = 5.0
+    """``cispo``: largest weight of a token"""
     aipo_cap: PositiveFloat = 2.0
+    """``aipo``: largest weight of a token"""
     drop_threshold: PositiveFloat = 0.2
+    """``prime_rl``: a token is dropped when its probability has moved by more than this in the
+    direction of its advantage"""
     drop_penalty: NotNegativeFloat = 1e-3
+    """``prime_rl``: weight of the squared log-ratio"""
     kimina_tau: PositiveFloat = 0.4
+    """``kimina``: temperature of the mirror descent"""
     kimina_partition: Literal["exact", "mean"] = "exact"
+    """``kimina``: ``exact`` or ``mean``, the reward's mean"""
     balance_scale: PositiveFloat = 15.0
+    """``trajectory_balance``: logarithm of how much more likely a verified proof should be than a
+    failed one"""
     mask_truncated: bool = False
+    """samples cut off at the token limit do not train"""
     top_entropy_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """only this share of a micro-batch's tokens, those with the highest entropy, trains; 0.2 for
+    the 80/20 rule"""
     positive_mask_entropy: NotNegativeFloat = 0.0
+    """while entropy is below this, rewarded tokens that are already certain do not train; 0.2 for
+    UloRL"""
     positive_mask_probability: Fraction = 0.99
+    """the probability above which a token counts as certain"""
     covariance: CovarianceName = "none"
+    """``clip`` (Clip-Cov) or ``kl`` (KL-Cov), which counter the loss of entropy"""
     clip_cov_share: Fraction = 2e-4
+    """Clip-Cov: share of tokens to take out, at least one"""
     clip_cov_low: float = 1.0
+    """Clip-Cov: only tokens with a covariance above this"""
     clip_cov_high: float = 5.0
+    """Clip-Cov: and below this"""
     kl_cov_share: Fraction = 2e-3
+    """KL-Cov: share of tokens with the highest covariance, at least one"""
     kl_cov_weight: NotNegativeFloat = 1.0
+    """KL-Cov: weight of the absolute log-ratio of those tokens"""
     weights: WeightsConfig = WeightsConfig()
     kl: KlConfig = KlConfig()
     entropy: EntropyConfig = EntropyConfig()
@@ -176,10 +226,19 @@ class GuardConfig(Section):
     """
 
     not_finite: Literal["stop", "warn"] = "stop"
+    """the loss or the gradient is infinite or not a number; ``warn`` skips the update; there is no
+    ``off``"""
     ratio: GuardAction = "warn"
+    """a token's probability has moved too far from the sampler's"""
     max_ratio: Annotated[float, Field(gt=1.0)] = 1000.0
+    """the largest factor that is not too far"""
     entropy: GuardAction = "warn"
+    """entropy has collapsed"""
     min_entropy: NotNegativeFloat = 0.005
+    """entropy has collapsed when its mean is below this, in nats per token"""
     reward_jump: GuardAction = "warn"
+    """the solve rate jumped, the sign of a verifier that is being cheated"""
     max_reward_jump: Fraction = 0.35
+    """a jump is more than this above the mean of the last steps"""
     reward_window: Positive = 10
+    """how many last steps; nothing counts as a jump before there are this many"""

@@ -19,21 +19,32 @@ OpenFraction = Annotated[float, Field(gt=0.0, lt=1.0)]
 
 
 class RestartConfig(Section):
-    """When a problem is tried again from a part of an answer, and how much of it is given.
-
-    ``source = "reference"`` shows the policy reference bodies that warm start did not use, and so
-    needs ``use_references``. At most ``share`` of the groups of a draw are restarts.
-    """
+    """When a problem is tried again from a part of an answer, and how much of it is given."""
 
     name: RestartName = "none"
+    """how the length of the given part is chosen: ``none``, ``escalate``, ``levels`` or
+    ``logistic``"""
     source: RestartSource = "found"
+    """what is given: ``found``, the beginning of a proof that this run found; ``reference``, the
+    beginning of a reference in the training file; ``failed_prefix``, a failed answer up to its
+    first error; ``failed_attempt``, a failed answer with the verifier's answer, shown before a new
+    one. The last two need ``escalate``"""
     use_references: bool = False
+    """must be true for ``restart.source = "reference"``, because it shows the policy references
+    that the warm start did not use"""
     share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
+    """the largest share of a draw's groups that are restarts"""
     ratios: tuple[OpenFraction, ...] = Field(default=(0.25, 0.5, 0.75), min_length=1)
+    """shares of an answer's tokens to give, in rising order"""
     unit: RestartUnit = "steps"
+    """where a hint ends: ``steps``, at the end of a statement, clause or line, so more than the
+    ratio may be given and short proofs have few possible lengths; ``tokens``, anywhere"""
     light: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.35
+    """``levels``: a group is given more when at most this share of it is proved"""
     target: OpenFraction = 0.5
+    """``logistic``: the share of proofs to aim for in a group"""
     patience: Positive = 6
+    """restarts of a problem before it is drawn again without a hint"""
 
     @model_validator(mode="after")
     def _possible(self) -> RestartConfig:

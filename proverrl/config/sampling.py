@@ -15,11 +15,16 @@ example of DeepSeek-Prover-V2's repository."""
 
 
 class SamplingConfig(Section):
-    """How the policy samples in training. ``max_new_tokens`` holds in evaluation and search too;
-    its default is that of the small model (``choose_token_limit``)."""
+    """How the policy samples in training. The default of ``max_new_tokens`` is that of the small
+    model (``choose_token_limit``)."""
 
     temperature: PositiveFloat = 1.0
+    """temperature in training"""
     max_new_tokens: Positive = SMALL_MODEL_TOKENS
+    """the most tokens of a completion, in evaluation and search too. When unset: 96 for the small
+    model and for the layout ``canonical``, 2,048 for a checkpoint in ``policy.path``, 8,192 behind
+    ``endpoint.url``; ``resolved.json`` holds the number. A completion also ends where the model's
+    context does"""
 
 
 def choose_token_limit(*, path: str, layout: str, url: str) -> int:

@@ -22,46 +22,68 @@ TierName = Literal["light", "medium", "heavy"]
 
 
 class SearchConfig(Section):
-    """A search for one proof. A budget of 0 tokens is no limit; ``width`` 0 is the method's own.
-
-    ``max_in_flight`` 1 makes a search repeatable. A search ends before its budget when ``max_idle``
-    expansions in a row proposed nothing that was not judged before. ``states`` is what is kept of a
-    failed Dafny body: the set of obligations that it leaves open, or also each of the statements
-    before, even where nothing was verified (``proverrl.lang.dafny.search.states``). ``value`` is
-    the folder of a value model. ``step`` is what an expansion writes: all that is missing of a
-    proof, or (Lean) one tactic (``proverrl.search.step_proposals``).
-
-    In a search of several (``subgoals``, ``lemmas``), ``base`` writes the bodies and
-    ``whole_share`` of the calls that are left goes to whole proofs; a part is taken apart down to
-    ``part_depth``, and ``tier`` says how much goes into lemmas.
-    """
+    """A search for one proof. ``proverrl.lang.dafny.search.states`` says more of ``states``,
+    ``proverrl.search.step_proposals`` of ``step``."""
 
     name: SearchName = "rmax_ts"
+    """``best_of_n``, ``self_correct``, ``best_first``, ``rmax_ts``, ``puct`` or ``deepsearch``;
+    ``subgoals`` and ``lemmas`` are made of several of these"""
     states: SearchStates = "obligations"
+    """what is kept of a failed Dafny body: ``obligations``, the statements before the first failing
+    one, with the open obligations as the state; ``statements``, each earlier statement as well,
+    even if nothing was verified (the grammar or the audit refused the body)"""
     step: StepName = "proof"
+    """what an expansion writes: ``proof``, all of the rest; ``tactic`` (Lean), one line of tactics,
+    as in BFS-Prover"""
     calls: Positive = 64
+    """the most verifier calls; a body that was already judged in the same search costs none"""
     tokens: NonNegative = 0
+    """the most generated tokens; text beyond the limit is not judged. 0 is no limit"""
     stop_after: Positive = 1
+    """ends the search after this many proofs"""
     max_in_flight: Positive = 1
+    """expansions and verifier calls at once; 1 makes a search repeatable"""
     max_idle: Positive = 64
+    """ends the search after this many expansions in a row that proposed nothing new"""
     width: NonNegative = 0
+    """bodies per expansion; 0 is the method's own: 4, but ``rmax_ts`` 1, ``puct`` 5, ``deepsearch``
+    8 (``self_correct``: see ``rounds``)"""
     gamma: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
+    """``rmax_ts``: discount of old rewards"""
     max_prefixes: Positive = 16
+    """texts kept for one state"""
     max_prefix_tokens: NonNegative = 0
+    """longer prefixes are not continued; 0 is no limit"""
     exploration: PositiveFloat = 0.2
+    """``puct``: weight of the bonus for rarely tried states"""
     keep: Positive = 3
+    """``puct``: bodies of an expansion whose states are kept"""
     length_power: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
+    """``best_first``: log-probability is divided by depth to this power"""
     rounds: NonNegative = 2
+    """``self_correct``: corrections of a body before a new one is started"""
     max_depth: Positive = 64
+    """``deepsearch``: deeper states are not expanded"""
     value_weight: Annotated[float, Field(ge=0.0)] = 0.4
+    """``deepsearch``: weight of the parent's value"""
     entropy_weight: Annotated[float, Field(ge=0.0)] = 0.4
+    """``deepsearch``: weight of the policy's uncertainty"""
     depth_weight: Annotated[float, Field(ge=0.0)] = 0.01
+    """``deepsearch``: weight of depth"""
     base: BaseName = "best_of_n"
+    """``subgoals``, ``lemmas``: the search that writes the bodies, of the problem and of its
+    parts"""
     whole_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
+    """``subgoals``, ``lemmas``: share of the remaining calls that goes to whole proofs"""
     part_depth: Positive = 2
+    """``subgoals``: how deep parts are split into parts"""
     tier: TierName = "medium"
+    """``lemmas``: what goes into the pool: ``light``, ``medium`` or ``heavy``
+    ([search.md](search.md))"""
     value: Path | None = None
+    """folder of a value model, for ``puct``"""
     check: bool = False
+    """checks the tree after every expansion, for debugging"""
 
     @property
     def base_name(self) -> BaseName:

@@ -1,7 +1,8 @@
-"""The sections of a run's configuration, one frozen model each.
+"""A run's whole configuration, and which sections fit together.
 
 Flows in: a table of TOML. Flows out: checked values. The names of functions that a key may choose
-are ``Literal``s here; the functions themselves stand in dicts of the modules that hold them.
+are ``Literal``s beside the sections; the functions themselves stand in dicts of the modules that
+hold them. The text below a key is its row in ``docs/configuration.md``.
 Not handled here: whether paths exist (the module that opens them says so).
 """
 
@@ -24,109 +25,55 @@ from proverrl.config.base import (
 from proverrl.config.curriculum import CurriculumConfig
 from proverrl.config.data_loop import DataLoopConfig
 from proverrl.config.endpoint import EndpointConfig
-from proverrl.config.engine import EngineName, VllmConfig
+from proverrl.config.engine import VllmConfig
 from proverrl.config.losses import GuardConfig, LossConfig
+from proverrl.config.policy import PolicyConfig
 from proverrl.config.restart import RestartConfig
 from proverrl.config.rewards import AuditConfig, RewardConfig
 from proverrl.config.rollout import RolloutConfig
 from proverrl.config.sampling import SamplingConfig, choose_token_limit
 from proverrl.config.search import SearchConfig
 from proverrl.config.selfplay import SelfplayConfig
+from proverrl.config.training import (
+    ExpertIterationConfig,
+    GrpoConfig,
+    LearnerConfig,
+    WarmStartConfig,
+)
 from proverrl.config.value import SamplesConfig, ValueConfig
 
 LoopName = Literal["warm_start", "grpo", "expert_iteration", "data_loop", "selfplay", "value"]
 ROUND_LOOPS: tuple[LoopName, ...] = ("expert_iteration", "data_loop")
 """Those that count rounds of ``[expert_iteration]``."""
-OptimizerName = Literal["adamw", "muon"]
-LayoutName = Literal["plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny"]
-DeviceName = Literal["auto", "cpu", "cuda"]
-PrecisionName = Literal["fp32", "bf16"]
-ShardName = Literal["none", "fsdp2"]
 
 
 class ProblemsConfig(Section):
     """Where the three splits are. Paths are relative to the working folder."""
 
     train: Path = Path("dafny/curriculum/train.jsonl")
+    """problems for warm start and loop, with reference bodies for the warm start"""
     valid: Path = Path("dafny/curriculum/valid.jsonl")
+    """problems for ``evaluation.split = "valid"``"""
     heldout: Path = Path("dafny/curriculum/heldout.jsonl")
-
-
-class LoraConfig(Section):
-    """Low-rank adapters; ``rank = 0`` trains all weights. ``targets`` are names of linear layers,
-    or ``all-linear`` for all but the output layer. Dropout acts in supervised training only."""
-
-    rank: NonNegative = 0
-    alpha: PositiveFloat = 64.0
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-
-
-class PolicyConfig(Section):
-    """The policy: a Hugging Face folder or id in ``path``, or a small model from scratch.
-
-    With ``path`` empty, a Llama model of the sizes below is initialised and its byte-level BPE
-    tokenizer is trained on the training split. ``engine`` is what samples; what is trained is a
-    transformers model under either.
-    """
-
-    path: str = ""
-    engine: EngineName = "transformers"
-    layout: LayoutName = "plain"
-    device: DeviceName = "auto"
-    num_layers: Positive = 4
-    hidden_size: Positive = 192
-    num_heads: Positive = 6
-    intermediate_size: Positive = 512
-    vocab_size: Positive = 768
-    rope_theta: PositiveFloat = 10_000.0
-    max_rows: Positive = 256
-    lora: LoraConfig = LoraConfig()
-
-    @model_validator(mode="after")
-    def _heads_fit(self) -> PolicyConfig:
-        # A head turns its numbers in pairs, by their positions.
-        if not self.path and self.hidden_size % (2 * self.num_heads):
-            raise ValueError(
-                f"hidden_size {self.hidden_size} is no multiple of twice num_heads "
-                f"{self.num_heads}; change one of them"
-            )
-        return self
-
-
-class WarmStartConfig(Section):
-    """Supervised training on reference bodies before the loop; ``steps = 0`` skips it.
-
-    ``references_per_level`` reference bodies of each level are used; the problems that they
-    belong to are left out of reinforcement learning. ``prompt_weight`` is the weight of a prompt
-    token in the loss, where a body token has 1. With ``pack_tokens`` a batch is laid end to end in
-    rows of at most so many tokens instead of one padded row a body.
-    """
-
-    references_per_level: dict[str, NonNegative] = Field(default_factory=dict)
-    steps: NonNegative = 200
-    batch_size: Positive = 8
-    optimizer: OptimizerName = "muon"
-    learning_rate: PositiveFloat = 2e-2
-    weight_decay: float = 0.01
-    prompt_weight: Fraction = 0.3
-    pack_tokens: NonNegative = 0
+    """problems that no training sees"""
 
 
 class PoolConfig(Section):
-    """The verifier pool. ``rlimit`` is Dafny's deterministic resource limit per procedure.
-
-    ``memory_mb`` holds for one worker with its children; left out, it is what is usual for the
-    worker's language. ``canary_rate`` is the share of calls
-    beside which a false statement is judged; one that is accepted stops the run.
-    """
+    """The verifier pool."""
 
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 2
+    """verifier processes, at most 1024"""
     deadline_seconds: PositiveFloat = 20.0
+    """wall-clock limit for one candidate; past it nothing is judged"""
     rlimit: Positive = 3_000_000
+    """Dafny's deterministic resource limit per procedure; past it the verdict is ``exhausted``"""
     memory_mb: PositiveFloat | None = None
+    """memory limit of one worker with its children, in any language; above it the worker is killed
+    and nothing is judged. Default: 4096 for Dafny, 8192 for Lean"""
     canary_rate: Fraction = 0.01
+    """share of calls that are accompanied by a false statement; the run stops if one is accepted"""
     cache: Path = Path("runs/verdicts.sqlite")
+    """file of known verdicts, shared between runs"""
 
     @field_validator("cache")
     @classmethod
@@ -136,151 +83,59 @@ class PoolConfig(Section):
         return value
 
 
-class LearnerConfig(Section):
-    """The optimizer over training samples.
-
-    A step passes ``epochs`` times over its groups, ``groups_per_update`` groups per update (0: all
-    of them in one). Each update adds ``replay_weight`` times the mean negative log-likelihood of
-    ``replay_samples`` proofs: half of them found by the run, the rest references of warm start.
-
-    ``precision = "bf16"``: the model of sampler and learner alike has bfloat16 weights; the learner
-    keeps a float32 master of each and float32 optimizer state (``proverrl.learner.weights``).
-
-    ``shard = "fsdp2"``: each of several processes holds a part of the learner's weights, gradients
-    and optimizer state, and the sampler its own whole weights
-    (``proverrl.learner.sharded_weights``).
-    """
-
-    optimizer: OptimizerName = "adamw"
-    learning_rate: PositiveFloat = 3e-4
-    weight_decay: float = 0.0
-    max_grad_norm: PositiveFloat = 1.0
-    epochs: Positive = 1
-    groups_per_update: NonNegative = 0
-    replay_samples: NonNegative = 0
-    replay_weight: Annotated[float, Field(ge=0.0)] = 0.1
-    micro_batch_tokens: Positive = 16_384
-    gradient_checkpointing: bool = False
-    precision: PrecisionName = "fp32"
-    shard: ShardName = "none"
-
-    @model_validator(mode="after")
-    def _muon_is_whole(self) -> LearnerConfig:
-        if self.shard != "none" and self.optimizer == "muon":
-            raise ValueError(
-                'shard = "fsdp2" cuts matrices and optimizer = "muon" needs them whole; '
-                'set optimizer = "adamw"'
-            )
-        return self
-
-
-class GrpoConfig(Section):
-    """Group-relative policy optimization.
-
-    A step trains on ``groups_per_step`` groups that the method of ``[advantage]`` can learn from.
-    Groups are drawn ``groups_per_draw`` at a time until there are enough, at most
-    ``max_draws_per_step`` draws; the next draw is generated while the pool judges the last one.
-    Of them only those count whose share of proved rollouts lies in [``min_pass_rate``,
-    ``max_pass_rate``], and with ``mixed_verdicts`` those with both proofs and failures.
-    With ``inject_proofs`` a group without a proof gets one that an earlier group on its problem
-    found, if at most ``inject_max_rate`` of that group was proved.
-
-    ``in_order`` learns from draws as they were drawn and repeats bit for bit, at most one draw
-    ahead (none with ``max_staleness = 0``). Otherwise groups are learned from as they complete, at
-    most ``max_staleness`` steps after the weights that wrote them.
-    """
-
-    steps: Positive = 100
-    groups_per_step: Positive = 12
-    groups_per_draw: Positive = 12
-    max_draws_per_step: Positive = 4
-    group_size: Annotated[int, Field(ge=2)] = 8
-    keep_shortest: Positive = 2
-    in_order: bool = True
-    max_staleness: NonNegative = 1
-    mixed_verdicts: bool = False
-    min_pass_rate: Fraction = 0.0
-    max_pass_rate: Fraction = 1.0
-    inject_proofs: bool = False
-    inject_max_rate: Fraction = 0.25
-
-    @model_validator(mode="after")
-    def _some_pass_rate(self) -> GrpoConfig:
-        if self.min_pass_rate > self.max_pass_rate:
-            raise ValueError("min_pass_rate is above max_pass_rate: no group would be admitted")
-        return self
-
-    @model_validator(mode="after")
-    def _order_bounds_staleness(self) -> GrpoConfig:
-        if self.in_order and self.max_staleness > 1:
-            raise ValueError(
-                "max_staleness above 1 needs in_order = false: draws in order are at most one "
-                "step behind"
-            )
-        return self
-
-
-class ExpertIterationConfig(Section):
-    """Expert iteration: sample, keep what is proved, train on it, repeat.
-
-    ``keep_shortest`` distinct proofs per problem are kept over all rounds; each round trains on
-    them and on the warm start's references for ``epochs`` passes, from the warm-started weights
-    when ``restart`` is set and from the last round's otherwise. ``proofs`` is a file of an earlier
-    run's proofs, each verified before it is used; ``sft_data`` a file of problems with reference
-    bodies that every round learns from. See ``proverrl.loops.mixture`` for the two limits.
-    """
-
-    rounds: Positive = 4
-    problems_per_round: Positive = 200
-    samples_per_problem: Positive = 8
-    keep_shortest: Positive = 2
-    problems_per_draw: Positive = 16
-    restart: bool = True
-    proofs: str = ""
-    sft_data: str = ""
-    earlier_share: Fraction = 1.0
-    max_proofs_per_problem: NonNegative = 0
-    epochs: Positive = 2
-    batch_size: Positive = 16
-    optimizer: OptimizerName = "adamw"
-    learning_rate: PositiveFloat = 1e-3
-    weight_decay: float = 0.01
-    pack_tokens: NonNegative = 0
-
-
 class EvalConfig(Section):
-    """Evaluation before and after the loop.
-
-    ``benchmarks`` are files that ``proverrl eval`` takes in place of the split. ``mixed`` makes
-    every other attempt one whole proof, beside rollouts with self-correction. With ``search`` an
-    attempt is a search as ``[search]`` says, ``searches`` of them side by side; ``proverrl eval``
-    only. ``top_p`` draws from the likeliest tokens that hold this share; nothing learns from it.
-    """
+    """Evaluation before and after the loop."""
 
     split: Literal["train", "valid", "heldout"] = "heldout"
+    """``train``, ``valid`` or ``heldout``"""
     benchmarks: tuple[str, ...] = ()
+    """problem files that ``proverrl eval`` uses in place of the split when there is no
+    ``--benchmark``"""
     mixed: bool = False
+    """every other attempt is one whole proof, the rest are rollouts of ``rollout.mode =
+    "self_correct"``"""
     search: bool = False
+    """an attempt is a search as [``[search]``](#search) says (``proverrl eval --mode search``); a
+    training run refuses it"""
     searches: Positive = 32
+    """searches that run side by side and write their bodies in one batch; 1 repeats bit for bit on
+    one machine with one setting"""
     samples: Positive = 8
+    """attempts per problem"""
     ks: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 8)
+    """the k of pass@k; at most ``evaluation.samples``"""
     temperature: PositiveFloat = 1.0
+    """temperature in evaluation"""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """draw from the likeliest tokens that together have this probability (nucleus sampling); 1 is
+    all. Tokens drawn below 1 have no log-probabilities and are never learned from: training has no
+    such key, and searches refuse it"""
     max_problems: NonNegative = 0
+    """only the first this many problems; 0 is all"""
     before: bool = True
+    """evaluate after the warm start, before the loop"""
     after: bool = True
+    """evaluate after the loop"""
 
 
 class Config(Section):
-    """A whole run. ``max_verifier_calls`` and ``max_minutes`` end the loop early; 0 is no limit."""
+    """A whole run."""
 
     loop: LoopName = "grpo"
+    """what follows the warm start: ``grpo``, ``expert_iteration``, ``data_loop``, ``selfplay``, or
+    ``warm_start`` for nothing; ``value`` trains a value model instead of a policy (``[value]``)"""
     seed: NonNegative = 0
+    """determines every random draw; on one CPU the same seed gives the same run"""
     run: Path = Path("runs/grpo")
+    """the run folder"""
     threads: NonNegative = 1
+    """CPU threads of torch; 0 keeps torch's own choice. The verifiers need cores too"""
     checkpoint_every: Positive = 5
+    """steps between two checkpoints"""
     max_verifier_calls: NonNegative = 0
+    """ends the loop after this many verifier calls; 0 is no limit. Use it for fair comparisons"""
     max_minutes: Annotated[float, Field(ge=0.0)] = 0.0
+    """ends the loop after this many minutes; 0 is no limit"""
     problems: ProblemsConfig = ProblemsConfig()
     policy: PolicyConfig = PolicyConfig()
     vllm: VllmConfig = VllmConfig()

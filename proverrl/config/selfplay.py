@@ -2,7 +2,7 @@
 
 Flows in: a table of TOML. Flows out: checked values. The functions that the names choose stand in
 ``proverrl.rewards.composer`` (``reward``), ``proverrl.compose`` (``operators``, ``guards``) and
-``proverrl.loops.selfplay.step`` (``composer``). Not handled here: the loop.
+``proverrl.loops.selfplay.source`` (``composer``). Not handled here: the loop.
 """
 
 from __future__ import annotations
@@ -23,50 +23,70 @@ ParentChoice = Literal["all", "solved", "mixed", "archive"]
 
 
 class SelfplayConfig(Section):
-    """``statements`` new ones per step, each from a pair of base problems.
+    """A composer that writes statements, each from a pair of base problems, and a solver.
 
-    ``composer = "program"`` applies ``operators`` (all of the language where empty), each with the
-    same chance, or with ``operator_choice = "useful"`` by what became of their statements: by the
-    share that lay within the solver's window. ``"policy"`` has a model write: the solver's weights
-    with ``shared``, else a copy of them with a learner of its own; ``train_composer = false``
-    leaves out its samples. It writes whole statements, or with ``format = "edit"`` scripts of
-    operators, which warm start teaches with ``warm_pairs`` examples.
-
-    ``scaffold_share`` of the statements are made by ``scaffolds`` from what the run solved or
-    failed, as far as there is such; none without names.
-
-    A statement must pass all ``guards``. ``late_guards`` of them are asked after the solver's
-    attempts, and only if some of these proved it and others did not: nothing is learned from the
-    rest, which need no answer. The guard ``refuted`` tries ``attack_samples`` bodies of the solver
-    on each negation.
-
-    Of a step's ``grpo.groups_per_draw`` groups at least ``base_share`` are on problems that the
-    curriculum draws; the solver learns from groups with ``solver_low`` < p <= ``solver_high``.
+    A composing policy that is not ``shared`` has a learner of its own. A statement must pass all
+    ``guards``.
     """
 
     composer: ComposerName = "program"
+    """what writes statements: ``program``, one operator per statement, or ``policy``"""
     format: ComposerFormat = "edit"
+    """what a policy writes: ``edit``, scripts of operators; ``statement``, whole programs in a code
+    block"""
     shared: bool = True
+    """the composer shares the solver's weights; `false` gives it a copy of the initial ones"""
     train_composer: bool = True
+    """learn from the composer's samples. ``false`` with ``shared = false`` is a frozen composer"""
     statements: Positive = 8
+    """statements per step, before the guards"""
     parents: ParentChoice = "all"
+    """which base problems are paired: ``all``; ``solved``, both proved by this run; ``mixed``, one
+    proved and one not (any, while none is proved); ``archive``, base problems and kept composed
+    ones with a solve rate between 0 and 1"""
     operators: tuple[DafnyOperator | LeanOperator, ...] = ()
+    """the operators to use; empty: all operators of the problems' language"""
     operator_choice: OperatorChoice = "uniform"
+    """how a program chooses among them: ``uniform``, each with the same chance; ``useful``, by the
+    share of their statements so far that passed the guards and lay in the solver's window (Thompson
+    sampling). Refused in the data loop"""
     scaffolds: tuple[SelfplayScaffold, ...] = ()
+    """scaffolds, which make part of the statements from what the run solved or failed:
+    ``subgoals``, ``show_hints``, ``mask_hint``, ``easier``, ``harder``, ``extract_lemma``,
+    ``chain_solved``"""
     scaffold_share: Fraction = 0.5
+    """the share of a step's statements that scaffolds make, if there is enough to build on"""
     attack_samples: NonNegative = 0
+    """bodies that the solver writes for the negation of each new statement, for the guard
+    ``refuted``; 0 is off"""
     guards: tuple[GuardName, ...] = get_args(GuardName)
+    """the guards that check statements"""
     late_guards: tuple[GuardName, ...] = ()
+    """those of the guards that run after the solver's attempts, and only on statements that some
+    attempts proved and others did not; nothing is learned from other statements. Not ``duplicate``
+    and ``leak``, which cost no calls. Refused in the data loop, which has its own order"""
     near_share: Fraction = 1.0
+    """a statement that holds this share of a held-out problem's token runs is a leak"""
     base_share: Fraction = 0.5
+    """the smallest share of a step's ``grpo.groups_per_draw`` groups that is on problems of the
+    curriculum"""
     reward: ComposerRewardName = "gar"
+    """what a statement earns: ``gar``, ``absolute_zero`` or ``stp``"""
     stp_high: Fraction = 0.25
+    """``stp``: statements with a solve rate above 0 and up to this are useful"""
     stp_drop: Fraction = 0.2
+    """``stp``: this share of the useful ones, those with the lowest ratio of proof length to
+    statement length, earns nothing"""
     solver_low: Fraction = 0.0
+    """the solver learns from groups with a solve rate above this"""
     solver_high: Fraction = 0.5
+    """and up to this"""
     modified_weight: Fraction = 0.5
+    """the share of its reward that a proof loses for changing the statement"""
     max_new_tokens: Positive = 48
+    """the most tokens that a composing policy writes"""
     warm_pairs: NonNegative = 400
+    """scripts on training problems that the warm start teaches, when a policy writes scripts"""
     collapse: CollapseConfig = CollapseConfig()
 
     @model_validator(mode="after")

@@ -169,10 +169,12 @@ def _few_skeletons(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> st
 
 
 def _one_template(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
-    share = rounds[-1].top_template
-    if share <= limits.max_template:
-        return ""
-    return f"{share:.0%} of the problems are one template, names and numbers aside"
+    text = "of the problems are one template, names and numbers aside"
+    return _above(rounds[-1].top_template, limits.max_template, text)
+
+
+def _above(share: float, most: float, text: str) -> str:
+    return f"{share:.0%} {text}" if share > most else ""
 
 
 def _operators_fade(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
@@ -183,24 +185,17 @@ def _operators_fade(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> s
 
 
 def _overlap(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
-    share = rounds[-1].overlap
-    if share <= limits.max_overlap:
-        return ""
-    return f"{share:.0%} of a problem's n-grams stand in another problem too"
+    text = "of a problem's n-grams stand in another problem too"
+    return _above(rounds[-1].overlap, limits.max_overlap, text)
 
 
 def _all_solved(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
-    share = rounds[-1].always
-    if share <= limits.max_always:
-        return ""
-    return f"{share:.0%} of the problems are solved by every attempt"
+    text = "of the problems are solved by every attempt"
+    return _above(rounds[-1].always, limits.max_always, text)
 
 
 def _none_solved(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
-    share = rounds[-1].never
-    if share <= limits.max_never:
-        return ""
-    return f"{share:.0%} of the problems are solved by no attempt"
+    return _above(rounds[-1].never, limits.max_never, "of the problems are solved by no attempt")
 
 
 def _reward_without_variety(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:

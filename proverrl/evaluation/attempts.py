@@ -2,28 +2,31 @@
 
 Flows in: ``NAME.jsonl`` with an attempt a line, ``NAME.json``. Flows out: rows whose fields have
 the types below (others pass through as they are), or a ``RunError`` that names the file, the line,
-the field and the remedy. An attempt counts once: a line that repeats one is refused, and so is a
-last line that was cut.
-Not handled here: writing them (``store``, ``evaluate``), what figures follow from them.
+the field and the remedy. An attempt counts once: a line that repeats one is passed over and told,
+and so is a last line that was cut.
+Not handled here: writing them (``store``, ``evaluate``), what figures follow from them (``tally``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, cast
 
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from proverrl.errors import RunError
-from proverrl.files.lines import iter_numbered_lines
-from proverrl.files.typed_rows import ROW, check_fields, read_row
-from proverrl.types import Cause, FinishReason, Status
+from proverrl.errors import Cause, RunError
+from proverrl.files.typed_rows import ROW, check_fields, iter_typed_lines, read_row
+from proverrl.types import FinishReason, Status
 
 AGAIN = "the same `proverrl eval` again (same --name) puts that right"
 ANEW = "delete it, and the same `proverrl eval` makes it anew from the attempts"
 RESTORE = "restore the file, or delete the line and give the same `proverrl eval` again"
+NO_TURNS = (
+    "was written by an earlier version, which did not say what a turn cost; evaluate again under "
+    "another --name"
+)
 
 _Count = Annotated[int, Field(ge=0)]
 _Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -139,70 +142,41 @@ class SummaryRow(TypedDict):
 
 
 _ATTEMPT = TypeAdapter(AttemptRow)
+_STATUSES = {status.value: status for status in Status}
 _SUMMARY = TypeAdapter(SummaryRow)
 
 
 class AttemptFile:
-    """The attempts of a file, read once and in its order, each with its place in bytes; afterwards
-    ``numbers`` has those of each problem. ``tell`` is given a sentence for each line that is
-    passed over, doubled or cut; without it such a line is an error.
+    """The attempts of a file, read once and in its order, each with its place in bytes. ``tell`` is
+    given a sentence for each line that is passed over, doubled or cut.
 
     Raises:
         RunError: the file cannot be read, or a line is no attempt.
     """
 
-    def __init__(self, path: Path, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         self.path = path
-        self.numbers: dict[str, set[int]] = {}
-        self._tell = tell or self._refuse
+        self._numbers: dict[str, set[int]] = {}
+        self._tell = tell
 
     def __iter__(self) -> Iterator[tuple[int, AttemptRow]]:
-        for line, place, value in iter_numbered_lines(self.path, self._tell):
-            where = f"{self.path}, line {line}"
-            row = read_attempt(value, where)
+        for line, place, row in iter_typed_lines(self.path, _ATTEMPT, RESTORE, self._tell):
             name, number = row["problem_id"], row["attempt"]
-            numbers = self.numbers.setdefault(name, set())
+            numbers = self._numbers.setdefault(name, set())
             if number in numbers:
+                where = f"{self.path}, line {line}"
                 self._tell(f"{where}: attempt {number} of problem {name!r} occurs twice")
                 continue
             numbers.add(number)
-            yield place, row
-
-    @staticmethod
-    def _refuse(text: str) -> None:
-        raise RunError(f"{text}; {AGAIN}")
+            # The row itself, so that a file which is written anew keeps its bytes.
+            row["status"] = _STATUSES[row["status"]]
+            yield place, cast("AttemptRow", row)
 
 
 def read_attempt(value: Mapping[str, Any], where: str) -> AttemptRow:
     """The attempt that a line holds; ``where`` names the line. Raises RunError."""
     check_fields(_ATTEMPT, value, where, RESTORE)
-    # The row itself, so that a file which is written anew keeps its bytes.
     return cast("AttemptRow", {**value, "status": Status(value["status"])})
-
-
-def read_attempts(path: Path, tell: Callable[[str], None] | None = None) -> list[AttemptRow]:
-    """The attempts of an evaluation, from its ``NAME.json`` or ``NAME.jsonl``, as ``AttemptFile``.
-
-    Raises:
-        RunError: there is no such file, it is damaged or empty, or an earlier version wrote it.
-    """
-    lines = path.with_suffix(".jsonl")
-    if not lines.is_file():
-        raise RunError(f"{lines}: no such file; give evals/NAME.json of a run")
-    rows = [row for _, row in AttemptFile(lines, tell)]
-    if not rows:
-        raise RunError(f"{lines} holds no attempt; {AGAIN}")
-    check_turns(rows, lines)
-    return rows
-
-
-def check_turns(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
-    """Raise RunError where an attempt has no turns."""
-    if any("turns" not in row for row in rows):
-        raise RunError(
-            f"{path} was written by an earlier version, which did not say what a turn cost; "
-            "evaluate again under another --name"
-        )
 
 
 def read_summary(path: Path) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """How many problems an evaluation solves for what it spends: turns, verifier calls or tokens.
 
-Flows in: the stored attempts of evaluations on the same problems. Flows out: the share solved
-against a budget a problem, so that n rollouts of T turns can be set against n T independent
-samples, and the paired difference of two evaluations.
-Attempts count in the order in which they are stored, one after another, as a search would make
-them that stops at its first proof. Not handled here: other orders; seconds.
+Flows in: tallies of evaluations on the same problems. Flows out: the share solved against a budget
+a problem, so that n rollouts of T turns can be set against n T independent samples, and the paired
+difference of two evaluations. `proverrl compare` and the report take their figures from here.
+Attempts count in the order of their numbers, one after another, as a search would make them that
+stops at its first proof. Not handled here: other orders; seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from proverrl.errors import UsageError
-from proverrl.evaluation.attempts import AttemptRow, TurnRow
+from proverrl.evaluation.tally import ProblemTally
 from proverrl.statistics import Difference, compare_values, mean_interval
 from proverrl.types import Status
 
@@ -37,8 +37,9 @@ class Spending:
 @dataclass(frozen=True, slots=True)
 class Point:
     """The share of problems solved within ``budget`` a problem, its 95 % interval over problems,
-    the mean that was spent, and the share of problems whose attempts ran out before the budget
-    (counted as unsolved: more attempts might have solved them)."""
+    the mean that was spent, the share of problems whose attempts ran out before the budget (counted
+    as unsolved: more attempts might have solved them), and what is solved more than in the
+    evaluation that it is held against, if it is."""
 
     budget: int
     solved: float
@@ -46,52 +47,58 @@ class Point:
     high: float
     spent: float
     ran_out: float
+    against_first: Difference | None = None
 
 
-def measure_spending(rows: Sequence[AttemptRow], unit: BudgetUnit) -> dict[str, Spending]:
-    """What each problem cost, in order of the problem ids.
+def measure_spending(
+    problems: Mapping[str, ProblemTally], unit: BudgetUnit
+) -> dict[str, Spending] | None:
+    """What each problem cost, in order of the problem ids; None where it is not known of one: an
+    endpoint did not say how many tokens it wrote, or an earlier version stored the attempts.
 
     Attempts that were not judged are left out, cost and all.
-
-    Raises:
-        UsageError: tokens are asked for and an endpoint did not say how many there were.
     """
-    by_problem: dict[str, list[AttemptRow]] = {}
-    for row in rows:
-        by_problem.setdefault(row["problem_id"], []).append(row)
     spending = {}
-    for name, attempts in sorted(by_problem.items()):
-        total, solved_at = 0, None
-        seen: set[str] = set()
-        for row in sorted(attempts, key=lambda row: row["attempt"]):
-            if not row["status"].judged:
-                continue
-            total += sum(_cost(turn, unit, seen) for turn in row["turns"])
-            if row["status"] is Status.PROVED and solved_at is None:
-                solved_at = total
-        spending[name] = Spending(solved_at, total)
+    for name, tally in sorted(problems.items()):
+        found = _measure(tally, unit)
+        if found is None:
+            return None
+        spending[name] = found
     return spending
 
 
-def _cost(turn: TurnRow, unit: BudgetUnit, seen: set[str]) -> int:
-    """What a turn costs a problem that has had the candidates in ``seen``; adds its own."""
-    if unit == "turns":
-        return 1
-    if unit == "tokens":
-        if turn["num_tokens"] is None:
-            raise UsageError(
-                "the endpoint did not say how many tokens it wrote; compare turns or calls"
-            )
-        return turn["num_tokens"]
-    key = turn["candidate"]
-    if key is None or key in seen:
-        return 0
-    seen.add(key)
-    return 1
+def _measure(tally: ProblemTally, unit: BudgetUnit) -> Spending | None:
+    total, solved_at = 0, None
+    seen: set[int | None] = {None}
+    if any(attempt.turns is None for attempt in tally.made):
+        return None
+    for attempt in tally.in_order:
+        turns = attempt.turns or ()
+        if unit == "turns":
+            total += len(turns)
+        elif unit == "calls":
+            seen.update(candidate for candidate, _ in turns)
+            total = len(seen) - 1
+        else:
+            for _, num_tokens in turns:
+                if num_tokens is None:
+                    return None
+                total += num_tokens
+        if solved_at is None and attempt.status is Status.PROVED:
+            solved_at = total
+    return Spending(solved_at, total)
 
 
-def solve_curve(spending: Mapping[str, Spending], budgets: Sequence[int]) -> list[Point]:
-    """The share of problems solved within each budget."""
+def solve_curve(
+    spending: Mapping[str, Spending],
+    budgets: Sequence[int],
+    first: Mapping[str, Spending] | None = None,
+) -> list[Point]:
+    """The share of problems solved within each budget, and against ``first`` where it is given.
+
+    Raises:
+        UsageError: they are not on the same problems.
+    """
     points = []
     for budget in budgets:
         solved = solved_within(spending, budget)
@@ -101,9 +108,9 @@ def solve_curve(spending: Mapping[str, Spending], budgets: Sequence[int]) -> lis
         ]
         ran_out = [s.solved_at is None and s.total < budget for s in spending.values()]
         num = len(spending)
-        points.append(
-            Point(budget, sum(solved) / num, low, high, sum(spent) / num, sum(ran_out) / num)
-        )
+        shares = (sum(solved) / num, low, high, sum(spent) / num, sum(ran_out) / num)
+        gap = paired_difference(spending, first, budget) if first is not None else None
+        points.append(Point(budget, *shares, gap))
     return points
 
 

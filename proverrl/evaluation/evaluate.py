@@ -25,6 +25,7 @@ from proverrl.files.lines import write_atomically
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
+from proverrl.rollout.flights import Flights
 from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
 from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
@@ -117,31 +118,36 @@ async def evaluate(
     def show() -> None:
         progress(take_stock(evaluation, store, total))
 
+    remaining = iter(blocks)
+
+    async def write() -> tuple[Block, asyncio.Task[list[JudgedDraw]]] | None:
+        block = next(remaining, None)
+        if block is None:
+            return None
+        draws = await _draw(evaluation, policy, block)
+        judging = judge_all(draws, verifier, deadline_seconds=evaluation.deadline_seconds)
+        return block, asyncio.create_task(judging)
+
+    async def finish(block: Block, judging: asyncio.Task[list[JudgedDraw]]) -> None:
+        rows = await _finish(evaluation, policy, verifier, block, judging)
+        store.add(rows, take_usage(policy))
+
     show()
-    waiting: tuple[Block, asyncio.Task[list[JudgedDraw]]] | None = None
+    flights = Flights(write)
     try:
-        for block in blocks:
-            draws = await _draw(evaluation, policy, block)
-            if waiting:
-                rows = await _finish(evaluation, policy, verifier, *waiting)
-                store.add(rows, take_usage(policy))
-            judging = judge_all(draws, verifier, deadline_seconds=evaluation.deadline_seconds)
-            waiting = (block, asyncio.create_task(judging))
+        while (flight := await flights.oldest()) is not None:
+            await finish(*flight)
+            flights.land()
             show()
-        if waiting:
-            rows = await _finish(evaluation, policy, verifier, *waiting)
-            store.add(rows, take_usage(policy))
-            waiting = None
     except asyncio.CancelledError:
         # Whole proofs that were all judged are whole attempts, and whoever interrupts keeps them.
-        if waiting and waiting[1].done() and not takes_turns(evaluation.rollout):
-            rows = await _finish(evaluation, policy, verifier, *waiting)
-            store.add(rows, take_usage(policy))
+        oldest = flights.waiting[0] if flights.waiting else None
+        if oldest and oldest[1].done() and not takes_turns(evaluation.rollout):
+            await finish(*oldest)
         raise
     finally:
-        if waiting:
-            waiting[1].cancel()
-    show()
+        for _, judging in flights.waiting:
+            judging.cancel()
     return store_summary(evaluation, store, lambda rows: figures(), started=started)
 
 

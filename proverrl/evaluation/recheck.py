@@ -25,9 +25,10 @@ from typing_extensions import TypedDict
 from proverrl.evaluation.claims import Claim, Misfit
 from proverrl.files.lines import iter_numbered_lines, write_atomically
 from proverrl.files.typed_rows import ROW, check_fields
+from proverrl.lang import find_language
+from proverrl.lang.records import Extraction
 from proverrl.problems.batch import Entry, verify_stream
 from proverrl.problems.inputs import Submission, Unusable
-from proverrl.rollout.extract import Extraction, read_code
 from proverrl.types import Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Verifier
 
@@ -164,7 +165,7 @@ def prepare(claim: Claim, by_id: Mapping[str, Problem]) -> Candidate | Outcome:
         return Outcome(claim, problem.id, "no-proof", "a proof is claimed, but there is none")
     if claim.is_body:
         return Candidate(problem, claim.code, claim.prelude)
-    read: Extraction = read_code(problem, claim.code)
+    read: Extraction = find_language(problem.language).read_code(problem, claim.code)
     candidate = read.candidate(problem)
     if candidate is None:
         return Outcome(claim, problem.id, "other-statement", read.reason)

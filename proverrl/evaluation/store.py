@@ -21,8 +21,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from proverrl.errors import UsageError
-from proverrl.evaluation.attempts import AttemptFile, check_turns
+from proverrl.errors import RunError, UsageError
+from proverrl.evaluation.attempts import NO_TURNS, AttemptFile
 from proverrl.files.disk import saving
 from proverrl.files.lines import write_atomically
 from proverrl.files.typed_rows import read_row
@@ -145,7 +145,8 @@ class AttemptStore:
         """The attempts in the order of the file; of a doubled one the first, and no half line."""
         found = AttemptFile(self.path, lambda text: None) if self.path.exists() else ()
         rows = [dict(row) for _, row in found]
-        check_turns(rows, self.path)
+        if any("turns" not in row for row in rows):
+            raise RunError(f"{self.path} {NO_TURNS}")
         return rows
 
     def _keep(self, rows: list[Row]) -> None:

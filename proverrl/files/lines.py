@@ -92,7 +92,7 @@ def replacing(path: Path, errors: str = "strict") -> Iterator[TextIO]:
             with partial.open("w", encoding="utf-8", errors=errors, newline="\n") as stream:
                 yield stream
             os.replace(partial, path)
-        except OSError:
+        except BaseException:
             partial.unlink(missing_ok=True)
             raise
 
@@ -129,26 +129,27 @@ def _iter_lines(
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
     place = 0
     for number, line in enumerate(stream, start=1):
-        where = f"{path}, line {number}"
         if not line.endswith(b"\n"):
-            tell(f"{where}: the last line was cut off")
+            tell(f"{path}, line {number}: the last line was cut off")
             return
         if not line.isspace():
             try:
                 row = load_json(line)
             except ValueError as error:
                 if not next(stream, b"").endswith(b"\n"):
-                    tell(f"{where}: the last line was cut off")
+                    tell(f"{path}, line {number}: the last line was cut off")
                     return
-                raise _line_error(where, error) from error
+                raise _line_error(path, number, error) from error
             if not isinstance(row, dict):
-                raise _line_error(where, type(row).__name__)
+                raise _line_error(path, number, type(row).__name__)
             yield number, place, row
         place += len(line)
 
 
-def _line_error(where: str, found: object) -> RunError:
-    return RunError(f"{where}: not a JSON object: {found}; restore the file, or delete the line")
+def _line_error(path: Path, number: int, found: object) -> RunError:
+    return RunError(
+        f"{path}, line {number}: not a JSON object: {found}; restore the file, or delete the line"
+    )
 
 
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:

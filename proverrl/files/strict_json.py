@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pydantic_core import from_json
+
 
 def load_json(text: str | bytes, *, unique_keys: bool = False, allow_nan: bool = False) -> Any:
     """The value of a JSON text.
@@ -18,6 +20,13 @@ def load_json(text: str | bytes, *, unique_keys: bool = False, allow_nan: bool =
     reads them although JSON has no such numbers), for what is nested too deeply to be read and,
     with ``unique_keys``, for an object with a key twice, of which Python takes the last.
     """
+    if not unique_keys and not allow_nan:
+        try:
+            # Three times as fast, and what it takes it reads alike; the other says what is wrong
+            # with the rest, and takes half surrogate pairs and deep nesting.
+            return from_json(text, allow_inf_nan=False)
+        except ValueError:
+            pass
     build = _build_object if unique_keys else None
     constant = None if allow_nan else _refuse_constant
     try:

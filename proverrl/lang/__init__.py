@@ -1,1 +1,46 @@
-"""."""
+"""The languages: one room each, and one line here.
+
+Flows in: the name of a language, as problems have it. Flows out: the ``Language``, loaded when it
+is first asked for.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from proverrl.errors import ProblemError
+from proverrl.lang.base import Composing, Language
+from proverrl.lang.names import LANGUAGES
+
+__all__ = ["LANGUAGES", "find_composing", "find_language", "find_suffixes", "list_languages"]
+
+
+@cache
+def find_language(name: str) -> Language:
+    """The language of a name. Raises ``ProblemError`` for one that is not known."""
+    place = LANGUAGES.get(name)
+    if place is None:
+        raise ProblemError(f"unknown language {name[:60]!r}; known are: {', '.join(LANGUAGES)}")
+    module, _, attribute = place.partition(":")
+    found = getattr(import_module(module), attribute)
+    assert isinstance(found, Language)
+    return found
+
+
+def list_languages() -> list[Language]:
+    """All languages, in the order of ``LANGUAGES``."""
+    return [find_language(name) for name in LANGUAGES]
+
+
+def find_suffixes() -> dict[str, str]:
+    """The endings of files, with the dot, and the names of their languages."""
+    return {language.suffix: language.name for language in list_languages()}
+
+
+def find_composing(name: str) -> Composing:
+    """What composers ask of a language. Raises ``ProblemError`` where it has none."""
+    composing = find_language(name).composing
+    if composing is None:
+        raise ProblemError(f"there are no composers for {name}")
+    return composing

@@ -11,22 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from proverrl.config import PoolConfig
-from proverrl.lang.dafny.audit import AUDIT_VERSION, audit_candidate
-from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.start import start_dafny_worker
-from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
-from proverrl.seeds import derive_seed
-from proverrl.types import Language, Problem
-from proverrl.verify.base import LanedVerifier, Limits, SpawnWorker, Worker
-from proverrl.verify.cache import Appeals, CachedVerifier, make_salt
-from proverrl.verify.canaries import CanaryVerifier
-from proverrl.verify.pool import Upkeep, VerifierPool
-from proverrl.verify.router import Backend, RecheckedVerifier, RoutedVerifier
-
-_RECYCLE_SHARE = 0.4
-"""A worker above this share of its memory limit is replaced before its next candidate."""
+from proverrl.lang import LANGUAGES, find_language
+from proverrl.lang.base import BackendOptions
+from proverrl.types import Problem
+from proverrl.verify.base import Limits
+from proverrl.verify.cache import Appeals, CachedVerifier
+from proverrl.verify.pool import Upkeep
+from proverrl.verify.router import OpenBackend, RoutedVerifier
 
 _APPEAL_CANDIDATES = 20
 """A worker of the appeals is replaced after so many: to start one costs ten verifications."""
@@ -40,8 +34,8 @@ def open_verifier(
     canary_rate: float = 0.0,
     seed: int = 0,
     cache_path: Path | None = None,
-    toolchain: DafnyToolchain | None = None,
-    needed: Sequence[Language] = ("dafny",),
+    toolchain: Any = None,
+    needed: Sequence[str] = ("dafny",),
     appeal_factor: float = 0.0,
     trace_states: bool = False,
 ) -> CachedVerifier:
@@ -82,7 +76,7 @@ def open_verifier(
 
 
 def open_appeals(
-    limits: Limits, memory_mb: float | None, factor: float, toolchain: DafnyToolchain | None = None
+    limits: Limits, memory_mb: float | None, factor: float, toolchain: Any = None
 ) -> Appeals:
     """Workers for second looks, apart from all others, with ``factor`` times the limits."""
     router = open_router(
@@ -125,152 +119,31 @@ def open_router(
     memory_mb: float | None = None,
     canary_rate: float = 0.0,
     seed: int = 0,
-    toolchain: DafnyToolchain | None = None,
+    toolchain: Any = None,
     paranoid: bool = False,
     max_candidates: int = Upkeep().max_candidates,
     effort: float = 1.0,
     trace_states: bool = False,
 ) -> RoutedVerifier:
-    """Both languages behind one verifier without a cache; nothing is looked for yet.
+    """All languages behind one verifier without a cache; nothing is looked for yet.
 
-    ``memory_mb`` holds for a worker with its children, of either language; left out, Dafny's have
-    what ``limits`` say and Lean's what ``LeanLimits`` say. ``paranoid`` has every accepted Lean
-    proof checked again by what is installed for that. A worker is replaced after
-    ``max_candidates``. ``effort`` multiplies Lean's heartbeats, as ``limits`` say nothing of those.
+    ``memory_mb`` holds for a worker with its children, of any language. See ``BackendOptions`` for
+    the rest.
     """
-    if memory_mb is not None:
-        limits = replace(limits, memory_mb=memory_mb)
-    upkeep = replace(_make_upkeep(limits.memory_mb), max_candidates=max_candidates)
-    return RoutedVerifier(
-        {
-            "dafny": lambda: _open_dafny(
-                toolchain,
-                workers=workers,
-                limits=limits,
-                canary_rate=canary_rate,
-                seed=seed,
-                upkeep=upkeep,
-            ),
-            "lean": lambda: _open_lean(
-                workers=workers,
-                memory_mb=memory_mb,
-                canary_rate=canary_rate,
-                seed=seed,
-                paranoid=paranoid,
-                max_candidates=max_candidates,
-                effort=effort,
-                trace_states=trace_states,
-            ),
-        }
-    )
-
-
-def make_spawn(
-    toolchain: DafnyToolchain, limits: Limits, known: KnownProblems | None = None
-) -> SpawnWorker:
-    """How the pool starts one worker of this toolchain; ``known`` is shared by all of them."""
-    known = known or KnownProblems()
-
-    async def spawn() -> Worker:
-        return await start_dafny_worker(toolchain, limits, known)
-
-    return spawn
-
-
-def _open_dafny(
-    toolchain: DafnyToolchain | None,
-    *,
-    workers: int,
-    limits: Limits,
-    canary_rate: float,
-    seed: int,
-    upkeep: Upkeep,
-) -> Backend:
-    toolchain = toolchain or find_dafny_toolchain()
-    pool = VerifierPool(
-        make_spawn(toolchain, limits),
+    options = BackendOptions(
         workers=workers,
-        audit=audit_candidate,
-        toolchain=toolchain.name,
-        upkeep=upkeep,
-    )
-    return Backend(
-        name=toolchain.backend,
-        toolchain=toolchain.name,
-        salt=make_salt(toolchain.name, limits, AUDIT_VERSION),
-        verifier=_mix_in_canaries(pool, "dafny", canary_rate, seed),
-    )
-
-
-def _open_lean(
-    *,
-    workers: int,
-    memory_mb: float | None,
-    canary_rate: float,
-    seed: int,
-    paranoid: bool,
-    max_candidates: int,
-    effort: float,
-    trace_states: bool,
-) -> Backend:
-    # Here, so that a machine without Lean loads nothing of it.
-    from proverrl.lang.lean.audit import LEAN_AUDIT_VERSION, audit_lean_candidate
-    from proverrl.lang.lean.deep import ParanoidVerifier
-    from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-    from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
-    from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
-
-    toolchain = find_lean_toolchain()
-    usual = LeanLimits()
-    lean_limits = LeanLimits(
-        max_heartbeats=round(effort * usual.max_heartbeats),
-        memory_mb=usual.memory_mb if memory_mb is None else memory_mb,
+        limits=limits,
+        memory_mb=memory_mb,
+        canary_rate=canary_rate,
+        seed=seed,
+        paranoid=paranoid,
+        max_candidates=max_candidates,
+        effort=effort,
         trace_states=trace_states,
-    )
-    known = KnownStatements()
-
-    async def spawn() -> Worker:
-        return await LeanReplWorker.start(toolchain, lean_limits, known)
-
-    pool = VerifierPool(
-        spawn,
-        workers=workers,
-        audit=audit_lean_candidate,
-        toolchain=toolchain.name,
-        languages=frozenset({"lean"}),
-        upkeep=replace(_make_upkeep(lean_limits.memory_mb), max_candidates=max_candidates),
-    )
-    salt = (
-        toolchain.name,
-        str(lean_limits.max_heartbeats),
-        ",".join(sorted(lean_limits.allowed_axioms)),
-        str(lean_limits.goals_before_error),
-        str(LEAN_AUDIT_VERSION),
-        "paranoid" if paranoid else "",
-        # Only where it is on, so that verdicts of earlier versions stay known.
-        *(("states",) if trace_states else ()),
-    )
-    verifier = _mix_in_canaries(pool, "lean", canary_rate, seed)
-    if paranoid:
-        verifier = RecheckedVerifier(
-            verifier, lambda inner: ParanoidVerifier(inner, toolchain, lean_limits)
-        )
-    return Backend(
-        name=toolchain.backend,
-        toolchain=toolchain.name,
-        salt="\x00".join(salt),
-        verifier=verifier,
+        toolchain=toolchain,
     )
 
+    def make_opener(name: str) -> OpenBackend:
+        return lambda: find_language(name).open_backend(options)
 
-def _make_upkeep(memory_mb: float) -> Upkeep:
-    return Upkeep(memory_mb=memory_mb, recycle_mb=_RECYCLE_SHARE * memory_mb)
-
-
-def _mix_in_canaries(
-    pool: VerifierPool, language: Language, rate: float, seed: int
-) -> LanedVerifier:
-    if rate == 0.0:
-        return pool
-    seed = derive_seed("canaries", language, seed)
-    return CanaryVerifier(pool, language=language, rate=rate, seed=seed)
+    return RoutedVerifier({name: make_opener(name) for name in LANGUAGES})

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from proverrl.errors import RecordError
 from proverrl.types import Candidate, Problem, Verdict
 
 
@@ -61,6 +62,9 @@ class Sketch:
     subgoals: tuple[Subgoal, ...]
 
 
+NO_GOALS = "no goals"
+"""The key of the state in which nothing is left to prove."""
+
 LemmaStatus = Literal["open", "proved", "disproved"]
 
 
@@ -105,6 +109,9 @@ class Made:
     preamble: str = ""
 
 
+Scaffold = Callable[[random.Random, Sequence[Parent]], list[Made]]
+"""All variants that one draw of a scaffold makes."""
+
 Compose = Callable[[random.Random, Sequence[Parent]], Made | None]
 """One draw of an operator; None where it has no hold on these parents."""
 
@@ -115,3 +122,36 @@ class Operator:
 
     arity: int
     compose: Compose
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What an answer proposes. ``span`` is the place of the code in the completion's text, in
+    characters from 0; ``reason`` says why there is no body, and is empty when there is one."""
+
+    body: str | None
+    prelude: str = ""
+    reason: str = ""
+    span: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.body is None) != bool(self.reason):
+            raise RecordError("an extraction has either a body or a reason")
+
+    def candidate(self, problem: Problem) -> Candidate | None:
+        """The candidate to verify, or None."""
+        return None if self.body is None else Candidate(problem, self.body, self.prelude)
+
+
+PartState = Literal["ok", "missing", "weak", "absent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the machine. "missing" stops the default set-up from working; "weak" makes it
+    slower or less; "absent" is an extra that nothing needs by default."""
+
+    name: str
+    state: PartState
+    detail: str
+    remedy: str = ""

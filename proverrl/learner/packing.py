@@ -1,4 +1,4 @@
-"""Packs training samples into rows and scores every completion token in one forward pass.
+"""Packs sequences into rows and scores every completion token in one forward pass.
 
 Flows in: ``TrainingSample`` records and a causal language model. Flows out: log-probabilities and
 entropies, one a completion token. Samples that share a prompt are laid into one row (the prompt
@@ -11,13 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from proverrl.learner.segments import NO_MASK, Span, make_segments, use_segments
 from proverrl.rollout.training_sample import TrainingSample
+
+
+class Sized(Protocol):
+    """What takes so many tokens of a forward pass."""
+
+    @property
+    def num_tokens(self) -> int: ...
+
+
+Row = TypeVar("Row", bound=Sized)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +55,10 @@ def pack_rows(samples: Sequence[TrainingSample]) -> list[PackedRow]:
     return [PackedRow(tuple(group)) for group in by_prompt.values()]
 
 
-def batch_rows(rows: Iterable[PackedRow], max_tokens: int) -> Iterator[list[PackedRow]]:
+def batch_rows(rows: Iterable[Row], max_tokens: int) -> Iterator[list[Row]]:
     """Batches of rows of like length with at most ``max_tokens`` tokens each (one row that is
     longer goes alone)."""
-    batch: list[PackedRow] = []
+    batch: list[Row] = []
     num_tokens = 0
     for row in sorted(rows, key=lambda row: row.num_tokens):
         if batch and num_tokens + row.num_tokens > max_tokens:

@@ -26,7 +26,7 @@ from proverrl.parallel import World
 from proverrl.policy.lora import has_adapter
 from proverrl.policy.probe import TOLERANCES
 from proverrl.policy.push_probe import PushProbe, Rows, Scores, score_rows
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import build_replay_sample
 
 
 class ShardedWeights:
@@ -166,20 +166,7 @@ def _score_by_learning(run: ShardedModel, rows: Rows) -> Scores:
     """What ``score_rows`` gives, computed as updates compute it."""
     scores: Scores = []
     for row in rows:
-        packed = [PackedRow((_bare_sample(tuple(row)),))]
+        packed = [PackedRow((build_replay_sample(row[:1], row[1:]),))]
         logprobs, _ = run(packed_logprobs, packed, temperature=1.0)
         scores.append(logprobs.tolist())
     return scores
-
-
-def _bare_sample(row: tuple[int, ...]) -> TrainingSample:
-    zeros = (0.0,) * len(row)
-    return TrainingSample(
-        rollout_id="probe",
-        policy_version=0,
-        prompt_length=1,
-        token_ids=row,
-        loss_mask=(0,) + (1,) * (len(row) - 1),
-        logprobs=zeros,
-        advantages=zeros,
-    )

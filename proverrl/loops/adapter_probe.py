@@ -23,7 +23,7 @@ from proverrl.policy.probe import (
     score_by_sampling,
 )
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import build_replay_sample
 from proverrl.types import Problem
 
 SCORED_TOKENS = 8
@@ -64,23 +64,9 @@ def score_by_learning(
 ) -> list[list[float]]:
     """What ``score_by_sampling`` gives, from the learner's packed rows."""
     policy.model.eval()
-    samples = [_bare_sample(tuple(sequence), tokens) for sequence in sequences]
+    rows = [PackedRow((build_replay_sample(s[:-tokens], s[-tokens:]),)) for s in sequences]
     scores: dict[int, list[float]] = {}
-    for batch in batch_rows([PackedRow((sample,)) for sample in samples], 16_384):
+    for batch in batch_rows(rows, 16_384):
         logprobs, _ = packed_logprobs(policy.model, batch, temperature=1.0)
         scores |= {id(s): part.tolist() for s, part in split_by_sample(batch, logprobs)}
-    return [scores[id(sample)] for sample in samples]
-
-
-def _bare_sample(token_ids: tuple[int, ...], tokens: int) -> TrainingSample:
-    before = len(token_ids) - tokens
-    zeros = (0.0,) * len(token_ids)
-    return TrainingSample(
-        rollout_id="probe",
-        policy_version=0,
-        prompt_length=before,
-        token_ids=token_ids,
-        loss_mask=(0,) * before + (1,) * tokens,
-        logprobs=zeros,
-        advantages=zeros,
-    )
+    return [scores[id(row.samples[0])] for row in rows]

@@ -23,10 +23,9 @@ from dataclasses import replace
 from typing import Any
 
 from proverrl.config import AuditConfig
-from proverrl.loops.session import Session, finish_rollouts
+from proverrl.loops.session import Session
 from proverrl.rewards import ALL, FalseNegativeRate, is_audited
-from proverrl.rollout.self_correct import takes_turns
-from proverrl.rollout.whole_proof import Draw, JudgedDraw, judge_all
+from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Candidate, Problem, Rollout, Status, Verdict
 from proverrl.verify.cache import was_overturned
 
@@ -68,6 +67,10 @@ class Auditor:
         ]
         rollouts = tuple(_correct(rollout, turned) for rollout in judged.rollouts)
         return replace(judged, rollouts=rollouts, appeals=tuple(appeals))
+
+    async def review_all(self, judged: Sequence[JudgedDraw]) -> list[JudgedDraw]:
+        """``review`` for many draws at once."""
+        return list(await asyncio.gather(*(self.review(draw) for draw in judged)))
 
     def observe(self, judged: JudgedDraw) -> int:
         """Count what a draw says of the verifier; returns the number of its audits that no earlier
@@ -149,30 +152,6 @@ def build_auditor(session: Session) -> Auditor:
         return session.verifier.appeal(candidate, deadline_seconds=config.pool.deadline_seconds)
 
     return Auditor(config.audit, seed=config.seed, appeal=appeal)
-
-
-async def judge_first(
-    session: Session, auditor: Auditor, draws: Sequence[Draw]
-) -> list[JudgedDraw]:
-    """The verdicts of the first turns, and their audits where no other turns follow."""
-    deadline = session.config.pool.deadline_seconds
-    judged = await judge_all(draws, session.verifier, deadline_seconds=deadline)
-    if takes_turns(session.config.rollout):
-        return judged
-    return await _review_all(auditor, judged)
-
-
-async def judge_rest(
-    session: Session, auditor: Auditor, judged: Sequence[JudgedDraw]
-) -> list[JudgedDraw]:
-    """The turns after the first with their verdicts and audits; nothing without such turns."""
-    if not takes_turns(session.config.rollout):
-        return list(judged)
-    return await _review_all(auditor, await finish_rollouts(session, judged))
-
-
-async def _review_all(auditor: Auditor, judged: Sequence[JudgedDraw]) -> list[JudgedDraw]:
-    return list(await asyncio.gather(*(auditor.review(draw) for draw in judged)))
 
 
 def source_of(problem: Problem) -> str:

@@ -21,8 +21,8 @@ from proverrl.errors import RunError
 from proverrl.files.disk import saving
 from proverrl.files.strict_json import read_object
 from proverrl.hint import Hint
+from proverrl.lang.records import Extraction
 from proverrl.rollout.completion_rows import dump_completion, load_completion
-from proverrl.rollout.extract import Extraction
 from proverrl.rollout.whole_proof import Draw
 from proverrl.types import Problem
 

@@ -1,4 +1,4 @@
-"""Evaluation of a run's policy, as a stage of training or by itself.
+"""Evaluation by itself: of a run's policy, another checkpoint or a server.
 
 Flows in: a ``Config``, and what is to be evaluated. Flows out: ``evals/NAME.json`` and
 ``evals/NAME.jsonl`` in the run folder. Interrupted, the same call continues.
@@ -11,39 +11,28 @@ import itertools
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from proverrl import __version__
-from proverrl.benchmarks.open import Benchmark, open_benchmark
+from proverrl.benchmarks.open import Benchmark
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
-from proverrl.evaluation.evaluate import Evaluation, Standing, evaluate
-from proverrl.lang.dafny.strip import DAFNY_4
+from proverrl.lang import find_language
 from proverrl.lang.open import open_configured
 from proverrl.loops.checkpoint import latest_checkpoint
-from proverrl.loops.evaluate_search import evaluate_searches
-from proverrl.loops.session import RESOLVED_FILE, lock_run, write_resolved
+from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
+from proverrl.loops.run_folder import RESOLVED_FILE, lock_run, write_resolved
 from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.loading import choose_device, load_policy
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.policy.weights import name_weights
-from proverrl.problems.contamination import check_problems, describe_overlap
 from proverrl.search.wiring import Tools, make_tools, needs_traces, open_confirm, open_value
 from proverrl.types import Problem, Sampling
 from proverrl.verify.cache import CachedVerifier
-
-
-def load_benchmark(config: Config, benchmark: str | None) -> Benchmark:
-    """What is evaluated on: ``benchmark`` (a name, a path, ``hf:ID``), or the configured split."""
-    return open_benchmark(benchmark or str(getattr(config.problems, config.evaluation.split)))
 
 
 def name_benchmarks(config: Config, name: str, given: Sequence[str]) -> dict[str, str | None]:
@@ -80,103 +69,11 @@ def _stem(source: str) -> str:
     return re.sub(r"[^\w.-]+", "_", Path(stem).name if path.exists() else stem)
 
 
-def build_evaluation(
-    config: Config,
-    name: str,
-    *,
-    policy: Policy,
-    verifier: CachedVerifier,
-    benchmark: Benchmark,
-    split: str = "",
-) -> Evaluation:
-    """What ``config.evaluation`` asks for, on ``benchmark``; ``split`` names the configured split
-    that it is, if it is one."""
-    settings = config.evaluation
-    most = settings.max_problems
-    problems = benchmark.problems[:most] if most else benchmark.problems
-    mode = "mixed" if settings.mixed else "search" if settings.search else config.rollout.mode
-    return Evaluation(
-        name=name,
-        folder=config.run / "evals",
-        problems=problems,
-        samples=max(settings.samples, *settings.ks),
-        ks=settings.ks,
-        temperature=settings.temperature,
-        max_new_tokens=config.sampling.max_new_tokens,
-        seed=config.seed,
-        deadline_seconds=config.pool.deadline_seconds,
-        labels={
-            "split": split,
-            "benchmark": benchmark.place,
-            "benchmark_layout": benchmark.layout,
-            "benchmark_refused": len(benchmark.refused),
-            "policy": policy.engine,
-            "proverrl_version": __version__,
-        },
-        top_p=settings.top_p,
-        rollout=config.rollout,
-        settings={
-            "benchmark_sha256": benchmark.sha256,
-            "num_problems": len(problems),
-            "policy_sha256": name_weights(policy),
-            "layout": policy.layout,
-            "mode": mode,
-            "rollout": (
-                {} if mode == "whole_proof" else config.rollout.model_dump(exclude={"mode"})
-            ),
-            **({"search": config.search.model_dump(mode="json")} if mode == "search" else {}),
-            "temperature": settings.temperature,
-            # Left out where it does nothing, so that evaluations of earlier versions go on.
-            **({"top_p": settings.top_p} if settings.top_p < 1.0 else {}),
-            "max_new_tokens": config.sampling.max_new_tokens,
-            "seed": config.seed,
-            "toolchain": verifier.toolchain,
-            "rlimit": config.pool.rlimit,
-            "deadline_seconds": config.pool.deadline_seconds,
-        },
-        mixed=settings.mixed,
-        prices=(config.endpoint.prompt_price, config.endpoint.completion_price),
-    )
-
-
 def warn_of_dialect(benchmark: Benchmark, toolchain: str) -> str:
     """What to say when problems are written for a Dafny that this is not; else empty."""
-    newer = sum(p.metadata.get("dialect") == DAFNY_4 for p in benchmark.problems)
-    if not newer or not toolchain.startswith("dafny 2."):
-        return ""
-    return f"{newer} problems are written for Dafny 4; none of them can be proved by {toolchain}"
-
-
-def collect_figures(
-    evaluation: Evaluation, verifier: CachedVerifier, training: Path | None
-) -> Callable[[], dict[str, Any]]:
-    """What a summary says besides its estimates: how many canaries were refused while it was made
-    (one that is accepted ends it), and what of the training problems the benchmark shares; None
-    where there is no file of training problems."""
-    before = _count_canaries(verifier)
-    known = training is not None and training.is_file()
-    overlap = check_problems(evaluation.problems, training) if training and known else None
-
-    def collect() -> dict[str, Any]:
-        return {
-            "canaries": {"refused": _count_canaries(verifier) - before},
-            "contamination": overlap,
-        }
-
-    return collect
-
-
-def _count_canaries(verifier: CachedVerifier) -> int:
-    stats = verifier.stats()
-    return 0 if stats is None else stats.canaries
-
-
-async def evaluate_run(
-    config: Config, *, from_run: Path | None, benchmark: str | None, name: str
-) -> Path:
-    """``evaluate_benchmarks`` on one benchmark; returns the folder with the results."""
-    await evaluate_benchmarks(config, from_run=from_run, benchmarks={name: benchmark})
-    return config.run
+    languages = {problem.language for problem in benchmark.problems}
+    said = (find_language(name).find_misfit(benchmark.problems, toolchain) for name in languages)
+    return "; ".join(filter(None, said))
 
 
 async def evaluate_benchmarks(
@@ -222,43 +119,21 @@ async def evaluate_benchmarks(
                     benchmark=benchmark,
                     split=config.evaluation.split if benchmarks[name] is None else "",
                 )
-                training = config.problems.train if from_run is not None else None
-                await _evaluate_one(evaluation, policy, tools, verifier, display, training, config)
+                await evaluate_one(
+                    evaluation,
+                    policy,
+                    verifier,
+                    config.problems.train if from_run is not None else None,
+                    show=display.show_phase,
+                    warn=display.show_warning,
+                    search=None if tools is None else (tools, config),
+                )
         finally:
             display.close()
             if tools is not None:
                 await tools.confirm.aclose()
             await verifier.aclose()
     return [config.run / "evals" / f"{name}.json" for name in benchmarks]
-
-
-async def _evaluate_one(
-    evaluation: Evaluation,
-    policy: Policy,
-    tools: Tools | None,
-    verifier: CachedVerifier,
-    display: LiveDisplay | PlainDisplay,
-    training: Path | None,
-    config: Config,
-) -> None:
-    """By searches where there are tools for them; warns of training problems in the benchmark."""
-    figures = collect_figures(evaluation, verifier, training)
-    if warning := describe_overlap(figures()["contamination"]):
-        display.show_warning("contamination", warning)
-    if tools is None:
-        run, unit = partial(evaluate, evaluation, policy, verifier), "attempts"
-    else:
-        search, searches = config.search, config.evaluation.searches
-        display.show_phase("search", f"{search.name}, {search.calls} calls per problem")
-        run = partial(evaluate_searches, evaluation, tools, search, searches=searches)
-        unit = "searches"
-
-    def show(standing: Standing) -> None:
-        display.show_phase(f"evaluation {evaluation.name}", standing.describe(unit))
-        for kind, text in standing.warnings.items():
-            display.show_warning(kind, text)
-
-    await run(progress=show, figures=figures)
 
 
 def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tools:

@@ -5,54 +5,86 @@ reward, compare within the group, update. Groups that the method of comparison c
 for most methods those whose rewards are all equal, are counted and leave the batch, and draws go on
 until there are enough others (dynamic sampling, DAPO, Yu et al. 2025, arXiv 2503.14476).
 
-Flows in: a session, and a step's groups from a collector, which overlaps generation, verification
-and learning (``collector`` in order, ``overlap`` as groups complete). Flows out: updated weights,
+Flows in: a session, and judged draws from a source, which overlaps generation, verification and
+learning (``pipeline`` in order, ``overlap`` as groups complete). Flows out: updated weights,
 metrics, rollouts, checkpoints. Everything that decides the future is in the checkpoint, what is in
-flight included. Not handled here: where groups come from (the collectors), and what they are
-(``ledger``).
+flight included. Not handled here: what overlaps with what (the sources), and what a run knows
+beside its weights (``state``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-import random
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress
+from typing import Any
 
+from proverrl.advantages import (
+    ADVANTAGES,
+    STEPS,
+    AdvantageInputs,
+    GroupAdvantages,
+    admit_groups,
+)
 from proverrl.learner.guard import GUARD_FOLDER, Guard
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.adapter_probe import probe_adapter
-from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
-from proverrl.loops.collector import Collector, InOrder
+from proverrl.loops.checkpoint import (
+    latest_checkpoint,
+    load_draws,
+    read_state,
+    restoring,
+    save_checkpoint,
+)
 from proverrl.loops.follow import check_weights, open_learner, start_learners
-from proverrl.loops.ledger import Ledger, StepBatch
 from proverrl.loops.overlap import Overlap, PushedSampler, SamplerCopy
+from proverrl.loops.pipeline import InOrder, Pipeline, Source
+from proverrl.loops.replay import make_pairs, make_replay
 from proverrl.loops.reverify import reverify_proofs
 from proverrl.loops.search_samples import keep_sample_proofs, learn_paths
-from proverrl.loops.session import Session, proof_sources, reference_sources, seconds_left
-from proverrl.rollout.samples import build_replay_sample, build_samples
-from proverrl.rollout.teaching import TeacherPair, build_pairs
+from proverrl.loops.session import Session, run_fraction, seconds_left
+from proverrl.loops.state import GrpoState
+from proverrl.loops.tally import Tally
+from proverrl.rewards import RewardFn, build_reward
+from proverrl.rollout.inject import inject_proof
+from proverrl.rollout.samples import build_samples
 from proverrl.rollout.training_sample import TrainingSample
-from proverrl.seeds import derive_seed
+from proverrl.types import Group
 
-LedgerT = TypeVar("LedgerT", bound=Ledger)
+OpenSource = Callable[[Mapping[str, Any] | None], Source]
+"""Opens the source of a run's draws, with what its checkpoint has in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the steps of a run are made with; only groups that are ``wanted`` are learned from."""
+
+    session: Session
+    state: GrpoState
+    reward: RewardFn
+    wanted: Callable[[Group], bool]
+    source: Source
+    learner: TorchLearner
+    guard: Guard
 
 
 async def run_grpo(session: Session) -> None:
     """Train until ``grpo.steps``, ``max_verifier_calls`` or ``max_minutes``; resumes by itself."""
-    await run_steps(session, Ledger, open_collector)
-
-
-OpenLedger = Callable[[Session], LedgerT]
-OpenCollector = Callable[[LedgerT, Mapping[str, Any] | None], Collector]
+    state = GrpoState(session)
+    await run_steps(state, make_reward(state), lambda in_flight: open_source(state, in_flight))
 
 
 async def run_steps(
-    session: Session, open_ledger: OpenLedger[LedgerT], open_groups: OpenCollector[LedgerT]
+    state: GrpoState,
+    reward: RewardFn,
+    open_draws: OpenSource,
+    wanted: Callable[[Group], bool] = lambda group: True,
 ) -> None:
-    """The steps of a run whose ledger and collector these make. See ``run_grpo``."""
+    """The steps of a run whose draws come from this source. See ``run_grpo``."""
+    session = state.session
     config, monitor = session.config, session.monitor
     guard = Guard(
         config.guard, session.folder / GUARD_FOLDER, lambda text: monitor.phase("guard", text)
@@ -62,162 +94,200 @@ async def run_steps(
     learner = await asyncio.to_thread(
         open_learner, config, session.policy, session.problems, guard.check
     )
-    ledger = open_ledger(session)
-    in_flight = _restore(session, learner, ledger, guard)
+    in_flight = _restore(state, learner, guard)
     if config.learner.shard != "none":
         world = session.policy.world
         monitor.phase("learner", f"{config.learner.shard} over {world.size} processes")
-    ledger.progress.verifier_calls += await reverify_proofs(session, ledger.store)
+    state.progress.verifier_calls += await reverify_proofs(session, state.store)
     if in_flight is None:
-        ledger.progress.verifier_calls += await keep_sample_proofs(session, ledger.store)
-        ledger.progress.verifier_calls += await learn_paths(session, learner)
-    if ledger.end():
+        state.progress.verifier_calls += await keep_sample_proofs(session, state.store)
+        state.progress.verifier_calls += await learn_paths(session, learner)
+    if state.end():
         return
-    collector = open_groups(ledger, in_flight)
+    run = Run(session, state, reward, wanted, open_draws(in_flight), learner, guard)
     try:
-        while not (end := ledger.end()):
-            session.check_stop(f"step {ledger.progress.step} is saved")
-            await _step(session, learner, ledger, collector, guard)
-            step, end = ledger.progress.step, ledger.end()
+        while not (end := state.end()):
+            session.check_stop(f"step {state.progress.step} is saved")
+            await make_step(run)
+            step, end = state.progress.step, state.end()
             if end or session.stop.is_set() or step % config.checkpoint_every == 0:
-                await _save(session, learner, ledger, collector, guard)
+                await _save(run)
         monitor.phase("loop ended", end)
     finally:
-        await collector.aclose()
-        ledger.auditor.close()
+        await run.source.aclose()
+        state.auditor.close()
 
 
-def open_collector(ledger: Ledger, state: Mapping[str, Any] | None) -> Collector:
-    """The collector that ``[grpo]`` asks for, with what was in flight in ``state``."""
-    session, settings = ledger.session, ledger.session.config.grpo
+async def make_step(run: Run) -> None:
+    """A step, in the order of the paper."""
+    state, source, tally, started = run.state, run.source, Tally(), time.monotonic()
+    seen: list[Group] = []
+    admitted: list[Group] = []
+    # Draw problems, write completions, verify, until there are enough groups.
+    async for judged in source.draws():
+        groups = state.reward(judged, run.reward, tally)
+        if judged.use == "learned":
+            seen += groups
+            fresh = await _admit(run, groups, tally)
+            tally.ages += [judged.age] * len(fresh)
+            admitted += fresh
+        source.took(len(admitted))
+    beside = source.end_step(admitted)
+    advantages = _compare(run, admitted, seen)
+    tally.add_step(admitted, advantages, beside.verifier_calls)
+    run.guard.watch(admitted, tally.solve_rate)
+    with source.usage.busy("learner"):
+        samples = list(chain(*map(build_samples, admitted, advantages), beside.samples))
+        metrics = await _learn(run, samples, seen)
+    state.progress.step += 1
+    state.progress.verifier_calls += tally.verifier_calls
+    metrics |= await source.learned()
+    await _log(run, tally, {**beside.figures, **metrics}, started)
+
+
+async def _admit(run: Run, groups: Sequence[Group], tally: Tally) -> list[Group]:
+    """The groups that are compared: those that the method can learn from, some of them with a
+    stored proof. What was put in is counted apart; the run's figures, its curriculum and its
+    history hear of the groups as they were."""
+    session, state = run.session, run.state
+    config, compared = session.config, list(groups)
+    for place, group in enumerate(groups if config.grpo.inject_proofs else ()):
+        state.injectable.observe(group)
+        put = await inject_proof(
+            group,
+            state.injectable,
+            session.verifier,
+            run.reward,
+            deadline_seconds=config.pool.deadline_seconds,
+        )
+        if put is not None:
+            tally.add_injected(put.rollouts[-1], put.rewards[-1])
+            compared[place] = put
+    admits = admit_groups(_describe(state, compared), config.advantage.name, config.grpo)
+    return [group for group in compress(compared, admits) if run.wanted(group)]
+
+
+def _compare(run: Run, groups: Sequence[Group], seen: Sequence[Group]) -> list[GroupAdvantages]:
+    """The advantages of the admitted groups; then the history knows all groups."""
+    state = run.state
+    advantages = ADVANTAGES[run.session.config.advantage.name](_describe(state, groups))
+    for group in seen:
+        state.history.observe(group)
+    return advantages
+
+
+def _describe(state: GrpoState, groups: Sequence[Group]) -> AdvantageInputs:
+    config, progress = state.session.config, state.progress
+    tokenizer = state.session.policy.tokenizer
+    done = run_fraction(
+        config, progress.step / config.grpo.steps, progress.verifier_calls, progress.seconds
+    )
+    steps = STEPS[config.advantage.states](lambda ids: str(tokenizer.decode(ids)))
+    return AdvantageInputs(groups, config.advantage, done, state.history, steps)
+
+
+async def _learn(
+    run: Run, samples: Sequence[TrainingSample], seen: Sequence[Group]
+) -> dict[str, float]:
+    """One optimizer step; no update when there is nothing to learn from."""
+    if not samples:
+        return {}
+    session, learner = run.session, run.learner
+    replay = make_replay(session, run.state, learner.version)
+    pairs = make_pairs(session, seen, learner.version)
+    metrics = await asyncio.to_thread(learner.step, samples, replay, pairs)
+    session.policy.version = learner.version
+    metrics |= {f"guard_{name}": float(count) for name, count in run.guard.warnings.items()}
+    return metrics | {"learning_rate": session.config.learner.learning_rate}
+
+
+def make_reward(state: GrpoState) -> RewardFn:
+    """The reward of the configuration."""
+    config = state.session.config
+    return build_reward(
+        config.reward,
+        max_new_tokens=config.sampling.max_new_tokens,
+        false_negative_rate=state.auditor.rate,
+    )
+
+
+def open_source(state: GrpoState, in_flight: Mapping[str, Any] | None) -> Source:
+    """The source that ``[grpo]`` asks for, with what was in flight."""
+    session, settings, step = state.session, state.session.config.grpo, state.progress.step
     if settings.in_order or settings.max_staleness == 0:
         ahead = "one draw ahead" if settings.max_staleness else "nothing written ahead"
         session.monitor.phase("groups", f"in order, {ahead}")
-        return InOrder(ledger, state)
+        pipeline = Pipeline(session, state.auditor, settings.group_size)
+        flight = None
+        if in_flight is not None and in_flight["draws"]:
+            by_id = {p.id: p for p in session.problems.without_reference}
+            draws = load_draws(in_flight["draws"], by_id)
+            flight = pipeline.launch(draws, step=in_flight["step"])
+        return InOrder(
+            pipeline,
+            state.choose,
+            most=settings.max_draws_per_step,
+            wanted=settings.groups_per_step,
+            ahead=settings.max_staleness > 0,
+            now=lambda: state.progress.step,
+            flight=flight,
+        )
     bound = f"at most {settings.max_staleness} steps old"
     session.monitor.phase("groups", f"as they complete, {bound}; the sampler has its own weights")
     if session.sampler is session.policy:
-        return Overlap(ledger, SamplerCopy(session.policy, ledger.progress.step), state)
-    return Overlap(ledger, PushedSampler(session, ledger.progress.step), state)
+        return Overlap(state, SamplerCopy(session.policy, step), in_flight)
+    return Overlap(state, PushedSampler(session, step), in_flight)
 
 
-async def _step(
-    session: Session, learner: TorchLearner, ledger: Ledger, collector: Collector, guard: Guard
-) -> None:
-    """Collect a batch, learn from it, write down what came of it."""
-    progress, monitor = ledger.progress, session.monitor
-    started = time.monotonic()
-    batch = await collector.collect()
-    ledger.compare(batch)
-    with collector.usage.busy("learner"):
-        metrics = await _learn(session, learner, ledger, batch, guard)
-    progress.step += 1
-    progress.verifier_calls += batch.tally.verifier_calls
-    metrics |= await collector.learned()
+async def _log(run: Run, tally: Tally, figures: dict[str, Any], started: float) -> None:
+    """Write down what came of a step."""
+    session, state, monitor = run.session, run.state, run.session.monitor
+    progress, problems = state.progress, session.problems.without_reference
     if progress.step == 1 or progress.step % session.config.checkpoint_every == 0:
-        problems = session.problems.without_reference
-        metrics |= await asyncio.to_thread(probe_adapter, session.policy, problems)
-    monitor.write_rollouts(progress.step, batch.tally.rows(progress.step))
+        figures |= await asyncio.to_thread(probe_adapter, session.policy, problems)
+    monitor.write_rollouts(progress.step, tally.rows(progress.step))
     seconds = time.monotonic() - started
     progress.seconds += seconds
-    values = batch.metrics(seconds) | metrics | ledger.curriculum.metrics()
-    values |= ledger.auditor.metrics() | progress.restarts.metrics()
-    values |= collector.usage.take_idle()
+    values = tally.metrics(seconds) | tally.staleness() | figures | state.curriculum.metrics()
+    values |= state.auditor.metrics() | state.restarts.metrics()
+    values |= run.source.usage.take_idle()
     values["verifier_calls_total"] = progress.verifier_calls
     values |= seconds_left(session.config, progress.seconds)
     monitor.log("step", progress.step, values)
 
 
-async def _learn(
-    session: Session, learner: TorchLearner, ledger: Ledger, batch: StepBatch, guard: Guard
-) -> dict[str, float]:
-    """One optimizer step on the admitted groups; no update when there are none."""
-    guard.watch(batch.groups, batch.tally.solve_rate)
-    if not batch.groups and not batch.extra:
-        return {}
-    samples = [
-        sample
-        for group, advantages in zip(batch.groups, batch.advantages, strict=True)
-        for sample in build_samples(group, advantages)
-    ]
-    samples += batch.extra
-    replay = _make_replay(session, ledger, learner.version)
-    pairs = _make_pairs(session, batch, learner.version)
-    metrics = await asyncio.to_thread(learner.step, samples, replay, pairs)
-    session.policy.version = learner.version
-    metrics |= {f"guard_{name}": float(count) for name, count in guard.warnings.items()}
-    return metrics | {"learning_rate": session.config.learner.learning_rate}
-
-
-def _make_pairs(session: Session, batch: StepBatch, version: int) -> list[TeacherPair]:
-    """Failed attempts of all groups, with a teacher's prompts; none without self-distillation."""
-    settings = session.config.loss.distill
-    if settings.weight == 0.0:
-        return []
-    return build_pairs(
-        session.policy,
-        [rollout for group in batch.seen for rollout in group.rollouts],
-        session.config.rollout,
-        max_pairs=settings.max_pairs,
-        max_tokens=session.policy.model.config.max_position_embeddings,
-        seed=derive_seed(session.config.seed, "distill", version),
-    )
-
-
-def _make_replay(
-    session: Session, ledger: Ledger, version: int
-) -> Callable[[], list[TrainingSample]]:
-    """Gives proofs to imitate, drawn anew each time: half of them the run's own, as far as there
-    are so many, the rest references, so that what is not yet proved again is not forgotten; and of
-    another role that the weights have a quarter as many beside them."""
-    num = session.config.learner.replay_samples
-    references = reference_sources(session) if num else []
-    own = proof_sources(session, ledger.store.pairs()) if num else []
-    rng = random.Random(derive_seed(session.config.seed, "replay", version))
-
-    def draw() -> list[TrainingSample]:
-        chosen = rng.sample(own, min((num + 1) // 2, len(own)))
-        chosen += rng.sample(references, min(num - len(chosen), len(references)))
-        chosen += rng.sample(ledger.other_role, min(num // 4, len(ledger.other_role)))
-        pairs = [source() for source in chosen]
-        return [build_replay_sample(pair.prompt_ids, pair.target_ids) for pair in pairs]
-
-    return draw
-
-
-async def _save(
-    session: Session, learner: TorchLearner, ledger: Ledger, collector: Collector, guard: Guard
-) -> None:
-    await asyncio.to_thread(check_weights, learner.world, session.policy)
-    # Taken at one moment: a collector may go on while the files are written.
-    state = copy.deepcopy(ledger.state_dict())
-    state |= {"in_flight": collector.state_dict(), "guard": guard.state_dict()}
+async def _save(run: Run) -> None:
+    session, state = run.session, run.state
+    await asyncio.to_thread(check_weights, run.learner.world, session.policy)
+    # Taken at one moment: a source may go on while the files are written.
+    values = copy.deepcopy(state.state_dict())
+    values |= {"in_flight": run.source.state_dict(), "guard": run.guard.state_dict()}
     await asyncio.to_thread(
         save_checkpoint,
         session.checkpoints,
-        ledger.progress.step,
-        state,
+        state.progress.step,
+        values,
         save_policy=session.policy.save,
-        save_learner=learner.save,
-        save_files=ledger.save_files,
+        save_learner=run.learner.save,
+        save_files=state.extension.save_files if state.extension is not None else None,
     )
 
 
-def _restore(
-    session: Session, learner: TorchLearner, ledger: Ledger, guard: Guard
-) -> dict[str, Any] | None:
-    """Load the newest checkpoint into learner, ledger and guard, and return what was in flight;
+def _restore(state: GrpoState, learner: TorchLearner, guard: Guard) -> dict[str, Any] | None:
+    """Load the newest checkpoint into learner, state and guard, and return what was in flight;
     the session has already loaded its weights."""
+    session = state.session
     checkpoint = latest_checkpoint(session.checkpoints)
     if checkpoint is None:
         return None
-    state = read_state(checkpoint)
+    values = read_state(checkpoint)
     learner.load(checkpoint / "learner.pt")
     session.policy.version = learner.version
     session.sampler.push(learner.version)
-    ledger.load_files(checkpoint)
+    if state.extension is not None:
+        state.extension.load_files(checkpoint)
     with restoring(checkpoint):
-        ledger.load_state_dict(state)
-        guard.load_state_dict(state["guard"])
-        in_flight: dict[str, Any] = state["in_flight"]
+        state.load_state_dict(values)
+        guard.load_state_dict(values["guard"])
+        in_flight: dict[str, Any] = values["in_flight"]
     return in_flight

@@ -14,7 +14,7 @@ from pathlib import Path
 from proverrl.config import Config
 from proverrl.errors import RunError
 from proverrl.evaluation.attempts import read_summary
-from proverrl.loops.evaluate_run import evaluate_run
+from proverrl.loops.evaluate_run import evaluate_benchmarks
 from proverrl.policy.merge import merge_policies
 
 
@@ -40,11 +40,10 @@ async def sweep_alpha(
         found = out / "evals" / f"{name}.json"
         if not found.exists():
             policy = config.policy.model_copy(update={"path": str(folder)})
-            await evaluate_run(
+            await evaluate_benchmarks(
                 config.model_copy(update={"policy": policy, "run": out}),
                 from_run=None,
-                benchmark=str(config.problems.valid),
-                name=name,
+                benchmarks={name: str(config.problems.valid)},
             )
         rows.append(SweepRow(alpha, _read_passes(found)))
     shutil.copytree(out / f"alpha-{find_best(rows).alpha:g}", out / "policy", dirs_exist_ok=True)

@@ -1,7 +1,7 @@
 """Generation, verification and learning at the same time, within a bound on staleness.
 
-Flows in: problems of the curriculum. Flows out: a ``StepBatch`` a step, of the oldest groups that
-are complete. Each group is judged by a task of its own (first turn, further turns, audits),
+Flows in: orders of the run's state. Flows out: judged draws of one group each, the oldest that are
+complete. Each group is judged by a task of its own (first turn, further turns, audits),
 so that a slow verification holds back its own group and no other. A group is learned from at most
 ``max_staleness`` steps after the weights that wrote it; a later one is counted and dropped. Within
 the bound, ``[loss.weights]`` weighs what the sampler's probabilities are worth.
@@ -16,7 +16,7 @@ That costs the weights once more, and twice for the moment between.
 All that is in flight is in the checkpoint: groups whose verdicts are awaited or not yet learned
 from, by their first turns, and the draw that is just being written, by its number and problems.
 What a resumed run judges again comes from the cache. Not handled here: bit-for-bit repetition,
-which the order of completion rules out (``collector.InOrder``); further turns of several groups in
+which the order of completion rules out (``pipeline.InOrder``); further turns of several groups in
 one batch.
 """
 
@@ -24,22 +24,21 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol, cast
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from proverrl.concurrency import cancel_all
 from proverrl.config import LayoutName
-from proverrl.loops.audit import judge_first, judge_rest
 from proverrl.loops.checkpoint import dump_draws, load_draws, load_hint
-from proverrl.loops.collector import Usage, write_draw
-from proverrl.loops.ledger import Ledger, Order, StepBatch
+from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source, Use
 from proverrl.loops.session import Session
-from proverrl.policy.base import Exchange, Policy, Sampler
+from proverrl.loops.state import GrpoState
+from proverrl.policy.base import Exchange, Policy
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rollout.whole_proof import Draw, JudgedDraw
+from proverrl.rollout.whole_proof import Draw
 from proverrl.types import Completion, Problem, Prompt, Sampling
 
 
@@ -118,7 +117,6 @@ class PushedSampler:
         return self._sampler.resume(prompt, history)
 
     async def publish(self, step: int) -> dict[str, float]:
-        """See ``Publisher.publish``."""
         async with self._lock:
             figures = await asyncio.to_thread(self._sampler.push, self._policy.version)
             self.step = step
@@ -131,29 +129,21 @@ class PushedSampler:
             return await self._sampler.generate(prompts, n=n, sampling=sampling)
 
 
-@dataclass
-class _Waiting:
-    """A group that is not learned from yet; ``step`` is that of the weights that wrote it."""
-
-    draw: Draw
-    step: int
-    seconds: float
-    judged: asyncio.Task[JudgedDraw]
-
-
-class Overlap:
-    """The ``Collector`` that keeps sampler, pool and learner at work at the same time."""
+class Overlap(Source):
+    """The ``Source`` that keeps sampler, pool and learner at work at the same time."""
 
     def __init__(
-        self, ledger: Ledger, sampler: Publisher, state: Mapping[str, Any] | None = None
+        self, state: GrpoState, sampler: Publisher, in_flight: Mapping[str, Any] | None = None
     ) -> None:
-        self.usage = Usage()
-        self._ledger = ledger
+        self._state = state
         self._sampler = sampler
-        # The same run, written by the sampler's weights.
-        self._session: Session = replace(ledger.session, sampler=cast(Sampler, sampler))
-        self._settings = ledger.session.config.grpo
-        self._waiting: dict[int, _Waiting] = {}
+        self._settings = state.session.config.grpo
+        # The sampler's weights write, not the session's.
+        self._pipeline = Pipeline(
+            state.session, state.auditor, self._settings.group_size, sampler=sampler
+        )
+        self.usage = self._pipeline.usage
+        self._waiting: dict[int, Flight] = {}
         self._num_launched = 0
         self._complete: set[int] = set()
         # Admitted to the step that is being made: not learned from yet.
@@ -161,57 +151,56 @@ class Overlap:
         self._arrived = asyncio.Event()
         self._changed = asyncio.Event()
         self._drawing: Order | None = None
-        if state is not None:
-            self._restore(state)
+        if in_flight is not None:
+            self._restore(in_flight)
         self._generator = asyncio.create_task(self._generate())
         self._generator.add_done_callback(lambda _: self._arrived.set())
 
-    async def collect(self) -> StepBatch:
-        """See ``Collector.collect``; groups are taken one by one, as they complete."""
-        batch, num_fresh = StepBatch(), 0
-        most = self._settings.max_draws_per_step * self._settings.groups_per_draw
-        while len(batch.groups) < self._settings.groups_per_step and num_fresh < most:
+    async def draws(self) -> AsyncIterator[Judged]:
+        """See ``Source.draws``; groups are taken one by one, as they complete."""
+        settings, num_fresh = self._settings, 0
+        most = settings.max_draws_per_step * settings.groups_per_draw
+        while self._num_taken < settings.groups_per_step and num_fresh < most:
             group = await self._next()
             age = self._age(group)
-            stale = age > self._settings.max_staleness
+            stale = age > settings.max_staleness
             num_fresh += not stale
-            judged = [group.judged.result()]
-            await self._ledger.absorb(batch, judged, group.seconds, age=age, stale=stale)
-            self._num_taken = len(batch.groups)
-            self._changed.set()
-        return batch
+            use: Use = "stale" if stale else "learned"
+            yield Judged(group.judged.result(), group.seconds, age, use)
+
+    def took(self, num_groups: int) -> None:
+        """See ``Source.took``; there may be room for another draw."""
+        self._num_taken = num_groups
+        self._changed.set()
 
     async def learned(self) -> dict[str, float]:
         """Hand the new weights to the sampler, and look again whether it may write."""
-        figures = await self._sampler.publish(self._ledger.progress.step)
-        self._num_taken = 0
-        self._changed.set()
+        figures = await self._sampler.publish(self._state.progress.step)
+        self.took(0)
         return figures
 
     def state_dict(self) -> dict[str, Any]:
-        """See ``Collector.state_dict``."""
         waiting = list(self._waiting.values())
         drawing = self._drawing
         return {
-            "draws": dump_draws([group.draw for group in waiting]),
+            "draws": dump_draws([draw for group in waiting for draw in group.draws]),
             "steps": [group.step for group in waiting],
             "drawing": _dump_order(drawing) if drawing else None,
         }
 
     async def aclose(self) -> None:
-        """See ``Collector.aclose``."""
         await cancel_all([self._generator, *(group.judged for group in self._waiting.values())])
 
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        by_id = {p.id: p for p in self._session.problems.without_reference}
-        draws = load_draws(state["draws"], by_id)
-        for draw, step in zip(draws, state["steps"], strict=True):
-            self._launch(draw, step, 0.0)
-        if state["drawing"] is not None:
-            self._drawing = _load_order(state["drawing"], by_id)
+    def _restore(self, in_flight: Mapping[str, Any]) -> None:
+        by_id = {p.id: p for p in self._state.session.problems.without_reference}
+        draws = load_draws(in_flight["draws"], by_id)
+        for draw, step in zip(draws, in_flight["steps"], strict=True):
+            self._launch(draw, 0.0, step)
+        if in_flight["drawing"] is not None:
+            self._drawing = _load_order(in_flight["drawing"], by_id)
 
-    def _age(self, group: _Waiting) -> int:
-        return self._ledger.progress.step - group.step
+    def _age(self, group: Flight) -> int:
+        return self._state.progress.step - group.step
 
     def _has_room(self) -> bool:
         """Whether one more draw may be of use before it is too old."""
@@ -228,32 +217,24 @@ class Overlap:
                 self._changed.clear()
                 await self._changed.wait()
             # What was being written when the checkpoint was made comes first.
-            self._drawing = self._drawing or self._ledger.choose()
-            with self.usage.busy("generator"):
-                draws, seconds = await write_draw(self._session, self._drawing)
+            self._drawing = self._drawing or self._state.choose()
+            draws, seconds = await self._pipeline.write(self._drawing)
             self._drawing = None
             for draw in draws:
-                self._launch(draw, self._sampler.step, seconds / len(draws))
+                self._launch(draw, seconds / len(draws), self._sampler.step)
 
-    def _launch(self, draw: Draw, step: int, seconds: float) -> None:
+    def _launch(self, draw: Draw, seconds: float, step: int) -> None:
         key = self._num_launched
         self._num_launched += 1
-        judged = asyncio.create_task(self._judge(draw))
-        self._waiting[key] = _Waiting(draw, step, seconds, judged)
-        judged.add_done_callback(lambda _: self._land(key))
-
-    async def _judge(self, draw: Draw) -> JudgedDraw:
-        auditor = self._ledger.auditor
-        with self.usage.busy("pool"):
-            first = await judge_first(self._session, auditor, [draw])
-            (judged,) = await judge_rest(self._session, auditor, first)
-        return judged
+        flight = self._pipeline.launch([draw], seconds, step=step, turns=True)
+        self._waiting[key] = flight
+        flight.judged.add_done_callback(lambda _: self._land(key))
 
     def _land(self, key: int) -> None:
         self._complete.add(key)
         self._arrived.set()
 
-    async def _next(self) -> _Waiting:
+    async def _next(self) -> Flight:
         """The oldest complete group, now no longer waiting; raises what broke the generator."""
         while not self._complete:
             if self._generator.done():

@@ -23,7 +23,7 @@ from proverrl.concurrency import finish_all
 from proverrl.config import Config
 from proverrl.lang.open import open_configured
 from proverrl.loops.evaluate_run import open_policy, open_sampling, open_tools
-from proverrl.loops.session import lock_run
+from proverrl.loops.run_folder import lock_run
 from proverrl.monitor.search_display import SearchDisplay, open_display
 from proverrl.policy.weights import name_weights
 from proverrl.search.base import Searching, SearchResult

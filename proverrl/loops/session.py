@@ -7,54 +7,24 @@ writing. Not handled here: what the loops do.
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import json
-import os
-import platform
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-import torch
-
-import proverrl
+from proverrl.advantages.goals import gives_goals
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config
-from proverrl.config.load import read_stored_table
-from proverrl.errors import ProblemError, RunError, StoppedError, UsageError
-from proverrl.files.lines import write_atomically
-from proverrl.hint import Hint
-from proverrl.loops.warm_start import PairSource, make_source
+from proverrl.errors import ProblemError, StoppedError, UsageError
+from proverrl.lang import find_language
 from proverrl.monitor import Monitor
 from proverrl.policy.base import Sampler
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
-from proverrl.rollout.proofs import ProofStore, describe_conditions
-from proverrl.rollout.self_correct import continue_rollouts, first_stop
-from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups
 from proverrl.seeds import derive_seed
-from proverrl.types import Candidate, Problem, Sampling
+from proverrl.types import Problem
 from proverrl.verify.cache import CachedVerifier
-
-RESOLVED_FILE = "resolved.json"
-VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "z3-solver")
-MAY_DIFFER = (
-    "run",
-    "max_minutes",
-    "max_verifier_calls",
-    "threads",
-    "checkpoint_every",
-    "pool.memory_mb",
-)
-"""Keys that a resumed run may change; the number of steps or rounds may grow as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +129,12 @@ def load_training(config: Config) -> TrainingProblems:
         UsageError: ``advantage.states`` asks for goals, and a problem has none to tell.
     """
     training = open_benchmark(str(config.problems.train))
-    others = [p for p in training.problems if p.language != "lean"]
+    others = [p for p in training.problems if not gives_goals(p)]
     if config.advantage.states == "goals" and others:
         raise UsageError(
-            f'advantage.states = "goals" is for Lean; {config.problems.train} holds '
-            f'{others[0].id!r}, a problem of {others[0].language}; set advantage.states = "lines"'
+            'advantage.states = "goals" is for languages of tactics; '
+            f"{config.problems.train} holds {others[0].id!r}, a problem of {others[0].language}; "
+            'set advantage.states = "lines"'
         )
     return split_references(
         training.problems,
@@ -185,143 +156,13 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
         for problem, reference in problems.references
     ]
     texts += [render_prompt(problem, layout) for problem in problems.without_reference]
-    tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size)
+    chosen = (*(p for p, _ in problems.references), *problems.without_reference)
+    languages = {find_language(problem.language) for problem in chosen}
+    keywords = {word for language in languages for word in language.keywords}
+    tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size, keywords=keywords)
     return build_policy(
         config.policy, tokenizer, seed=config.seed, device=device, precision=precision
     )
-
-
-def reference_sources(session: Session) -> list[PairSource]:
-    """What the references teach: each body after its problem's prompt."""
-    return [
-        make_source(session.policy, problem, reference)
-        for problem, reference in session.problems.references
-    ]
-
-
-def open_store(session: Session, keep_shortest: int) -> ProofStore:
-    """An empty store that stamps proofs with what the session's verifier judges by."""
-    verifier = session.verifier
-    return ProofStore(
-        keep_shortest,
-        lambda problem: describe_conditions(problem, verifier.identify(Candidate(problem, ""))),
-    )
-
-
-def proof_sources(session: Session, pairs: Sequence[tuple[str, str]]) -> list[PairSource]:
-    """What the run's own proofs, as (problem id, body), teach: each body after its prompt."""
-    by_id = {problem.id: problem for problem in session.problems.without_reference}
-    return [make_source(session.policy, by_id[name], body) for name, body in pairs]
-
-
-async def sample_draw(
-    session: Session,
-    problems: Sequence[Problem],
-    *,
-    n: int,
-    number: int,
-    hints: Sequence[Hint | None] | None = None,
-) -> tuple[list[Draw], float]:
-    """``n`` completions on each problem, seeded by the number of the draw; and the seconds."""
-    started = time.monotonic()
-    sampling = Sampling(
-        temperature=session.config.sampling.temperature,
-        max_new_tokens=session.config.sampling.max_new_tokens,
-        seed=derive_seed(session.config.seed, "draw", number),
-        stop=first_stop(session.config.rollout),
-    )
-    draws = await draw_groups(
-        session.sampler, problems, n=n, sampling=sampling, name=str(number), hints=hints
-    )
-    return draws, time.monotonic() - started
-
-
-async def finish_rollouts(session: Session, judged: Sequence[JudgedDraw]) -> list[JudgedDraw]:
-    """The turns that ``rollout.mode`` wants after the first one.
-
-    Called when a draw's first verdicts are in, and not before: until then the policy writes the
-    next draw, and what a checkpoint holds of a draw in flight is its first turn.
-    """
-    config = session.config
-    first = judged[0].rollouts[0].id if judged else ""
-    return await continue_rollouts(
-        judged,
-        policy=session.sampler,
-        verifier=session.verifier,
-        settings=config.rollout,
-        sampling=Sampling(
-            temperature=config.sampling.temperature,
-            max_new_tokens=config.sampling.max_new_tokens,
-            seed=derive_seed(config.seed, "turns", first),
-        ),
-        deadline_seconds=config.pool.deadline_seconds,
-    )
-
-
-@contextmanager
-def lock_run(folder: Path) -> Iterator[None]:
-    """Hold the run folder for this process.
-
-    Raises:
-        RunError: another process is writing it, or it cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("w")
-    except OSError as error:
-        raise RunError(f"{folder}: the run folder cannot be written: {error}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RunError(f"{folder}: another process is writing this run") from error
-        yield
-
-
-def check_resumable(folder: Path, config: Config) -> None:
-    """Refuse to continue a run that was begun under other settings.
-
-    Raises:
-        RunError: names the first key that differs, with both values.
-    """
-    path = folder / RESOLVED_FILE
-    if not path.exists():
-        ours = {".lock", f"{RESOLVED_FILE}.partial"}
-        if any(child.name not in ours for child in folder.iterdir()):
-            raise RunError(f"{folder} exists and is not a run folder; name another with --run")
-        return
-    try:
-        before = _flatten(read_stored_table(path))
-    except ValueError as error:
-        raise RunError(f"{path}: damaged ({error}); name another run folder") from error
-    for key, value in _flatten(config.dump()).items():
-        if key in MAY_DIFFER or key in ("grpo.steps", "expert_iteration.rounds"):
-            continue
-        if before.get(key) != value:
-            raise RunError(
-                f"{folder} was begun with {key} = {before.get(key)!r}, now it is {value!r}; "
-                "name another folder with --run, or set it back"
-            )
-
-
-def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str) -> None:
-    """Store what the run is made of: every setting, the commit, all versions."""
-    value = {
-        "config": config.dump(),
-        "command": " ".join(["proverrl", *sys.argv[1:]]),
-        "commit": _commit(),
-        "versions": {
-            "proverrl": proverrl.__version__,
-            "python": platform.python_version(),
-            **{name: metadata.version(name) for name in VERSIONED},
-        },
-        "toolchain": toolchain,
-        "device": choose_device(config.policy.device),
-        "engine": engine,
-        "cpu_count": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-    }
-    write_atomically(folder / RESOLVED_FILE, json.dumps(value, indent=1) + "\n")
 
 
 def budget_spent(config: Config, verifier_calls: int, seconds: float) -> str:
@@ -353,27 +194,3 @@ def seconds_left(config: Config, seconds: float) -> dict[str, float]:
     if not config.max_minutes:
         return {}
     return {"seconds_left": round(max(0.0, 60 * config.max_minutes - seconds), 1)}
-
-
-def _commit() -> str:
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=Path(__file__).parent,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown (not a git checkout)"
-    return done.stdout.strip()
-
-
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat

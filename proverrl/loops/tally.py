@@ -13,14 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proverrl.advantages import Credit, GroupAdvantages, mean_credit
-from proverrl.curriculum.base import Curriculum
 from proverrl.evaluation.evaluate import verdict_fields
-from proverrl.loops.audit import Auditor
 from proverrl.monitor.rollout_rows import describe_hint, describe_turns
-from proverrl.rewards import RewardFn
 from proverrl.rollout.completion_counts import CompletionCounts
-from proverrl.rollout.group import build_group
-from proverrl.rollout.proofs import ProofStore
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Group, Reward, Rollout, Status
 
@@ -47,6 +42,8 @@ class Tally:
     hinted: Counter[str] = field(default_factory=Counter)
     entries: list[tuple[Rollout, Reward | None]] = field(default_factory=list)
     advantages: dict[str, list[Credit]] = field(default_factory=dict)
+    ages: list[int] = field(default_factory=list)
+    num_stale: int = 0
 
     def add_draw(self, judged: Sequence[JudgedDraw], generation_seconds: float) -> None:
         """Count calls, verdicts and tokens of everything that came back."""
@@ -65,18 +62,21 @@ class Tally:
                     truncated = turn.completion.finish_reason == "length"
                     self.completions.add(truncated=truncated, reason=turn.reason)
 
-    def add_audits(self, calls: int) -> None:
-        """Count second looks; they are verifier calls too."""
-        self.audit_calls += calls
-        self.verifier_calls += calls
-
-    def add_group(self, group: Group) -> None:
-        """Count a group by its outcome and keep its rollouts for the rows.
+    def add_group(self, draw: JudgedDraw, group: Group | None, *, num_audits: int) -> None:
+        """Count a draw's group by its outcome, and keep its rollouts for the rows; those that are
+        in no group (unjudged, or too few to compare) have no reward. ``num_audits`` second looks
+        are verifier calls too.
 
         ``num_mixed`` counts groups whose rewards differ, ``num_solved`` and ``num_failed`` those
         of the others that were proved, or not, by their first rollout. The counts of the levels
         leave out groups with a hint.
         """
+        self.audit_calls += num_audits
+        self.verifier_calls += num_audits
+        grouped = {rollout.id for rollout in group.rollouts} if group else set()
+        self.entries += [(rollout, None) for rollout in draw.rollouts if rollout.id not in grouped]
+        if group is None:
+            return
         self.num_groups += 1
         proved = [rollout.status is Status.PROVED for rollout in group.rollouts]
         self.num_mixed += group.mixed
@@ -90,21 +90,21 @@ class Tally:
             self.num_hinted += 1
         self.entries += zip(group.rollouts, group.rewards, strict=True)
 
-    def add_advantages(self, group: Group, advantages: GroupAdvantages) -> None:
-        """Note what an admitted group's rollouts weigh in the update; all others weigh 0."""
-        self.num_admitted += 1
-        for rollout, turns in zip(group.rollouts, advantages, strict=True):
-            self.advantages[rollout.id] = turns
+    def add_step(
+        self, groups: Sequence[Group], advantages: Sequence[GroupAdvantages], num_calls: int
+    ) -> None:
+        """Note what the rollouts of the admitted groups weigh in the update, all others 0; and
+        ``num_calls`` of the verifier that are no draw's."""
+        self.verifier_calls += num_calls
+        self.num_admitted += len(groups)
+        for group, values in zip(groups, advantages, strict=True):
+            self.advantages |= zip((r.id for r in group.rollouts), values, strict=True)
 
     def add_injected(self, rollout: Rollout, reward: Reward) -> None:
         """Keep a stored proof for the rows; it is no attempt of this step, but cost a call."""
         self.num_injected += 1
         self.verifier_calls += 1
         self.entries.append((rollout, reward))
-
-    def add_dropped(self, rollouts: Sequence[Rollout]) -> None:
-        """Keep rollouts that are in no group (unjudged, or too few to compare): no reward."""
-        self.entries += [(rollout, None) for rollout in rollouts]
 
     @property
     def solve_rate(self) -> float | None:
@@ -142,6 +142,15 @@ class Tally:
                 level: {"attempts": attempts, "solved": solved}
                 for level, (attempts, solved) in sorted(self.levels.items())
             },
+        }
+
+    def staleness(self) -> dict[str, Any]:
+        """The steps between the weights that wrote an admitted group and those that learn from it,
+        and the groups that were too old."""
+        return {
+            "staleness_mean": sum(self.ages) / len(self.ages) if self.ages else 0.0,
+            "staleness_max": max(self.ages, default=0),
+            "groups_stale": self.num_stale,
         }
 
     def _hint_metrics(self) -> dict[str, Any]:
@@ -184,37 +193,6 @@ class Tally:
                 "advantage": mean_credit(turns[-1]) if reward else None,
                 "turns": describe_turns(rollout, turns if reward else None),
             }
-
-
-def absorb_draw(
-    judged: Sequence[JudgedDraw],
-    generation_seconds: float,
-    *,
-    tally: Tally,
-    curriculum: Curriculum,
-    store: ProofStore,
-    reward: RewardFn,
-    auditor: Auditor,
-) -> list[Group]:
-    """Count what came back, keep what was proved, tell the curriculum and the auditor; returns the
-    groups."""
-    tally.add_draw(judged, generation_seconds)
-    groups = []
-    for draw in judged:
-        for rollout in draw.rollouts:
-            store.add(rollout)
-        group = build_group(draw.rollouts, reward)
-        grouped = {rollout.id for rollout in group.rollouts} if group else set()
-        tally.add_dropped([r for r in draw.rollouts if r.id not in grouped])
-        if group is not None:
-            # What was proved with help says nothing of what the policy can do alone.
-            if group.rollouts[0].hint is None:
-                curriculum.observe(group)
-            tally.add_group(group)
-            groups.append(group)
-        # After the reward, which is to read one rate for the whole group.
-        tally.add_audits(auditor.observe(draw))
-    return groups
 
 
 def _solve_rate(verdicts: Counter[str]) -> float | None:

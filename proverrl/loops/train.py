@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,41 +20,30 @@ import torch
 from proverrl.concurrency import cancel_all
 from proverrl.config import ROUND_LOOPS, Config, LoopName
 from proverrl.errors import StoppedError, UsageError
-from proverrl.evaluation.evaluate import Standing, evaluate
 from proverrl.files.disk import saving
 from proverrl.lang.open import open_configured
 from proverrl.loops import value
 from proverrl.loops.checkpoint import latest_checkpoint, read_state
 from proverrl.loops.data_loop import run_data_loop
-from proverrl.loops.evaluate_run import build_evaluation, collect_figures, load_benchmark
+from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.loops.grpo import run_grpo
 from proverrl.loops.mixture import check_files
+from proverrl.loops.run_folder import RESOLVED_FILE, check_resumable, lock_run, write_resolved
 from proverrl.loops.search_samples import check_sample_files, list_proofs
-from proverrl.loops.selfplay.selfplay import run_selfplay, teach_composer
-from proverrl.loops.session import (
-    RESOLVED_FILE,
-    Session,
-    TrainingProblems,
-    check_resumable,
-    load_training,
-    lock_run,
-    make_policy,
-    reference_sources,
-    write_resolved,
-)
-from proverrl.loops.warm_start import SftSettings, make_source, train_supervised
+from proverrl.loops.selfplay.composer import teach_composer
+from proverrl.loops.selfplay.selfplay import run_selfplay
+from proverrl.loops.session import Session, TrainingProblems, load_training, make_policy
+from proverrl.loops.warm_start import warm_start
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.loading import choose_device, load_policy
-from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter, merge_adapter
+from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.problems.contamination import describe_overlap
 from proverrl.seeds import derive_seed
-from proverrl.types import Problem
 
 
 async def _no_loop(session: Session) -> None:
@@ -154,7 +143,7 @@ async def _run_stages(session: Session) -> None:
     _say_what_runs(session)
     if not session.warm_weights.exists():
         proofs = await list_proofs(session)
-        await asyncio.to_thread(_warm_start, session, proofs)
+        await asyncio.to_thread(warm_start, session, proofs, teach_composer(session))
     await asyncio.to_thread(push_weights, session.policy.world, session.policy)
     if config.evaluation.before:
         await _evaluate(session, "before")
@@ -245,53 +234,6 @@ def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
     return Monitor(folder, live=live, total_steps=total, resume_step=resume_step)
 
 
-def _warm_start(session: Session, proofs: Sequence[tuple[Problem, str]]) -> None:
-    """Train on the references and ``proofs`` of searches, then save the weights; the last file
-    written marks the end."""
-    config, monitor, policy = session.config, session.monitor, session.policy
-    settings = config.warm_start
-    sources = reference_sources(session) + teach_composer(session)
-    sources += [make_source(policy, problem, body) for problem, body in proofs]
-
-    def show(step: int, loss: float) -> None:
-        if step < settings.steps:
-            session.check_stop(f"the warm start was at step {step} and begins again")
-        monitor.phase("warm start", f"{step}/{settings.steps}, loss {loss:.3f}")
-        if step % 10 == 0 or step == settings.steps:
-            monitor.log("sft", step, {"loss": loss})
-
-    if settings.steps and sources:
-        train_supervised(
-            policy,
-            sources,
-            SftSettings(
-                steps=settings.steps,
-                batch_size=settings.batch_size,
-                optimizer=settings.optimizer,
-                learning_rate=settings.learning_rate,
-                weight_decay=settings.weight_decay,
-                max_grad_norm=config.learner.max_grad_norm,
-                prompt_weight=settings.prompt_weight,
-                pack_tokens=settings.pack_tokens,
-                seed=derive_seed(config.seed, "warm_start"),
-            ),
-            progress=show,
-        )
-    lora = config.policy.lora
-    if lora.rank:
-        merge_adapter(policy.model)
-    temporary = session.warm_weights.with_suffix(".tmp")
-    with saving(session.warm_weights.parent):
-        session.warm_weights.parent.mkdir(exist_ok=True)
-        policy.save(session.warm_weights.parent / "policy")
-        torch.save(policy.model.state_dict(), temporary)
-        os.replace(temporary, session.warm_weights)
-    if lora.rank:
-        # The loop trains a new one, on top of the warm-started policy.
-        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))
-    session.sampler.push(policy.version)
-
-
 async def _evaluate(session: Session, name: str) -> None:
     """Evaluate under ``evals/NAME`` unless that is done already."""
     monitor, policy = session.monitor, session.sampler
@@ -306,15 +248,14 @@ async def _evaluate(session: Session, name: str) -> None:
     if (evaluation.folder / f"{name}.json").exists():
         return
 
-    def show(standing: Standing) -> None:
-        monitor.phase(f"evaluation {name}", standing.describe("attempts"))
-        for kind, text in standing.warnings.items():
-            monitor.warn(kind, text)
-
-    figures = collect_figures(evaluation, session.verifier, session.config.problems.train)
-    if warning := describe_overlap(figures()["contamination"]):
-        monitor.warn("contamination", warning)
-    work = evaluate(evaluation, policy, session.verifier, progress=show, figures=figures)
+    work = evaluate_one(
+        evaluation,
+        policy,
+        session.verifier,
+        session.config.problems.train,
+        show=monitor.phase,
+        warn=monitor.warn,
+    )
     await _until_stopped(session, work, f"the attempts of evaluation {name} are stored")
     monitor.log("eval", policy.version, {"name": name, "path": f"evals/{name}.json"})
 

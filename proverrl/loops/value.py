@@ -27,7 +27,7 @@ from proverrl.errors import RunError, StoppedError, UsageError
 from proverrl.files.disk import loading, saving
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluate_run import find_weights
-from proverrl.loops.session import check_resumable, lock_run, write_resolved
+from proverrl.loops.run_folder import check_resumable, lock_run, write_resolved
 from proverrl.monitor import ROLLOUTS_FOLDER, Monitor
 from proverrl.monitor.interrupt import stop_on_signals
 from proverrl.policy.loading import choose_device, load_policy

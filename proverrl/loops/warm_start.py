@@ -1,25 +1,34 @@
 """Supervised training on reference bodies: the model that reinforcement learning starts from.
 
-Flows in: sources of (prompt ids, body ids) pairs. Flows out: updated weights of the model. Also
-used by expert iteration on the proofs that it kept. A batch is padded, or packed into rows of a
-budget of tokens; the loss is the same. Not handled here: which pairs there are.
+Flows in: sources of (prompt ids, body ids) pairs. Flows out: updated weights of the model; the
+warm start's are in ``warm_start/`` of the run's folder. Expert iteration trains in the same way on
+the proofs that it kept. A batch is padded, or laid end to end in rows of a budget of tokens; the
+loss is the same. Not handled here: which pairs there are.
 """
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch.nn import functional
 
-from proverrl.config import OptimizerName
+from proverrl.config import Config, OptimizerName
+from proverrl.config.training import ExpertIterationConfig, WarmStartConfig
+from proverrl.files.disk import saving
 from proverrl.learner.optimizers import scale_rates
-from proverrl.learner.row_packing import fill_rows, lay_out
+from proverrl.learner.packing import batch_rows
+from proverrl.learner.segments import NO_MASK, Span, make_segments, use_segments
 from proverrl.learner.weights import TrainedWeights
+from proverrl.loops.session import Session
+from proverrl.policy.lora import attach_adapter, merge_adapter
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 
 
@@ -29,6 +38,10 @@ class Pair:
 
     prompt_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.prompt_ids) + len(self.target_ids)
 
 
 PairSource = Callable[[], Pair]
@@ -44,6 +57,20 @@ def make_source(policy: TransformersPolicy, problem: Problem, body: str) -> Pair
         return Pair(policy.prompt(problem).token_ids, policy.body_ids(problem, body))
 
     return tokenise
+
+
+def reference_sources(session: Session) -> list[PairSource]:
+    """What the references teach: each body after its problem's prompt."""
+    return [
+        make_source(session.policy, problem, reference)
+        for problem, reference in session.problems.references
+    ]
+
+
+def proof_sources(session: Session, pairs: Sequence[tuple[str, str]]) -> list[PairSource]:
+    """What the run's own proofs, as (problem id, body), teach: each body after its prompt."""
+    by_id = {problem.id: problem for problem in session.problems.without_reference}
+    return [make_source(session.policy, by_id[name], body) for name, body in pairs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +89,64 @@ class SftSettings:
     prompt_weight: float
     seed: int
     pack_tokens: int = 0
+
+
+def settle(
+    config: Config, section: WarmStartConfig | ExpertIterationConfig, *, steps: int, seed: int
+) -> SftSettings:
+    """The settings of a section of the configuration."""
+    return SftSettings(
+        steps=steps,
+        batch_size=section.batch_size,
+        optimizer=section.optimizer,
+        learning_rate=section.learning_rate,
+        weight_decay=section.weight_decay,
+        max_grad_norm=config.learner.max_grad_norm,
+        prompt_weight=config.warm_start.prompt_weight,
+        pack_tokens=section.pack_tokens,
+        seed=seed,
+    )
+
+
+def warm_start(
+    session: Session, proofs: Sequence[tuple[Problem, str]], taught: Sequence[PairSource]
+) -> None:
+    """Train on the references, on what else is ``taught`` and on ``proofs`` of searches, then save
+    the weights; the last file written marks the end."""
+    config, monitor, policy = session.config, session.monitor, session.policy
+    settings = config.warm_start
+    sources = [*reference_sources(session), *taught]
+    sources += [make_source(policy, problem, body) for problem, body in proofs]
+
+    def show(step: int, loss: float) -> None:
+        if step < settings.steps:
+            session.check_stop(f"the warm start was at step {step} and begins again")
+        monitor.phase("warm start", f"{step}/{settings.steps}, loss {loss:.3f}")
+        if step % 10 == 0 or step == settings.steps:
+            monitor.log("sft", step, {"loss": loss})
+
+    if settings.steps and sources:
+        train_supervised(
+            policy,
+            sources,
+            settle(
+                config, settings, steps=settings.steps, seed=derive_seed(config.seed, "warm_start")
+            ),
+            progress=show,
+        )
+    lora = config.policy.lora
+    if lora.rank:
+        merge_adapter(policy.model)
+    temporary = session.warm_weights.with_suffix(".tmp")
+    with saving(session.warm_weights.parent):
+        session.warm_weights.parent.mkdir(exist_ok=True)
+        policy.save(session.warm_weights.parent / "policy")
+        torch.save(policy.model.state_dict(), temporary)
+        os.replace(temporary, session.warm_weights)
+    if lora.rank:
+        # The loop trains a new one, on top of the warm-started policy.
+        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))
+    session.sampler.push(policy.version)
 
 
 def train_supervised(
@@ -124,7 +209,7 @@ def draw_batches(
             order += fresh
         chunk = [sources[i]() for i in order[: 8 * batch_size]]
         del order[: 8 * batch_size]
-        chunk.sort(key=lambda pair: len(pair.prompt_ids) + len(pair.target_ids))
+        chunk.sort(key=lambda pair: pair.num_tokens)
         batches = [chunk[i : i + batch_size] for i in range(0, len(chunk), batch_size)]
         rng.shuffle(batches)
         yield from batches
@@ -139,11 +224,30 @@ def supervised_loss(
 ) -> torch.Tensor:
     """Weighted mean cross-entropy of a batch: targets weigh 1, prompt tokens ``prompt_weight``.
 
-    Padded and packed batches give the same loss; a packed one needs a model that accepts a
-    four-dimensional attention mask (every transformers decoder with sdpa or eager attention).
+    Padded and packed batches give the same loss; a packed one needs a model that
+    ``proverrl.learner.segments`` can attend through.
+
+    Raises:
+        UsageError: the model cannot.
     """
-    layout = _pack(batch, prompt_weight, pack_tokens) if pack_tokens else _pad(batch, prompt_weight)
-    layout = {name: tensor.to(policy.device) for name, tensor in layout.items()}
+    if not pack_tokens:
+        loss, weight = _weighted_loss(policy, _pad(batch, prompt_weight))
+        return loss / weight
+    use_segments(policy.model)
+    parts = [
+        _weighted_loss(policy, _pack(row, prompt_weight, policy.device))
+        for row in batch_rows(batch, pack_tokens)
+    ]
+    losses, weights = zip(*parts, strict=True)
+    return torch.stack(losses).sum() / torch.stack(weights).sum()
+
+
+def _weighted_loss(
+    policy: TransformersPolicy, layout: dict[str, Any]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weighted sum of the cross-entropies of a layout's tokens, and the sum of the weights."""
+    device = policy.device
+    layout = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in layout.items()}
     weights = layout.pop("weights")
     hidden = policy.model.get_decoder()(**layout, use_cache=False).last_hidden_state
     picked = weights[:, 1:] > 0
@@ -151,12 +255,12 @@ def supervised_loss(
     targets = layout["input_ids"][:, 1:][picked]
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     losses = functional.cross_entropy(logits, targets, reduction="none")
-    return (losses * weights[:, 1:][picked]).sum() / weights[:, 1:].sum()
+    return (losses * weights[:, 1:][picked]).sum(), weights[:, 1:].sum()
 
 
-def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, torch.Tensor]:
-    """A row per pair, the decoder's arguments and the weight of each token in the loss."""
-    longest = max(len(pair.prompt_ids) + len(pair.target_ids) for pair in batch)
+def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, Any]:
+    """A row a pair, the decoder's arguments and the weight of each token in the loss."""
+    longest = max(pair.num_tokens for pair in batch)
     ids = torch.zeros((len(batch), longest), dtype=torch.long)
     mask = torch.zeros((len(batch), longest), dtype=torch.long)
     weights = torch.zeros((len(batch), longest))
@@ -169,22 +273,26 @@ def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, torch.Tensor]
     return {"input_ids": ids, "attention_mask": mask, "weights": weights}
 
 
-def _pack(batch: Sequence[Pair], prompt_weight: float, max_tokens: int) -> dict[str, torch.Tensor]:
-    """The same for rows of several pairs."""
-    sequences = [pair.prompt_ids + pair.target_ids for pair in batch]
-    packed = lay_out(sequences, fill_rows([len(s) for s in sequences], max_tokens))
-    weights = torch.zeros(packed.ids.shape)
-    for pair, (row, start) in zip(batch, packed.starts, strict=True):
-        middle = start + len(pair.prompt_ids)
-        weights[row, start:middle] = prompt_weight
-        weights[row, middle : middle + len(pair.target_ids)] = 1.0
+def _pack(batch: Sequence[Pair], prompt_weight: float, device: str) -> dict[str, Any]:
+    """The same for one row with all pairs end to end, none of which sees another."""
+    ids: list[int] = []
+    positions: list[int] = []
+    weights: list[float] = []
+    spans: list[Span] = []
+    for pair in batch:
+        own = torch.arange(len(ids), len(ids) + pair.num_tokens)
+        spans.append(Span(pair.num_tokens, own))
+        ids += pair.prompt_ids + pair.target_ids
+        positions += range(pair.num_tokens)
+        own_weights = [prompt_weight] * len(pair.prompt_ids) + [1.0] * len(pair.target_ids)
         # What stands before a sequence's first token is another sequence.
-        weights[row, start] = 0.0
+        weights += [0.0, *own_weights[1:]]
     return {
-        "input_ids": packed.ids,
-        "attention_mask": packed.allowed[:, None],
-        "position_ids": packed.positions,
-        "weights": weights,
+        "input_ids": torch.tensor([ids]),
+        "attention_mask": NO_MASK,
+        "position_ids": torch.tensor([positions]),
+        "segments": make_segments(spans, torch.device(device)),
+        "weights": torch.tensor([weights]),
     }
 
 

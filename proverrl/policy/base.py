@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from proverrl.config import LayoutName
+from proverrl.errors import UsageError
 from proverrl.types import Completion, Problem, Prompt, Sampling
 
 
@@ -72,3 +73,13 @@ class Sampler(Policy, Protocol):
     def close(self) -> None:
         """Release what the engine holds; nothing is sampled afterwards."""
         ...
+
+
+def require_room(prompts: Sequence[Prompt], max_tokens: int, remedy: str) -> None:
+    """Raise ``UsageError`` for a prompt that leaves no token of a model's context for an answer."""
+    longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
+    if longest >= max_tokens:
+        raise UsageError(
+            f"a prompt of {longest} tokens leaves no room in the {max_tokens} tokens of the model; "
+            f"{remedy}"
+        )

@@ -13,19 +13,21 @@ from collections.abc import Iterable
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from proverrl.lang.dafny.syntax.text import KEYWORDS
-
 BOS, EOS, PAD = "<|start|>", "<|end|>", "<|pad|>"
 
 
-def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> PreTrainedTokenizerFast:
+def train_tokenizer(
+    texts: Iterable[str], *, vocab_size: int, keywords: Iterable[str] = ()
+) -> PreTrainedTokenizerFast:
     """Train byte-level BPE (Sennrich et al. 2016, over bytes as in GPT-2) of ``vocab_size``.
 
-    Deterministic in ``texts`` and their order. Any text round-trips exactly, because the 256
+    Each of ``keywords`` is kept with the blank behind it in one piece. Deterministic in ``texts``
+    and their order. Any text round-trips exactly, because the 256
     bytes are always in the vocabulary.
     """
-    keywords = "|".join(sorted(KEYWORDS, key=len, reverse=True))
-    pieces = rf"\b(?:{keywords})\b ?|[A-Za-z_][A-Za-z0-9_'?]*|[0-9]|[^A-Za-z0-9_]+"
+    whole = "|".join(sorted(sorted(keywords), key=len, reverse=True))
+    words = rf"\b(?:{whole})\b ?|" if whole else ""
+    pieces = rf"{words}[A-Za-z_][A-Za-z0-9_'?]*|[0-9]|[^A-Za-z0-9_]+"
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [

@@ -25,9 +25,8 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from proverrl.config import LayoutName
-from proverrl.errors import UsageError
 from proverrl.parallel import SINGLE, World
-from proverrl.policy.base import Exchange
+from proverrl.policy.base import Exchange, require_room
 from proverrl.policy.conversation import encode_prompt, resume_prompt
 from proverrl.policy.kv_cache import make_cache
 from proverrl.policy.lora import (
@@ -40,7 +39,7 @@ from proverrl.policy.lora import (
 from proverrl.policy.sampling import draw_tokens, pad_left
 from proverrl.problems.prompt import render_body
 from proverrl.seeds import derive_seed
-from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling
+from proverrl.types import Completion, Problem, Prompt, Sampling
 
 # Its bar for every saved checkpoint would tear the live display.
 transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -116,12 +115,8 @@ class TransformersPolicy:
         Raises:
             UsageError: a prompt leaves no room for a token.
         """
-        longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
-        if longest >= self.context_tokens:
-            raise UsageError(
-                f"a prompt of {longest} tokens leaves no room in the {self.context_tokens} tokens "
-                "of the model; lower rollout.history_tokens, or take a model with a longer context"
-            )
+        remedy = "lower rollout.history_tokens, or take a model with a longer context"
+        require_room(prompts, self.context_tokens, remedy)
         cancelled = threading.Event()
         try:
             # The event loop goes on feeding verifiers while torch works in the thread.
@@ -237,12 +232,7 @@ class TransformersPolicy:
             if num_writing < COMPACT_BELOW * len(alive):
                 kept = writing.nonzero().squeeze(-1)
                 cache.batch_select_indices(kept)
-                alive, token, mask, position = (
-                    alive[kept],
-                    token[kept],
-                    mask[kept],
-                    position[kept],
-                )
+                alive, token, mask, position = (t[kept] for t in (alive, token, mask, position))
                 writing = torch.ones(len(kept), dtype=torch.bool, device=self.device)
             mask = torch.cat([mask, mask.new_ones((len(mask), 1))], dim=1)
             position = position + 1
@@ -269,24 +259,36 @@ class TransformersPolicy:
         completions = []
         rows = zip(drawn.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
         for row, (tokens, values, length) in enumerate(rows):
-            token_ids = tokens[:length]
-            ended = token_ids[-1] == self.end_id
-            stopped = ended or (bool(stop) and self._ends_with(token_ids, stop))
-            reason: FinishReason = "stop" if stopped else "length"
-            # Special tokens stay visible: a pad in the middle is garbage, not a blank.
-            text = str(self.tokenizer.decode(token_ids[:-1] if ended else token_ids))
-            completions.append(
-                Completion(
-                    text=text,
-                    prompt_ids=prompts[row // n].token_ids,
-                    token_ids=tuple(token_ids),
-                    logprobs=tuple(values[:length]) if is_whole else (),
-                    finish_reason=reason,
-                    policy_version=self.version,
-                    missing=() if is_whole else ("logprobs",),
-                )
-            )
+            ids, ended = tokens[:length], tokens[length - 1] == self.end_id
+            stopped = ended or (bool(stop) and self._ends_with(ids, stop))
+            known = values[:length] if is_whole else None
+            prompt_ids = prompts[row // n].token_ids
+            completions.append(self.make_completion(prompt_ids, ids, known, stopped=stopped))
         return completions
+
+    def make_completion(
+        self,
+        prompt_ids: tuple[int, ...],
+        token_ids: Sequence[int],
+        logprobs: Sequence[float] | None,
+        *,
+        stopped: bool,
+    ) -> Completion:
+        """What was drawn after a prompt, its end token included; ``logprobs`` are None where those
+        of the whole distribution are not known, and ``stopped`` says that it ended of itself or
+        with a stop text."""
+        ended = len(token_ids) > 0 and token_ids[-1] == self.end_id
+        # Special tokens stay visible: a pad in the middle is garbage, not a blank.
+        text = str(self.tokenizer.decode(list(token_ids[:-1] if ended else token_ids)))
+        return Completion(
+            text=text,
+            prompt_ids=prompt_ids,
+            token_ids=tuple(token_ids),
+            logprobs=() if logprobs is None else tuple(logprobs),
+            finish_reason="stop" if stopped else "length",
+            policy_version=self.version,
+            missing=("logprobs",) if logprobs is None else (),
+        )
 
     def _has_stopped(self, rows: torch.Tensor, stop: tuple[str, ...]) -> torch.Tensor:
         """Which rows of tokens end in a stop text; shape (rows,)."""

@@ -23,12 +23,12 @@ from typing import Protocol
 import torch
 
 from proverrl.config import LayoutName, VllmConfig
-from proverrl.errors import UsageError, WeightSyncError
-from proverrl.policy.base import Exchange
+from proverrl.errors import WeightSyncError
+from proverrl.policy.base import Exchange, require_room
 from proverrl.policy.push_probe import PushProbe, Rows, Scores, choose_rows, score_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.seeds import derive_seed
-from proverrl.types import Completion, FinishReason, Problem, Prompt, Sampling
+from proverrl.types import Completion, Problem, Prompt, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +190,8 @@ class VllmPolicy:
     ) -> list[list[Completion]]:
         if not self._whole:
             raise WeightSyncError("the sampler holds no whole set of weights; it cannot generate")
-        longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
-        if longest >= self._engine.max_tokens:
-            raise UsageError(
-                f"a prompt of {longest} tokens leaves no room in the {self._engine.max_tokens} "
-                "tokens of the model; raise vllm.max_model_tokens, or lower rollout.history_tokens"
-            )
+        remedy = "raise vllm.max_model_tokens, or lower rollout.history_tokens"
+        require_room(prompts, self._engine.max_tokens, remedy)
         requests = [
             Request(prompt.token_ids, derive_seed(sampling.seed, "prompt", index, number))
             for index, prompt in enumerate(prompts)
@@ -204,21 +200,12 @@ class VllmPolicy:
         drawn = self._engine.generate(requests, sampling=sampling, end_id=self.trained.end_id)
         is_whole = sampling.top_p == 1.0
         rows = [
-            self._completion(request, one, is_whole)
+            self.trained.make_completion(
+                request.prompt_ids,
+                one.token_ids,
+                one.logprobs if is_whole else None,
+                stopped=one.stopped,
+            )
             for request, one in zip(requests, drawn, strict=True)
         ]
         return [rows[start : start + n] for start in range(0, len(rows), n)]
-
-    def _completion(self, request: Request, drawn: Drawn, is_whole: bool) -> Completion:
-        ids = drawn.token_ids
-        ended = ids[-1:] == (self.trained.end_id,)
-        reason: FinishReason = "stop" if drawn.stopped else "length"
-        return Completion(
-            text=str(self.trained.tokenizer.decode(list(ids[:-1] if ended else ids))),
-            prompt_ids=request.prompt_ids,
-            token_ids=ids,
-            logprobs=drawn.logprobs if is_whole else (),
-            finish_reason=reason,
-            policy_version=self.version,
-            missing=() if is_whole else ("logprobs",),
-        )

@@ -14,25 +14,23 @@ names are renamed where a binder declares them; a training text in another langu
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from proverrl.errors import ProblemError
 from proverrl.files.strict_json import load_json
-from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
-from proverrl.lang.lean.syntax import tokens as lean_tokens
-from proverrl.types import HOLE, Language, Problem
+from proverrl.lang import LANGUAGES, find_language, list_languages
+from proverrl.types import Problem
 
 RUN_LENGTH = 13
 NEAR_SHARE = 0.5
 MatchKind = Literal["same", "renamed", "near"]
 
-_STATEMENTS: tuple[tuple[str, Language | None], ...] = (
+_STATEMENTS: tuple[tuple[str, str | None], ...] = (
     ("statement", None),
     ("formal_statement", "lean"),
     ("lean4_code", "lean"),
@@ -41,17 +39,13 @@ _STATEMENTS: tuple[tuple[str, Language | None], ...] = (
 )
 """Fields that hold a statement, best first, and the language where the field says it."""
 
-_LEAN_BINDERS = frozenset("∀ ∃ λ fun Σ Π ∑ ∏ ∃!".split())
-_LEAN_DECLARES = frozenset("theorem lemma example def abbrev instance structure".split())
-_DAFNY_DECLARES = frozenset("method lemma function predicate".split())
-
 
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One statement, as far as it is compared. ``language`` keeps Lean and Dafny apart."""
 
     id: str
-    language: Language
+    language: str
     text: str
 
 
@@ -215,75 +209,25 @@ def _read_statement(where: str, line: str, number: int) -> Statement:
     field, language = next((f, lang) for f, lang in _STATEMENTS if isinstance(row.get(f), str))
     name = next((row[key] for key in ("id", "name", "problem_id") if key in row), number)
     text = row[field]
-    language = language or cast("Language", row.get("language") or _guess_language(text))
-    if language not in ("dafny", "lean"):
-        raise ProblemError(f"{where}: field 'language' is {language!r}; use dafny or lean")
+    language = language or row.get("language") or _guess_language(text)
+    if language not in LANGUAGES:
+        raise ProblemError(
+            f"{where}: field 'language' is {language!r}; use {' or '.join(LANGUAGES)}"
+        )
     return Statement(str(name), language, text)
 
 
-def _guess_language(text: str) -> Language:
-    return "lean" if re.search(r"^\s*(theorem|import|example)\b", text, re.MULTILINE) else "dafny"
+def _guess_language(text: str) -> str:
+    found = (one.name for one in list_languages() if one.looks_like(text))
+    return next(found, next(iter(LANGUAGES)))
 
 
 def _read_both(statement: Statement) -> tuple[str, str]:
     """The statement as tokens without its own name, and as tokens without any name."""
-    text = statement.text.replace(HOLE, " ")
-    if statement.language == "lean":
-        return _read_lean(text)
-    try:
-        tokens = [piece for _, piece in scan_tokens(text)]
-        return " ".join(_drop_names(tokens, _DAFNY_DECLARES)), normalise(text)
-    except ProblemError:
-        # A comment that is never closed: no program, and compared as it stands.
-        return text, text
+    return find_language(statement.language).read_skeletons(statement.text)
 
 
-def _drop_names(tokens: list[str], declares: frozenset[str]) -> list[str]:
-    """The tokens, every use of the names that ``declares`` give replaced by a blank."""
-    own = {b for a, b in itertools.pairwise(tokens) if a in declares}
-    return ["_" if token in own else token for token in tokens]
-
-
-def _read_lean(text: str) -> tuple[str, str]:
-    header_gone = [
-        line
-        for line in text.split("\n")
-        if not line.startswith(("import ", "open ", "set_option ", "namespace ", "end "))
-    ]
-    found = lean_tokens.scan_tokens("\n".join(header_gone))
-    tokens = [token.text for token in found if token.is_code]
-    while tokens and tokens[-1] in ("sorry", "by", ":="):
-        tokens.pop()
-    plain = _drop_names(tokens, _LEAN_DECLARES)
-    bound = _find_bound_names(plain)
-    renamed: dict[str, str] = {}
-    anonymous = []
-    for token in plain:
-        head, dot, rest = token.partition(".")
-        if head in bound:
-            token = renamed.setdefault(head, f"n{len(renamed)}") + dot + rest
-        anonymous.append(token)
-    return " ".join(plain), " ".join(anonymous)
-
-
-def _find_bound_names(tokens: list[str]) -> set[str]:
-    """Names that stand between an opening bracket or a binder and a colon, comma or arrow."""
-    bound: set[str] = set()
-    for place, token in enumerate(tokens):
-        if token not in _LEAN_BINDERS and token not in ("(", "{", "[", "⦃"):
-            continue
-        names: list[str] = []
-        for name in tokens[place + 1 :]:
-            if not re.fullmatch(lean_tokens.IDENTIFIER, name):
-                ends = (":",) if token in ("(", "{", "[", "⦃") else (":", ",", "∈", "=>", "↦")
-                if name in ends:
-                    bound |= set(names)
-                break
-            names.append(name)
-    return bound
-
-
-def _find_runs(language: Language, text: str) -> set[int]:
+def _find_runs(language: str, text: str) -> set[int]:
     """Hashes of the runs of tokens. Names count from where the run begins, so that a program that
     declares something else before does not hide what they share."""
     words = text.split(" ")

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from proverrl.errors import UsageError
-from proverrl.types import Language
+from proverrl.lang import find_suffixes
 
-LANGUAGES: dict[str, Language] = {".dfy": "dafny", ".lean": "lean"}
 _NO_FILE = "a pipe, a device or a socket, which may never end"
 
 
@@ -52,7 +51,7 @@ def check_output(out: Path, paths: Sequence[str], stdin: BinaryIO) -> None:
                     f"--out {out} is an input, {name}: its verdicts would overwrite it; give "
                     "another file"
                 )
-        if out.suffix in LANGUAGES and path != "-" and _is_inside(out, Path(path)):
+        if out.suffix in find_suffixes() and path != "-" and _is_inside(out, Path(path)):
             raise UsageError(
                 f"--out {out} would itself be judged, as a program of the folder {path}; give a "
                 "name such as verdicts.jsonl"
@@ -60,7 +59,7 @@ def check_output(out: Path, paths: Sequence[str], stdin: BinaryIO) -> None:
 
 
 def list_programs(folder: str | Path) -> list[tuple[Path, str]]:
-    """The .dfy and .lean files below a folder in order, and what cannot be read, with the reason.
+    """The programs below a folder in order, and what cannot be read, with the reason.
     Links to files are followed, links to folders are not."""
     found: list[tuple[Path, str]] = []
 
@@ -70,7 +69,7 @@ def list_programs(folder: str | Path) -> list[tuple[Path, str]]:
     for place, _, names in os.walk(folder, onerror=refuse):
         for name in names:
             path = Path(place, name)
-            if path.suffix not in LANGUAGES:
+            if path.suffix not in find_suffixes():
                 continue
             try:
                 regular = stat.S_ISREG(path.stat().st_mode)

@@ -17,14 +17,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast, get_args
+from typing import Any, BinaryIO, Literal, get_args
 
 from proverrl.errors import ProblemError
 from proverrl.files.strict_json import load_json
-from proverrl.lang.dafny.audit import KINDS
-from proverrl.problems.input_paths import LANGUAGES, check_paths, list_programs
+from proverrl.lang import find_language, find_suffixes
+from proverrl.problems.input_paths import check_paths, list_programs
 from proverrl.problems.load import find_text_fault
-from proverrl.types import HOLE, Candidate, Language, Problem, Split, Verdict
+from proverrl.types import FILE, HOLE, Candidate, Problem, Split, Verdict
 
 MAX_LINE_BYTES = 16 * 2**20
 _MAX_REASON = 300
@@ -96,7 +96,7 @@ def read_inputs(paths: Sequence[str], stdin: BinaryIO) -> Iterator[Submission | 
     for path in paths:
         if path != "-" and Path(path).is_dir():
             yield from _read_folder(path)
-        elif Path(path).suffix in LANGUAGES:
+        elif Path(path).suffix in find_suffixes():
             yield _read_program(Path(path))
         else:
             yield from _read_line_file(path, stdin)
@@ -110,7 +110,7 @@ def count_inputs(paths: Sequence[str]) -> int | None:
             return None
         if Path(path).is_dir():
             total += len(list_programs(path))
-        elif Path(path).suffix in LANGUAGES:
+        elif Path(path).suffix in find_suffixes():
             total += 1
         else:
             total += _count_lines(path)
@@ -160,9 +160,9 @@ def verdict_to_json(submission: Submission, verdict: Verdict) -> dict[str, Any]:
     return entry | {"cause": verdict.cause} if verdict.cause else entry
 
 
-def make_file_candidate(name: str, text: str, language: Language = "dafny") -> Candidate:
+def make_file_candidate(name: str, text: str, language: str = "dafny") -> Candidate:
     """A bare file: all of it is the body, and there is no statement to hold it to."""
-    return Candidate(Problem(name, language, "file", "", HOLE), text)
+    return Candidate(Problem(name, language, FILE, "", HOLE), text)
 
 
 def _count_lines(path: str) -> int:
@@ -180,7 +180,7 @@ def _count_lines(path: str) -> int:
 def _read_folder(folder: str) -> Iterator[Submission | Unusable]:
     found = list_programs(folder)
     if not found:
-        found = [(Path(folder), "this folder holds no .dfy or .lean file")]
+        found = [(Path(folder), f"this folder holds no {' or '.join(find_suffixes())} file")]
     for path, reason in found:
         name = str(path)
         yield Unusable(name, "malformed", name, 0, reason) if reason else _read_program(path)
@@ -197,7 +197,7 @@ def _read_program(path: Path) -> Submission | Unusable:
         return Unusable(name, "malformed", name, 0, f"cannot be read: {error.strerror}")
     except UnicodeDecodeError as error:
         return Unusable(name, "malformed", name, 0, _explain_encoding(error))
-    return Submission(name, make_file_candidate(name, text, LANGUAGES[path.suffix]), name)
+    return Submission(name, make_file_candidate(name, text, find_suffixes()[path.suffix]), name)
 
 
 def _explain_encoding(error: UnicodeDecodeError) -> str:
@@ -256,7 +256,7 @@ def _read_candidate(entry_id: str, raw: dict[str, Any]) -> Candidate:
             _check_text(key, raw[key])
     if "code" not in raw:
         return Candidate(_read_problem(raw["problem"]), raw["body"], raw.get("prelude", ""))
-    return make_file_candidate(entry_id, raw["code"], _check_language(raw["language"]))
+    return make_file_candidate(entry_id, raw["code"], find_language(raw["language"]).name)
 
 
 def _check_text(name: str, value: object) -> None:
@@ -265,22 +265,6 @@ def _check_text(name: str, value: object) -> None:
         raise ProblemError(f"not a text: {name}")
     if fault := find_text_fault(value):
         raise ProblemError(f"{name} {fault}")
-
-
-def _check_language(language: object) -> Language:
-    if language not in LANGUAGES.values():
-        known = ", ".join(LANGUAGES.values())
-        raise ProblemError(f"unknown language {_clip(language)}; known are: {known}")
-    return cast("Language", language)
-
-
-def _list_kinds(language: Language) -> tuple[str, ...]:
-    if language == "dafny":
-        return tuple(KINDS)
-    # Here, so that Dafny alone loads nothing of Lean's.
-    from proverrl.lang.lean.audit import LEAN_KINDS
-
-    return LEAN_KINDS
 
 
 def _clip(value: object) -> str:
@@ -316,7 +300,7 @@ def _read_problem(raw: object) -> Problem:
     if given.get("split", "train") not in get_args(Split):
         known_splits = ", ".join(get_args(Split))
         raise ProblemError(f"unknown split {_clip(given['split'])}; known are: {known_splits}")
-    kinds = _list_kinds(_check_language(given["language"]))
+    kinds = find_language(given["language"]).kinds
     if given["kind"] not in kinds:
         raise ProblemError(f"unknown kind {_clip(given['kind'])}; known are: {', '.join(kinds)}")
     return Problem(**given)

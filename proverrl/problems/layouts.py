@@ -11,8 +11,8 @@ Not handled here: chat templates (the policy's tokenizer has them), plain text l
 from __future__ import annotations
 
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.syntax.declarations import make_sorry_source
-from proverrl.types import ANNOTATE, HOLE, Language, Message, Problem
+from proverrl.lang import find_language
+from proverrl.types import ANNOTATE, HOLE, Message, Problem
 
 _KIMINA_SYSTEM = "You are an expert in mathematics and programming who writes proofs in Lean 4."
 _DAFNY_SYSTEM = "You are an expert in program verification with Dafny."
@@ -27,25 +27,22 @@ _DAFNY_ASKS = {
 def kimina_messages(problem: Problem) -> tuple[Message, ...]:
     """Kimina-Prover Preview (Wang et al. 2025, arXiv 2504.11354): a system message, the problem in
     words, the formal statement in a ``lean4`` block; the answer thinks, then gives the file."""
-    _require(problem, "lean", "kimina")
     words = problem.informal.strip()
     parts = ["Think step by step about the following problem and solve it in Lean 4."]
     if words:
         parts.append(f"# Problem:\n{words}")
-    parts.append(f"# Formal statement:\n{fence('lean4', make_sorry_source(problem))}")
+    parts.append(f"# Formal statement:\n{fence('lean4', _show(problem))}")
     return Message("system", _KIMINA_SYSTEM), Message("user", "\n\n".join(parts))
 
 
 def deepseek_messages(problem: Problem) -> tuple[Message, ...]:
     """DeepSeek-Prover-V2 without chain of thought (Ren et al. 2025, arXiv 2504.21801): complete
     the Lean 4 code, whose proof is ``sorry``; the statement in words is a doc comment."""
-    _require(problem, "lean", "deepseek")
     return (Message("user", _complete(problem)),)
 
 
 def deepseek_cot_messages(problem: Problem) -> tuple[Message, ...]:
     """DeepSeek-Prover-V2 with chain of thought (arXiv 2504.21801): the same, and a plan first."""
-    _require(problem, "lean", "deepseek_cot")
     plan = (
         "Before the code, give a detailed proof plan: the main ideas, the intermediate lemmas, and "
         "how the final proof is built from them."
@@ -56,7 +53,6 @@ def deepseek_cot_messages(problem: Problem) -> tuple[Message, ...]:
 def goedel_messages(problem: Problem) -> tuple[Message, ...]:
     """Goedel-Prover-V2 (Lin et al. 2025, arXiv 2508.03613): whole proofs in the form of
     DeepSeek-Prover-V2 with a plan, which its training data have."""
-    _require(problem, "lean", "goedel")
     return deepseek_cot_messages(problem)
 
 
@@ -64,7 +60,6 @@ def dafny_messages(problem: Problem) -> tuple[Message, ...]:
     """Our own: the program with its hole marked and what may stand there, or the whole program to
     be given back with proof hints (the task of DafnyBench, Loughridge et al. 2024,
     arXiv 2406.08467)."""
-    _require(problem, "dafny", "dafny")
     if problem.kind == ANNOTATE:
         program = (problem.preamble + problem.statement.replace(HOLE, "")).rstrip()
         ask = (
@@ -99,15 +94,10 @@ def _dafny(code: str) -> str:
 def _complete(problem: Problem) -> str:
     words = problem.informal.strip().replace("-/", "- /")
     comment = f"/-- {words} -/\n" if words else ""
-    rest = make_sorry_source(problem)[len(problem.preamble) :]
+    rest = _show(problem)[len(problem.preamble) :]
     code = fence("lean4", problem.preamble + comment + rest)
     return f"Complete the following Lean 4 code:\n\n{code}"
 
 
-def _require(problem: Problem, language: Language, layout: str) -> None:
-    if problem.language != language:
-        other = "dafny" if problem.language == "dafny" else "kimina"
-        raise ProblemError(
-            f"problem {problem.id!r} is in {problem.language}, layout {layout!r} for {language}; "
-            f"set policy.layout to one for {problem.language}, such as {other!r}"
-        )
+def _show(problem: Problem) -> str:
+    return find_language(problem.language).show_problem(problem)

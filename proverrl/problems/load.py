@@ -11,18 +11,14 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from proverrl.errors import ProblemError
 from proverrl.files.disk import saving
 from proverrl.files.lines import replacing
 from proverrl.files.strict_json import load_json
-from proverrl.types import ANNOTATE, Problem
-
-KINDS: Mapping[str, frozenset[str]] = {
-    "dafny": frozenset({"invariants", "statements", "calc", "assertions", "file", ANNOTATE}),
-}
-"""For a language, the kinds of hole that it has; a language that is not here is not restricted."""
+from proverrl.lang import LANGUAGES, find_language
+from proverrl.types import Problem, Split
 
 _TEXT_FIELDS = (
     "id",
@@ -36,7 +32,6 @@ _TEXT_FIELDS = (
     "reference",
 )
 _REQUIRED = ("id", "language", "kind", "statement")
-_CHOICES = {"language": ("dafny", "lean"), "split": ("train", "valid", "heldout")}
 
 
 def load_problems(path: str | Path) -> list[Problem]:
@@ -178,13 +173,14 @@ def _check_fields(where: str, row: Mapping[str, Any]) -> None:
             )
         if field in _TEXT_FIELDS and (fault := find_text_fault(value)):
             raise ProblemError(f"{where}: field {field!r} {fault}; remove it")
-    for field, choices in _CHOICES.items():
+    choices_of = {"language": tuple(LANGUAGES), "split": get_args(Split)}
+    for field, choices in choices_of.items():
         if field in row and row[field] not in choices:
             raise ProblemError(
                 f"{where}: field {field!r} is {row[field]!r}; use one of {', '.join(choices)}"
             )
-    kinds = KINDS.get(row["language"])
-    if kinds is not None and row["kind"] not in kinds:
+    kinds = find_language(row["language"]).kinds
+    if row["kind"] not in kinds:
         raise ProblemError(
             f"{where}: field 'kind' is {row['kind']!r}; use one of {', '.join(sorted(kinds))}"
         )

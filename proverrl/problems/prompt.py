@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from itertools import count
 
 from proverrl.config import LayoutName
-from proverrl.lang.dafny.syntax.text import BUILT_IN_MEMBERS, KEYWORDS
+from proverrl.errors import ProblemError
+from proverrl.lang import find_language
 from proverrl.problems.layouts import (
     dafny_messages,
     deepseek_cot_messages,
     deepseek_messages,
-    fence,
     goedel_messages,
     kimina_messages,
 )
@@ -48,10 +48,11 @@ _CONSTANT = re.compile(r"[3-9]|[1-9][0-9]+")
 @dataclass(frozen=True, slots=True)
 class Layout:
     """``messages`` is what to show. ``in_block`` says that a code block is the answer, else all
-    of the answer is the body."""
+    of the answer is the body. ``language`` is the only one that it is for; None for any."""
 
     messages: Callable[[Problem], tuple[Message, ...]]
     in_block: bool
+    language: str | None = None
 
 
 def render_messages(problem: Problem, layout: LayoutName) -> tuple[Message, ...]:
@@ -60,7 +61,14 @@ def render_messages(problem: Problem, layout: LayoutName) -> tuple[Message, ...]
     Raises:
         ProblemError: the layout is for another language.
     """
-    return LAYOUTS[layout].messages(problem)
+    chosen = LAYOUTS[layout]
+    if chosen.language not in (None, problem.language):
+        other = find_language(problem.language).layout
+        raise ProblemError(
+            f"problem {problem.id!r} is in {problem.language}, layout {layout!r} for "
+            f"{chosen.language}; set policy.layout to one for {problem.language}, such as {other!r}"
+        )
+    return chosen.messages(problem)
 
 
 def render_prompt(problem: Problem, layout: LayoutName) -> str:
@@ -76,15 +84,14 @@ def join_messages(messages: Sequence[Message], layout: LayoutName) -> str:
 
 def render_body(problem: Problem, body: str, layout: LayoutName) -> str:
     """A reference body as the policy should write it."""
-    if problem.language == "lean" and LAYOUTS[layout].in_block:
-        return fence("lean4", Candidate(problem, body).source)
     if LAYOUTS[layout].in_block:
-        return fence("dafny", body)
+        language = find_language(problem.language)
+        return language.fence(Candidate(problem, body).source if language.writes_file else body)
     if layout == "plain":
         return body
     mapping = _canonical_words(problem)
     free = _letters(set(mapping.values()))
-    for word in _find_words(body):
+    for word in _find_words(problem, body):
         if word not in mapping and not _is_constant(word):
             mapping[word] = next(free[word[0].isupper()])
     return _replace(body, mapping)
@@ -94,9 +101,9 @@ def render_opening(problem: Problem, opening: str, layout: LayoutName) -> str:
     """The beginning of an answer whose body begins with ``opening``."""
     if not LAYOUTS[layout].in_block:
         return render_body(problem, opening, layout)
-    if problem.language == "lean":
-        return f"```lean4\n{Candidate(problem, opening).head}{opening}"
-    return f"```dafny\n{opening}"
+    language = find_language(problem.language)
+    head = Candidate(problem, opening).head if language.writes_file else ""
+    return f"```{language.fences[0]}\n{head}{opening}"
 
 
 def use_layout_words(problem: Problem, text: str, layout: LayoutName) -> str:
@@ -119,7 +126,7 @@ def use_problem_words(problem: Problem, text: str, layout: LayoutName) -> str:
     canonical = _canonical_words(problem)
     mapping = {short: word for word, short in canonical.items()}
     taken = set(canonical)
-    for name in _find_words(text):
+    for name in _find_words(problem, text):
         if name not in mapping and not _is_constant(name):
             fresh = name if name not in taken else next(_numbered(name, taken))
             mapping[name] = fresh
@@ -141,11 +148,11 @@ def _canonical_messages(problem: Problem) -> tuple[Message, ...]:
 LAYOUTS: dict[LayoutName, Layout] = {
     "plain": Layout(_plain_messages, in_block=False),
     "canonical": Layout(_canonical_messages, in_block=False),
-    "kimina": Layout(kimina_messages, in_block=True),
-    "deepseek": Layout(deepseek_messages, in_block=True),
-    "deepseek_cot": Layout(deepseek_cot_messages, in_block=True),
-    "goedel": Layout(goedel_messages, in_block=True),
-    "dafny": Layout(dafny_messages, in_block=True),
+    "kimina": Layout(kimina_messages, in_block=True, language="lean"),
+    "deepseek": Layout(deepseek_messages, in_block=True, language="lean"),
+    "deepseek_cot": Layout(deepseek_cot_messages, in_block=True, language="lean"),
+    "goedel": Layout(goedel_messages, in_block=True, language="lean"),
+    "dafny": Layout(dafny_messages, in_block=True, language="dafny"),
 }
 
 
@@ -155,7 +162,7 @@ def _canonical_words(problem: Problem) -> dict[str, str]:
     mapping: dict[str, str] = {}
     free = _letters(set())
     numbers = count(1)
-    for word in _find_words(problem.preamble + problem.statement):
+    for word in _find_words(problem, problem.preamble + problem.statement):
         # No Dafny name begins with an underscore, so that a constant's is never a name's.
         short = f"_{next(numbers)}" if _is_constant(word) else next(free[word[0].isupper()])
         mapping[word] = short
@@ -179,19 +186,21 @@ def _numbered(name: str, taken: set[str]) -> Iterator[str]:
     return (f"{name}{number}" for number in count(1) if f"{name}{number}" not in taken)
 
 
-def _find_words(text: str) -> list[str]:
+def _find_words(problem: Problem, text: str) -> list[str]:
     """The user's identifiers and constants, in order of first occurrence."""
+    language = find_language(problem.language)
+    kept = language.keywords | language.built_ins
     found = (match.group() for match in _WORD.finditer(text))
-    return list(dict.fromkeys(word for word in found if _is_users(word) or _is_constant(word)))
+    names = (word for word in found if _is_users(word, kept) or _is_constant(word))
+    return list(dict.fromkeys(names))
 
 
 def _replace(text: str, mapping: dict[str, str]) -> str:
     return _WORD.sub(lambda match: mapping.get(match.group(), match.group()), text)
 
 
-def _is_users(word: str) -> bool:
-    is_name = word[0].isalpha() or word[0] == "_"
-    return is_name and word not in KEYWORDS and word not in BUILT_IN_MEMBERS
+def _is_users(word: str, kept: frozenset[str]) -> bool:
+    return (word[0].isalpha() or word[0] == "_") and word not in kept
 
 
 def _is_constant(word: str) -> bool:

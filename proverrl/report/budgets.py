@@ -2,7 +2,7 @@
 
 Flows in: shelves of columns. Flows out: for each unit a ``BudgetTable``: the share of the common
 problems solved within each budget, with intervals over problems and differences from the first
-column, paired by problem. Not handled here: how spending is counted
+column, paired by problem. Not handled here: how spending is counted and compared
 (``proverrl.evaluation.budgets``).
 """
 
@@ -12,11 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from proverrl.evaluation.budgets import UNITS, BudgetUnit, Spending, choose_budgets, solved_within
+from proverrl.evaluation.budgets import (
+    UNITS,
+    BudgetUnit,
+    Point,
+    Spending,
+    choose_budgets,
+    measure_spending,
+    solve_curve,
+)
 from proverrl.report.comparison import Shelf
 from proverrl.report.figures import Chart, plain_chart, plain_series
 from proverrl.report.headline import signed
-from proverrl.statistics import DIFFERENCES, mean_interval
 
 UNIT_NAMES: dict[BudgetUnit, str] = {
     "turns": "completions",
@@ -24,22 +31,10 @@ UNIT_NAMES: dict[BudgetUnit, str] = {
     "tokens": "tokens written",
 }
 _NO_COST = (
-    "the cost of a turn is unknown, because an earlier version stored these attempts or they are "
-    "out of order; evaluate again under another --name."
+    "what a turn cost is not known, since an earlier version stored these attempts; evaluate again "
+    "under another --name."
 )
 _NO_TOKENS = "the endpoint did not report how many tokens it wrote."
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetCell:
-    """Shares of problems solved within a budget. ``difference`` (value, low, high) is that from
-    the first column, None in it; ``ran_out`` is the share whose attempts ran out before."""
-
-    solved: float
-    low: float
-    high: float
-    ran_out: float
-    difference: tuple[float, float, float] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +46,7 @@ class BudgetTable:
     titles: Sequence[str]
     places: Sequence[int]
     budgets: Sequence[int]
-    cells: Sequence[Sequence[BudgetCell]]
+    cells: Sequence[Sequence[Point]]
     problems: int
     unjudged: int
 
@@ -63,27 +58,18 @@ def build_tables(shelf: Shelf) -> tuple[list[BudgetTable], list[str]]:
     for unit in UNITS:
         spendings: dict[int, dict[str, Spending]] = {}
         for place, column in enumerate(shelf.columns):
-            spending = _spending(shelf, place, unit)
+            spending = measure_spending(column.evaluation.problems, unit)
             if spending is not None:
                 spendings[place] = spending
             elif column.title not in missing.get(_NO_COST, ()):
-                why = _NO_TOKENS if _spending(shelf, place, "turns") else _NO_COST
-                missing.setdefault(why, []).append(column.title)
+                # Turns come first, and are known wherever anything is.
+                missing.setdefault(_NO_COST if unit == "turns" else _NO_TOKENS, []).append(
+                    column.title
+                )
         table = _build_table(shelf, unit, spendings)
         if table is not None:
             tables.append(table)
     return tables, [f"{', '.join(titles)}: {why}" for why, titles in missing.items()]
-
-
-def _spending(shelf: Shelf, place: int, unit: BudgetUnit) -> dict[str, Spending] | None:
-    """None as soon as the cost of one problem is not known."""
-    found = {}
-    for name, tally in shelf.columns[place].evaluation.attempts.problems.items():
-        spent = tally.meter.spending(unit)
-        if spent is None:
-            return None
-        found[name] = spent
-    return found
 
 
 def _build_table(
@@ -98,28 +84,12 @@ def _build_table(
     budgets = choose_budgets(list(chosen.values()))
     first = next(iter(chosen.values()))
     cells = [
-        [_measure(item, None if item is first else first, budget) for budget in budgets]
-        for item in chosen.values()
+        solve_curve(item, budgets, None if item is first else first) for item in chosen.values()
     ]
     titles = [shelf.columns[place].title for place in chosen]
-    tallies = (shelf.tally(place, name) for place in chosen for name in common)
-    unjudged = sum(tally.attempts - tally.judged for tally in tallies if tally is not None)
+    columns = [shelf.columns[place].evaluation.problems for place in chosen]
+    unjudged = sum(problems[name].unjudged for problems in columns for name in common)
     return BudgetTable(unit, titles, [*chosen], budgets, cells, len(common), unjudged)
-
-
-def _measure(
-    spending: dict[str, Spending], base: dict[str, Spending] | None, budget: int
-) -> BudgetCell:
-    solved = solved_within(spending, budget)
-    low, high = mean_interval(solved)
-    ran_out = sum(s.solved_at is None and s.total < budget for s in spending.values())
-    difference = None
-    if base is not None:
-        pairs = zip(solved, solved_within(base, budget), strict=True)
-        values = [one - other for one, other in pairs]
-        difference = (sum(values) / len(values), *mean_interval(values, DIFFERENCES))
-    num = len(spending)
-    return BudgetCell(sum(solved) / num, low, high, ran_out / num, difference)
 
 
 def build_budget_charts(shelf: Shelf, tables: Sequence[BudgetTable]) -> list[Chart]:
@@ -167,11 +137,11 @@ def render_table(table: BudgetTable) -> str:
     )
 
 
-def _render_cell(cell: BudgetCell) -> str:
+def _render_cell(cell: Point) -> str:
     text = f'<span class="value">{100 * cell.solved:.1f}</span>'
     text += f'<span class="sub">{100 * cell.low:.1f}–{100 * cell.high:.1f}</span>'
-    if cell.difference is not None:
-        value, low, high = (signed(100 * part) for part in cell.difference)
+    if gap := cell.against_first:
+        value, low, high = (signed(100 * part) for part in (gap.value, gap.low, gap.high))
         text += f'<span class="sub">{value} [{low}, {high}]</span>'
     if cell.ran_out:
         text += f'<span class="sub lost">{100 * cell.ran_out:.1f} % out of attempts</span>'

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from proverrl.report.attempts import ProblemTally
+from proverrl.evaluation.tally import ProblemTally
 from proverrl.report.figures import Chart, plain_chart, plain_series
 from proverrl.report.headline import choose_evaluation
 from proverrl.report.run import RunRecord
@@ -150,7 +150,7 @@ def _measure(
         bins=bin_problems(pairs),
         problems=len(pairs),
         without=len(tallies) - len(pairs),
-        unjudged=sum(tally.attempts - tally.judged for tally in tallies),
+        unjudged=sum(tally.unjudged for tally in tallies),
         error=sum(abs(predicted - measured) for predicted, measured, _ in pairs) / len(pairs),
         spread=sum(abs(mean - measured) for _, measured, _ in pairs) / len(pairs),
     )

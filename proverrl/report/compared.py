@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from proverrl.report.comparison import Difference, Overlap, Shelf, count_overlap, list_differences
+from proverrl.report.comparison import ColumnDifference, Shelf, count_overlap, list_differences
 from proverrl.report.headline import signed
+from proverrl.statistics import McNemar
 
 
 def render_warnings(warnings: Sequence[str]) -> str:
@@ -37,14 +38,15 @@ def render_differences(shelves: Sequence[Shelf]) -> str:
     )
 
 
-def _render_difference(item: Difference) -> str:
-    css = "same" if item.p >= 0.05 else "up" if item.value > 0 else "down"
-    value, low, high = (signed(100 * part) for part in (item.value, item.low, item.high))
+def _render_difference(item: ColumnDifference) -> str:
+    gap = item.gap
+    css = "same" if gap.p >= 0.05 else "up" if gap.value > 0 else "down"
+    value, low, high = (signed(100 * part) for part in (gap.value, gap.low, gap.high))
     excluded = f'<span class="sub lost">{item.excluded:,} left out</span>' if item.excluded else ""
     return (
         f'<tr><th scope="row">{escape(item.title)}</th><td>{escape(item.base)}</td>'
         f'<td>{item.k}</td><td><span class="chip {css}">{value}</span>'
-        f'<span class="sub">{low} to {high}</span></td><td>{item.p:.2g}</td>'
+        f'<span class="sub">{low} to {high}</span></td><td>{gap.p:.2g}</td>'
         f"<td>{item.problems:,}{excluded}</td></tr>"
     )
 
@@ -77,7 +79,7 @@ def _render_matrix(number: int, shelf: Shelf) -> str:
             overlap = count_overlap(shelf, one, other)
             cells += _render_cell(number, one, other, overlap, titles)
             if one < other:
-                notes.append(_describe_pair(overlap, titles[one], titles[other]))
+                notes.append(_describe_pair(shelf, overlap, titles[one], titles[other]))
         rows += f'<tr><th scope="row">{escape(titles[one])}</th>{cells}</tr>'
     listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
     pairs = (
@@ -92,7 +94,7 @@ def _render_matrix(number: int, shelf: Shelf) -> str:
     )
 
 
-def _render_cell(number: int, one: int, other: int, overlap: Overlap, titles: Sequence[str]) -> str:
+def _render_cell(number: int, one: int, other: int, overlap: McNemar, titles: Sequence[str]) -> str:
     count = overlap.both if one == other else overlap.only_first
     told = f"solved by {titles[one]}" + ("" if one == other else f", not by {titles[other]}")
     css = ' class="own"' if one == other else ""
@@ -103,11 +105,12 @@ def _render_cell(number: int, one: int, other: int, overlap: Overlap, titles: Se
     )
 
 
-def _describe_pair(overlap: Overlap, first: str, second: str) -> str:
+def _describe_pair(shelf: Shelf, overlap: McNemar, first: str, second: str) -> str:
     text = (
         f"{first} and {second}: both solved {overlap.both:,}, only the first "
         f"{overlap.only_first:,}, only the second {overlap.only_second:,}, neither "
         f"{overlap.neither:,}"
     )
-    lost = overlap.unknown
+    known = overlap.both + overlap.only_first + overlap.only_second + overlap.neither
+    lost = len(shelf.names) - known
     return text + (f"; {lost:,} have no judged attempt in one of them." if lost else ".")

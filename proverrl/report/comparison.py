@@ -1,21 +1,35 @@
 """Evaluations on one benchmark set side by side, problem by problem.
 
-Flows in: run records. Flows out: groups of columns whose attempts were kept, paired differences of
-pass@k with intervals over problems, who solved what, and warnings where columns were measured under
-unlike conditions. Not handled here: what a solution cost (``budgets``), how it is drawn.
+Flows in: run records. Flows out: groups of columns whose attempts were kept, which of them are
+compared, and warnings where columns were measured under unlike conditions. The figures themselves
+are those of ``proverrl.evaluation.compare``. Not handled here: what a solution cost (``budgets``),
+how it is drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proverrl.evaluation.attempts import AGAIN, describe_gaps
-from proverrl.report.attempts import ProblemTally
+from proverrl.evaluation.attempts import AGAIN
+from proverrl.evaluation.compare import (
+    EXPECTED_TO_AGREE,
+    WHERE_NOT_SAID,
+    Pair,
+    count_solvers,
+    measure_difference,
+    pair_problems,
+)
+from proverrl.evaluation.tally import ProblemTally
 from proverrl.report.headline import Column, group_by_benchmark, list_columns, list_ks
 from proverrl.report.run import RunRecord
-from proverrl.statistics import compare_paired
+from proverrl.statistics import Difference, McNemar
+
+_CONDITIONS = EXPECTED_TO_AGREE | {
+    "interval": "method of intervals",
+    "num_problems": "number of problems",
+}
 
 
 @dataclass(frozen=True)
@@ -27,41 +41,30 @@ class Shelf:
     names: Sequence[str]
 
     def tally(self, column: int, name: str) -> ProblemTally | None:
-        return self.columns[column].evaluation.attempts.problems.get(name)
+        return self.columns[column].evaluation.problems.get(name)
 
     def known(self, name: str) -> ProblemTally:
         """Any tally of that problem, for its level and family."""
         tallies = (self.tally(place, name) for place in range(len(self.columns)))
         return next(tally for tally in tallies if tally is not None)
 
+    def pair(self, one: int, other: int, num_judged: int) -> list[Pair]:
+        """The problems that both columns have so many judged attempts at."""
+        first, second = (self.columns[place].evaluation.problems for place in (one, other))
+        return pair_problems(first, second, self.names, num_judged)
+
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ColumnDifference:
     """pass@k of ``title`` less that of ``base``, in shares, over the ``problems`` that both have k
-    judged attempts at; ``p`` is that of no difference. ``excluded`` is how many of the others there
-    are."""
+    judged attempts at; ``excluded`` is how many of the others there are."""
 
     title: str
     base: str
     k: int
-    value: float
-    low: float
-    high: float
-    p: float
+    gap: Difference
     problems: int
     excluded: int
-
-
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """How often only the first, only the second, both and neither solved a problem that both have
-    a judged attempt at; ``unknown`` counts the problems where one of them has none."""
-
-    only_first: int
-    only_second: int
-    both: int
-    neither: int
-    unknown: int
 
 
 def list_shelves(runs: Sequence[RunRecord]) -> list[Shelf]:
@@ -71,7 +74,7 @@ def list_shelves(runs: Sequence[RunRecord]) -> list[Shelf]:
         columns = [column for column in group if column.evaluation.attempts.total]
         names: dict[str, None] = {}
         for column in columns:
-            names |= dict.fromkeys(column.evaluation.attempts.problems)
+            names |= dict.fromkeys(column.evaluation.problems)
         if columns:
             shelves.append(Shelf(columns, list(names)))
     return shelves
@@ -97,72 +100,31 @@ def list_pairs(columns: Sequence[Column]) -> list[tuple[int, int]]:
     return pairs
 
 
-def list_differences(shelf: Shelf) -> list[Difference]:
-    """Every pair of ``list_pairs`` at every k that both were evaluated at."""
+def list_differences(shelf: Shelf) -> list[ColumnDifference]:
+    """Every pair of ``list_pairs`` at every k that both were evaluated at, where a problem has k
+    judged attempts in both."""
     found = []
     for one, other in list_pairs(shelf.columns):
         columns = (shelf.columns[one], shelf.columns[other])
         for k in list_ks(columns):
-            difference = measure_difference(shelf, one, other, k)
-            if difference is not None:
-                found.append(difference)
+            pairs = shelf.pair(other, one, k)
+            if gap := measure_difference(pairs, k):
+                left_out = len(shelf.names) - len(pairs)
+                titles = (columns[0].title, columns[1].title)
+                found.append(ColumnDifference(*titles, k, gap, len(pairs), left_out))
     return found
 
 
-def measure_difference(shelf: Shelf, one: int, other: int, k: int) -> Difference | None:
-    """None when no problem has k judged attempts in both."""
-    counts, bases = [], []
-    for name in shelf.names:
-        tallies = (shelf.tally(one, name), shelf.tally(other, name))
-        if any(tally is None or tally.judged < k for tally in tallies):
-            continue
-        own, base = ((t.judged, t.solved) for t in tallies if t is not None)
-        counts.append(own)
-        bases.append(base)
-    if not counts:
-        return None
-    found = compare_paired(bases, counts, k)
-    return Difference(
-        title=shelf.columns[one].title,
-        base=shelf.columns[other].title,
-        k=k,
-        value=found.value,
-        low=found.low,
-        high=found.high,
-        p=found.p,
-        problems=len(counts),
-        excluded=len(shelf.names) - len(counts),
-    )
+def count_overlap(shelf: Shelf, one: int, other: int) -> McNemar:
+    """Who solved which problem, of those that both have a judged attempt at; with ``one == other``
+    only ``both`` and ``neither`` can differ from zero."""
+    return count_solvers(shelf.pair(one, other, 1))
 
 
-def count_overlap(shelf: Shelf, one: int, other: int) -> Overlap:
-    """Who solved which problem; with ``one == other`` only ``both`` and ``neither`` can differ
-    from zero."""
-    only_first = only_second = both = neither = 0
-    for name in shelf.names:
-        first, second = shelf.tally(one, name), shelf.tally(other, name)
-        if first is None or second is None or not first.judged or not second.judged:
-            continue
-        only_first += bool(first.solved and not second.solved)
-        only_second += bool(second.solved and not first.solved)
-        both += bool(first.solved and second.solved)
-        neither += not (first.solved or second.solved)
-    unknown = len(shelf.names) - only_first - only_second - both - neither
-    return Overlap(only_first, only_second, both, neither, unknown)
-
-
-_CONDITIONS: tuple[tuple[str, Callable[[Column], Any]], ...] = (
-    ("verifier (toolchain)", lambda column: column.evaluation.summary.get("toolchain")),
-    ("attempts a problem", lambda column: column.evaluation.summary.get("samples_per_problem")),
-    ("temperature", lambda column: column.evaluation.summary.get("temperature")),
-    ("top-p", lambda column: column.evaluation.summary.get("top_p", 1.0)),
-    ("mode", lambda column: column.evaluation.summary.get("mode")),
-    ("method of intervals", lambda column: column.evaluation.summary.get("interval")),
-    (
-        "number of problems",
-        lambda column: (column.evaluation.level("all") or {}).get("num_problems"),
-    ),
-)
+def _read_condition(column: Column, key: str) -> Any:
+    if key == "num_problems":
+        return (column.evaluation.level("all") or {}).get(key)
+    return column.evaluation.summary.get(key, WHERE_NOT_SAID.get(key))
 
 
 def list_warnings(runs: Sequence[RunRecord]) -> list[str]:
@@ -171,10 +133,7 @@ def list_warnings(runs: Sequence[RunRecord]) -> list[str]:
     groups = group_by_benchmark(list_columns(runs))
     warnings = []
     for column in (column for group in groups for column in group):
-        attempts = column.evaluation.attempts
-        damage = list(attempts.damage)
-        if attempts.path and (gaps := describe_gaps(attempts.numbers, column.evaluation.summary)):
-            damage.append(f"{attempts.path}: {gaps}")
+        damage = column.evaluation.attempts.list_damage(column.evaluation.summary)
         warnings += [f"{column.title}, {text}; {AGAIN}." for text in damage]
     if len(groups) > 1:
         names = "; ".join(
@@ -183,10 +142,10 @@ def list_warnings(runs: Sequence[RunRecord]) -> list[str]:
         )
         warnings.append(f"Different benchmarks, never set side by side: {names}.")
     for group in groups:
-        for name, read in _CONDITIONS:
+        for key, name in _CONDITIONS.items():
             values: dict[str, list[str]] = {}
             for column in group:
-                value = read(column)
+                value = _read_condition(column, key)
                 values.setdefault("not recorded" if value is None else str(value), []).append(
                     column.title
                 )

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from proverrl.evaluation.stored import StoredEvaluation
 from proverrl.monitor.display import format_figure, format_share
-from proverrl.report.run import Evaluation, Row, RunRecord
+from proverrl.report.run import Row, RunRecord
 from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost
 
 COMPLETION_COLUMNS = (
@@ -46,7 +47,7 @@ def _row(run: RunRecord, where: str, figures: Mapping[str, Any]) -> Row:
     }
 
 
-def _name(run: RunRecord, evaluation: Evaluation) -> str:
+def _name(run: RunRecord, evaluation: StoredEvaluation) -> str:
     # What only evaluates is labelled so by default.
     kind = "" if run.only_evaluates else "evaluation "
     return f"{run.label}: {kind}{evaluation.name}"
@@ -69,7 +70,7 @@ def list_completion_warnings(runs: Sequence[RunRecord]) -> list[str]:
     return found
 
 
-def describe_completions(title: str, evaluation: Evaluation) -> str:
+def describe_completions(title: str, evaluation: StoredEvaluation) -> str:
     """A line on what came to nothing and what a server counted; empty when there is neither."""
     summary = evaluation.summary
     parts = []

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from proverrl.report.attempts import ProblemTally, read_attempts
+from proverrl.evaluation.stored import StoredEvaluation
+from proverrl.evaluation.tally import ProblemTally, fetch_rows
 from proverrl.report.headline import choose_evaluation
 from proverrl.report.listing import render_listing
-from proverrl.report.run import Evaluation, Row, RunRecord
+from proverrl.report.run import Row, RunRecord
 from proverrl.report.sections import name_of
 from proverrl.types import Status
 
@@ -29,7 +30,7 @@ class Example:
     place: int
 
 
-def choose_examples(evaluation: Evaluation) -> dict[str, tuple[list[Example], list[Example]]]:
+def choose_examples(evaluation: StoredEvaluation) -> dict[str, tuple[list[Example], list[Example]]]:
     """Per level: problems with a proof (the rarest proofs first), and problems without one.
 
     Of a solved problem the shortest proof is shown, of an unsolved one the most frequent failure;
@@ -75,13 +76,13 @@ def render_examples(runs: Sequence[RunRecord]) -> str:
 
 def _render_level(
     run: RunRecord,
-    evaluation: Evaluation,
+    evaluation: StoredEvaluation,
     level: str,
     solved: Sequence[Example],
     unsolved: Sequence[Example],
 ) -> str:
     items = [*solved, *unsolved]
-    rows = read_attempts(evaluation.attempts, [item.place for item in items])
+    rows = fetch_rows(evaluation.attempts, [item.place for item in items])
     cards = "".join(
         _render_example(item.tally, row, run.problems.get(item.tally.problem_id))
         for item, row in zip(items, rows, strict=True)
@@ -94,7 +95,7 @@ def _render_level(
 
 def _render_example(tally: ProblemTally, row: Row, problem: Mapping[str, Any] | None) -> str:
     status = str(row.get("status"))
-    lost = tally.attempts - tally.judged
+    lost = tally.unjudged
     text = f"{tally.solved} of {tally.judged} attempts proved"
     if lost:
         text += f", {lost} unjudged"

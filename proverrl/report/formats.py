@@ -92,7 +92,10 @@ def list_difference_rows(shelves: Sequence[Shelf]) -> list[Row]:
         dict(
             zip(
                 DIFFERENCE_COLUMNS,
-                (d.title, d.base, d.k, d.value, d.low, d.high, d.problems, d.excluded, d.p),
+                (
+                    *(d.title, d.base, d.k, d.gap.value, d.gap.low, d.gap.high),
+                    *(d.problems, d.excluded, d.gap.p),
+                ),
                 strict=True,
             )
         )
@@ -113,7 +116,7 @@ def list_problem_rows(shelves: Sequence[Shelf]) -> list[Row]:
                 rate = tally.solved / tally.judged if tally.judged else None
                 values = (
                     name, tally.level, tally.family, column.title, column.evaluation.name,
-                    tally.attempts, tally.judged, tally.attempts - tally.judged, tally.solved, rate,
+                    tally.attempts, tally.judged, tally.unjudged, tally.solved, rate,
                 )  # fmt: skip
                 rows.append(dict(zip(PROBLEM_COLUMNS, values, strict=True)))
     return rows

@@ -15,9 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from proverrl.config import ROUND_LOOPS
+from proverrl.evaluation.stored import StoredEvaluation
 from proverrl.monitor.display import format_seconds
 from proverrl.report.completions import describe_completions, list_completion_warnings
-from proverrl.report.run import Evaluation, Row, RunRecord, load_runs, unjudged_counts
+from proverrl.report.run import Row, RunRecord, load_runs, unjudged_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,8 @@ class Column:
     """One evaluation in the table. ``base`` is what its difference is measured against."""
 
     title: str
-    evaluation: Evaluation
-    base: Evaluation | None = None
+    evaluation: StoredEvaluation
+    base: StoredEvaluation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Cell:
         return f"{self.low:.1f}–{self.high:.1f}"
 
 
-def choose_evaluation(run: RunRecord) -> Evaluation | None:
+def choose_evaluation(run: RunRecord) -> StoredEvaluation | None:
     """The evaluation that stands for a run: after training, else the last one."""
     return run.after or (run.others[-1] if run.others else run.before)
 
@@ -94,7 +95,7 @@ def _title(name: str, run: RunRecord, runs: Sequence[RunRecord]) -> str:
     return f"{name} {run.label}" if name == "After" else f"{name}, {run.label}"
 
 
-def _same(one: Evaluation, two: Evaluation) -> bool:
+def _same(one: StoredEvaluation, two: StoredEvaluation) -> bool:
     keys = ("benchmark_sha256", "samples_per_problem", "temperature", "top_p", "levels")
     return all(one.summary.get(key) == two.summary.get(key) for key in keys)
 

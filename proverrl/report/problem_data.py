@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proverrl.report.attempts import ProblemTally, read_attempts
+from proverrl.evaluation.tally import ProblemTally, fetch_rows
 from proverrl.report.comparison import Shelf
 from proverrl.report.embedded import Piece, pack_json
 from proverrl.report.rollout_data import MAX_BODY_CHARS, describe_messages
@@ -22,6 +22,7 @@ from proverrl.report.run import Row, RunRecord
 MAX_LISTED = 50_000
 MAX_PACKED_CHARS = 6_000_000
 PROBLEMS_A_PIECE = 200
+MARKS_KEPT = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def build_problems(runs: Sequence[RunRecord], shelves: Sequence[Shelf]) -> Packe
                         "title": column.title,
                         "name": column.evaluation.name,
                         "attempts": column.evaluation.attempts.total,
-                        "file": str(column.evaluation.path),
+                        "file": str(column.evaluation.attempts.path),
                     }
                     for column in shelf.columns
                 ],
@@ -117,7 +118,7 @@ def _describe_column(shelf: Shelf, place: int, names: Sequence[str]) -> list[Row
     tallies = [shelf.tally(place, name) for name in names]
     places = [_places(tally) if tally else [] for tally in tallies]
     wanted = [offset for found in places for offset in found]
-    rows = iter(read_attempts(shelf.columns[place].evaluation.attempts, wanted))
+    rows = iter(fetch_rows(shelf.columns[place].evaluation.attempts, wanted))
     return [
         _describe_problem(tally, [next(rows) for _ in found]) if tally else None
         for tally, found in zip(tallies, places, strict=True)
@@ -133,7 +134,7 @@ def _describe_problem(tally: ProblemTally, rows: Sequence[Row]) -> Row:
     counts = [1] * len(tally.proofs) + [count for count, _ in tally.common_failures]
     return {
         "statuses": dict(tally.statuses),
-        "marks": tally.marks.decode(),
+        "marks": "".join(attempt.status[0] for attempt in tally.made[:MARKS_KEPT]),
         "examples": [
             _describe_attempt(row, count) for row, count in zip(rows, counts, strict=True)
         ],

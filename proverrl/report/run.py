@@ -20,6 +20,8 @@ from typing import Any
 from proverrl.config import ROUND_LOOPS
 from proverrl.errors import RunError
 from proverrl.evaluation.attempts import read_summary
+from proverrl.evaluation.stored import StoredEvaluation
+from proverrl.evaluation.tally import count_reason
 from proverrl.monitor import (
     EVALS_FOLDER,
     METRICS_FILE,
@@ -27,7 +29,6 @@ from proverrl.monitor import (
     iter_json_lines,
     only_evaluates,
 )
-from proverrl.report.attempts import AttemptTally, count_reason, tally_attempts
 from proverrl.report.run_rows import iter_rollouts, read_metrics, read_resolved
 
 RESOLVED_FILE = "resolved.json"
@@ -47,33 +48,6 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """One evaluation: its summary (evals/NAME.json) and the file of its attempts, if kept."""
-
-    name: str
-    summary: Row
-    path: Path | None = None
-
-    @cached_property
-    def attempts(self) -> AttemptTally:
-        """Every attempt that it rests on, counted."""
-        return AttemptTally() if self.path is None else tally_attempts(self.path)
-
-    @property
-    def benchmark(self) -> tuple[str, str]:
-        """What it was measured on; figures on unlike benchmarks are never set side by side."""
-        summary = self.summary
-        return (str(summary.get("benchmark_sha256", "")), str(summary.get("benchmark", "")))
-
-    def level(self, level: str) -> Row | None:
-        """The figures of one level ("all", "1", ...), or None when it was not evaluated."""
-        for row in self.summary.get("levels", ()):
-            if str(row.get("level")) == level:
-                return dict(row)
-        return None
-
-
-@dataclass(frozen=True)
 class RunRecord:
     """Everything that the report needs of one run. ``step_files`` are its rollouts by step."""
 
@@ -81,7 +55,7 @@ class RunRecord:
     label: str
     resolved: Row
     metrics: Sequence[Row]
-    evaluations: Mapping[str, Evaluation]
+    evaluations: Mapping[str, StoredEvaluation]
     step_files: Mapping[int, Path] = field(default_factory=dict)
 
     @cached_property
@@ -137,15 +111,15 @@ class RunRecord:
         return max((int(row.get("verifier_calls_total") or 0) for row in self.steps), default=0)
 
     @property
-    def before(self) -> Evaluation | None:
+    def before(self) -> StoredEvaluation | None:
         return self.evaluations.get("before")
 
     @property
-    def after(self) -> Evaluation | None:
+    def after(self) -> StoredEvaluation | None:
         return self.evaluations.get("after")
 
     @property
-    def others(self) -> list[Evaluation]:
+    def others(self) -> list[StoredEvaluation]:
         """Evaluations under other names, such as those that were asked for after the run."""
         known = ("before", "after")
         return [item for name, item in self.evaluations.items() if name not in known]
@@ -198,19 +172,13 @@ def _load_run(path: Path, label: str, resolved: Row) -> RunRecord:
     )
 
 
-def _read_evaluations(path: Path, metrics: Sequence[Row]) -> dict[str, Evaluation]:
+def _read_evaluations(path: Path, metrics: Sequence[Row]) -> dict[str, StoredEvaluation]:
     """All evaluations, in the order in which they were logged, then by name."""
     logged = [str(row.get("name")) for row in metrics if row.get("kind") == "eval"]
     found = {file.stem: file for file in sorted((path / EVALS_FOLDER).glob("*.json"))}
     place = {name: number for number, name in enumerate(logged)}
     order = sorted(found, key=lambda name: (name != "before", place.get(name, len(logged))))
-    evaluations = {}
-    for name in order:
-        attempts = found[name].with_suffix(".jsonl")
-        evaluations[name] = Evaluation(
-            name, read_summary(found[name]), attempts if attempts.exists() else None
-        )
-    return evaluations
+    return {name: StoredEvaluation(found[name], read_summary(found[name])) for name in order}
 
 
 def find_step_files(run: Path) -> dict[int, Path]:
@@ -223,14 +191,16 @@ def find_step_files(run: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def _find_problems(resolved: Row, evaluations: Sequence[Evaluation], path: Path) -> dict[str, Row]:
+def _find_problems(
+    resolved: Row, evaluations: Sequence[StoredEvaluation], path: Path
+) -> dict[str, Row]:
     """Texts of the evaluated problems, from the attempts themselves or the benchmark's file."""
     config = resolved.get("config") or {}
     problems: dict[str, Row] = {}
     read: set[Path] = set()
     for evaluation in evaluations:
         problems |= evaluation.attempts.texts
-        wanted = evaluation.attempts.problems.keys()
+        wanted = evaluation.problems.keys()
         names = (
             evaluation.summary.get("benchmark"),
             (config.get("problems") or {}).get(str(evaluation.summary.get("split"))),

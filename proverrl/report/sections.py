@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from proverrl.config import ROUND_LOOPS
+from proverrl.evaluation.stored import StoredEvaluation
 from proverrl.monitor import EVALS_FOLDER
 from proverrl.monitor.display import format_seconds
 from proverrl.report.headline import (
@@ -26,7 +27,6 @@ from proverrl.report.headline import (
 )
 from proverrl.report.run import (
     LOOP_TITLES,
-    Evaluation,
     Row,
     RunRecord,
     unjudged_counts,
@@ -298,7 +298,7 @@ def render_unjudged(runs: Sequence[RunRecord]) -> str:
     return table + why
 
 
-def _count_kinds(evaluation: Evaluation, level: Row) -> Counter[str]:
+def _count_kinds(evaluation: StoredEvaluation, level: Row) -> Counter[str]:
     """By kind from the attempts where they were kept, else the bare number."""
     statuses = evaluation.attempts.statuses
     counts = Counter({str(kind): num for kind, num in statuses.items() if not kind.judged})

@@ -1,9 +1,9 @@
 """What a composer earns for its statements, and how these rewards compare.
 
-Flows in: what became of each statement of a batch. Flows out: a reward for each, None where nothing
-was judged, and advantages. All of it is pure. A batch is compared as a whole, because a pair of
-parents gives only one statement, so there is no group to compare within. Not handled here: who
-measures p and m (``proverrl.loops.selfplay.ledger``).
+Flows in: what became of each statement of a batch. Flows out: a reward for each, None where
+nothing was judged, and advantages. All of it is pure. A batch is compared as a whole, because a
+pair of parents gives one statement: there is no group within which to compare.
+Not handled here: who measures p and m (``proverrl.loops.selfplay.rounds``).
 """
 
 from __future__ import annotations

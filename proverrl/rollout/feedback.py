@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from proverrl.config import FeedbackName
+from proverrl.lang import find_language
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 
 FeedbackFn = Callable[[Candidate, Verdict, int], str]
@@ -108,7 +109,7 @@ def _choose(verdict: Verdict, max_errors: int) -> tuple[Sequence[Diagnostic], in
 
 
 def _fence(candidate: Candidate, snippet: str) -> str:
-    name = "lean4" if candidate.problem.language == "lean" else "dafny"
+    name = find_language(candidate.problem.language).fences[0]
     return f"```{name}\n{snippet}\n```"
 
 

@@ -10,22 +10,17 @@ Not handled here: which problem gets how much (``proverrl.rollout.restart``).
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from transformers import PreTrainedTokenizerBase
 
 from proverrl.config import LayoutName, RestartUnit
-from proverrl.errors import ProblemError
 from proverrl.hint import Hint
-from proverrl.lang.dafny.syntax.text import scan_places
+from proverrl.lang import find_language
 from proverrl.policy.base import Exchange, Policy
 from proverrl.problems.prompt import render_body, render_opening
 from proverrl.types import Completion, Problem, Prompt, Rollout, Status, Verdict
-
-_CLAUSES = frozenset({"invariant", "decreases", "modifies"})
-_ENDS = frozenset({";", "{", "}"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +44,6 @@ def with_hint(prompt: Prompt, hint: Hint | None) -> Prompt:
     )
 
 
-def find_steps(problem: Problem, body: str) -> list[int]:
-    """Where steps of a body begin, in characters, but for the first: after ``;`` and braces and
-    before clauses for Dafny, at line starts for Lean. Text that cannot be read has none."""
-    if problem.language == "lean":
-        lines = body.split("\n")
-        starts = [sum(len(line) + 1 for line in lines[:i]) for i in range(1, len(lines))]
-        return [s for s, line in zip(starts, lines[1:], strict=True) if line.strip()]
-    try:
-        tokens = scan_places(body)
-    except ProblemError:
-        return []
-    return [
-        place
-        for (_, before, _), (_, text, place) in itertools.pairwise(tokens)
-        if before in _ENDS or text in _CLAUSES
-    ]
-
-
 def cut_opening(
     tokenizer: PreTrainedTokenizerBase,
     problem: Problem,
@@ -87,9 +64,8 @@ def cut_opening(
     if unit == "tokens":
         cuts = [max(1, min(len(ids) - 1, round(ratio * len(ids))))]
     else:
-        openings = [
-            render_opening(problem, body[:end], layout) for end in find_steps(problem, body)
-        ]
+        steps = find_language(problem.language).find_steps(body)
+        openings = [render_opening(problem, body[:end], layout) for end in steps]
         cuts = [_fit(tokenizer, ids, len(o)) for o in openings if text.startswith(o)]
     usable = sorted({cut for cut in cuts if 0 < cut < len(ids)})
     usable = [cut for cut in usable if text.startswith(_decode(tokenizer, ids[:cut]))]
@@ -160,7 +136,8 @@ def find_verified(problem: Problem, body: str, verdict: Verdict) -> int:
         return 0
     line, column = min(places)
     place = sum(len(text) + 1 for text in body.split("\n")[: line - 1]) + column
-    return max((start for start in find_steps(problem, body) if start <= place), default=0)
+    steps = find_language(problem.language).find_steps(body)
+    return max((start for start in steps if start <= place), default=0)
 
 
 def _encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:

@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from proverrl.lang.dafny.syntax import text as dafny
-from proverrl.lang.lean.syntax.tokens import scan_tokens as scan_lean
-from proverrl.types import Candidate, Language, Problem, Rollout
+from proverrl.lang import find_language
+from proverrl.types import Candidate, Problem, Rollout
 
 IMPORTED = -1
 """The policy version of a proof that another run found."""
@@ -52,19 +51,6 @@ class Proof:
     policy_version: int
     conditions: Conditions
     hinted: bool = False
-
-
-def normal_form(body: str, language: Language) -> str:
-    """What two bodies share that differ only in comments and white space.
-
-    For Dafny the tokens decide, because layout has no meaning there. In Lean indentation has
-    meaning, so only comments, trailing blanks and empty lines are removed.
-    """
-    if language == "dafny":
-        return " ".join(piece for _, piece in dafny.scan_tokens(body))
-    pieces = [t.text if t.is_code or t.kind == "blank" else "" for t in scan_lean(body)]
-    lines = (line.rstrip() for line in "".join(pieces).split("\n"))
-    return "\n".join(line for line in lines if line)
 
 
 @dataclass
@@ -112,9 +98,10 @@ class ProofStore:
         """
         proof = Proof(body, num_tokens, policy_version, self.conditions(problem), hinted)
         kept = self.proofs.setdefault(problem.id, [])
-        form = normal_form(body, problem.language)
+        normal_form = find_language(problem.language).normal_form
+        form = normal_form(body)
         for other in kept:
-            if normal_form(other.body, problem.language) == form:
+            if normal_form(other.body) == form:
                 if (other.hinted, other.num_tokens) <= (hinted, num_tokens):
                     return
                 kept.remove(other)

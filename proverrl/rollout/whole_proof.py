@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proverrl.hint import Hint
+from proverrl.lang.records import Extraction
 from proverrl.policy.base import Policy
-from proverrl.rollout.extract import Extraction, extract
+from proverrl.rollout.extract import extract
 from proverrl.rollout.hints import with_hint
 from proverrl.types import Completion, Problem, Rollout, Sampling, Turn
 from proverrl.verify.base import Verifier

@@ -109,6 +109,36 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """A proposal, all tokens of the search up to its last one, and its place among the turns of
+    its expansion."""
+
+    proposal: Proposal
+    tokens: int
+    place: int
+
+
+class Desk(Protocol):
+    """Where one expansion asks for proposals and verdicts."""
+
+    async def propose(self, prefix: Prefix, num: int, seed: int) -> list[Written]:
+        """Up to ``num`` bodies that begin with the prefix; fewer where the policy wrote fewer."""
+        ...
+
+    async def correct(self, body: str, verdict: Verdict, seed: int) -> Written:
+        """A body that mends a refused one."""
+        ...
+
+    async def judge(self, written: Sequence[Written]) -> tuple[Judged, ...]:
+        """Those that could be judged, in order: not after the budget's end or the last proof."""
+        ...
+
+    async def value(self, prefixes: Sequence[Prefix]) -> list[float]:
+        """The value model's estimates, one a prefix."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class FoundProof:
     """A proof, and what had been spent when it was written and judged.
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import astuple, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from proverrl.config.search import SearchConfig
+from proverrl.lang import list_languages
 from proverrl.search.base import (
     CurvePoint,
     FoundProof,
@@ -277,3 +278,13 @@ class Composite(ABC):
         self._verdicts = {key: read_verdict(raw) for key, raw in state["verdicts"]}
         self.searches = {}
         self._saved = dict(state["searches"])
+
+
+def explain_kinds(part: Literal["facts", "sketching"]) -> str:
+    """Which problems have facts or sketches, in words."""
+    found = [(one.title, getattr(one, part)) for one in list_languages()]
+    return "; ".join(
+        f"{title} problems of the kinds {', '.join(sorted(has.kinds))} have some"
+        for title, has in found
+        if has is not None
+    )

@@ -22,16 +22,16 @@ from proverrl.config import SearchConfig
 from proverrl.errors import RunError, UsageError
 from proverrl.files.lines import write_whole
 from proverrl.files.strict_json import read_object
+from proverrl.lang import find_language
 from proverrl.problems.load import make_row
 from proverrl.search.base import FoundProof, Searching, SearchResult
 from proverrl.search.minimise import Minimised
 from proverrl.search.picture import draw_tree
 from proverrl.search.spending import count_turns
 from proverrl.search.view import describe_trees, find_trees
-from proverrl.types import Candidate, Language, Problem
+from proverrl.types import Candidate, Problem
 
 STATE, TREE, PICTURE, RESULT = "search.json", "tree.json", "tree.svg", "result.json"
-ENDINGS: Mapping[Language, str] = {"dafny": "dfy", "lean": "lean"}
 
 _SAVING_SHARE = 0.05
 """Saving is put off so that it takes at most this share of the time."""
@@ -167,7 +167,7 @@ class SearchFolder:
     def write_proof(self, problem: Problem, body: str, *, minimised: bool = False) -> Path:
         """The whole file with a proof in it."""
         stem = "proof.min" if minimised else "proof"
-        path = self.path / f"{stem}.{ENDINGS[problem.language]}"
+        path = self.path / f"{stem}{find_language(problem.language).suffix}"
         return write_whole(path, Candidate(problem, body).source)
 
     def read_result(self) -> dict[str, Any] | None:

@@ -26,19 +26,10 @@ from typing import Any
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import UsageError
-from proverrl.lang.dafny.search.facts import (
-    FACT_KINDS,
-    calls_itself,
-    find_standing,
-    list_facts,
-    negate,
-    prove_alone,
-    put_together,
-    show,
-)
+from proverrl.lang import find_language
 from proverrl.lang.records import Lemma, LemmaStatus
 from proverrl.search.base import Functions
-from proverrl.search.composite import ROOT, Composite, MakeBase
+from proverrl.search.composite import ROOT, Composite, MakeBase, explain_kinds
 from proverrl.search.lemmas import TIERS, LemmaPool, work_on_pool
 from proverrl.types import Candidate, Problem, Status
 
@@ -58,12 +49,13 @@ class LemmaSearch(Composite):
         *,
         seed: int = 0,
     ) -> None:
-        if problem.language != "dafny" or problem.kind not in FACT_KINDS:
+        facts = find_language(problem.language).facts
+        if facts is None or problem.kind not in facts.kinds:
             raise UsageError(
                 f"problem {problem.id!r} ({problem.language}, {problem.kind}) has no lemmas that a "
-                f"body could hold; they are for Dafny problems of the kinds "
-                f"{', '.join(sorted(FACT_KINDS))}: choose another search.name"
+                f"body could hold; {explain_kinds('facts')}: choose another search.name"
             )
+        self._facts = facts
         super().__init__(problem, functions, config, make_base, seed=seed)
         self.tier = TIERS[config.tier]
         self.pool = LemmaPool()
@@ -84,7 +76,7 @@ class LemmaSearch(Composite):
             seen = self.decide(f"turn {turn}/seen", len(search.spent.verdicts))
             if self.left and self.tier.shown:
                 verdicts = dict(list(search.spent.verdicts.items())[:seen])
-                self._conjecture(list_facts(self.problem, verdicts), seen)
+                self._conjecture(self._facts.list_facts(self.problem, verdicts), seen)
                 await self._use_pool(turn)
             if not self.decide(f"turn {turn}/moved", int(self.calls > before)):
                 break
@@ -121,20 +113,21 @@ class LemmaSearch(Composite):
         self.turns.append({"turn": turn, "standing": standing, "shown": shown})
         if not shown or not self.left:
             return
-        if await self.prove(put_together(self._texts(shown))):
+        if await self.prove(self._facts.put_together(self._texts(shown))):
             await self._credit(shown, "")
             return
-        part = show(self.problem, self._texts(shown))
+        part = self._facts.show(self.problem, self._texts(shown))
         budget = self.decide(f"turn {turn}/shown", math.ceil(self.left / 2))
         search = await self.search_part(f"shown {turn}", part, budget)
         for proof in search.spent.proofs:
-            if await self.prove(put_together(self._texts(shown), proof.body)):
+            if await self.prove(self._facts.put_together(self._texts(shown), proof.body)):
                 await self._credit(shown, proof.body)
 
     def _texts(self, names: list[str]) -> list[str]:
         lemmas = [self.pool.lemmas[name] for name in names]
         return [
-            prove_alone(one.statement, one.body) if one.body else one.statement for one in lemmas
+            self._facts.prove_alone(one.statement, one.body) if one.body else one.statement
+            for one in lemmas
         ]
 
     async def _let_stand(self, names: list[str]) -> list[str]:
@@ -143,11 +136,11 @@ class LemmaSearch(Composite):
             if not names:
                 break
             texts = self._texts(names)
-            candidate = Candidate(self.problem, put_together(texts))
+            candidate = Candidate(self.problem, self._facts.put_together(texts))
             verdict = await self.judge(candidate)
             if verdict is None:
                 return []
-            standing = find_standing(candidate, verdict, texts)
+            standing = self._facts.find_standing(candidate, verdict, texts)
             left = [name for name, text in zip(names, texts, strict=True) if text in standing]
             if left == names:
                 return names
@@ -168,12 +161,13 @@ class LemmaSearch(Composite):
         async def prove(statement: str, calls: int) -> tuple[str, int, int] | None:
             is_negated = statement.startswith(_NOT)
             fact = statement.removeprefix(_NOT)
-            part = negate(self.problem, fact, says_not=is_negated)
+            part = self._facts.negate(self.problem, fact, says_not=is_negated)
             if part is None:
                 return None
             name = next(n for n, one in self.pool.lemmas.items() if one.statement == fact)
             key = f"{name} {'not' if is_negated else 'alone'}"
             search = await self.search_part(key, part, calls, turn)
+            calls_itself = self._facts.calls_itself
             proofs = [p for p in search.spent.proofs if not calls_itself(self.problem, p.body)]
             return (proofs[0].body, search.calls, len(proofs)) if proofs else None
 
@@ -187,7 +181,7 @@ class LemmaSearch(Composite):
         for name in shown:
             fewer = [one for one in used if one != name]
             self.spent.confirmations += 1
-            candidate = Candidate(self.problem, put_together(self._texts(fewer), body))
+            candidate = Candidate(self.problem, self._facts.put_together(self._texts(fewer), body))
             if (await self.functions.verify(candidate)).proved:
                 used = fewer
         self.used = self.pool.credit(used)

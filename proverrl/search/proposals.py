@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerBase
 
 from proverrl.config import LayoutName, RolloutConfig
 from proverrl.errors import UsageError
-from proverrl.lang.lean.search.states import resume_comment
+from proverrl.lang import find_language
 from proverrl.lang.records import Prefix
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
@@ -87,7 +87,8 @@ def render_prefix(policy: Policy, problem: Problem, prefix: Prefix) -> tuple[str
     """What the policy is given of an answer, and the comment in it that is not the body's."""
     if not prefix.text:
         return "", ""
-    comment = resume_comment(problem, prefix) if problem.language == "lean" else ""
+    searching = find_language(problem.language).searching
+    comment = "" if searching is None else searching.resume_comment(problem, prefix)
     return render_opening(problem, prefix.text + comment, policy.layout), comment
 
 

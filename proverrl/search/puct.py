@@ -11,14 +11,11 @@ be expanded again beside its children, as in RMaxTS. Not handled here: training 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from proverrl.search.base import Job
+from proverrl.search.base import Desk, Job
 from proverrl.search.strategy import Expansion, Strategy
 from proverrl.search.tree import Node
-
-if TYPE_CHECKING:
-    from proverrl.search.run import Desk
 
 
 def exploration_bonus(c: float, parent_count: float, count: float) -> float:

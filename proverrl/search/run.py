@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, astuple, replace
 from typing import Any
 
 from proverrl.concurrency import cancel_all, finish_all
@@ -28,6 +28,7 @@ from proverrl.search.base import (
     SearchResult,
     SearchTurn,
     StopReason,
+    Written,
 )
 from proverrl.search.spending import Ledger
 from proverrl.search.strategy import Expansion, Strategy
@@ -36,16 +37,6 @@ from proverrl.types import Candidate, Problem, Verdict
 
 # What may change when a search is continued: how long, and how many at once.
 _FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle", "check"})
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A proposal, all tokens of the search up to its last one, and its place among the turns of
-    its expansion."""
-
-    proposal: Proposal
-    tokens: int
-    place: int
 
 
 class Search:
@@ -164,7 +155,7 @@ class Search:
 
     async def _expand(self, job: Job) -> Expansion | None:
         """None when nothing that was written could be judged."""
-        desk = Desk(self, self._ledgers[job.number])
+        desk = SearchDesk(self, self._ledgers[job.number])
         expansion = await self.strategy.expand(job, desk)
         return None if desk.num_unjudged and not expansion.judged else expansion
 
@@ -265,8 +256,8 @@ def check_identity(ours: dict[str, Any], saved: dict[str, Any]) -> None:
         )
 
 
-class Desk:
-    """Where one expansion asks for proposals and verdicts; it writes down what they cost."""
+class SearchDesk:
+    """The ``Desk`` of one expansion; it writes down what proposals and verdicts cost."""
 
     def __init__(self, search: Search, ledger: Ledger) -> None:
         self._search = search

@@ -9,16 +9,13 @@ Here a correction sees the last attempt only, not the whole history.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from proverrl.config.search import SearchConfig
-from proverrl.search.base import Functions, Job, Judged
+from proverrl.search.base import Desk, Functions, Job, Judged
 from proverrl.search.best_of_n import BestOfN
 from proverrl.search.strategy import Expansion
 from proverrl.seeds import derive_seed
-
-if TYPE_CHECKING:
-    from proverrl.search.run import Desk
 
 
 class SelfCorrect(BestOfN):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from proverrl.config.search import StepName
 from proverrl.errors import UsageError
+from proverrl.lang import find_language
 from proverrl.lang.records import Prefix
 from proverrl.policy.base import Policy
 from proverrl.problems.prompt import render_opening
@@ -38,12 +39,13 @@ class StepProposer(Proposer):
         """The beginning of the answer, at the root too.
 
         Raises:
-            UsageError: the problem is not one of Lean.
+            UsageError: proofs in the problem's language have no steps that end with a line.
         """
-        if problem.language != "lean":
+        searching = find_language(problem.language).searching
+        if searching is None or not searching.has_steps:
             raise UsageError(
                 f"problem {problem.id!r} is in {problem.language}, and search.step = "
-                '"tactic" is for Lean; set search.step = "proof"'
+                '"tactic" is for languages of tactics; set search.step = "proof"'
             )
         if prefix.text:
             return render_prefix(self.policy, problem, prefix)

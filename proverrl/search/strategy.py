@@ -11,16 +11,13 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import ConfigError
 from proverrl.lang.records import Prefix
-from proverrl.search.base import Functions, Job, Judged
+from proverrl.search.base import Desk, Functions, Job, Judged
 from proverrl.search.tree import Node, Tree, steps_of
-
-if TYPE_CHECKING:
-    from proverrl.search.run import Desk
 
 
 @dataclass(frozen=True, slots=True)

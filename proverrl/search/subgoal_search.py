@@ -22,12 +22,10 @@ import networkx as nx
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import UsageError
-from proverrl.lang.dafny.search.sketch import fill, make_sketch, splice
-from proverrl.lang.dafny.search.states import KINDS
-from proverrl.lang.dafny.search.subgoals import close, lift, refine
+from proverrl.lang import find_language
 from proverrl.lang.records import Sketch, Subgoal
 from proverrl.search.base import Functions
-from proverrl.search.composite import ROOT, Composite, MakeBase
+from proverrl.search.composite import ROOT, Composite, MakeBase, explain_kinds
 from proverrl.search.run import Search
 from proverrl.search.subgoals import Decomposition, build_graph, work_on_sketch
 from proverrl.types import Candidate, Problem, Verdict
@@ -70,12 +68,13 @@ class SubgoalSearch(Composite):
         *,
         seed: int = 0,
     ) -> None:
-        if problem.language != "dafny" or problem.kind not in KINDS:
+        sketching = find_language(problem.language).sketching
+        if sketching is None or problem.kind not in sketching.kinds:
             raise UsageError(
                 f"problem {problem.id!r} ({problem.language}, {problem.kind}) has no sketches; "
-                f"subgoals are for Dafny problems of the kinds {', '.join(sorted(KINDS))}: choose "
-                "another search.name"
+                f"{explain_kinds('sketching')}: choose another search.name"
             )
+        self._parts = sketching
         super().__init__(problem, functions, config, make_base, seed=seed)
         self.sketches: dict[str, SketchRecord] = {}
         self._tried: set[tuple[str, str]] = set()
@@ -145,7 +144,7 @@ class SubgoalSearch(Composite):
         seen = self.decide(f"{name}/seen", len(search.spent.verdicts))
         verdicts = dict(list(search.spent.verdicts.items())[:seen])
         number = 0
-        for sketch in _rank_sketches(search.problem, verdicts):
+        for sketch in self._rank_sketches(search.problem, verdicts):
             left = calls - (self.decide(f"{name}.{number}/start", self.calls) - start)
             if left < 2 or number >= MAX_SKETCHES or not self.left:
                 break
@@ -167,7 +166,7 @@ class SubgoalSearch(Composite):
         record = self.sketches[key] = SketchRecord(of, depth, sketch.body)
         start = self.decide(f"{key}/start", self.calls)
         for _ in range(_MAX_CLOSINGS):
-            closed = close(problem, sketch)
+            closed = self._parts.close(problem, sketch)
             verdict = None if closed is None else await self.judge(closed)
             if closed is None or verdict is None:
                 record.outcome = "no lift" if closed is None else "open"
@@ -175,7 +174,7 @@ class SubgoalSearch(Composite):
             if verdict.proved and closed.problem == problem:
                 record.outcome = "solved"
                 return closed.body
-            better = refine(problem, sketch, closed, verdict)
+            better = self._parts.refine(problem, sketch, closed, verdict)
             if better is None:
                 return None
             if better == sketch:
@@ -212,7 +211,9 @@ class SubgoalSearch(Composite):
             body = await self._solve(name, part, budget, depth + 1) if budget else None
             return Decomposition(part, body, depth + 1)
 
-        found = await work_on_sketch(problem, sketch, lift, splice, attack, depth=depth)
+        found = await work_on_sketch(
+            problem, sketch, self._parts.lift, self._parts.splice, attack, depth=depth
+        )
         bodies = {name: p.body for name, p in found.parts.items() if p.body is not None}
         record.solved = list(bodies)
         record.blocking = {name: list(waits) for name, waits in found.blocking.items()}
@@ -226,7 +227,7 @@ class SubgoalSearch(Composite):
         if found.body is None:
             if not bodies:
                 return None
-            rest = fill(sketch, bodies)
+            rest = self._parts.fill(sketch, bodies)
             again = f"{key}+"
             then = self.sketches[again] = SketchRecord(key, depth, rest.body)
             left = calls - (self.calls - start)
@@ -236,14 +237,13 @@ class SubgoalSearch(Composite):
         record.outcome = "solved" if is_proved else "unproved"
         return found.body if is_proved else None
 
-
-def _rank_sketches(problem: Problem, verdicts: Mapping[str, Verdict]) -> Iterator[Sketch]:
-    """The sketches of bodies that failed: those with fewer holes first, then those with more
-    text, each once."""
-    made: dict[str, Sketch] = {}
-    for body, verdict in verdicts.items():
-        sketch = make_sketch(Candidate(problem, body), verdict)
-        if sketch is not None:
-            build_graph(sketch)
-            made.setdefault(" ".join(sketch.body.split()), sketch)
-    yield from sorted(made.values(), key=lambda one: (len(one.subgoals), -len(one.body)))
+    def _rank_sketches(self, problem: Problem, verdicts: Mapping[str, Verdict]) -> Iterator[Sketch]:
+        """The sketches of bodies that failed: those with fewer holes first, then those with more
+        text, each once."""
+        made: dict[str, Sketch] = {}
+        for body, verdict in verdicts.items():
+            sketch = self._parts.make_sketch(Candidate(problem, body), verdict)
+            if sketch is not None:
+                build_graph(sketch)
+                made.setdefault(" ".join(sketch.body.split()), sketch)
+        yield from sorted(made.values(), key=lambda one: (len(one.subgoals), -len(one.body)))

@@ -15,9 +15,9 @@ from typing import Any
 
 from proverrl.errors import ProblemError, UsageError
 from proverrl.files.strict_json import load_json
-from proverrl.lang.dafny.search.places import find_cuts
+from proverrl.lang import find_language
 from proverrl.search.samples import SearchSample
-from proverrl.types import Candidate, Language, Problem, Status
+from proverrl.types import Candidate, Problem, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ValuePair:
     solved: bool
 
 
-def read_pairs(files: Iterable[Path], language: Language = "dafny") -> list[ValuePair]:
+def read_pairs(files: Iterable[Path], language: str = "dafny") -> list[ValuePair]:
     """The pairs of a run's ``rollouts/*.jsonl``: the empty prefix of each judged body and one for
     every statement that another follows.
 
@@ -62,11 +62,6 @@ def list_pairs(samples: Iterable[SearchSample]) -> list[ValuePair]:
     ]
 
 
-def list_prefixes(body: str) -> list[str]:
-    """The empty prefix, and the body up to every cut but the last."""
-    return ["", *(body[: cut.end] for cut in find_cuts(body)[:-1])]
-
-
 def hash_pairs(pairs: Sequence[ValuePair]) -> str:
     """SHA-256 of the pairs in their order."""
     digest = hashlib.sha256()
@@ -76,7 +71,7 @@ def hash_pairs(pairs: Sequence[ValuePair]) -> str:
     return digest.hexdigest()
 
 
-def _read_row(row: dict[str, Any], language: Language) -> list[ValuePair]:
+def _read_row(row: dict[str, Any], language: str) -> list[ValuePair]:
     status = Status(row["status"])
     body = row["body"]
     if not status.judged or not isinstance(body, str):
@@ -85,4 +80,7 @@ def _read_row(row: dict[str, Any], language: Language) -> list[ValuePair]:
     # The kind decides how a body is verified, not how the problem is shown.
     problem = Problem(given["id"], language, "statements", given["preamble"], given["statement"])
     solved = status is Status.PROVED
-    return [ValuePair(problem, prefix, solved) for prefix in list_prefixes(body)]
+    searching = find_language(language).searching
+    if searching is None:
+        raise UsageError(f"proofs in {language} have no states that a value model could judge")
+    return [ValuePair(problem, prefix, solved) for prefix in searching.list_prefixes(body)]

@@ -12,16 +12,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Protocol, runtime_checkable
 
-from proverrl.lang.dafny.search.states import NOTHING_KNOWN
-from proverrl.lang.lean.goals import NO_GOALS
+from proverrl.lang import find_language
 from proverrl.search.base import Searching
 from proverrl.search.run import Search
 from proverrl.search.tree import Node, Tree
-from proverrl.types import Language
-
-_NO_OBLIGATION = ("in: ", "at: ")
-_RETURN, _POST = "A postcondition might not hold", "This is the postcondition"
-_NOTES = ("Related location", "This is the ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +41,10 @@ class HasTrees(Protocol):
     def trees(self) -> list[tuple[str, Tree]]: ...
 
 
-def count_open(state: str, language: Language) -> int | None:
-    """The obligations that a state's key names as open, at least; None when it names none and does
-    not say that there are none either (the root, states that are texts)."""
-    if not state or state.startswith("text: "):
-        return None
-    if language == "lean":
-        return 0 if state == NO_GOALS else state.count("\n\n") + 1
-    if NO_GOALS in (state, state.partition("\n")[0]):
-        return 0
-    lines = [line for line in state.split("\n") if not line.startswith(_NO_OBLIGATION)]
-    if lines == [NOTHING_KNOWN]:
-        return 0
-    failed = [line for line in lines if not line.startswith(_NOTES)]
-    returns = [line for line in failed if line.startswith(_RETURN)]
-    # A return path has one line, however many postconditions fail on it; each has a note.
-    num_post = sum(line.startswith(_POST) for line in lines)
-    return len(failed) - len(returns) + max(len(returns), num_post)
+def count_open(state: str, language: str) -> int | None:
+    """See ``Searching.count_open``; None for a language without states."""
+    searching = find_language(language).searching
+    return None if searching is None else searching.count_open(state)
 
 
 def find_trees(search: Searching) -> list[tuple[str, Tree]]:
@@ -76,7 +57,7 @@ def find_trees(search: Searching) -> list[tuple[str, Tree]]:
     return []
 
 
-def measure_trees(trees: Sequence[tuple[str, Tree]], language: Language) -> TreeFigures:
+def measure_trees(trees: Sequence[tuple[str, Tree]], language: str) -> TreeFigures:
     """The figures of trees side by side; ``best`` is that of the first that is as deep as any.
     O(nodes)."""
     measured = [_measure_tree(tree, language) for _, tree in trees]
@@ -94,7 +75,7 @@ def measure_trees(trees: Sequence[tuple[str, Tree]], language: Language) -> Tree
     )
 
 
-def _measure_tree(tree: Tree, language: Language) -> TreeFigures:
+def _measure_tree(tree: Tree, language: str) -> TreeFigures:
     widths: list[int] = []
     for node in tree.nodes:
         widths += [0] * (node.depth + 1 - len(widths))

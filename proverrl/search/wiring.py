@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proverrl.config import PoolConfig, RolloutConfig, SearchConfig
-from proverrl.config.search import SearchStates, StepName
+from proverrl.config.search import StepName
 from proverrl.errors import UsageError
-from proverrl.lang.dafny.search.states import KINDS, segment_dafny, statement_segments
-from proverrl.lang.lean.search.states import segment_lean
+from proverrl.lang import find_language
 from proverrl.lang.open import open_router
 from proverrl.lang.records import SegmentFn, Verify
 from proverrl.policy.base import Policy
@@ -25,11 +24,6 @@ from proverrl.search.step_proposals import make_proposer
 from proverrl.search.values import load_value
 from proverrl.types import Candidate, Problem, Sampling, Verdict
 from proverrl.verify.base import Limits, Verifier
-
-DAFNY_STATES: dict[SearchStates, SegmentFn] = {
-    "obligations": segment_dafny,
-    "statements": statement_segments,
-}
 
 WHOLE_BODY_SEARCHES = frozenset({"best_of_n", "self_correct"})
 """Searches that begin every body anew and so need no states."""
@@ -114,20 +108,23 @@ def choose_states(problem: Problem, policy: Policy, config: SearchConfig) -> Seg
     """How states are read from verdicts; None for searches that need none."""
     if config.base_name in WHOLE_BODY_SEARCHES:
         return None
-    if problem.language == "lean":
-        return segment_lean
-    if problem.kind not in KINDS:
+    searching = find_language(problem.language).searching
+    if searching is None or problem.kind not in searching.kinds:
+        kinds = sorted(searching.kinds) if searching else []
+        remedy = f"give problems of the kinds {', '.join(kinds)}, or " if kinds else ""
         raise UsageError(
-            f"problem {problem.id!r} (dafny, {problem.kind}) has no states for search; give "
-            f'problems of the kinds {", ".join(sorted(KINDS))}, or set search.name = "best_of_n"'
+            f"problem {problem.id!r} ({problem.language}, {problem.kind}) has no states for "
+            f'search; {remedy}set search.name = "best_of_n"'
         )
-    return DAFNY_STATES[config.states]
+    return searching.segment(config.states)
 
 
 def needs_traces(problems: Iterable[Problem], config: SearchConfig) -> bool:
-    """Whether Lean's verdicts must carry the goals before each tactic."""
-    lean = any(problem.language == "lean" for problem in problems)
-    return lean and config.base_name not in WHOLE_BODY_SEARCHES
+    """Whether verdicts must carry the goals before each step."""
+    if config.base_name in WHOLE_BODY_SEARCHES:
+        return False
+    found = (find_language(problem.language).searching for problem in problems)
+    return any(searching is not None and searching.needs_traces for searching in found)
 
 
 def _bind(verifier: Verifier, deadline_seconds: float) -> Verify:

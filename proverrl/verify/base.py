@@ -14,8 +14,6 @@ from typing import Protocol, runtime_checkable
 from proverrl.errors import UsageError
 from proverrl.types import Candidate, Verdict
 
-DEFAULT_DEADLINE_SECONDS = 30.0
-
 DEFAULT_MEMORY_MB = 4096.0
 """For one worker. A Dafny server with its prover needs 200 to 400."""
 
@@ -77,32 +75,15 @@ class Verifier(Protocol):
 class LanedVerifier(Verifier, Protocol):
     """A verifier that serves its callers in turn, each from its own queue."""
 
-    async def verify_in(
-        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
-        """Like ``verify``, but wait in the queue that ``lane`` names."""
+        """See ``Verifier.verify``; ``lane`` names the queue to wait in."""
         ...
 
     def stats(self) -> PoolStats | None:
         """The current counters; None when nothing has been started yet."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """One caller's view of a shared verifier: its own queue, served in turn with the others."""
-
-    verifier: LanedVerifier
-    name: str
-
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """See ``Verifier.verify``."""
-        return await self.verifier.verify_in(
-            self.name, candidate, deadline_seconds=deadline_seconds
-        )
-
-    async def aclose(self) -> None:
-        """Does nothing: the verifier belongs to whoever opened it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,15 @@ import json
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from proverrl.concurrency import cancel_all
 from proverrl.errors import RecordError, UsageError
-from proverrl.types import Candidate, Diagnostic, Obligations, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, Limits, PoolStats, Verifier
+from proverrl.types import Candidate, Verdict
+from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, Limits, PoolStats, Verifier
 
 _BUSY_SECONDS = 60.0
 _APPLICATION_ID = 0x50525256
@@ -37,6 +38,8 @@ _MAX_IN_MEMORY = 20_000
 
 OVERTURNED = "appeal"
 """The check of a proof that was refused at first and found under the larger limits."""
+
+_VERDICT = TypeAdapter(Verdict)
 
 Identify = Callable[[Candidate], str]
 """Names all that determines a verdict besides the candidate; may raise ``ToolchainError``."""
@@ -112,18 +115,11 @@ class CachedVerifier:
         """The inner pool's counters; None when there is no pool inside."""
         return self._laned.stats() if self._laned else None
 
-    def lane(self, name: str) -> Lane:
-        """A view with its own queue in the pool; lanes are served in turn."""
-        return Lane(self, name)
-
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """See ``Verifier.verify``. Callers that share a verification share the first deadline."""
-        return await self.verify_in(DEFAULT_LANE, candidate, deadline_seconds=deadline_seconds)
-
-    async def verify_in(
-        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
-        """Like ``verify``; a shared verification waits in the first caller's lane."""
+        """See ``LanedVerifier.verify``. Callers that share a verification share the deadline and
+        the lane of the first."""
         key = self.make_key(candidate)
         known = self._find(key)
         if known is not None:
@@ -191,8 +187,8 @@ class CachedVerifier:
         if self._laned is None:
             verdict = await self.inner.verify(candidate, deadline_seconds=deadline_seconds)
         else:
-            verdict = await self._laned.verify_in(
-                lane, candidate, deadline_seconds=deadline_seconds
+            verdict = await self._laned.verify(
+                candidate, deadline_seconds=deadline_seconds, lane=lane
             )
         if verdict.status.judged:
             self._keep(key, verdict)
@@ -315,24 +311,10 @@ def _read_row(key: str, text: object, checksum: object) -> Verdict | None:
     if not isinstance(text, str) or checksum != _make_checksum(key, text):
         return None
     try:
-        verdict = _load_verdict(text)
-    except (ValueError, KeyError, TypeError, RecursionError, RecordError):
+        raw = json.loads(text)
+        verdict = _VERDICT.validate_python(raw)
+    except (ValueError, RecursionError, RecordError):
         return None
-    return verdict if verdict.status.judged else None
-
-
-def _load_verdict(text: str) -> Verdict:
-    raw: dict[str, Any] = json.loads(text)
-    return Verdict(
-        status=Status(raw["status"]),
-        diagnostics=tuple(Diagnostic(**item) for item in raw["diagnostics"]),
-        goals=tuple(raw["goals"]),
-        axioms=tuple(raw["axioms"]),
-        obligations=tuple(Obligations(**item) for item in raw["obligations"]),
-        seconds=float(raw["seconds"]),
-        header_seconds=float(raw["header_seconds"]),
-        toolchain=str(raw["toolchain"]),
-        checks=tuple(raw["checks"]),
-        cause=raw["cause"],
-        states=tuple((line, column, goals) for line, column, goals in raw.get("states", ())),
-    )
+    # Rows of earlier versions have no states.
+    whole = {field.name for field in fields(Verdict)} <= {*raw, "states"}
+    return verdict if whole and verdict.status.judged else None

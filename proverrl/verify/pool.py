@@ -23,7 +23,6 @@ from proverrl.verify.base import (
     CANARY_LANE,
     DEFAULT_LANE,
     DEFAULT_MEMORY_MB,
-    Lane,
     PoolStats,
     SpawnWorker,
     Worker,
@@ -39,6 +38,8 @@ _FOREIGN_CAUSES = ("deadline", "killed")
 _NUM_OWN_ATTEMPTS = _NUM_FRESH + 1
 _BUDGET_GROWTH = 2.0
 _START_SECONDS = 120.0
+_RECYCLE_SHARE = 0.4
+"""A worker above this share of its memory limit is replaced before its next candidate."""
 
 Audit = Callable[[Candidate], Verdict | None]
 """Refuses a candidate without running it, or returns None."""
@@ -62,6 +63,15 @@ class Upkeep:
     def __post_init__(self) -> None:
         if min(self.max_candidates, self.recycle_mb, self.memory_mb, self.watch_seconds) <= 0:
             raise UsageError(f"the limits of a worker must be positive, got {self}")
+
+
+def make_upkeep(memory_mb: float, max_candidates: int) -> Upkeep:
+    """The upkeep of workers with this limit on memory."""
+    return Upkeep(
+        memory_mb=memory_mb,
+        recycle_mb=_RECYCLE_SHARE * memory_mb,
+        max_candidates=max_candidates,
+    )
 
 
 class _Slot:
@@ -130,18 +140,11 @@ class VerifierPool:
             memory_guard=describe_guard(),
         )
 
-    def lane(self, name: str) -> Lane:
-        """A view with its own queue; lanes are served in turn."""
-        return Lane(self, name)
-
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """See ``Verifier.verify``. The second of at most two attempts has twice the deadline."""
-        return await self.verify_in(DEFAULT_LANE, candidate, deadline_seconds=deadline_seconds)
-
-    async def verify_in(
-        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
-        """Like ``verify``, but wait in the queue that ``lane`` names."""
+        """See ``LanedVerifier.verify``; lanes are served in turn. The second of at most two
+        attempts has twice the deadline."""
         self._check_open()
         if candidate.problem.language not in self._languages:
             raise ToolchainError(

@@ -15,13 +15,14 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from proverrl.concurrency import complete
-from proverrl.errors import ToolchainError, WorkerError
-from proverrl.types import Cause
+from proverrl.errors import Cause, ToolchainError, WorkerError
+from proverrl.types import Candidate
 from proverrl.verify.memory_cgroup import MemoryCgroup, find_cgroup_parent
 from proverrl.verify.sessions import kill_session, measure_session
 
@@ -208,6 +209,38 @@ class ProcessGroup:
             pass
 
 
+class GroupWorker:
+    """What all workers are that own one group of processes from their start to their end.
+
+    Nothing that they prepare would serve another candidate, and none knows by itself that a fresh
+    one is due, unless a subclass says so.
+    """
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self._group = group
+
+    @property
+    def pid(self) -> int:
+        return self._group.pid
+
+    @property
+    def memory_mb(self) -> float:
+        return self._group.memory_mb
+
+    @property
+    def is_spent(self) -> bool:
+        return False
+
+    def is_warm_for(self, candidate: Candidate) -> bool:
+        return True
+
+    def kill(self) -> None:
+        self._group.kill()
+
+    async def join(self) -> None:
+        await self._group.join()
+
+
 async def _reap(process: asyncio.subprocess.Process) -> None:
     """Wait for the end of a killed process; a cancellation is raised afterwards.
 
@@ -221,6 +254,30 @@ async def _reap(process: asyncio.subprocess.Process) -> None:
             cancelled = error
     if cancelled is not None:
         raise cancelled
+
+
+def ask_version(
+    command: Sequence[str],
+    seconds: float,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    remedy: str = "",
+) -> subprocess.CompletedProcess[str]:
+    """Run a program that only tells its version; raises ``ToolchainError`` if it cannot."""
+    try:
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            # Ctrl-C in a terminal is for us: a version cut short looks like no version.
+            start_new_session=True,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolchainError(f"cannot run {command[0]}: {error}{remedy}") from error
 
 
 def find_cause(exit_code: int) -> Cause:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from proverrl.errors import ToolchainError, VerifierError
-from proverrl.types import Candidate, Language, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats, Verifier
+from proverrl.types import Candidate, Verdict
+from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, PoolStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ OpenBackend = Callable[[], Backend]
 class RoutedVerifier:
     """A ``LanedVerifier`` over one back end per language, each opened when it is first needed."""
 
-    def __init__(self, openers: Mapping[Language, OpenBackend]) -> None:
+    def __init__(self, openers: Mapping[str, OpenBackend]) -> None:
         self._openers = dict(openers)
-        self._opened: dict[Language, Backend] = {}
-        self._missing: dict[Language, str] = {}
+        self._opened: dict[str, Backend] = {}
+        self._missing: dict[str, str] = {}
         self._closed = False
 
     @property
@@ -43,7 +43,7 @@ class RoutedVerifier:
         """The back ends needed so far, in order of first use."""
         return tuple(self._opened.values())
 
-    def open_backend(self, language: Language) -> Backend:
+    def open_backend(self, language: str) -> Backend:
         """The back end of a language; raises ``ToolchainError`` with the remedy when missing."""
         if self._closed:
             raise VerifierError("this verifier was closed")
@@ -73,50 +73,15 @@ class RoutedVerifier:
         known = [part for part in parts if part is not None]
         return sum(known, start=PoolStats()) if known else None
 
-    def lane(self, name: str) -> Lane:
-        """A view with its own queue in every back end."""
-        return Lane(self, name)
-
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """See ``Verifier.verify``."""
-        return await self.verify_in(DEFAULT_LANE, candidate, deadline_seconds=deadline_seconds)
-
-    async def verify_in(
-        self, lane: str, candidate: Candidate, *, deadline_seconds: float
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
-        """As ``verify``, waiting in the queue that ``lane`` names."""
-        backend = self.open_backend(candidate.problem.language)
-        return await backend.verifier.verify_in(lane, candidate, deadline_seconds=deadline_seconds)
+        """See ``LanedVerifier.verify``."""
+        verifier = self.open_backend(candidate.problem.language).verifier
+        return await verifier.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)
 
     async def aclose(self) -> None:
         """Close every back end that was opened."""
         self._closed = True
         for backend in self._opened.values():
             await backend.verifier.aclose()
-
-
-class RecheckedVerifier:
-    """A ``LanedVerifier`` whose verdicts pass through a second verifier, lane by lane."""
-
-    def __init__(self, inner: LanedVerifier, recheck: Callable[[Verifier], Verifier]) -> None:
-        self._inner = inner
-        self._recheck = recheck
-
-    def stats(self) -> PoolStats | None:
-        """The inner verifier's counters."""
-        return self._inner.stats()
-
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """See ``Verifier.verify``."""
-        return await self.verify_in(DEFAULT_LANE, candidate, deadline_seconds=deadline_seconds)
-
-    async def verify_in(
-        self, lane: str, candidate: Candidate, *, deadline_seconds: float
-    ) -> Verdict:
-        """As ``verify``, waiting in the queue that ``lane`` names."""
-        checking = self._recheck(Lane(self._inner, lane))
-        return await checking.verify(candidate, deadline_seconds=deadline_seconds)
-
-    async def aclose(self) -> None:
-        """Close the inner verifier."""
-        await self._inner.aclose()

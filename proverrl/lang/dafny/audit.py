@@ -34,7 +34,7 @@ from proverrl.lang.dafny.written_types import get_blank, read_untyped
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column, find_body_place
 
-AUDIT_VERSION = 6
+AUDIT_VERSION = 7
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 HOLE_KINDS = ("invariants", "statements", "calc", "assertions")

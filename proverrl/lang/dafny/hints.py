@@ -16,7 +16,11 @@ from dataclasses import dataclass, field
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.elements import Element, Slot
 from proverrl.lang.dafny.syntax.hint_expressions import HARMLESS_ATTRIBUTES, refuse_attribute
-from proverrl.lang.dafny.syntax.hint_statements import FORBIDDEN_WORDS, Statements, classify_word
+from proverrl.lang.dafny.syntax.hint_statements import (
+    FORBIDDEN_WORDS,
+    HintStatements,
+    classify_word,
+)
 from proverrl.lang.dafny.syntax.tokens import Token
 
 _CLAUSE_WORDS = {
@@ -60,19 +64,19 @@ def read_hint(tokens: list[Token], slot: Slot, element: Element) -> Hint:
         elif slot.kind == "steps":
             raise parser.fail("expected a proof step")
         else:
-            parser.parse_added_clause()
+            parser.parse_hint_clause()
     if not parser.at_end:
         raise parser.fail("expected the end of the hint")
     hint.local, hint.assigned, hint.called = parser.declared, parser.assigned, parser.called
     return hint
 
 
-class _HintParser(Statements):
+class _HintParser(HintStatements):
     """The proof statements of a hole, with ghost variables marked as such, and declarations."""
 
     def __init__(self, tokens: list[Token], *, ghost: bool) -> None:
         super().__init__(tokens)
-        self._is_ghost = ghost
+        self._ghost = ghost
         self._in_own_lemma = False
         self.assigned: list[Token] = []
         self.called: list[Token] = []
@@ -92,28 +96,9 @@ class _HintParser(Statements):
                 raise GrammarError(refuse_attribute(self.peek(2)))
         self._place = place
 
-    def _parse_match(self) -> None:
+    def open_cases(self, *, statement: bool) -> bool:
         """Braces may be missing: what the last case takes in was found to be part of the hint."""
-        self.expect("match")
-        self.parse_expression()
-        braced = self.take("{")
-        if not braced and not self.at("case"):
-            raise self.fail("expected 'case'")
-        self._blocks += 1
-        while self.take("case"):
-            self.parse_pattern([], typed=False)
-            self.expect("=>")
-            self.parse_statements()
-        self._blocks -= 1
-        if braced:
-            self.expect("}")
-
-    def _parse_member(self) -> None:
-        """Function values have members that are named by reserved words."""
-        if self.at("requires", "reads"):
-            self.advance()
-        else:
-            super()._parse_member()
+        return (statement and self.take("{")) or super().open_cases(statement=False)
 
     def expect_clause(self, *words: str) -> None:
         """Refuse a clause that begins with none of ``words``."""
@@ -121,39 +106,14 @@ class _HintParser(Statements):
             message = f"a clause with {self.token.text!r} may not be added here"
             raise self.refuse("cheat", "contract", message)
 
-    def parse_added_clause(self) -> None:
-        """An invariant or a measure."""
-        is_measure = self.advance().text == "decreases"
-        self.skip_attributes()
-        self._parse_measure() if is_measure else self.parse_expression()
-        while is_measure and self.take(","):
-            self._parse_measure()
-        self.take(";")
-
-    def _parse_measure(self) -> None:
-        if self.at("*"):
-            raise self.refuse("cheat", "wildcard", "'decreases *' gives up termination")
-        self.parse_expression()
-
-    def _in_proof(self, *, until_block: bool) -> None:
-        """``forall`` and ``calc`` are proofs: what is declared inside them is ghost."""
-        outer, self._is_ghost = self._is_ghost, True
-        super()._parse_forall() if until_block else super()._parse_calc()
-        self._is_ghost = outer
-
     def _parse_forall(self) -> None:
-        self._in_proof(until_block=True)
-
-    def _parse_calc(self) -> None:
-        self._in_proof(until_block=False)
-
-    def parse_assert(self) -> None:
-        outer, self._is_ghost = self._is_ghost, True
-        super().parse_assert()
-        self._is_ghost = outer
+        """A proof, as calculations are: what is declared inside it is ghost."""
+        outer, self._ghost = self._ghost, True
+        super()._parse_forall()
+        self._ghost = outer
 
     def _parse_var(self) -> None:
-        if not self._is_ghost and not self.at("ghost"):
+        if not self._ghost and not self.at("ghost"):
             raise self.refuse("cheat", "not-ghost", "a variable that is added must be ghost")
         super()._parse_var()
 
@@ -166,13 +126,10 @@ class _HintParser(Statements):
         self.called.append(self._find_callee(start))
 
     def _parse_ghost_update(self) -> None:
-        names = [self.expect_name()]
-        while self.take(","):
-            names.append(self.expect_name())
+        names: list[Token] = []
+        self.parse_items(lambda: names.append(self.expect_name()))
         self.expect(":=")
-        self.parse_expression()
-        while self.take(","):
-            self.parse_expression()
+        self.parse_items(self.parse_expression)
         self.expect(";")
         if not self._in_own_lemma:
             self.assigned += names
@@ -208,7 +165,8 @@ class _HintParser(Statements):
         self.skip_attributes()
         name = self.expect_name()
         if self.take("<"):
-            self._parse_type_parameters()
+            self.parse_items(self._parse_type_parameter)
+            self.expect(">")
         self._parse_formals()
         if word == "lemma" and self.take("returns"):
             self._parse_formals()
@@ -220,7 +178,7 @@ class _HintParser(Statements):
             raise self.refuse("cheat", "missing-body", f"this {word} has no body")
         self.refuse_forbidden_words(self._place)
         if word == "lemma":
-            self._is_ghost = self._in_own_lemma = True
+            self._ghost = self._in_own_lemma = True
             self.parse_block()
         else:
             self.expect("{")
@@ -228,19 +186,15 @@ class _HintParser(Statements):
             self.expect("}")
         return name
 
-    def _parse_type_parameters(self) -> None:
-        while True:
-            self.expect_name()
-            if self.take("("):
-                self.expect("==")
-                self.expect(")")
-            if not self.take(","):
-                break
-        self.expect(">")
+    def _parse_type_parameter(self) -> None:
+        self.expect_name()
+        if self.take("("):
+            self.expect("==")
+            self.expect(")")
 
     def _parse_formals(self) -> None:
         self.expect("(")
-        self._parse_list(self._parse_formal, ")")
+        self.parse_list(self._parse_formal, ")")
 
     def _parse_formal(self) -> None:
         self.expect_name()
@@ -253,18 +207,10 @@ class _HintParser(Statements):
                 raise self.fail("expected a clause of a lemma")
             clause = self.advance().text
             if clause == "decreases":
-                self._parse_measure()
-                while self.take(","):
-                    self._parse_measure()
+                self.parse_items(self._parse_measure)
             elif clause == "reads":
-                self._parse_frames()
+                if not self.take("*"):
+                    self.parse_frames()
             else:
                 self.parse_expression()
             self.take(";")
-
-    def _parse_frames(self) -> None:
-        if self.take("*"):
-            return
-        self.parse_expression()
-        while self.take(","):
-            self.parse_expression()

@@ -26,7 +26,7 @@ from proverrl.lang.lean.judge import LeanLimits
 from proverrl.lang.lean.syntax.declarations import find_target, split_header
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
-from proverrl.verify.base import Verifier
+from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, PoolStats
 from proverrl.verify.process_group import ProcessGroup
 
 CHECKERS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -102,17 +102,23 @@ def apply_report(verdict: Verdict, report: DeepReport) -> Verdict:
 
 
 class ParanoidVerifier:
-    """A ``Verifier`` that has every accepted Lean proof checked again."""
+    """A ``LanedVerifier`` that has every accepted Lean proof checked again."""
 
-    def __init__(self, inner: Verifier, toolchain: LeanToolchain, limits: LeanLimits) -> None:
+    def __init__(self, inner: LanedVerifier, toolchain: LeanToolchain, limits: LeanLimits) -> None:
         self._inner = inner
         self._toolchain = toolchain
         self._limits = limits
 
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """See ``Verifier.verify``. The deadline holds once more for the whole deep check, and
+    def stats(self) -> PoolStats | None:
+        """The inner verifier's counters."""
+        return self._inner.stats()
+
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+    ) -> Verdict:
+        """See ``LanedVerifier.verify``. The deadline holds once more for the whole deep check, and
         running over it gives TIMEOUT: a proof that could not be checked is not judged."""
-        verdict = await self._inner.verify(candidate, deadline_seconds=deadline_seconds)
+        verdict = await self._inner.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)
         if not verdict.proved or candidate.problem.language != "lean":
             return verdict
         check = check_deeply(candidate, self._toolchain, self._limits)

@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 
 from proverrl.lang.lean.workers.protocol import TacticStep
+from proverrl.lang.records import NO_GOALS
 from proverrl.types import BodyState, Candidate
 from proverrl.verify.body_place import find_body_place
 
-NO_GOALS = "no goals"
 _CASE = re.compile(r"^case .*$\n?", re.MULTILINE)
 _METAVARIABLE = re.compile(r"\?[A-Za-z_]\w*\.\d+(?:\.\d+)*")
 

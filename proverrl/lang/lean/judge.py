@@ -1,12 +1,13 @@
 """The verdict rule of Lean, as functions without side effects.
 
 Flows in: a candidate, what Lean said of its text, and what Lean said of its declaration. Flows out:
-a ``Judgement``. PROVED needs all of these: Lean read the text to its end, no error, no ``sorry`` in
-any of the ways in which Lean tells of one, a declaration with the name of our statement and with
-the type that our statement has in an environment that the candidate never touched, and axioms on
-the allow-list. Whatever is not understood is a ``WorkerError``, never a proof. Not handled here:
-processes, the order of questions (``proverrl.lang.lean.workers.repl_worker``), the candidate's text
-(``proverrl.lang.lean.audit``), tampering with Lean itself (``proverrl.lang.lean.deep``).
+a ``Verdict`` without times. PROVED needs all of these: Lean read the text to its end, no error, no
+``sorry`` in any of the ways in which Lean tells of one, a declaration with the name of our
+statement and with the type that our statement has in an environment that the candidate never
+touched, and axioms on the allow-list. Whatever is not understood is a ``WorkerError``, never a
+proof. Not handled here: processes, the order of questions
+(``proverrl.lang.lean.workers.repl_worker``), the candidate's text (``proverrl.lang.lean.audit``),
+tampering with Lean itself (``proverrl.lang.lean.deep``).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Literal
 
 from proverrl.errors import UsageError
 from proverrl.lang.lean.identity import DeclarationReport
-from proverrl.lang.lean.workers.protocol import Message, Position
+from proverrl.lang.lean.workers.protocol import Message
 from proverrl.lang.lean.workers.repl import Elaboration
-from proverrl.types import BodyState, Candidate, Diagnostic, Problem, Status
+from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import find_body_place
 
 STANDARD_AXIOMS = frozenset({"propext", "Classical.choice", "Quot.sound"})
@@ -72,18 +73,6 @@ class LeanLimits:
             raise UsageError("sorryAx cannot be allowed: it proves everything")
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The status of one candidate; ``checks`` names what was looked at, in order."""
-
-    status: Status
-    diagnostics: tuple[Diagnostic, ...] = ()
-    goals: tuple[str, ...] = ()
-    axioms: tuple[str, ...] = ()
-    checks: tuple[str, ...] = ()
-    states: tuple[BodyState, ...] = ()
-
-
 class KnownStatements:
     """The type fingerprints of our own statements, found once per problem and pool."""
 
@@ -105,7 +94,7 @@ def _statement_key(problem: Problem) -> str:
     return Candidate(problem, "").key
 
 
-def judge_messages(done: Elaboration, candidate: Candidate, first_line: int) -> Judgement | None:
+def judge_messages(done: Elaboration, candidate: Candidate, first_line: int) -> Verdict | None:
     """What the messages alone decide; None when only the declaration is left to look at.
 
     ``first_line`` is the line of the assembled file, less one, at which the text of ``done``
@@ -116,13 +105,13 @@ def judge_messages(done: Elaboration, candidate: Candidate, first_line: int) -> 
     if errors:
         limited = all(is_limit(message) for message in errors)
         status = Status.EXHAUSTED if limited else Status.REJECTED
-        return Judgement(status, diagnostics, find_open_goals(errors), checks=("audit", "messages"))
+        return Verdict(status, diagnostics, find_open_goals(errors), checks=("audit", "messages"))
     if not done.reached_end:
         swallowed = Diagnostic("error", "Lean did not read the text to its end")
-        return Judgement(Status.UNSOUND, (swallowed, *diagnostics), checks=("audit", "messages"))
+        return Verdict(Status.UNSOUND, (swallowed, *diagnostics), checks=("audit", "messages"))
     if done.sorries or any(_is_sorry_warning(message) for message in done.messages):
         goals = tuple(sorry.goal for sorry in done.sorries)
-        return Judgement(Status.INCOMPLETE, diagnostics, goals, checks=("audit", "messages"))
+        return Verdict(Status.INCOMPLETE, diagnostics, goals, checks=("audit", "messages"))
     return None
 
 
@@ -131,7 +120,7 @@ def judge_declaration(
     fingerprint: str,
     allowed_axioms: frozenset[str],
     diagnostics: tuple[Diagnostic, ...] = (),
-) -> Judgement:
+) -> Verdict:
     """What the declaration decides, after the messages were found clean."""
     done = ("audit", "no-errors", "no-sorry")
     if report.missing:
@@ -147,14 +136,14 @@ def judge_declaration(
         why = f"the proof rests on axioms that are not allowed: {', '.join(foreign)}"
         return _unsound(why, diagnostics, report.axioms, (*done, "target", "type"))
     checks = (*done, "target", "type", f"axioms:{len(report.axioms)}")
-    return Judgement(Status.PROVED, diagnostics, axioms=report.axioms, checks=checks)
+    return Verdict(Status.PROVED, diagnostics, axioms=report.axioms, checks=checks)
 
 
 def judge_file(
     axioms: Mapping[str, tuple[str, ...] | None],
     allowed_axioms: frozenset[str],
     diagnostics: tuple[Diagnostic, ...] = (),
-) -> Judgement:
+) -> Verdict:
     """A bare file, whose messages were found clean: the axioms of each theorem that it declares.
 
     ``checks`` says that there was no statement to hold it to.
@@ -162,7 +151,7 @@ def judge_file(
     done = ("audit", "no-errors", "no-sorry", "no-statement")
     if not axioms:
         nothing = Diagnostic("error", "nothing to verify: the file declares no named theorem")
-        return Judgement(Status.REJECTED, (nothing, *diagnostics), checks=done)
+        return Verdict(Status.REJECTED, (nothing, *diagnostics), checks=done)
     used = tuple(sorted({axiom for found in axioms.values() for axiom in found or ()}))
     if unknown := [name for name, found in axioms.items() if found is None]:
         why = f"the axioms of these theorems cannot be asked for: {', '.join(unknown)}"
@@ -171,7 +160,7 @@ def judge_file(
         why = f"the file rests on axioms that are not allowed: {', '.join(foreign)}"
         return _unsound(why, diagnostics, used, done)
     checks = (*done, f"theorems:{len(axioms)}", f"axioms:{len(used)}")
-    return Judgement(Status.PROVED, diagnostics, axioms=used, checks=checks)
+    return Verdict(Status.PROVED, diagnostics, axioms=used, checks=checks)
 
 
 def _unsound(
@@ -179,8 +168,8 @@ def _unsound(
     diagnostics: tuple[Diagnostic, ...],
     axioms: tuple[str, ...],
     checks: tuple[str, ...],
-) -> Judgement:
-    return Judgement(
+) -> Verdict:
+    return Verdict(
         Status.UNSOUND, (Diagnostic("error", why), *diagnostics), axioms=axioms, checks=checks
     )
 
@@ -231,8 +220,7 @@ def make_diagnostics(
     }
     made = []
     for message in messages:
-        start = _move_down(message.start, first_line)
-        end = None if message.end is None else _move_down(message.end, first_line)
+        start, end = message.start.down(first_line), message.end and message.end.down(first_line)
         body = find_body_place(candidate, start.line, start.column)
         made.append(
             Diagnostic(
@@ -249,10 +237,6 @@ def make_diagnostics(
     ranks = {"error": 0, "warning": 1, "info": 2}
     made.sort(key=lambda diagnostic: ranks[diagnostic.severity])
     return tuple(made[:_MAX_DIAGNOSTICS])
-
-
-def _move_down(place: Position, num_lines: int) -> Position:
-    return Position(place.line + num_lines, place.column)
 
 
 def _shorten(text: str) -> str:

@@ -16,11 +16,10 @@ from proverrl.compose.composers import Draft
 from proverrl.compose.guard_checks import make_negation
 from proverrl.compose.guards import Attack
 from proverrl.errors import ProblemError
+from proverrl.loops.pipeline import make_sampling
 from proverrl.loops.session import Session
-from proverrl.rollout.self_correct import first_stop
 from proverrl.rollout.whole_proof import Draw, draw_groups
-from proverrl.seeds import derive_seed
-from proverrl.types import Problem, Sampling
+from proverrl.types import Problem
 
 Attacks = dict[str, list[str]]
 """Distinct bodies for each negation, by its id, in the order in which they are tried."""
@@ -33,14 +32,12 @@ async def write_attacks(session: Session, drafts: Sequence[Draft], round_number:
     negations = list_negations(drafts) if num and "refuted" in config.selfplay.guards else []
     if not negations:
         return {}
-    sampling = Sampling(
-        temperature=config.sampling.temperature,
-        max_new_tokens=config.sampling.max_new_tokens,
-        seed=derive_seed(config.seed, "attack", round_number),
-        stop=first_stop(config.rollout),
-    )
     draws = await draw_groups(
-        session.sampler, negations, n=num, sampling=sampling, name=f"attack{round_number}"
+        session.sampler,
+        negations,
+        n=num,
+        sampling=make_sampling(config, "attack", round_number),
+        name=f"attack{round_number}",
     )
     return {draw.problem.id: list_bodies(draw) for draw in draws}
 

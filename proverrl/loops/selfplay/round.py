@@ -1,17 +1,16 @@
 """A round of self-play: statements, what the guards said, the solver's attempts, its figures.
 
 Flows in: drafts, stops, judged attempts. Flows out: solve rates and the figures of a round for
-``metrics.jsonl``. All of it is pure. Not handled here: who fills a round in (``ledger``).
+``metrics.jsonl``. All of it is pure. Not handled here: where it comes from (``source``).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from proverrl.compose.archive import Composed
 from proverrl.compose.composers import Draft
 from proverrl.compose.operators import read_generation
 from proverrl.rewards.composer import Outcome
@@ -21,9 +20,10 @@ BINS = ("0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")
 """Solve rates of composed problems: 0, up to and with each bound, below 1, and 1."""
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Round:
-    """A round's drafts, what the guards made of them, and the solver's attempts by problem id.
+    """A round when all of it is judged: its drafts, what the guards made of them (the guard by the
+    id of what it stopped), and the solver's attempts by problem id.
 
     ``tried`` passed the guards that are asked before the solver tries, ``kept`` all of them. What
     is tried and neither kept nor stopped was not asked about any further, and nothing learns from
@@ -31,17 +31,12 @@ class Round:
     """
 
     number: int
-    drafts: list[Draft]
-    stops: dict[str, str] = field(default_factory=dict)
-    tried: list[Problem] = field(default_factory=list)
-    kept: list[Problem] = field(default_factory=list)
-    attempts: dict[str, tuple[Rollout, ...]] = field(default_factory=dict)
-    guard_calls: int = 0
-
-    @property
-    def composed(self) -> dict[str, Composed]:
-        """What was composed, by its id."""
-        return {d.composed.problem.id: d.composed for d in self.drafts if d.composed is not None}
+    drafts: Sequence[Draft]
+    stops: Mapping[str, str]
+    tried: Sequence[Problem]
+    kept: Sequence[Problem]
+    attempts: Mapping[str, Sequence[Rollout]]
+    guard_calls: int
 
     @property
     def set_aside(self) -> set[str]:

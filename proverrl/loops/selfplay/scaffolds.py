@@ -19,8 +19,7 @@ from proverrl.compose.composers import Draft
 from proverrl.compose.scaffolds import build_scaffold, collect_subgoals
 from proverrl.config.compose import SelfplayScaffold
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.search.sketch import make_sketch
-from proverrl.lang.dafny.search.subgoals import lift
+from proverrl.lang import find_language
 from proverrl.lang.records import Parent
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Rollout, Status, Verdict
@@ -129,8 +128,6 @@ class Scaffolder:
             if not others:
                 return []
             chosen.append(rng.choice(others))
-        if chosen[0].problem.language != "dafny":
-            return []
         try:
             return build_scaffold(name, chosen, round_number=number, seed=self._seed)
         except ProblemError:
@@ -168,18 +165,22 @@ class Scaffolder:
 def lift_failed(
     candidate: Candidate, verdict: Verdict, *, round_number: int, seed: int
 ) -> list[Composed]:
-    """The open parts of a failed Dafny body in both forms (Ren et al. 2025, DeepSeek-Prover-V2,
+    """The open parts of a failed body in both forms (Ren et al. 2025, DeepSeek-Prover-V2,
     arXiv 2504.21801; Lin et al. 2025, Goedel-Prover-V2, arXiv 2508.03613, build on failed proofs in
     the same way). None where nothing of the body is worth keeping."""
-    if candidate.problem.language != "dafny":
+    sketching = find_language(candidate.problem.language).sketching
+    if sketching is None:
         return []
 
     def lift_parts(problem: Problem, body: str) -> list[tuple[Problem | None, Problem | None]]:
-        sketch = make_sketch(candidate, verdict)
+        sketch = sketching.make_sketch(candidate, verdict)
         if sketch is None:
             return []
         return [
-            (lift(problem, sketch, part, ()), lift(problem, sketch, part, part.needs))
+            (
+                sketching.lift(problem, sketch, part, ()),
+                sketching.lift(problem, sketch, part, part.needs),
+            )
             for part in sketch.subgoals
         ]
 

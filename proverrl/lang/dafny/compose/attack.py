@@ -13,12 +13,11 @@ import itertools
 from collections.abc import Iterator, Mapping
 
 from proverrl.lang.dafny.compose.declarations import (
-    Declaration,
     Program,
     read_problem,
-    split_at,
     substitute,
 )
+from proverrl.lang.dafny.syntax.declarations import Declaration, split_at
 from proverrl.lang.dafny.syntax.program import Element, parse_program
 from proverrl.lang.dafny.syntax.tokens import Token, find_places, read_file
 from proverrl.types import HOLE, Candidate, Problem

@@ -1,7 +1,7 @@
-"""Dafny programs as declarations that can be taken apart and written again.
+"""Problems as programs of Dafny declarations, and their text rewritten.
 
-Flows in: the text of a problem with its hole. Flows out: ``Declaration``s with their parameters and
-clauses as text, and small rewritings of text by token that keep its layout.
+Flows in: the text of a problem with its hole. Flows out: a ``Program`` of ``Declaration``s, and
+small rewritings of text by token that keep its layout.
 Not handled here: type parameters, classes and modules (refused); scopes: a name is rewritten
 wherever it stands in the text that is given.
 """
@@ -10,62 +10,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.generate.names import GLOBAL_POOLS, VARIABLE_POOLS
-from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.program import Element, parse_program
+from proverrl.lang.dafny.syntax.declarations import Declaration, read_declarations, split_at
 from proverrl.lang.dafny.syntax.text import BUILT_IN_MEMBERS, KEYWORDS, scan_places
-from proverrl.lang.dafny.syntax.tokens import Token, find_places, read_file
 from proverrl.types import HOLE, Problem
-
-Formal = tuple[str, str]
-"""A parameter: its name and its type."""
 
 Piece = tuple[str, str, int]
 """A token: kind, text, place in characters."""
-
-_MEMBERS = ("function", "predicate", "method", "lemma")
-
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    """A top-level declaration. ``text`` is how it stands in the program.
-
-    ``prefix`` is all before the name (``lemma {:induction false}``), ``result`` what follows a
-    function's parameters (``: int``), ``clauses`` are pairs of word and expression, ``body`` has
-    its braces. What is no function, predicate, method or lemma has ``text`` and ``word`` only.
-    """
-
-    word: str
-    text: str
-    name: str = ""
-    prefix: str = ""
-    formals: tuple[Formal, ...] = ()
-    returns: tuple[Formal, ...] = ()
-    result: str = ""
-    clauses: tuple[tuple[str, str], ...] = ()
-    body: str = ""
-
-    @property
-    def has_hole(self) -> bool:
-        return HOLE in self.text
-
-    @property
-    def inner(self) -> str:
-        """The body without its braces, no blank line at either end."""
-        return self.body[1:-1].strip("\n").rstrip()
-
-    def list_clauses(self, word: str) -> list[str]:
-        """The expressions of the clauses of one kind."""
-        return [text for kind, text in self.clauses if kind == word]
-
-    def rewrite(self, **changes: object) -> Declaration:
-        """A copy with other parts, and with the text that they make."""
-        changed = replace(self, **changes)  # type: ignore[arg-type]
-        return replace(changed, text=_write(changed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,108 +59,10 @@ def read_program(text: str) -> Program:
     """The declarations of a text with one hole. Raises ``ProblemError``."""
     if text.count(HOLE) != 1:
         raise ProblemError(f"a program to compose from must hold {HOLE} exactly once")
-    tokens, findings = read_file(text)
-    if findings:
-        raise ProblemError(f"line {findings[0].line}: {findings[0].message}")
-    try:
-        root = parse_program(tokens)
-    except GrammarError as error:
-        raise ProblemError(f"line {error.finding.line}: {error.finding.message}") from error
-    places = find_places(text, tokens)
-    found = tuple(_read_member(text, tokens, places, e) for e in root.slots[0].elements)
+    found = read_declarations(text)
     if sum(d.has_hole for d in found) != 1 or not next(d for d in found if d.has_hole).name:
         raise ProblemError("the hole must stand in a top-level method, function or lemma")
     return Program(found)
-
-
-def _read_member(
-    text: str, tokens: list[Token], places: list[int], element: Element
-) -> Declaration:
-    def cut(start: int, end: int) -> str:
-        if start >= end:
-            return ""
-        return text[places[start] : places[end - 1] + len(tokens[end - 1].text)]
-
-    whole = cut(element.start, element.end)
-    if element.word not in _MEMBERS or not element.slots:
-        return Declaration(element.word, whole)
-    clauses = element.slots[0]
-    name_at = next(i for i in range(element.start, element.end) if tokens[i].text == element.name)
-    opened = name_at + 1
-    if tokens[opened].text != "(":
-        raise ProblemError(f"{element.name}: type parameters and bare names are not composed")
-    closed = _find_close(tokens, opened)
-    formals = _read_formals(cut(opened + 1, closed))
-    rest, result = closed + 1, ""
-    returns: tuple[Formal, ...] = ()
-    if rest < clauses.start and tokens[rest].text == "returns":
-        returns = _read_formals(cut(rest + 2, _find_close(tokens, rest + 1)))
-    elif rest < clauses.start:
-        result = cut(rest, clauses.start)
-    return Declaration(
-        word=element.word,
-        text=whole,
-        name=element.name,
-        prefix=cut(element.start, name_at),
-        formals=formals,
-        returns=returns,
-        result=result,
-        clauses=tuple((e.word, cut(e.start + 1, e.end)) for e in clauses.elements),
-        body=cut(clauses.end, element.end),
-    )
-
-
-def _find_close(tokens: list[Token], opened: int) -> int:
-    depth = 0
-    for place in range(opened, len(tokens)):
-        depth += (tokens[place].text == "(") - (tokens[place].text == ")")
-        if depth == 0:
-            return place
-    raise ProblemError("a bracket is never closed")
-
-
-def _read_formals(text: str) -> tuple[Formal, ...]:
-    formals = []
-    for part in split_at(text, ",", is_type=True):
-        name, colon, kind = part.partition(":")
-        if not colon:
-            raise ProblemError(f"the parameter {part!r} has no type")
-        formals.append((name.strip(), kind.strip()))
-    return tuple(formals)
-
-
-def split_at(text: str, mark: str, *, is_type: bool = False) -> list[str]:
-    """The parts of a text between top-level tokens ``mark``; none for an empty text.
-
-    In types ``<`` is a bracket.
-    """
-    opening, closing = ("([{<", ")]}>") if is_type else ("([{", ")]}")
-    parts, depth, start = [], 0, 0
-    for _, piece, place in scan_places(text):
-        depth += (piece in opening) - (piece in closing)
-        if piece == mark and depth == 0:
-            parts.append(text[start:place].strip())
-            start = place + len(mark)
-    last = text[start:].strip()
-    return [*parts, last] if last else parts
-
-
-def write_formals(formals: Iterable[Formal]) -> str:
-    """Parameters as they stand between brackets."""
-    return ", ".join(f"{name}: {kind}" for name, kind in formals)
-
-
-def _write(declaration: Declaration) -> str:
-    d = declaration
-    head = f"{d.prefix} {d.name}({write_formals(d.formals)})"
-    if d.returns:
-        head += f" returns ({write_formals(d.returns)})"
-    if d.result:
-        head += d.result if d.result.startswith(":") else f" {d.result}"
-    if not d.clauses:
-        return f"{head} {d.body}" if d.word in ("function", "predicate") else f"{head}\n{d.body}"
-    clauses = "".join(f"\n  {word} {text}" for word, text in d.clauses)
-    return f"{head}{clauses}\n{d.body}"
 
 
 def map_tokens(text: str, rewrite: Callable[[list[Piece], int], str | None]) -> str:

@@ -12,7 +12,6 @@ import random
 from collections.abc import Sequence
 
 from proverrl.lang.dafny.compose.declarations import (
-    Declaration,
     FreshNames,
     Program,
     edit_calls,
@@ -20,9 +19,9 @@ from proverrl.lang.dafny.compose.declarations import (
     map_tokens,
     read_problem,
     substitute,
-    write_formals,
 )
 from proverrl.lang.dafny.compose.mutate import list_constants
+from proverrl.lang.dafny.syntax.declarations import Declaration, write_formals
 from proverrl.lang.dafny.syntax.text import fill_hole, scan_places
 from proverrl.lang.records import Made, Parent
 from proverrl.types import HOLE

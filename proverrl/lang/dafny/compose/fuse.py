@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proverrl.lang.dafny.compose.declarations import (
-    Declaration,
     FreshNames,
     Program,
     edit_calls,
@@ -23,9 +22,9 @@ from proverrl.lang.dafny.compose.declarations import (
     make_disjoint,
     read_problem,
     read_program,
-    split_at,
     substitute,
 )
+from proverrl.lang.dafny.syntax.declarations import Declaration, split_at
 from proverrl.lang.dafny.syntax.text import fill_hole, scan_places
 from proverrl.lang.records import Made, Parent
 from proverrl.types import HOLE

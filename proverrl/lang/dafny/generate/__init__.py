@@ -22,7 +22,7 @@ How the splits differ, all three at once:
 Not handled here: whether Dafny proves a draft (``proverrl.problems.drafts``), files, prompts.
 """
 
-from proverrl.lang.dafny.generate.draft import Draft, Family
+from proverrl.lang.dafny.generate.draft import Draft
 from proverrl.lang.dafny.generate.stream import (
     FAMILIES,
     assign_split,
@@ -34,7 +34,6 @@ from proverrl.lang.dafny.generate.stream import (
 __all__ = [
     "FAMILIES",
     "Draft",
-    "Family",
     "assign_split",
     "build_id",
     "generate_drafts",

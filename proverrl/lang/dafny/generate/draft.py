@@ -1,6 +1,6 @@
 """A generated problem before its check, and the small pieces of text that families share.
 
-Flows in: a random source and names. Flows out: ``Draft`` records, loop forms and terms.
+Flows in: a random source and names. Flows out: ``Program`` and ``Draft`` records, loops, terms.
 Not handled here: which drafts are kept (``stream``), and whether Dafny agrees.
 """
 
@@ -28,7 +28,16 @@ class Draft:
     reference: str
 
 
-Family = Callable[[random.Random, Names], Draft]
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a family writes: a statement line by line, and the body that should fill its hole."""
+
+    lines: list[str]
+    reference: str
+    kind: str = "statements"
+
+
+Family = Callable[[random.Random, Names], Program]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +48,17 @@ class Loop:
     ``count`` is the same expression to stand alone.
     """
 
+    counter: str
     start: str
     guard: str
     step: str
     span: str
     done: str
     count: str
+
+    def write(self, body: Sequence[str], clauses: Sequence[str] = (HOLE,)) -> list[str]:
+        """The counter's declaration and the loop, with the hole unless ``clauses`` are given."""
+        return [f"var {self.counter} := {self.start};", *write_while(self.guard, body, clauses)]
 
 
 LOOP_FORMS_UP = ("less", "unequal", "greater")
@@ -60,23 +74,26 @@ def draw_loop(
     span = f"0 <= {counter} <= {bound}"
     up = f"{counter} := {counter} + 1;"
     if form in LOOP_FORMS_DOWN:
-        guard = {
-            "down": f"{counter} > 0",
-            "down_unequal": f"{counter} != 0",
-            "down_less": f"0 < {counter}",
-        }[form]
+        guard = list_above(counter, "0")[LOOP_FORMS_DOWN.index(form)]
         count = f"{bound} - {counter}"
-        return Loop(bound, guard, f"{counter} := {counter} - 1;", span, f"({count})", count)
+        step = f"{counter} := {counter} - 1;"
+        return Loop(counter, bound, guard, step, span, f"({count})", count)
     if form == "one":
         count = f"{counter} - 1"
         span = f"1 <= {counter} <= {bound} + 1"
-        return Loop("1", f"{counter} <= {bound}", up, span, f"({count})", count)
-    guard = {
-        "less": f"{counter} < {bound}",
-        "unequal": f"{counter} != {bound}",
-        "greater": f"{bound} > {counter}",
-    }[form]
-    return Loop("0", guard, up, span, counter, counter)
+        return Loop(counter, "1", f"{counter} <= {bound}", up, span, f"({count})", count)
+    guard = list_below(counter, bound)[LOOP_FORMS_UP.index(form)]
+    return Loop(counter, "0", guard, up, span, counter, counter)
+
+
+def list_below(low: str, high: str) -> tuple[str, str, str]:
+    """Ways to write that ``low``, which never passes ``high``, has not reached it."""
+    return f"{low} < {high}", f"{low} != {high}", f"{high} > {low}"
+
+
+def list_above(high: str, low: str) -> tuple[str, str, str]:
+    """The same for ``high``, which falls to ``low``."""
+    return f"{high} > {low}", f"{high} != {low}", f"{low} < {high}"
 
 
 def draw_line(slope: int | str, offset: int | str, style: int) -> Term:
@@ -148,25 +165,37 @@ def shuffled(rng: random.Random, items: Sequence[str]) -> list[str]:
     return rng.sample(list(items), len(items))
 
 
-def join_lines(*lines: str) -> str:
-    """The lines as text that ends with a line break."""
-    return "\n".join(lines) + "\n"
-
-
 def write_invariants(*clauses: str) -> str:
     """A body of invariant clauses, one a line."""
     return "\n".join(f"invariant {clause}" for clause in clauses)
 
 
-def write_while(
-    guard: str, body: Sequence[str], indent: int = 2, clauses: Sequence[str] = (HOLE,)
-) -> list[str]:
-    """A while loop with ``clauses`` (the hole, unless given) as its specification."""
-    pad = " " * indent
+def ask_invariants(lines: list[str], *clauses: str) -> Program:
+    """A program whose hole holds these loop invariants."""
+    return Program(lines, write_invariants(*clauses), "invariants")
+
+
+def write_block(head: str, clauses: Sequence[str], body: Sequence[str]) -> list[str]:
+    """A head, its specification and its body in braces."""
     return [
-        f"{pad}while {guard}",
-        *(f"{pad}  {clause}" for clause in clauses),
-        f"{pad}{{",
-        *(f"{pad}  {line}" for line in body),
-        f"{pad}}}",
+        head,
+        *(f"  {clause}" for clause in clauses),
+        "{",
+        *(f"  {line}" for line in body),
+        "}",
     ]
+
+
+def write_method(head: str, clauses: Sequence[str], body: Sequence[str]) -> list[str]:
+    """A method; ``head`` is its name with parameters and results."""
+    return write_block(f"method {head}", clauses, body)
+
+
+def write_lemma(head: str, clauses: Sequence[str], body: Sequence[str] = (HOLE,)) -> list[str]:
+    """A lemma with induction switched off, so that an empty body does not prove it."""
+    return write_block(f"lemma {{:induction false}} {head}", clauses, body)
+
+
+def write_while(guard: str, body: Sequence[str], clauses: Sequence[str] = (HOLE,)) -> list[str]:
+    """A while loop with ``clauses`` (the hole, unless given) as its specification."""
+    return write_block(f"while {guard}", clauses, body)

@@ -1,7 +1,7 @@
-"""Level 2: closed forms, division and roots; the hole holds loop invariants.
+"""Level 2: closed forms, division and roots, recurrences; the hole holds loop invariants.
 
-Flows in: a random source and names. Flows out: drafts of five families.
-Not handled here: recursive functions (``level2_recurrences``).
+Flows in: a random source and names. Flows out: programs of nine families.
+Not handled here: arrays (``level3``).
 """
 
 from __future__ import annotations
@@ -10,27 +10,22 @@ import random
 
 from proverrl.lang.dafny.generate.draft import (
     LOOP_FORMS_UP,
-    Draft,
     Family,
+    Program,
+    ask_invariants,
     draw_equation,
     draw_line,
     draw_loop,
-    join_lines,
     shuffled,
-    write_invariants,
+    write_method,
     write_while,
 )
 from proverrl.lang.dafny.generate.names import Names
 
 
-def _draft(family: str, lines: list[str], reference: str) -> Draft:
-    return Draft(2, family, "invariants", join_lines(*lines), reference)
-
-
-def make_triangle(rng: random.Random, names: Names) -> Draft:
+def make_triangle(rng: random.Random, names: Names) -> Program:
     """A sum of multiples of the counter, against twice its closed form."""
-    method, total = names.pick("method"), names.pick("total")
-    bound, counter = names.pick("bound"), names.pick("counter")
+    method, total, bound, counter = names.picks("method", "total", "bound", "counter")
     slope, equal = names.number("slope", 2, 30), draw_equation(rng)
     offset = names.number("offset", 1, 30) if rng.random() < 0.4 else 0
     tail = f" + {2 * offset}" if offset else ""
@@ -42,25 +37,19 @@ def make_triangle(rng: random.Random, names: Names) -> Draft:
     neighbour = "+" if before else "-"
 
     def closed(x: str) -> str:
-        return f"{slope} * {x} * ({x} {neighbour} 1){tail}"
+        return equal(f"2 * {total}", f"{slope} * {x} * ({x} {neighbour} 1){tail}")
 
-    lines = [
-        f"method {method}({bound}: nat) returns ({total}: int)",
-        f"  ensures {equal(f'2 * {total}', closed(bound))}",
-        "{",
-        f"  {total} := {offset};",
-        f"  var {counter} := 0;",
-        *write_while(loop.guard, [loop.step, add] if before else [add, loop.step]),
-        "}",
-    ]
-    last = equal(f"2 * {total}", closed(counter))
-    return _draft("l2_tri", lines, write_invariants(loop.span, last))
+    lines = write_method(
+        f"{method}({bound}: nat) returns ({total}: int)",
+        [f"ensures {closed(bound)}"],
+        [f"{total} := {offset};", *loop.write([loop.step, add] if before else [add, loop.step])],
+    )
+    return ask_invariants(lines, loop.span, closed(counter))
 
 
-def make_square(rng: random.Random, names: Names) -> Draft:
+def make_square(rng: random.Random, names: Names) -> Program:
     """A sum of odd multiples against a square, with an optional linear or constant part."""
-    method, total = names.pick("method"), names.pick("total")
-    bound, counter = names.pick("bound"), names.pick("counter")
+    method, total, bound, counter = names.picks("method", "total", "bound", "counter")
     slope, equal = names.number("slope", 2, 30), draw_equation(rng)
     offset = names.number("offset", 1, 40)
     loop = draw_loop(rng, counter, bound, LOOP_FORMS_UP)
@@ -70,24 +59,20 @@ def make_square(rng: random.Random, names: Names) -> Draft:
 
     def closed(x: str) -> str:
         tail = {"": "", "constant": f" + {offset}", "linear": f" + {offset} * {x}"}[extra]
-        return f"{slope} * {x} * {x}{tail}"
+        return equal(total, f"{slope} * {x} * {x}{tail}")
 
-    lines = [
-        f"method {method}({bound}: nat) returns ({total}: int)",
-        f"  ensures {equal(total, closed(bound))}",
-        "{",
-        f"  {total} := {offset if extra == 'constant' else 0};",
-        f"  var {counter} := 0;",
-        *write_while(loop.guard, [f"{total} := {total} + {amount};", loop.step]),
-        "}",
-    ]
-    return _draft("l2_odd", lines, write_invariants(loop.span, equal(total, closed(counter))))
+    start = offset if extra == "constant" else 0
+    lines = write_method(
+        f"{method}({bound}: nat) returns ({total}: int)",
+        [f"ensures {closed(bound)}"],
+        [f"{total} := {start};", *loop.write([f"{total} := {total} + {amount};", loop.step])],
+    )
+    return ask_invariants(lines, loop.span, closed(counter))
 
 
-def make_division(rng: random.Random, names: Names) -> Draft:
+def make_division(rng: random.Random, names: Names) -> Program:
     """Quotient and remainder by repeated subtraction, with an optional shift."""
-    method, bound = names.pick("method"), names.pick("bound")
-    quotient, rest = names.pick("total"), names.pick("total")
+    method, bound, quotient, rest = names.picks("method", "bound", "total", "total")
     divisor = names.number("slope", 2, 60)
     product = draw_line(divisor, 0, rng.randrange(2))(quotient)
     whole = f"{product} + {rest}" if rng.random() < 0.6 else f"{rest} + {product}"
@@ -100,79 +85,155 @@ def make_division(rng: random.Random, names: Names) -> Draft:
     start = f"{quotient}, {rest} := 0, {dividend};"
     if rng.random() < 0.5:
         start = f"{rest}, {quotient} := {dividend}, 0;"
-    lines = [
-        f"method {method}({bound}: nat) returns ({quotient}: int, {rest}: int)",
-        f"  ensures {' && '.join(ensured)}",
-        "{",
-        f"  {start}",
-        *write_while(guard, steps),
-        "}",
-    ]
-    return _draft("l2_div", lines, write_invariants(f"0 <= {rest}", equal(dividend, whole)))
+    lines = write_method(
+        f"{method}({bound}: nat) returns ({quotient}: int, {rest}: int)",
+        [f"ensures {' && '.join(ensured)}"],
+        [start, *write_while(guard, steps)],
+    )
+    return ask_invariants(lines, f"0 <= {rest}", equal(dividend, whole))
 
 
-def make_root(rng: random.Random, names: Names) -> Draft:
+def make_root(rng: random.Random, names: Names) -> Program:
     """The greatest number whose weighted square stays under a bound."""
-    method, bound, total = names.pick("method"), names.pick("bound"), names.pick("total")
+    method, bound, total = names.picks("method", "bound", "total")
     slope = names.number("slope", 2, 30)
     offset = names.number("offset", 1, 40) if rng.random() < 0.5 else 0
     tail = f" + {offset}" if offset else ""
-    following = f"({total} + 1)"
-
-    def square(x: str) -> str:
-        return f"{slope} * {x} * {x}{tail}"
-
-    guard = f"{square(following)} <= {bound}"
+    now, after = (f"{slope} * {x} * {x}{tail}" for x in (total, f"({total} + 1)"))
+    guard = f"{after} <= {bound}"
     if rng.random() < 0.4:
-        guard = f"{bound} >= {square(following)}"
-    ensured = [f"{square(total)} <= {bound}", f"{bound} < {square(following)}"]
-    clauses = [f"{square(total)} <= {bound} < {square(following)}"]
+        guard = f"{bound} >= {after}"
+    clauses = [f"{now} <= {bound} < {after}"]
     if rng.random() < 0.4:
-        clauses = shuffled(rng, ensured)
-    lines = [
-        f"method {method}({bound}: nat) returns ({total}: int)",
-        *([f"  requires {bound} >= {offset}"] if offset else []),
-        *(f"  ensures {clause}" for clause in clauses),
-        "{",
-        f"  {total} := 0;",
-        *write_while(guard, [f"{total} := {total} + 1;"]),
-        "}",
-    ]
-    held = (f"0 <= {total}", f"{square(total)} <= {bound}")
-    return _draft("l2_sqrt", lines, write_invariants(*held))
+        clauses = shuffled(rng, [f"{now} <= {bound}", f"{bound} < {after}"])
+    lines = write_method(
+        f"{method}({bound}: nat) returns ({total}: int)",
+        [
+            *([f"requires {bound} >= {offset}"] if offset else []),
+            *(f"ensures {clause}" for clause in clauses),
+        ],
+        [f"{total} := 0;", *write_while(guard, [f"{total} := {total} + 1;"])],
+    )
+    return ask_invariants(lines, f"0 <= {total}", f"{now} <= {bound}")
 
 
-def make_stride(rng: random.Random, names: Names) -> Draft:
+def make_stride(rng: random.Random, names: Names) -> Program:
     """A counter that moves by more than one, over a bound that it divides."""
-    method, total = names.pick("method"), names.pick("total")
-    bound, counter = names.pick("bound"), names.pick("counter")
+    method, total, bound, counter = names.picks("method", "total", "bound", "counter")
     stride, slope = rng.randrange(2, 8), names.number("slope", 2, 24)
     equal, style = draw_equation(rng), rng.choice((0, 1, 3, 4))
     offset = names.number("offset", 1, 40) if rng.random() < 0.5 else 0
     line = draw_line(slope, offset, style)
-    rising = rng.random() < 0.6
-    if rising:
+    if rng.random() < 0.6:
         start, step = "0", f"{counter} := {counter} + {stride};"
         guard, done = rng.choice((f"{counter} < {bound}", f"{bound} > {counter}")), counter
     else:
         start, step = bound, f"{counter} := {counter} - {stride};"
-        guard = rng.choice((f"{counter} > 0", f"0 < {counter}"))
-        done = f"({bound} - {counter})"
-    lines = [
-        f"method {method}({bound}: nat) returns ({total}: int)",
-        f"  requires {bound} % {stride} == 0",
-        f"  ensures {equal(total, line(bound))}",
-        "{",
-        f"  {total} := {offset};",
-        f"  var {counter} := {start};",
-        *write_while(guard, shuffled(rng, [f"{total} := {total} + {stride * slope};", step])),
-        "}",
-    ]
-    clauses = (
-        f"0 <= {counter} <= {bound} && {counter} % {stride} == 0",
-        equal(total, line(done)),
+        guard, done = rng.choice((f"{counter} > 0", f"0 < {counter}")), f"({bound} - {counter})"
+    steps = shuffled(rng, [f"{total} := {total} + {stride * slope};", step])
+    lines = write_method(
+        f"{method}({bound}: nat) returns ({total}: int)",
+        [f"requires {bound} % {stride} == 0", f"ensures {equal(total, line(bound))}"],
+        [f"{total} := {offset};", f"var {counter} := {start};", *write_while(guard, steps)],
     )
-    return _draft("l2_step", lines, write_invariants(*clauses))
+    span = f"0 <= {counter} <= {bound} && {counter} % {stride} == 0"
+    return ask_invariants(lines, span, equal(total, line(done)))
+
+
+def make_recurrence(rng: random.Random, names: Names) -> Program:
+    """A first-order recurrence, given as a function and run by a loop."""
+    function, method, arg = names.picks("function", "method", "arg")
+    total, bound, counter = names.picks("total", "bound", "counter")
+    base, equal = names.number("base", 1, 20), draw_equation(rng)
+    slope, offset = names.number("slope", 2, 12), names.number("offset", 1, 20)
+    loop = draw_loop(rng, counter, bound)
+    line = draw_line(slope, offset, rng.randrange(6))
+    rule = line(f"{function}({arg} - 1)")
+    steps = shuffled(rng, [f"{total} := {line(total)};", loop.step])
+    lines = [
+        f"function {function}({arg}: nat): int {{ if {arg} == 0 then {base} else {rule} }}",
+        *write_method(
+            f"{method}({bound}: nat) returns ({total}: int)",
+            [f"ensures {equal(total, f'{function}({bound})')}"],
+            [f"{total} := {base};", *loop.write(steps)],
+        ),
+    ]
+    return ask_invariants(lines, loop.span, equal(total, f"{function}({loop.count})"))
+
+
+def make_two_term(rng: random.Random, names: Names) -> Program:
+    """A recurrence on the last two values, as for Fibonacci's numbers."""
+    function, method, arg = names.picks("function", "method", "arg")
+    bound, counter, first, second = names.picks("bound", "counter", "total", "total")
+    bases = [rng.randrange(0, 6), names.number("base", 1, 14)]
+    low, high = rng.randrange(1, 4), names.number("slope", 1, 9)
+    loop = draw_loop(rng, counter, bound, LOOP_FORMS_UP)
+    equal = draw_equation(rng)
+
+    def combine(near: str, far: str) -> str:
+        parts = [near if high == 1 else f"{high} * {near}", far if low == 1 else f"{low} * {far}"]
+        return " + ".join(parts)
+
+    rule = combine(f"{function}({arg} - 1)", f"{function}({arg} - 2)")
+    step = f"{first}, {second} := {second}, {combine(second, first)};"
+    lines = [
+        f"function {function}({arg}: nat): int {{ if {arg} == 0 then {bases[0]} "
+        f"else if {arg} == 1 then {bases[1]} else {rule} }}",
+        *write_method(
+            f"{method}({bound}: nat) returns ({first}: int)",
+            [f"ensures {equal(first, f'{function}({bound})')}"],
+            [
+                f"{first} := {bases[0]};",
+                f"var {second} := {bases[1]};",
+                *loop.write(shuffled(rng, [step, loop.step])),
+            ],
+        ),
+    ]
+    return ask_invariants(
+        lines,
+        loop.span,
+        equal(first, f"{function}({counter})"),
+        equal(second, f"{function}({counter} + 1)"),
+    )
+
+
+def make_product(rng: random.Random, names: Names) -> Program:
+    """A product of linear factors, as for the factorial."""
+    return _run_function(rng, names, 1, (12, 20), is_sum=False)
+
+
+def make_sum(rng: random.Random, names: Names) -> Program:
+    """A sum of linear terms, given as a function and run by a loop."""
+    return _run_function(rng, names, 0, (20, 30), is_sum=True)
+
+
+def _run_function(
+    rng: random.Random, names: Names, least: int, most: tuple[int, int], *, is_sum: bool
+) -> Program:
+    """A function that adds, or multiplies by, a line at each argument, run by a loop."""
+    function, method, arg = names.picks("function", "method", "arg")
+    total, bound, counter = names.picks("total", "bound", "counter")
+    base, equal = names.number("base", least, 20), draw_equation(rng)
+    slope, offset = names.number("slope", 2, most[0]), names.number("offset", 1, most[1])
+    loop = draw_loop(rng, counter, bound, LOOP_FORMS_UP)
+    line = draw_line(slope, offset if rng.random() < 0.7 else 0, rng.randrange(6))
+
+    def step(value: str, x: str) -> str:
+        return f"{value} + {line(x)}" if is_sum else f"({line(x)}) * {value}"
+
+    rule = step(f"{function}({arg} - 1)", arg)
+    lines = [
+        f"function {function}({arg}: nat): int {{ if {arg} == 0 then {base} else {rule} }}",
+        *write_method(
+            f"{method}({bound}: nat) returns ({total}: int)",
+            [f"ensures {equal(total, f'{function}({bound})')}"],
+            [
+                f"{total} := {base};",
+                *loop.write([loop.step, f"{total} := {step(total, counter)};"]),
+            ],
+        ),
+    ]
+    return ask_invariants(lines, loop.span, equal(total, f"{function}({counter})"))
 
 
 FAMILIES: dict[str, Family] = {
@@ -181,4 +242,8 @@ FAMILIES: dict[str, Family] = {
     "l2_div": make_division,
     "l2_sqrt": make_root,
     "l2_step": make_stride,
+    "l2_rec": make_recurrence,
+    "l2_fib": make_two_term,
+    "l2_prod": make_product,
+    "l2_sum": make_sum,
 }

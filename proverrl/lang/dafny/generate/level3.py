@@ -1,7 +1,7 @@
 """Level 3: arrays; the hole holds loop invariants with quantifiers.
 
-Flows in: a random source and names. Flows out: drafts of six families.
-Not handled here: two arrays (``level3_pairs``); order, permutation and nested loops (level 5).
+Flows in: a random source and names. Flows out: programs of nine families.
+Not handled here: order, permutation and nested loops (level 5).
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ import random
 from dataclasses import dataclass
 
 from proverrl.lang.dafny.generate.draft import (
-    Draft,
     Family,
+    Program,
+    ask_invariants,
     draw_line,
     draw_term,
     draw_test,
-    join_lines,
-    write_invariants,
+    list_above,
+    list_below,
+    write_method,
     write_while,
 )
 from proverrl.lang.dafny.generate.names import Names
-
-
-def _draft(family: str, lines: list[str], reference: str) -> Draft:
-    return Draft(3, family, "invariants", join_lines(*lines), reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +29,7 @@ class Walk:
     """A loop over all places of an array. ``before`` and ``after`` are steps around the body;
     ``seen`` and ``unseen`` are the ranges that a bound variable takes at the loop head."""
 
+    counter: str
     start: str
     guard: str
     before: list[str]
@@ -40,6 +39,11 @@ class Walk:
     unseen: str
     whole: str
 
+    def write(self, step: str) -> list[str]:
+        """The counter's declaration and the loop with the hole."""
+        body = [*self.before, step, *self.after]
+        return [f"var {self.counter} := {self.start};", *write_while(self.guard, body)]
+
 
 def draw_walk(rng: random.Random, counter: str, array: str, index: str) -> Walk:
     """A walk over ``array``, upwards or downwards."""
@@ -47,136 +51,100 @@ def draw_walk(rng: random.Random, counter: str, array: str, index: str) -> Walk:
     span, whole = f"0 <= {counter} <= {length}", f"0 <= {index} < {length}"
     low, high = f"0 <= {index} < {counter}", f"{counter} <= {index} < {length}"
     if rng.random() < 0.65:
-        guard = rng.choice(
-            (f"{counter} < {length}", f"{counter} != {length}", f"{length} > {counter}")
-        )
+        guard = rng.choice(list_below(counter, length))
         after = [f"{counter} := {counter} + 1;"]
-        return Walk("0", guard, [], after, span, low, high, whole)
-    guard = rng.choice((f"{counter} > 0", f"{counter} != 0", f"0 < {counter}"))
+        return Walk(counter, "0", guard, [], after, span, low, high, whole)
+    guard = rng.choice(list_above(counter, "0"))
     before = [f"{counter} := {counter} - 1;"]
-    return Walk(length, guard, before, [], span, high, low, whole)
+    return Walk(counter, length, guard, before, [], span, high, low, whole)
 
 
-def make_fill(rng: random.Random, names: Names) -> Draft:
+def make_fill(rng: random.Random, names: Names) -> Program:
     """Every place gets a linear function of its index."""
-    method, array = names.pick("method"), names.pick("array")
-    index, counter = names.pick("index"), names.pick("counter")
+    method, array, index, counter = names.picks("method", "array", "index", "counter")
     walk = draw_walk(rng, counter, array, index)
     line = draw_line(names.number("slope", 2, 24), names.number("offset", 1, 40), rng.randrange(6))
-    lines = [
-        f"method {method}({array}: array<int>)",
-        f"  modifies {array}",
-        f"  ensures forall {index} :: {walk.whole} ==> {array}[{index}] == {line(index)}",
-        "{",
-        f"  var {counter} := {walk.start};",
-        *write_while(
-            walk.guard, [*walk.before, f"{array}[{counter}] := {line(counter)};", *walk.after]
-        ),
-        "}",
-    ]
-    last = f"forall {index} :: {walk.seen} ==> {array}[{index}] == {line(index)}"
-    return _draft("l3_fill", lines, write_invariants(walk.span, last))
+    held = f"{array}[{index}] == {line(index)}"
+    lines = write_method(
+        f"{method}({array}: array<int>)",
+        [f"modifies {array}", f"ensures forall {index} :: {walk.whole} ==> {held}"],
+        walk.write(f"{array}[{counter}] := {line(counter)};"),
+    )
+    return ask_invariants(lines, walk.span, f"forall {index} :: {walk.seen} ==> {held}")
 
 
-def make_map(rng: random.Random, names: Names) -> Draft:
+def make_map(rng: random.Random, names: Names) -> Program:
     """Every element is replaced by a linear function of itself."""
-    method, array = names.pick("method"), names.pick("array")
-    index, counter = names.pick("index"), names.pick("counter")
+    method, array, index, counter = names.picks("method", "array", "index", "counter")
     walk, term = draw_walk(rng, counter, array, index), draw_term(rng, names)
     element, place = f"{array}[{index}]", f"{array}[{counter}]"
-    lines = [
-        f"method {method}({array}: array<int>)",
-        f"  modifies {array}",
-        f"  ensures forall {index} :: {walk.whole} ==> {element} == {term(f'old({element})')}",
-        "{",
-        f"  var {counter} := {walk.start};",
-        *write_while(walk.guard, [*walk.before, f"{place} := {term(place)};", *walk.after]),
-        "}",
-    ]
-    clauses = (
+    held = f"{element} == {term(f'old({element})')}"
+    lines = write_method(
+        f"{method}({array}: array<int>)",
+        [f"modifies {array}", f"ensures forall {index} :: {walk.whole} ==> {held}"],
+        walk.write(f"{place} := {term(place)};"),
+    )
+    return ask_invariants(
+        lines,
         walk.span,
-        f"forall {index} :: {walk.seen} ==> {element} == {term(f'old({element})')}",
+        f"forall {index} :: {walk.seen} ==> {held}",
         f"forall {index} :: {walk.unseen} ==> {element} == old({element})",
     )
-    return _draft("l3_inc", lines, write_invariants(*clauses))
 
 
-def make_all(rng: random.Random, names: Names) -> Draft:
+def make_all(rng: random.Random, names: Names) -> Program:
     """Whether all elements pass a test, leaving at the first that fails."""
-    method, array, flag = names.pick("method"), names.pick("array"), names.pick("flag")
-    index, counter = names.pick("index"), names.pick("counter")
-    walk, test = draw_walk(rng, counter, array, index), draw_test(rng, names)
-    held = test(f"{array}[{index}]")
-    leave = f"if !({test(f'{array}[{counter}]')}) {{ return false; }}"
-    lines = [
-        f"method {method}({array}: array<int>) returns ({flag}: bool)",
-        f"  ensures {flag} <==> forall {index} :: {walk.whole} ==> {held}",
-        "{",
-        f"  var {counter} := {walk.start};",
-        *write_while(walk.guard, [*walk.before, leave, *walk.after]),
-        "  return true;",
-        "}",
-    ]
-    last = f"forall {index} :: {walk.seen} ==> {held}"
-    return _draft("l3_all", lines, write_invariants(walk.span, last))
+    return _make_decision(rng, names, is_all=True)
 
 
-def make_any(rng: random.Random, names: Names) -> Draft:
+def make_any(rng: random.Random, names: Names) -> Program:
     """Whether some element passes a test, leaving at the first that does."""
-    method, array, flag = names.pick("method"), names.pick("array"), names.pick("flag")
-    index, counter = names.pick("index"), names.pick("counter")
+    return _make_decision(rng, names, is_all=False)
+
+
+def _make_decision(rng: random.Random, names: Names, *, is_all: bool) -> Program:
+    method, array, flag, index, counter = names.picks("method", "array", "flag", "index", "counter")
     walk, test = draw_walk(rng, counter, array, index), draw_test(rng, names)
-    held = test(f"{array}[{index}]")
-    leave = f"if {test(f'{array}[{counter}]')} {{ return true; }}"
-    lines = [
-        f"method {method}({array}: array<int>) returns ({flag}: bool)",
-        f"  ensures {flag} <==> exists {index} :: {walk.whole} && {held}",
-        "{",
-        f"  var {counter} := {walk.start};",
-        *write_while(walk.guard, [*walk.before, leave, *walk.after]),
-        "  return false;",
-        "}",
-    ]
-    last = f"forall {index} :: {walk.seen} ==> !({held})"
-    return _draft("l3_any", lines, write_invariants(walk.span, last))
+    held, found = test(f"{array}[{index}]"), test(f"{array}[{counter}]")
+    if is_all:
+        claim, leave = f"forall {index} :: {walk.whole} ==> {held}", f"!({found})"
+        early, late, so_far = "false", "true", held
+    else:
+        claim, leave = f"exists {index} :: {walk.whole} && {held}", found
+        early, late, so_far = "true", "false", f"!({held})"
+    lines = write_method(
+        f"{method}({array}: array<int>) returns ({flag}: bool)",
+        [f"ensures {flag} <==> {claim}"],
+        [*walk.write(f"if {leave} {{ return {early}; }}"), f"return {late};"],
+    )
+    return ask_invariants(lines, walk.span, f"forall {index} :: {walk.seen} ==> {so_far}")
 
 
-def make_find(rng: random.Random, names: Names) -> Draft:
+def make_find(rng: random.Random, names: Names) -> Program:
     """A place whose element equals a linear function of a key, or a negative number."""
-    method, array, key = names.pick("method"), names.pick("array"), names.pick("param")
-    index, counter, place = names.pick("index"), names.pick("counter"), names.pick("total")
+    method, array, key = names.picks("method", "array", "param")
+    index, counter, place = names.picks("index", "counter", "total")
     walk, term = draw_walk(rng, counter, array, index), draw_term(rng, names)
     wanted = term(key)
     miss = names.number("limit", 1, 30)
+    fails = f"{array}[{index}] != {wanted}"
     ensured = [
-        f"  ensures 0 <= {place} ==> {place} < {array}.Length && {array}[{place}] == {wanted}",
-        f"  ensures {place} < 0 ==> "
-        f"forall {index} :: {walk.whole} ==> {array}[{index}] != {wanted}",
+        f"ensures 0 <= {place} ==> {place} < {array}.Length && {array}[{place}] == {wanted}",
+        f"ensures {place} < 0 ==> forall {index} :: {walk.whole} ==> {fails}",
     ]
-    lines = [
-        f"method {method}({array}: array<int>, {key}: int) returns ({place}: int)",
-        *rng.sample(ensured, 2),
-        "{",
-        f"  var {counter} := {walk.start};",
-        *write_while(
-            walk.guard,
-            [
-                *walk.before,
-                f"if {array}[{counter}] == {wanted} {{ return {counter}; }}",
-                *walk.after,
-            ],
-        ),
-        f"  return -{miss};",
-        "}",
-    ]
-    last = f"forall {index} :: {walk.seen} ==> {array}[{index}] != {wanted}"
-    return _draft("l3_find", lines, write_invariants(walk.span, last))
+    step = f"if {array}[{counter}] == {wanted} {{ return {counter}; }}"
+    lines = write_method(
+        f"{method}({array}: array<int>, {key}: int) returns ({place}: int)",
+        rng.sample(ensured, 2),
+        [*walk.write(step), f"return -{miss};"],
+    )
+    return ask_invariants(lines, walk.span, f"forall {index} :: {walk.seen} ==> {fails}")
 
 
-def make_extreme(rng: random.Random, names: Names) -> Draft:
+def make_extreme(rng: random.Random, names: Names) -> Program:
     """The greatest or least element, or the greatest of a linear function of the elements."""
-    method, array, total = names.pick("method"), names.pick("array"), names.pick("total")
-    index, counter = names.pick("index"), names.pick("counter")
+    method, array, total = names.picks("method", "array", "total")
+    index, counter = names.picks("index", "counter")
     line = draw_line(
         names.number("slope", 2, 24),
         names.number("offset", 1, 40) if rng.random() < 0.6 else 0,
@@ -188,35 +156,109 @@ def make_extreme(rng: random.Random, names: Names) -> Draft:
     test = f"{total} {operator[0]} {place}"
     if rng.random() < 0.5:
         test = f"{place} {'>' if operator == '<=' else '<'} {total}"
-    guard = rng.choice(
-        (
-            f"{counter} < {array}.Length",
-            f"{counter} != {array}.Length",
-            f"{array}.Length > {counter}",
-        )
-    )
+    guard = rng.choice(list_below(counter, f"{array}.Length"))
+    order = rng.sample((0, 1), 2)
 
     def clauses(limit: str) -> list[str]:
-        return [
+        written = [
             f"forall {index} :: 0 <= {index} < {limit} ==> {element} {operator} {total}",
             f"exists {index} :: 0 <= {index} < {limit} && {element} == {total}",
         ]
+        return [written[place] for place in order]
 
-    order = rng.sample((0, 1), 2)
-    lines = [
-        f"method {method}({array}: array<int>) returns ({total}: int)",
-        f"  requires {array}.Length > 0",
-        *(f"  ensures {clauses(f'{array}.Length')[place_]}" for place_ in order),
-        "{",
-        f"  {total} := {term(f'{array}[0]')};",
-        f"  var {counter} := 1;",
-        *write_while(
-            guard, [f"if {test} {{ {total} := {place}; }}", f"{counter} := {counter} + 1;"]
-        ),
-        "}",
-    ]
-    held = [clauses(counter)[place_] for place_ in order]
-    return _draft("l3_max", lines, write_invariants(f"1 <= {counter} <= {array}.Length", *held))
+    lines = write_method(
+        f"{method}({array}: array<int>) returns ({total}: int)",
+        [
+            f"requires {array}.Length > 0",
+            *(f"ensures {clause}" for clause in clauses(f"{array}.Length")),
+        ],
+        [
+            f"{total} := {term(f'{array}[0]')};",
+            f"var {counter} := 1;",
+            *write_while(
+                guard, [f"if {test} {{ {total} := {place}; }}", f"{counter} := {counter} + 1;"]
+            ),
+        ],
+    )
+    return ask_invariants(lines, f"1 <= {counter} <= {array}.Length", *clauses(counter))
+
+
+@dataclass(frozen=True, slots=True)
+class _NewArray:
+    """A method that makes an array of the length of another."""
+
+    head: str
+    array: str
+    result: str
+    index: str
+    counter: str
+    walk: Walk
+
+    def ask(self, element: str, value: str) -> Program:
+        """``element`` is what each place of the new array is to be, in terms of the bound
+        variable, ``value`` the same at the loop's counter."""
+        array, result, index, walk = self.array, self.result, self.index, self.walk
+        held = f"{result}[{index}] == {element}"
+        lines = write_method(
+            self.head,
+            [
+                f"ensures {result}.Length == {array}.Length",
+                f"ensures forall {index} :: {walk.whole} ==> {held}",
+            ],
+            [
+                f"{result} := new int[{array}.Length];",
+                *walk.write(f"{result}[{self.counter}] := {value};"),
+            ],
+        )
+        return ask_invariants(lines, walk.span, f"forall {index} :: {walk.seen} ==> {held}")
+
+
+def _draw_new_array(rng: random.Random, names: Names) -> _NewArray:
+    method, array, result = names.picks("method", "array", "array")
+    index, counter = names.picks("index", "counter")
+    walk = draw_walk(rng, counter, array, index)
+    head = f"{method}({array}: array<int>) returns ({result}: array<int>)"
+    return _NewArray(head, array, result, index, counter, walk)
+
+
+def make_copy(rng: random.Random, names: Names) -> Program:
+    """A new array whose elements are a linear function of the old ones."""
+    new = _draw_new_array(rng, names)
+    term = draw_term(rng, names)
+    return new.ask(term(f"{new.array}[{new.index}]"), term(f"{new.array}[{new.counter}]"))
+
+
+def make_choice(rng: random.Random, names: Names) -> Program:
+    """A new array whose elements are chosen by a test of the old ones."""
+    new = _draw_new_array(rng, names)
+    test, other = draw_test(rng, names), str(names.number("offset", 0, 40))
+    keep = rng.random() < 0.5
+
+    def choose(element: str) -> str:
+        chosen, rejected = (element, other) if keep else (other, element)
+        return f"if {test(element)} then {chosen} else {rejected}"
+
+    element, value = (choose(f"{new.array}[{place}]") for place in (new.index, new.counter))
+    return new.ask(f"({element})", value)
+
+
+def make_compare(rng: random.Random, names: Names) -> Program:
+    """Whether one array is a linear function of another, place by place."""
+    method, flag, array, other = names.picks("method", "flag", "array", "array")
+    index, counter = names.picks("index", "counter")
+    walk, term = draw_walk(rng, counter, array, index), draw_term(rng, names)
+    operator, opposite = rng.choice((("==", "!="), ("<=", ">"), ("<", ">="), ("!=", "==")))
+    held = f"{array}[{index}] {operator} {term(f'{other}[{index}]')}"
+    fails = f"{array}[{counter}] {opposite} {term(f'{other}[{counter}]')}"
+    lines = write_method(
+        f"{method}({array}: array<int>, {other}: array<int>) returns ({flag}: bool)",
+        [
+            f"requires {array}.Length == {other}.Length",
+            f"ensures {flag} <==> forall {index} :: {walk.whole} ==> {held}",
+        ],
+        [*walk.write(f"if {fails} {{ return false; }}"), "return true;"],
+    )
+    return ask_invariants(lines, walk.span, f"forall {index} :: {walk.seen} ==> {held}")
 
 
 FAMILIES: dict[str, Family] = {
@@ -226,4 +268,7 @@ FAMILIES: dict[str, Family] = {
     "l3_any": make_any,
     "l3_find": make_find,
     "l3_max": make_extreme,
+    "l3_copy": make_copy,
+    "l3_clamp": make_choice,
+    "l3_eq": make_compare,
 }

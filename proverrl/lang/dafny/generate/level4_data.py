@@ -1,6 +1,6 @@
-"""Level 4, third part: lemmas by induction on lists, trees and sequences.
+"""Level 4, second part: lemmas by induction on lists, trees and sequences.
 
-Flows in: a random source and names. Flows out: drafts of four families, and the list vocabulary
+Flows in: a random source and names. Flows out: programs of four families, and the list vocabulary
 that level 5 uses too.
 Not handled here: lemmas that need another lemma (level 5).
 """
@@ -10,13 +10,15 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from proverrl.lang.dafny.generate.draft import Draft, Family, Term, draw_test, join_lines, shuffled
+from proverrl.lang.dafny.generate.draft import (
+    Family,
+    Program,
+    Term,
+    draw_test,
+    shuffled,
+    write_lemma,
+)
 from proverrl.lang.dafny.generate.names import Names
-from proverrl.types import HOLE
-
-
-def _draft(family: str, lines: list[str], reference: str) -> Draft:
-    return Draft(4, family, "statements", join_lines(*lines), reference)
 
 
 def draw_weight(rng: random.Random, names: Names) -> Term:
@@ -78,20 +80,24 @@ class ListWords:
 
 def draw_list(names: Names) -> ListWords:
     """Fresh words for the lists of one program."""
-    roles = ("datatype", "empty", "joined", "list", "list", "head", "tail")
-    return ListWords(*(names.pick(role) for role in roles))
+    return ListWords(*names.picks("datatype", "empty", "joined", "list", "list", "head", "tail"))
+
+
+def write_cases(arg: str, empty: str, pattern: str, calls: str) -> str:
+    """A case split on ``arg``, ``calls`` in the case that is not empty."""
+    return f"match {arg} {{\n  case {empty} =>\n  case {pattern} => {calls}\n}}"
 
 
 def write_match(words: ListWords, calls: str) -> str:
-    """A case split on the list, ``calls`` in the case that is not empty."""
-    return f"match {words.arg} {{\n  case {words.empty} =>\n  case {words.pattern} => {calls}\n}}"
+    """A case split on the list."""
+    return write_cases(words.arg, words.empty, words.pattern, calls)
 
 
-def make_append(rng: random.Random, names: Names) -> Draft:
+def make_append(rng: random.Random, names: Names) -> Program:
     """A measure of joined lists is the sum of their measures."""
     words = draw_list(names)
-    append, measure, lemma = names.pick("function"), names.pick("function"), names.pick("lemma")
-    field, rest = names.pick("head"), names.pick("tail")
+    append, measure, lemma = names.picks("function", "function", "lemma")
+    field, rest = names.picks("head", "tail")
     weight, base = draw_weight(rng, names), names.number("base", 1, 30)
     start = base if rng.random() < 0.4 else 0
     shift = f" - {start}" if start else ""
@@ -104,20 +110,19 @@ def make_append(rng: random.Random, names: Names) -> Draft:
     lines = [
         words.declare(field, rest),
         *shuffled(rng, functions),
-        f"lemma {{:induction false}} {lemma}({left}: {words.name}, {right}: {words.name})",
-        f"  ensures {measure}({append}({left}, {right})) == {total}",
-        "{",
-        f"  {HOLE}",
-        "}",
+        *write_lemma(
+            f"{lemma}({left}: {words.name}, {right}: {words.name})",
+            [f"ensures {measure}({append}({left}, {right})) == {total}"],
+        ),
     ]
-    return _draft("l4_app", lines, write_match(words, f"{lemma}({words.tail}, {right});"))
+    return Program(lines, write_match(words, f"{lemma}({words.tail}, {right});"))
 
 
-def make_mapped(rng: random.Random, names: Names) -> Draft:
+def make_mapped(rng: random.Random, names: Names) -> Program:
     """A count of a mapped list is a multiple of the count of the list."""
     words = draw_list(names)
-    mapped, measure, lemma = names.pick("function"), names.pick("function"), names.pick("lemma")
-    field, rest = names.pick("head"), names.pick("tail")
+    mapped, measure, lemma = names.picks("function", "function", "lemma")
+    field, rest = names.picks("head", "tail")
     slope, offset = names.number("slope", 2, 24), names.number("offset", 1, 40)
     head, tail = words.head, words.tail
     summed = rng.random() < 0.5
@@ -134,22 +139,20 @@ def make_mapped(rng: random.Random, names: Names) -> Draft:
     lines = [
         words.declare(field, rest),
         *shuffled(rng, functions),
-        f"lemma {{:induction false}} {lemma}({words.arg}: {words.name})",
-        f"  ensures {measure}({mapped}({words.arg})) == {scale}{measure}({words.arg})",
-        "{",
-        f"  {HOLE}",
-        "}",
+        *write_lemma(
+            f"{lemma}({words.arg}: {words.name})",
+            [f"ensures {measure}({mapped}({words.arg})) == {scale}{measure}({words.arg})"],
+        ),
     ]
-    return _draft("l4_map", lines, write_match(words, f"{lemma}({tail});"))
+    return Program(lines, write_match(words, f"{lemma}({tail});"))
 
 
-def make_mirror(rng: random.Random, names: Names) -> Draft:
+def make_mirror(rng: random.Random, names: Names) -> Program:
     """A measure of a tree does not change when the tree is mirrored."""
-    tree, leaf, node = names.pick("datatype"), names.pick("empty"), names.pick("joined")
-    mirror, measure, lemma = names.pick("function"), names.pick("function"), names.pick("lemma")
-    arg, value = names.pick("list"), names.pick("head")
-    left, right = names.pick("low"), names.pick("high")
-    fields = [names.pick("tail"), names.pick("head"), names.pick("tail")]
+    tree, leaf, node = names.picks("datatype", "empty", "joined")
+    mirror, measure, lemma = names.picks("function", "function", "lemma")
+    arg, value, left, right = names.picks("list", "head", "low", "high")
+    fields = names.picks("tail", "head", "tail")
     weight, base = draw_weight(rng, names)(value), names.number("base", 0, 30)
     pattern = f"{node}({left}, {value}, {right})"
     total = " + ".join(shuffled(rng, [weight, f"{measure}({left})", f"{measure}({right})"]))
@@ -166,21 +169,17 @@ def make_mirror(rng: random.Random, names: Names) -> Draft:
         f"datatype {tree} = {leaf} | "
         f"{node}({fields[0]}: {tree}, {fields[1]}: int, {fields[2]}: {tree})",
         *shuffled(rng, functions),
-        f"lemma {{:induction false}} {lemma}({arg}: {tree})",
-        f"  ensures {measure}({mirror}({arg})) == {measure}({arg})",
-        "{",
-        f"  {HOLE}",
-        "}",
+        *write_lemma(
+            f"{lemma}({arg}: {tree})", [f"ensures {measure}({mirror}({arg})) == {measure}({arg})"]
+        ),
     ]
     calls = f"{lemma}({left}); {lemma}({right});"
-    reference = f"match {arg} {{\n  case {leaf} =>\n  case {pattern} => {calls}\n}}"
-    return _draft("l4_tree", lines, reference)
+    return Program(lines, write_cases(arg, leaf, pattern, calls))
 
 
-def make_sequence(rng: random.Random, names: Names) -> Draft:
+def make_sequence(rng: random.Random, names: Names) -> Program:
     """A measure of a sequence with one more element, at the far end of the recursion."""
-    function, lemma = names.pick("function"), names.pick("lemma")
-    seq, extra = names.pick("seq"), names.pick("param")
+    function, lemma, seq, extra = names.picks("function", "lemma", "seq", "param")
     weight, base = draw_weight(rng, names), names.number("base", 1, 30)
     start = base if rng.random() < 0.5 else 0
     front = rng.random() < 0.5
@@ -197,23 +196,15 @@ def make_sequence(rng: random.Random, names: Names) -> Draft:
     test = rng.choice((f"|{seq}| == 0", f"{seq} == []"))
     lines = [
         f"function {function}({seq}: seq<int>): int {{ if {test} then {start} else {rule} }}",
-        f"lemma {{:induction false}} {lemma}({seq}: seq<int>, {extra}: int)",
-        f"  ensures {function}({joined}) == {total}",
-        "{",
-        f"  {HOLE}",
-        "}",
+        *write_lemma(
+            f"{lemma}({seq}: seq<int>, {extra}: int)", [f"ensures {function}({joined}) == {total}"]
+        ),
     ]
-    reference = "\n".join(
-        (
-            f"if {test} {{",
-            f"  assert {joined} == [{extra}];",
-            "} else {",
-            f"  assert {cut} == {bridge};",
-            f"  {lemma}({rest}, {extra});",
-            "}",
-        )
+    reference = (
+        f"if {test} {{\n  assert {joined} == [{extra}];\n}} else {{\n"
+        f"  assert {cut} == {bridge};\n  {lemma}({rest}, {extra});\n}}"
     )
-    return _draft("l4_seq", lines, reference)
+    return Program(lines, reference)
 
 
 FAMILIES: dict[str, Family] = {

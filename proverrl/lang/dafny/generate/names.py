@@ -87,6 +87,10 @@ class Names:
         self._used.add(name)
         return name
 
+    def picks(self, *roles: str) -> list[str]:
+        """A fresh name of each role, in their order."""
+        return [self.pick(role) for role in roles]
+
     def number(self, role: str, low: int, high: int) -> int:
         """An integer of ``role`` in ``low..high``; the range must span NUMBER_PERIOD values."""
         if high - low + 1 < NUMBER_PERIOD:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.generate import (
     level1,
     level2,
-    level2_recurrences,
     level3,
-    level3_pairs,
     level4,
     level4_data,
-    level4_relations,
     level5,
     level5_lemmas,
     level5_sums,
@@ -31,9 +30,9 @@ from proverrl.types import Split
 
 FAMILIES: dict[int, dict[str, Family]] = {
     1: level1.FAMILIES,
-    2: {**level2.FAMILIES, **level2_recurrences.FAMILIES},
-    3: {**level3.FAMILIES, **level3_pairs.FAMILIES},
-    4: {**level4.FAMILIES, **level4_relations.FAMILIES, **level4_data.FAMILIES},
+    2: level2.FAMILIES,
+    3: level3.FAMILIES,
+    4: {**level4.FAMILIES, **level4_data.FAMILIES},
     5: {**level5.FAMILIES, **level5_sums.FAMILIES, **level5_lemmas.FAMILIES},
 }
 """Level to family name to generator."""
@@ -58,25 +57,28 @@ def build_id(draft: Draft) -> str:
     return f"dafny-l{draft.level}-{stem}-{digest}"
 
 
-def draw_one(family: str, make: Family, split: Split, key: str) -> Draft | None:
+def draw_one(level: int, family: str, split: Split, key: str) -> Draft | None:
     """One draft of ``family`` from the text ``key``; None when it belongs to another split."""
     seed = int.from_bytes(hashlib.sha256(f"{key}:{family}".encode()).digest(), "big")
     rng = random.Random(seed)
     try:
-        draft = make(rng, Names(rng, split))
+        made = FAMILIES[level][family](rng, Names(rng, split))
     except NamesExhaustedError:
         return None
-    return draft if assign_split(draft.statement) == split else None
+    statement = "\n".join(made.lines) + "\n"
+    if assign_split(statement) != split:
+        return None
+    return Draft(level, family, made.kind, statement, made.reference)
 
 
 def stream_family(
-    family: str, make: Family, seed: int, split: Split, seen: set[str]
+    level: int, family: str, seed: int, split: Split, seen: set[str]
 ) -> Iterator[Draft]:
     """Drafts of one family whose normal form is not yet in ``seen``, which grows; ends when
     MAX_MISSES draws bring none."""
     misses = place = 0
     while misses < MAX_MISSES:
-        draft = draw_one(family, make, split, f"{seed}:{split}:{place}")
+        draft = draw_one(level, family, split, f"{seed}:{split}:{place}")
         place += 1
         normal = "" if draft is None else normalise(draft.statement)
         if draft is None or normal in seen:
@@ -93,32 +95,23 @@ def stream_level(level: int, seed: int, split: Split) -> Iterator[Draft]:
         known = ", ".join(str(number) for number in FAMILIES)
         raise ProblemError(f"there is no level {level}; choose among {known}")
     seen: set[str] = set()
-    streams = [
-        stream_family(family, make, seed, split, seen) for family, make in FAMILIES[level].items()
-    ]
-    while streams:
-        alive = []
-        for stream in streams:
-            draft = next(stream, None)
-            if draft is not None:
-                alive.append(stream)
-                yield draft
-        streams = alive
+    yield from _take_turns(
+        stream_family(level, family, seed, split, seen) for family in FAMILIES[level]
+    )
 
 
 def generate_drafts(levels: Sequence[int], num: int, seed: int, split: Split) -> Iterator[Draft]:
     """``num`` distinct drafts, the levels taking turns; fewer when all families are used up."""
     if not levels or num < 0:
         raise ProblemError("give at least one level and a number of problems that is not negative")
-    streams = [stream_level(level, seed, split) for level in sorted(set(levels))]
-    while streams and num > 0:
-        alive = []
-        for stream in streams:
-            draft = next(stream, None)
-            if draft is None:
-                continue
-            alive.append(stream)
-            if num > 0:
-                num -= 1
-                yield draft
-        streams = alive
+    drafts = _take_turns(stream_level(level, seed, split) for level in sorted(set(levels)))
+    yield from islice(drafts, num)
+
+
+def _take_turns(streams: Iterable[Iterator[Draft]]) -> Iterator[Draft]:
+    waiting = deque(streams)
+    while waiting:
+        stream = waiting.popleft()
+        if (draft := next(stream, None)) is not None:
+            waiting.append(stream)
+            yield draft

@@ -30,7 +30,7 @@ from proverrl.lang.dafny.search.states import list_errors
 from proverrl.lang.dafny.syntax.text import fill_hole
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 
-FACT_KINDS = frozenset({"statements", *CLAUSE_KINDS})
+kinds = frozenset({"statements", *CLAUSE_KINDS})
 """Kinds of problems that have facts."""
 
 
@@ -113,7 +113,7 @@ def negate(problem: Problem, fact: str, *, says_not: bool = True) -> Problem | N
     if problem.kind in CLAUSE_KINDS or found is None or found.word != "lemma" or not claims:
         return None
     claim = claims[0]
-    asked = [*found.requires, *(claim.path or ())]
+    asked = [*found.list_clauses("requires"), *(claim.path or ())]
     name, goal = f"{found.name}{ALONE}", f"!({claim.text})" if says_not else claim.text
     return replace(
         problem,

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from proverrl.lang.dafny.search.branches import Branch, Claim, are_disjoint, names_of, read_branches
-from proverrl.lang.dafny.search.declaration import Declaration, read_declaration
+from proverrl.lang.dafny.search.declaration import read_declaration
 from proverrl.lang.dafny.search.places import find_cuts
 from proverrl.lang.dafny.search.states import DECREASES, POSTCONDITION, list_errors
-from proverrl.lang.dafny.syntax.hint_statements import CALC_OPERATORS
+from proverrl.lang.dafny.syntax.declarations import Declaration
+from proverrl.lang.dafny.syntax.statements import CALC_OPERATORS
 from proverrl.lang.dafny.syntax.text import scan_places
 from proverrl.lang.records import Sketch, Subgoal
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict

@@ -38,8 +38,7 @@ from itertools import takewhile
 from proverrl.errors import UsageError
 from proverrl.lang.dafny.search.places import Cut, find_branch_end, find_cuts, rename_new
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
-from proverrl.lang.lean.goals import NO_GOALS
-from proverrl.lang.records import Segment
+from proverrl.lang.records import NO_GOALS, Segment
 from proverrl.types import HOLE, Candidate, Diagnostic, Status, Verdict
 from proverrl.verify.body_place import end_column
 

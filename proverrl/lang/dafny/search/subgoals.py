@@ -32,10 +32,11 @@ from dataclasses import dataclass, replace
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.search.branches import read_branches
 from proverrl.lang.dafny.search.declaration import (
-    Declaration,
     forget_entries,
+    generalise,
     join,
     read_declaration,
+    read_goal,
     replace_declaration,
     require,
 )
@@ -48,6 +49,7 @@ from proverrl.lang.dafny.search.sketch import (
     read_term,
     split_steps,
 )
+from proverrl.lang.dafny.syntax.declarations import Declaration
 from proverrl.lang.dafny.syntax.text import fill_hole, normalise, scan_tokens
 from proverrl.lang.records import Sketch, Subgoal
 from proverrl.types import HOLE, Candidate, Problem, Verdict
@@ -106,11 +108,12 @@ def is_circular(problem: Problem, lifted: Problem) -> bool:
     was, now = read_declaration(problem), read_declaration(lifted)
     if was is None or now is None:
         return False
-    asked = {_words(clause) for clause in now.requires}
-    if _words(now.goal) in asked:
+    asked = {_words(clause) for clause in now.list_clauses("requires")}
+    goal = _words(read_goal(now))
+    if goal in asked:
         return True
-    is_same_goal = was.name != now.name and _words(now.goal) == _words(was.goal)
-    return is_same_goal and asked <= {_words(clause) for clause in was.requires}
+    is_same_goal = was.name != now.name and goal == _words(read_goal(was))
+    return is_same_goal and asked <= {_words(clause) for clause in was.list_clauses("requires")}
 
 
 def close(problem: Problem, sketch: Sketch) -> Candidate | None:
@@ -173,7 +176,7 @@ def _ask_more(
         return None
     if own.claim:
         before = [_imply(hole.path or (), hole.claim) for hole in known]
-        return [*found.requires, *own.path, *before], own.claim
+        return [*found.list_clauses("requires"), *own.path, *before], own.claim
     clauses = _generalise(found, known) or []
     if len(known) + 1 < len(holes):
         clauses += own.path
@@ -186,9 +189,8 @@ def _is_goal(problem: Problem, sketch: Sketch) -> bool:
     holes = _read_holes(problem, sketch) if problem.kind == "statements" else None
     if found is None or not holes:
         return False
-    return any(
-        not hole.path and _words(hole.claim) == _words(found.goal) for hole in holes.values()
-    )
+    goal = _words(read_goal(found))
+    return any(not hole.path and _words(hole.claim) == goal for hole in holes.values())
 
 
 def _generalise(found: Declaration, holes: Sequence[_Hole]) -> list[str] | None:
@@ -196,7 +198,7 @@ def _generalise(found: Declaration, holes: Sequence[_Hole]) -> list[str] | None:
     for hole in holes:
         if hole.path is None:
             return None
-        clauses.append(found.generalise(hole.path, hole.claim or found.goal))
+        clauses.append(generalise(found, hole.path, hole.claim or read_goal(found)))
     return clauses
 
 

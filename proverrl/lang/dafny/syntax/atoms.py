@@ -1,8 +1,7 @@
-"""Parses names, literals, displays and what stands behind them in whole Dafny programs.
+"""Parses names, literals, displays and what stands behind them in Dafny programs.
 
-Flows in: tokens of a program. Flows out: the place where an operand ends, or ``GrammarError``.
-Not handled here: operators, and the forms that end with an expression
-(``dafny_code_expressions``).
+Flows in: tokens. Flows out: the place where an operand ends, or ``GrammarError``.
+Not handled here: operators, and the forms that end with an expression (``expressions``).
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class CodeAtoms(CodeTypes):
         self.parse_list(parse, ")")
 
     def _parse_argument(self) -> None:
-        if self.at_name and self.peek().text == ":=":
+        if self.whole and self.at_name and self.peek().text == ":=":
             # Dafny 4's arguments by name.
             self.advance()
             self.advance()
@@ -99,12 +98,12 @@ class CodeAtoms(CodeTypes):
         elif self.at("old", "fresh", "allocated", "unchanged"):
             self.refuse_unread_heap()
             is_frame = self.advance().text == "unchanged"
-            if self.take("@"):
+            if self.whole and self.take("@"):
                 self.advance()
             self.expect("(")
             self.parse_frames(lambdas=False) if is_frame else self.parse_inner()
             self.expect(")")
-        elif self.at("int", "real") and self.peek().text == "(":
+        elif self.whole and self.at("int", "real") and self.peek().text == "(":
             self.advance()
             self.advance()
             self.parse_inner()
@@ -146,7 +145,8 @@ class CodeAtoms(CodeTypes):
         elif word in ("iset", "multiset") and self.take("{"):
             self.parse_list(self.parse_inner, "}")
         elif word in ("multiset", "seq"):
-            self._take_type_arguments()
+            if self.whole:
+                self._take_type_arguments()
             self.expect("(")
             self.parse_list(self.parse_inner, ")")
         else:
@@ -159,6 +159,7 @@ class CodeAtoms(CodeTypes):
 
     def _parse_index(self) -> None:
         """What follows ``[``: an index, indices, a slice, slices by length or an update."""
+        self._brackets += 1
         if self.take(".."):
             if not self.at("]"):
                 self.parse_inner()
@@ -169,13 +170,14 @@ class CodeAtoms(CodeTypes):
                     self.parse_inner()
             elif self.take(":="):
                 self.parse_inner()
-            elif self.at(":"):
+            elif self.whole and self.at(":"):
                 while self.take(":"):
                     if not self.at("]"):
                         self.parse_inner()
             else:
                 while self.take(","):
                     self.parse_inner()
+        self._brackets -= 1
         self.expect("]")
 
     def _parse_member(self) -> bool:
@@ -183,7 +185,8 @@ class CodeAtoms(CodeTypes):
         if self.take("("):
             self.parse_list(self._parse_member_update, ")")
             return False
-        if self.token.kind == "number" or self.at("requires", "reads"):
+        is_number = self.token.kind == "number" and (self.whole or self.token.text.isdigit())
+        if is_number or self.at("requires", "reads"):
             self.advance()
         else:
             self._take_name()

@@ -155,6 +155,9 @@ class SimpleElements(CodeExpressions):
         self.parse_items(self.parse_expression)
         self.expect(";")
 
+    def _parse_reveal(self) -> None:
+        self._parse_listed()
+
     def _parse_return(self) -> None:
         self.advance()
         if not self.at(";"):

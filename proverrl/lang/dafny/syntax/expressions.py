@@ -1,11 +1,11 @@
-"""Parses the expressions of whole Dafny programs.
+"""Parses the expressions of Dafny programs.
 
-Flows in: tokens of a program. Flows out: the place where an expression ends, or ``GrammarError``.
+Flows in: tokens. Flows out: the place where an expression ends, or ``GrammarError``.
 The extent of every expression is that which Dafny 2.3 gives it: the same look-ahead decides what is
 a lambda, a list of types, a body or a set, so that both find the end of a declaration at the same
 place. Operators are read as a flat chain, because their precedence changes no extent. What 2.3
 refuses may be read (Dafny 4's forms, chains without parentheses): Dafny refuses it again.
-Not handled here: what a hole may hold (``dafny_expressions``), what the names mean.
+Not handled here: what a hole may hold (``hint_expressions``), what the names mean.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from proverrl.lang.dafny.syntax.atoms import CodeAtoms
 from proverrl.lang.dafny.syntax.cursor import MAX_DEPTH, is_name
 from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.dafny.syntax.types import Binding
-
-MAX_CHAIN = 400
 
 _RELATIONS = frozenset("== != < <= > >= in !in !! !".split())
 _LOGICAL = frozenset("<==> ==> <== && ||".split())
@@ -30,7 +28,15 @@ _ENDLESS = frozenset(
 
 
 class CodeExpressions(CodeAtoms):
-    """Expressions, and the domains of quantifiers."""
+    """Expressions, and the domains of quantifiers.
+
+    ``signs`` may stand before an operand, ``endless`` are the words of the forms whose last part is
+    an expression that goes on as far as it can.
+    """
+
+    max_chain = 400
+    signs: tuple[str, ...] = ("-", "!", "!!")
+    endless = _ENDLESS
 
     def __init__(self, tokens: list[Token]) -> None:
         super().__init__(tokens)
@@ -46,7 +52,7 @@ class CodeExpressions(CodeAtoms):
     def _parse_domain_name(self) -> None:
         self.refuse_unread_domain()
         self.parse_bound_name()
-        if self.at("<") and self.peek().text == "-":
+        if self.whole and self.at("<") and self.peek().text == "-":
             # Dafny 4's ``x <- set``.
             self.advance()
             self.advance()
@@ -61,7 +67,8 @@ class CodeExpressions(CodeAtoms):
 
     def parse_binding_guard(self, *, lambdas: bool = True) -> None:
         self.parse_items(self.parse_bound_name)
-        self.skip_attributes()
+        if self.whole:
+            self.skip_attributes()
         self.expect(":|")
         self.parse_expression(semi=True, lambdas=lambdas)
 
@@ -86,13 +93,13 @@ class CodeExpressions(CodeAtoms):
         is_call = self._parse_operand(semi, lambdas, bits)
         num_operands = 1
         while True:
-            if self.at("as", "is"):
+            if self.at("as") or (self.whole and self.at("is")):
                 self.advance()
                 self.parse_type(in_expression=True)
             elif self._take_operator(bits):
                 num_operands += 1
-                if num_operands > MAX_CHAIN:
-                    raise self.refuse("syntax", "size", f"more than {MAX_CHAIN} operands")
+                if num_operands > self.max_chain:
+                    raise self.refuse("syntax", "size", f"more than {self.max_chain} operands")
                 self._parse_operand(semi, lambdas, bits)
             else:
                 return is_call
@@ -100,7 +107,7 @@ class CodeExpressions(CodeAtoms):
 
     def _take_leading(self) -> None:
         """The first of a list of conjuncts or disjuncts may have its operator too."""
-        if self.at("&&", "||"):
+        if self.whole and self.at("&&", "||"):
             self.advance()
 
     def _take_operator(self, bits: bool) -> bool:
@@ -141,7 +148,7 @@ class CodeExpressions(CodeAtoms):
     def _parse_operand(self, semi: bool, lambdas: bool, bits: bool) -> bool:
         """True for a call without a sign before it."""
         num_signs = 0
-        while self.at("-", "!", "!!"):
+        while self.at(*self.signs):
             self.advance()
             num_signs += 1
             if num_signs > MAX_DEPTH:
@@ -154,9 +161,9 @@ class CodeExpressions(CodeAtoms):
         return self.parse_primary() and not num_signs
 
     def _at_endless(self) -> bool:
-        """A form whose last part is an expression that goes on as far as it can."""
+        """One of the ``endless`` forms, and no display."""
         text, following = self.token.text, self.peek().text
-        if not self.at(*_ENDLESS):
+        if not self.at(*self.endless):
             return False
         if text in ("map", "imap"):
             return following != "["
@@ -175,7 +182,8 @@ class CodeExpressions(CodeAtoms):
             return False
         self.advance()
         if word == "if":
-            self.parse_binding_guard() if self.at_binding_guard() else self.parse_inner()
+            is_binding = self.whole and self.at_binding_guard()
+            self.parse_binding_guard() if is_binding else self.parse_inner()
             self.expect("then")
             self.parse_inner()
             self.expect("else")
@@ -233,13 +241,17 @@ class CodeExpressions(CodeAtoms):
 
     def _parse_match_expression(self, parse_rest: Callable[[], None]) -> None:
         parse_rest()
-        braced = self.take("{")
+        braced = self.open_cases(statement=False)
         while self.take("case"):
             self.parse_case_pattern()
             self.expect("=>")
             self.parse_inner() if braced else parse_rest()
         if braced:
             self.expect("}")
+
+    def open_cases(self, *, statement: bool) -> bool:
+        """Take the brace before the cases of a match; True when there is one."""
+        return self.take("{")
 
     def parse_step_in_expression(self) -> None:
         """A statement before an expression; known to ``StatementElements`` only."""
@@ -273,7 +285,7 @@ class CodeExpressions(CodeAtoms):
             self.bindings.append(Binding(self._place, "lambda"))
             self.expect_name()
         self._lambdas += 1
-        while self.at("requires", "reads"):
+        while self.whole and self.at("requires", "reads"):
             if self.advance().text == "requires":
                 self.parse_expression(semi=True, lambdas=False)
             else:

@@ -1,4 +1,4 @@
-"""A parser of what may stand in a hole of a Dafny 2.3 program.
+"""Holds the grammar of Dafny's statements to what may stand in a hole of a Dafny 2.3 program.
 
 Flows in: the tokens of a body. Flows out: the names that it declares for the text after the
 hole; a body outside the grammar raises ``GrammarError`` with the first finding.
@@ -13,14 +13,13 @@ from __future__ import annotations
 from typing import Literal
 
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name
-from proverrl.lang.dafny.syntax.hint_expressions import Expressions
+from proverrl.lang.dafny.syntax.hint_expressions import HintExpressions
 from proverrl.lang.dafny.syntax.tokens import Token
 
 __all__ = [
-    "CALC_OPERATORS",
     "FORBIDDEN_WORDS",
     "GrammarError",
-    "Statements",
+    "HintStatements",
     "classify_word",
     "is_name",
     "parse_body",
@@ -58,10 +57,10 @@ def classify_word(word: str) -> Literal["syntax", "cheat"]:
     return "cheat" if word in CHEATING_WORDS else "syntax"
 
 
-CALC_OPERATORS = frozenset("== != < <= > >= ==> <== <==>".split())
+_STATEMENTS = ("assert", "calc", "if", "match", "forall", "var", "ghost", "reveal", "{")
 
 
-class Statements(Expressions):
+class HintStatements(HintExpressions):
     """Ghost proof statements."""
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -69,49 +68,28 @@ class Statements(Expressions):
         self._blocks = 0
 
     def parse_statements(self) -> None:
-        while not self.at_end and not self.at("}", "case"):
-            self.parse_statement()
-
-    def parse_block(self) -> None:
-        self.enter()
-        self.expect("{")
         self._blocks += 1
-        self.parse_statements()
+        super().parse_statements()
         self._blocks -= 1
-        self.expect("}")
+
+    def parse_block(self, *, ghost: bool = False) -> None:
+        self.enter()
+        super().parse_block(ghost=ghost)
         self.leave()
 
     def parse_statement(self) -> None:
-        parsers = {
-            "assert": self.parse_assert,
-            "calc": self._parse_calc,
-            "if": self._parse_if,
-            "match": self._parse_match,
-            "forall": self._parse_forall,
-            "var": self._parse_var,
-            "ghost": self._parse_var,
-            "reveal": self._parse_reveal,
-            "{": self.parse_block,
-        }
-        self.enter()
-        parse = parsers.get(self.token.text)
-        if parse is not None and self.token.kind in ("word", "operator"):
-            parse()
+        self._parse_element(self._parse_statement)
+
+    def _parse_statement(self) -> None:
+        if self.at(*_STATEMENTS):
+            super()._parse_statement()
         else:
             self._parse_call()
-        self.leave()
 
-    def parse_assert(self) -> None:
-        self.expect("assert")
-        self.skip_attributes()
+    def _take_label(self) -> None:
         if self.at_name and self.peek().text == ":":
             self.declared.append(self.advance())
             self.advance()
-        self.parse_expression()
-        if self.take("by"):
-            self.parse_block()
-        else:
-            self.expect(";")
 
     def _parse_call(self) -> None:
         if not self.at_name and not self.at("this"):
@@ -126,115 +104,45 @@ class Statements(Expressions):
             raise self.fail("expected a call of a lemma")
         self.expect(";")
 
-    def _parse_if(self) -> None:
-        self.expect("if")
-        self._parse_condition()
-        self.parse_block()
-        if self.take("else"):
-            if self.at("if"):
-                self.parse_statement()
-            else:
-                self.parse_block()
-
-    def _parse_condition(self) -> None:
-        """An expression, or ``x: T, y :| P`` where such values may not exist."""
-        if self.at_name and self.peek().text in (":|", ":", ","):
-            self._parse_bound_name()
-            while self.take(","):
-                self._parse_bound_name()
-            self.expect(":|")
-        self.parse_expression()
-
-    def _parse_match(self) -> None:
-        """Braces are asked for: without them the last case would take in what follows."""
-        self.expect("match")
-        self.parse_expression()
-        self.expect("{")
-        self._blocks += 1
-        while self.take("case"):
-            self.parse_pattern([], typed=False)
-            self.expect("=>")
-            self.parse_statements()
-        self._blocks -= 1
-        self.expect("}")
-
-    def _parse_forall(self) -> None:
-        self.expect("forall")
-        parenthesised = self.take("(")
-        self.parse_domain()
-        if parenthesised:
-            self.expect(")")
-        while self.take("ensures"):
-            self.skip_attributes()
-            self.parse_expression()
-            self.take(";")
-        if self.at("::"):
-            raise self.fail("expected 'ensures' or '{'")
-        if not self.at("{"):
-            raise self.refuse("cheat", "missing-body", "a forall statement needs a body")
-        self.parse_block()
-
     def _parse_var(self) -> None:
-        if self.take("ghost") and not self.at("var"):
-            raise self.fail("expected 'var'")
+        self.take("ghost")
         self.expect("var")
-        self.parse_binding([] if self._blocks else self.declared)
+        names = self.parse_binding()
+        if not self._blocks:
+            self.declared += names
         self.expect(";")
 
     def _parse_reveal(self) -> None:
         self.expect("reveal")
-        self.parse_primary()
-        while self.take(","):
-            self.parse_primary()
+        self.parse_items(self.parse_primary)
         self.expect(";")
-
-    def _parse_calc(self) -> None:
-        self.expect("calc")
-        self.skip_attributes()
-        if self.at(*CALC_OPERATORS):
-            self.advance()
-        self.expect("{")
-        self._blocks += 1
-        while not self.at("}"):
-            self.parse_expression()
-            self.expect(";")
-            self._parse_step()
-        self._blocks -= 1
-        self.expect("}")
-
-    def _parse_step(self) -> None:
-        """An optional operator and any hints. A brace here always opens a hint."""
-        if self.at(*CALC_OPERATORS):
-            self.advance()
-        while self.at("{", "calc"):
-            if self.at("{"):
-                self.parse_block()
-            else:
-                self._parse_calc()
 
     def parse_calc_body(self) -> None:
         """Steps between two lines of ours: ``[op] hints { line; [op] hints }``."""
-        self._blocks += 1
-        self._parse_step()
+        self._parse_calc_step()
         while not self.at_end:
             self.parse_expression()
             self.expect(";")
-            self._parse_step()
+            self._parse_calc_step()
 
     def parse_clauses(self) -> None:
         """Loop specifications, each of which may end with a semicolon."""
         while not self.at_end:
-            if self.take("invariant"):
-                self.skip_attributes()
-                self.parse_expression()
-            elif self.take("decreases"):
-                self.skip_attributes()
-                self.parse_expression()
-                while self.take(","):
-                    self.parse_expression()
-            else:
+            if not self.at("invariant", "decreases"):
                 raise self.fail("expected 'invariant' or 'decreases'")
-            self.take(";")
+            self.parse_hint_clause()
+
+    def parse_hint_clause(self) -> None:
+        """An invariant or a measure."""
+        is_measure = self.advance().text == "decreases"
+        self.skip_attributes()
+        self.parse_items(self._parse_measure) if is_measure else self.parse_expression()
+        self.take(";")
+
+    def _parse_measure(self, lambdas: bool = True) -> None:
+        if self.at("*"):
+            raise self.refuse("cheat", "wildcard", "'decreases *' gives up termination")
+        self.parse_expression()
 
 
 def parse_body(kind: str, tokens: list[Token]) -> list[Token]:
@@ -243,16 +151,17 @@ def parse_body(kind: str, tokens: list[Token]) -> list[Token]:
     ``kind`` is ``invariants``, ``statements``, ``calc`` or ``assertions``. Raises
     ``GrammarError`` on the first thing that is not in the grammar of that kind.
     """
-    parser = Statements(tokens)
+    parser = HintStatements(tokens)
     if kind == "invariants":
         parser.parse_clauses()
     elif kind == "calc":
         parser.parse_calc_body()
     elif kind == "assertions":
         while parser.at("assert"):
-            parser.parse_assert()
+            parser.parse_statement()
     else:
-        parser.parse_statements()
+        while not parser.at_end and not parser.at("}", "case"):
+            parser.parse_statement()
     if not parser.at_end:
         raise parser.fail("expected the end of the body")
     return parser.declared

@@ -1,7 +1,8 @@
-"""Parses the statements of whole Dafny programs into elements.
+"""Parses the statements of Dafny programs into elements.
 
-Flows in: tokens. Flows out: ``Element``s (``dafny_elements``).
+Flows in: tokens. Flows out: ``Element``s (``elements``).
 Not covered (refused): skeletons (``...``), loops and forall statements without a body.
+Not handled here: what a hole may hold (``hint_statements``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Callable
 
 from proverrl.lang.dafny.syntax.cursor import is_name
 from proverrl.lang.dafny.syntax.elements import SimpleElements
-from proverrl.lang.dafny.syntax.hint_statements import CALC_OPERATORS
+
+CALC_OPERATORS = frozenset("== != < <= > >= ==> <== <==>".split())
 
 _LOOP_CLAUSES = ("invariant", "decreases", "modifies")
 
@@ -37,7 +39,7 @@ class StatementElements(SimpleElements):
             "var": self._parse_var,
             "ghost": self._parse_var,
             "print": self._parse_listed,
-            "reveal": self._parse_listed,
+            "reveal": self._parse_reveal,
             "return": self._parse_return,
             "yield": self._parse_return,
             "break": self._parse_break,
@@ -81,9 +83,9 @@ class StatementElements(SimpleElements):
         self.parse_block()
 
     def _parse_condition(self) -> None:
-        if self.at("*"):
+        if self.whole and self.at("*"):
             self.advance()
-        elif self.at("(") and self.peek().text == "*" and self.peek(2).text == ")":
+        elif self.whole and self.at("(") and self.peek().text == "*" and self.peek(2).text == ")":
             for _ in range(3):
                 self.advance()
         else:
@@ -91,7 +93,7 @@ class StatementElements(SimpleElements):
 
     def _parse_if(self) -> None:
         self.expect("if")
-        if self.at("case") or (self.at("{") and self.peek().text == "case"):
+        if self.whole and (self.at("case") or (self.at("{") and self.peek().text == "case")):
             self._parse_alternatives()
             return
         if self.at_binding_guard():
@@ -158,7 +160,7 @@ class StatementElements(SimpleElements):
     def _parse_match(self) -> None:
         self.expect("match")
         self.parse_inner()
-        braced = self.take("{")
+        braced = self.open_cases(statement=True)
         while self.take("case"):
             self.parse_case_pattern()
             self.expect("=>")
@@ -169,15 +171,17 @@ class StatementElements(SimpleElements):
     def _parse_forall(self) -> None:
         self.advance()
         if self.take("("):
-            if not self.at(")"):
+            if not self.whole or not self.at(")"):
                 self.parse_domain()
             self.expect(")")
-        elif self.at_name:
+        elif not self.whole or self.at_name:
             self.parse_domain()
         while self.take("ensures"):
             self.skip_attributes()
             self.parse_expression()
             self.take(";")
+        if not self.whole and self.at("::"):
+            raise self.fail("expected 'ensures' or '{'")
         if not self.at("{"):
             raise self.refuse("cheat", "missing-body", "a forall statement needs a body")
         self.parse_block()
@@ -193,17 +197,23 @@ class StatementElements(SimpleElements):
             self.parse_expression()
             lines.append((start, self._place))
             self.expect(";")
-            self._parse_calc_operator()
-            while self.at("{", "calc"):
-                if self.at("{"):
-                    self.parse_block(ghost=True)
-                else:
-                    self._parse_calc()
+            self._parse_calc_step()
         self.calc_lines += [(start, end, self._place) for start, end in lines]
         self.expect("}")
 
+    def _parse_calc_step(self) -> None:
+        """An optional operator and any hints. A brace here always opens a hint."""
+        self._parse_calc_operator()
+        while self.at("{", "calc"):
+            if self.at("{"):
+                self.parse_block(ghost=True)
+            else:
+                self._parse_calc()
+
     def _parse_calc_operator(self) -> None:
-        if self.at(*CALC_OPERATORS) and self.advance().text == "==" and self.take("#"):
+        if not self.at(*CALC_OPERATORS):
+            return
+        if self.advance().text == "==" and self.whole and self.take("#"):
             self.expect("[")
             self.parse_inner()
             self.expect("]")

@@ -9,51 +9,28 @@ itself (``Length``, ``Keys``) keep their names.
 
 from __future__ import annotations
 
-import re
-
 from proverrl.errors import ProblemError
+from proverrl.lang.dafny.syntax.cursor import RESERVED
+from proverrl.lang.dafny.syntax.tokens import scan_any
 from proverrl.types import HOLE
 
-KEYWORDS = frozenset(
-    "abstract allocated as assert assume bool break by calc case char class codatatype colemma "
-    "const constructor continue copredicate datatype decreases else ensures exists export extends "
-    "extern false for forall free fresh function ghost if imap import in include inductive int "
-    "invariant is iset iterator label least greatest lemma map match method modifies modify module "
-    "multiset nat new newtype null object old opened ORDINAL predicate print protected provides "
-    "reads real refines requires return returns reveal reveals seq set static string then this "
-    "trait true twostate type unchanged var where while witness yield yields "
-    "array array2 array3".split()
-)
+_DAFNY_4 = frozenset("continue extern for greatest is least".split())
+_ARRAYS = frozenset("array array2 array3".split())
+KEYWORDS = RESERVED | _DAFNY_4 | _ARRAYS
 """Reserved words and built-in types of Dafny 2.3 and 4.x that generated or real programs use."""
 
 BUILT_IN_MEMBERS = frozenset("Length Length0 Length1 Length2 Floor Keys Values Items _".split())
 """Names that the language gives; they are not declared by a program."""
 
-_TOKEN = re.compile(
-    r"""
-      (?P<space>\s+)
-    | (?P<comment>//[^\n]*|/\*)
-    | (?P<string>"(?:\\.|[^"\\\n])*"|@"(?:""|[^"])*")
-    | (?P<char>'(?:\\.|[^'\\\n])')
-    | (?P<number>0x[0-9a-fA-F_]+|\d[\d_]*(?:\.\d[\d_]*)?)
-    | (?P<attribute>\{:\s*[A-Za-z_][\w']*)
-    | (?P<name>[A-Za-z_?][\w'?]*)
-    | (?P<symbol><==>|==>|<==|:\||::|:=|:-|==|!=|!in\b|!!|<=|>=|&&|\|\||\.\.\.|\.\.|=>|->|.)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-
-
-def _skip_comment(text: str, start: int) -> int:
-    """The place after a block comment; Dafny's block comments nest."""
-    depth, place = 1, start + 2
-    while depth:
-        mark = re.compile(r"/\*|\*/").search(text, place)
-        if mark is None:
-            raise ProblemError("Dafny text has a block comment that is never closed; close it")
-        depth += 1 if mark.group() == "/*" else -1
-        place = mark.end()
-    return place
+# How groups of ``scan_any`` are called here; all others are symbols.
+_KINDS = {
+    "name": "name",
+    "number": "number",
+    "char": "char",
+    "string": "string",
+    "verbatim": "string",
+    "attribute": "attribute",
+}
 
 
 def scan_tokens(text: str) -> list[tuple[str, str]]:
@@ -67,19 +44,11 @@ def scan_tokens(text: str) -> list[tuple[str, str]]:
 
 def scan_places(text: str) -> list[tuple[str, str, int]]:
     """As ``scan_tokens``, with the place of each token in characters from 0."""
-    tokens: list[tuple[str, str, int]] = []
-    place = 0
-    while place < len(text):
-        match = _TOKEN.match(text, place)
-        if match is None:
-            raise ProblemError(f"Dafny text cannot be read at character {place}; remove it")
-        kind, piece = str(match.lastgroup), match.group()
-        if piece == "/*":
-            place = _skip_comment(text, place)
-            continue
-        if kind not in ("space", "comment"):
-            tokens.append((kind, piece, place))
-        place = match.end()
+    tokens = []
+    for group, piece, place in scan_any(text):
+        if group == "unclosed":
+            raise ProblemError("Dafny text has a block comment that is never closed; close it")
+        tokens.append((_KINDS.get(group, "symbol"), piece, place))
     return tokens
 
 

@@ -1,17 +1,19 @@
 """Splits Dafny 2.3 text into tokens.
 
 Flows in: text that a policy wrote. Flows out: tokens, and a ``Finding`` for each thing that must
-not be there. Two readings: ``read_body`` for what stands in a hole (plain ASCII, no comments),
-``read_file`` for whole programs (comments nest, as in Dafny).
+not be there. Three readings: ``read_body`` for what stands in a hole (plain ASCII, no comments),
+``read_file`` for whole programs (comments nest, as in Dafny), ``scan_any`` for text that is only
+looked at: it may be cut off, in Dafny 4, or no Dafny at all.
 Covered: whatever could make Dafny's scanner and this one disagree is refused, not guessed.
-Not handled here: what the tokens mean (``dafny_grammar``, ``dafny_audit``).
+Not handled here: what the tokens mean (``program``, ``hint_statements``, ``audit``).
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,27 +70,29 @@ _OPERATORS = (
 _OPERATOR = "|".join(re.escape(operator) for operator in _OPERATORS)
 _ESCAPE = r"""\\(?:['"\\0nrt]|u[0-9a-fA-F]{4})"""
 
+_BLANK = r"(?P<blank>(?:[ \t\n]|\r\n)+)"
+_WORD = r"(?P<word>!in(?![A-Za-z0-9_'?])|[A-Za-z_][A-Za-z0-9_'?]*)"
+_NUMBER = r"0x[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|[0-9]+(?:_[0-9]+)*(?:\.[0-9]+(?:_[0-9]+)*)?"
+
 _BODY_TOKEN = re.compile(
-    r"(?P<blank>(?:[ \t\n]|\r\n)+)"
-    r"|(?P<word>!in(?![A-Za-z0-9_'?])|[A-Za-z_][A-Za-z0-9_'?]*)"
-    r"|(?P<number>(?:0x[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|\d+(?:_\d+)*(?:\.\d+(?:_\d+)*)?)"
-    r"(?![A-Za-z0-9_'?]))"
+    rf"{_BLANK}|{_WORD}|(?P<number>(?:{_NUMBER})(?![A-Za-z0-9_'?]))"
     r"""|(?P<char>'[ !#-&(-\[\]-~]'(?![A-Za-z0-9_'?]))"""
     r"""|(?P<string>"[ !#-\[\]-~]*")"""
-    rf"|(?P<operator>{_OPERATOR})",
-    re.ASCII,
+    rf"|(?P<operator>(?!//|/\*|\*/)(?:{_OPERATOR}))"
 )
-_FILE_TOKEN = re.compile(
-    r"(?P<blank>(?:[ \t\n]|\r\n)+)"
-    r"|(?P<line_comment>//[^\n]*)"
-    r"|(?P<comment>/\*)"
-    r"|(?P<word>!in(?![A-Za-z0-9_'?])|[A-Za-z_][A-Za-z0-9_'?]*)"
-    r"|(?P<number>0x[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|\d+(?:_\d+)*(?:\.\d+(?:_\d+)*)?)"
+_FILE = (
+    r"(?P<line_comment>//[^\n]*)|(?P<comment>/\*)"
+    rf"|{_BLANK}|{_WORD}|(?P<number>{_NUMBER})"
     rf"""|(?P<char>'(?:[^'\\\r\n]|{_ESCAPE})'(?![A-Za-z0-9_'?]))"""
     rf"""|(?P<string>"(?:[^"\\\r\n]|{_ESCAPE})*")"""
     r"""|(?P<verbatim>@"(?:[^"]|"")*")"""
-    rf"|(?P<operator>{_OPERATOR}|[@#`&^])",
-    re.ASCII,
+    rf"|(?P<operator>{_OPERATOR}|[@#`&^])"
+)
+_FILE_TOKEN = re.compile(_FILE)
+# Whatever else stands in a text: names of other alphabets, forms of Dafny 4, single characters.
+_ANY_TOKEN = re.compile(
+    r"(?P<space>\s+)|(?P<attribute>\{:\s*[A-Za-z_][\w']*)|(?P<name>[A-Za-z_?][\w'?]*)"
+    rf"|(?P<bind>:-)|{_FILE}|(?P<other>.)"
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x85\u2028\u2029\ufeff]|\r(?!\n)")
@@ -99,14 +103,48 @@ _LITERALS = ("char", "string", "verbatim")
 
 def find_places(text: str, tokens: Iterable[Token]) -> list[int]:
     """Where each token begins in the text that it was read from, in characters."""
-    starts = [0]
-    for line in text.split("\n"):
-        starts.append(starts[-1] + len(line) + 1)
+    starts = _find_lines(text)
     return [starts[token.line - 1] + token.column for token in tokens]
 
 
-def _position(text: str, offset: int) -> tuple[int, int]:
-    return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1)
+def _find_lines(text: str) -> list[int]:
+    return [0, *(found.end() for found in re.finditer("\n", text))]
+
+
+def _position(starts: list[int], offset: int) -> tuple[int, int]:
+    line = bisect_right(starts, offset)
+    return line, offset - starts[line - 1]
+
+
+def _scan(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, str, int]]:
+    """Group, text and place of each token.
+
+    The last is ``unclosed`` for a comment that does not end, ``unread`` for what is no token.
+    """
+    offset = 0
+    while offset < len(text):
+        match = pattern.match(text, offset)
+        if match is None:
+            yield "unread", text[offset], offset
+            return
+        kind, start, offset = str(match.lastgroup), offset, match.end()
+        if kind == "comment":
+            end = skip_comment(text, offset)
+            if end is None:
+                yield "unclosed", match.group(), start
+                return
+            offset = end
+        elif kind not in ("blank", "space", "line_comment"):
+            yield kind, match.group(), start
+
+
+def scan_any(text: str) -> Iterator[tuple[str, str, int]]:
+    """Group, text and place in characters of each token of any text, comments left out.
+
+    Never fails: characters that begin no token are tokens (``other``). The last token is
+    ``unclosed`` when a comment does not end.
+    """
+    return _scan(text, _ANY_TOKEN)
 
 
 def read_body(text: str) -> tuple[list[Token], list[Finding]]:
@@ -115,27 +153,17 @@ def read_body(text: str) -> tuple[list[Token], list[Finding]]:
     After the first finding nothing more is read.
     """
     tokens: list[Token] = []
-    offset = line_start = 0
-    line = 1
-    while offset < len(text):
-        column = offset - line_start
-        match = _BODY_TOKEN.match(text, offset)
-        if match is None or text.startswith(("//", "/*", "*/"), offset):
-            return tokens, [_explain_body(text, offset, line, column)]
-        kind, piece = match.lastgroup, match.group()
-        if kind == "blank":
-            breaks = piece.count("\n")
-            if breaks:
-                line += breaks
-                line_start = offset + piece.rfind("\n") + 1
-        else:
-            tokens.append(Token(_token_kind(kind), piece, line, column))
-        offset = match.end()
-    tokens.append(Token("end", "", line, offset - line_start))
+    starts = _find_lines(text)
+    for kind, piece, offset in _scan(text, _BODY_TOKEN):
+        place = _position(starts, offset)
+        if kind == "unread":
+            return tokens, [_explain_body(text, offset, *place)]
+        tokens.append(Token(_token_kind(kind), piece, *place))
+    tokens.append(Token("end", "", *_position(starts, len(text))))
     return tokens, []
 
 
-def _token_kind(group: str | None) -> TokenKind:
+def _token_kind(group: str) -> TokenKind:
     if group == "word" or group == "number" or group == "char":
         return group  # type: ignore[return-value]
     return "string" if group in ("string", "verbatim") else "operator"
@@ -158,39 +186,30 @@ def read_file(text: str) -> tuple[list[Token], list[Finding]]:
     Lines that begin with # are refused even inside comments: the command line of Dafny runs a
     preprocessor over them before it looks for comments.
     """
+    starts = _find_lines(text)
     for pattern, message in (
         (_CONTROL, "a control character is not allowed"),
         (_SURROGATE, "half a character is not allowed"),
         (_DIRECTIVE, "a line must not begin with #"),
     ):
         if found := pattern.search(text):
-            return [], [Finding("cheat", "characters", message, *_position(text, found.start()))]
+            place = _position(starts, found.start())
+            return [], [Finding("cheat", "characters", message, *place)]
     tokens: list[Token] = []
-    offset = 0
-    while offset < len(text):
-        match = _FILE_TOKEN.match(text, offset)
-        if match is None:
-            place = _position(text, offset)
-            return tokens, [Finding("syntax", "characters", f"unexpected {text[offset]!r}", *place)]
-        offset = match.end()
-        if match.lastgroup == "comment":
-            end = skip_comment(text, offset)
-            if end is None:
-                place = _position(text, match.start())
-                return tokens, [Finding("syntax", "comments", "a comment does not end", *place)]
-            offset = end
-        elif match.lastgroup == "verbatim" and "\n" in match.group():
+    for kind, piece, offset in _scan(text, _FILE_TOKEN):
+        place = _position(starts, offset)
+        if kind == "unread":
+            return tokens, [Finding("syntax", "characters", f"unexpected {piece!r}", *place)]
+        if kind == "unclosed":
+            return tokens, [Finding("syntax", "comments", "a comment does not end", *place)]
+        if kind == "verbatim" and "\n" in piece:
             message = "a string must not span lines: the checker would print it among its own"
-            place = _position(text, match.start())
             return tokens, [Finding("cheat", "strings", message, *place)]
-        elif match.lastgroup in _LITERALS and not match.group().isascii():
+        if kind in _LITERALS and not piece.isascii():
             message = "write characters outside ASCII as \\uXXXX: Dafny reads their bytes"
-            place = _position(text, match.start())
             return tokens, [Finding("syntax", "characters", message, *place)]
-        elif match.lastgroup not in ("blank", "line_comment"):
-            place = _position(text, match.start())
-            tokens.append(Token(_token_kind(match.lastgroup), match.group(), *place))
-    tokens.append(Token("end", "", *_position(text, len(text))))
+        tokens.append(Token(_token_kind(kind), piece, *place))
+    tokens.append(Token("end", "", *_position(starts, len(text))))
     return tokens, []
 
 

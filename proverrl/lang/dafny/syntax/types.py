@@ -1,9 +1,10 @@
-"""Parses the types of whole Dafny programs, and the names that are bound in them.
+"""Parses the types of Dafny programs, and the names that are bound in them.
 
-Flows in: tokens of a program. Flows out: the place where a type or a pattern ends, the names that
-were bound without a type (``bindings``), or ``GrammarError``.
+Flows in: tokens. Flows out: the place where a type or a pattern ends, the names that were bound
+without a type (``bindings``), or ``GrammarError``.
 A list of types after a name (``f<T>(x)``) is told from a comparison by the look-ahead of Dafny 2.3.
-Not handled here: expressions (``dafny_code_expressions``).
+Not handled here: expressions (``atoms``, ``expressions``), what a hole may hold
+(``hint_expressions``).
 """
 
 from __future__ import annotations
@@ -66,11 +67,18 @@ class Reading:
 
 
 class CodeTypes(Cursor):
-    """Types, bound names and patterns."""
+    """Types, bound names and patterns.
+
+    ``whole``: this is the grammar of whole programs. Forms that ask for it are not read in a hole.
+    ``bound`` holds the names of patterns.
+    """
+
+    whole = True
 
     def __init__(self, tokens: list[Token]) -> None:
         super().__init__(tokens)
         self.bindings: list[Binding] = []
+        self.bound: list[Token] = []
         self.reading = Reading()
 
     @property
@@ -80,8 +88,10 @@ class CodeTypes(Cursor):
 
     def parse_list(self, parse: Callable[[], object], end: str) -> None:
         """Items separated by commas, up to and with ``end``."""
+        self._brackets += 1
         if not self.at(end):
             self.parse_items(parse)
+        self._brackets -= 1
         self.expect(end)
 
     def parse_items(self, parse: Callable[[], object]) -> None:
@@ -96,29 +106,36 @@ class CodeTypes(Cursor):
             self.parse_list(self.parse_type, ")")
         elif self.at(*_BASE_TYPES):
             self.advance()
-        elif self.at(*COLLECTIONS):
-            self.advance()
-            self._take_type_arguments(in_expression)
         else:
-            self.expect_name()
-            self._take_type_arguments(in_expression)
-            while self.at(".") and (is_name(self.peek()) or self.peek().kind == "number"):
-                self.advance()
-                self.advance()
-                self._take_type_arguments(in_expression)
+            self._parse_named_type(in_expression)
         if self.at(*_ARROWS):
             self.advance()
             self.parse_type(in_expression=in_expression)
         self.leave()
 
+    def _parse_named_type(self, in_expression: bool) -> None:
+        if self.at(*COLLECTIONS):
+            self.advance()
+            self._take_type_arguments(in_expression)
+            return
+        self.expect_name()
+        self._take_type_arguments(in_expression)
+        while self.at(".") and (is_name(self.peek()) or self.peek().kind == "number"):
+            self.advance()
+            self.advance()
+            self._take_type_arguments(in_expression)
+
     def _take_type_arguments(self, in_expression: bool = True) -> None:
         """``<T, U>`` where Dafny takes it for types; in an expression that needs a look ahead."""
         if self.at("<") and (not in_expression or self._at_type_arguments()):
-            if self._tokens[self._place - 1].text in ("map", "imap"):
-                self._note_missing_range()
-            self.advance()
-            self.parse_items(self.parse_type)
-            self.expect(">")
+            self._parse_type_arguments()
+
+    def _parse_type_arguments(self) -> None:
+        if self._text(self._place - 1) in ("map", "imap"):
+            self._note_missing_range()
+        self.expect("<")
+        self.parse_items(self.parse_type)
+        self.expect(">")
 
     def _note_missing_range(self) -> None:
         """``map<T>`` leaves a type to be inferred."""
@@ -204,7 +221,7 @@ class CodeTypes(Cursor):
             self.parse_list(lambda: self._parse_pattern(typed=typed), ")")
         elif self.at_name:
             place = self._place
-            self.advance()
+            self.bound.append(self.advance())
             if self.at(":") and not typed:
                 raise self.refuse_typed_pattern()
             if self.take(":"):
@@ -214,12 +231,14 @@ class CodeTypes(Cursor):
                 self.bindings.append(Binding(place, "pattern"))
         else:
             self._parse_literal_pattern()
-        while self.take("|"):
+        while self.whole and self.take("|"):
             self._parse_pattern(typed=typed)
         self.leave()
 
     def _parse_literal_pattern(self) -> None:
         """Dafny 4's."""
+        if not self.whole:
+            raise self.fail("expected a name")
         self.take("-")
         if self.token.kind not in ("number", "char", "string") and not self.at("true", "false"):
             raise self.fail("expected a pattern")

@@ -1,6 +1,6 @@
 """Dafny 4: ``dafny verify``, one process per question.
 
-Flows in: audited candidates. Flows out: verdicts by the rule of ``judge``, from the exit
+Flows in: audited candidates. Flows out: verdicts by the rule of ``lang.dafny.judge``, from the exit
 code and the JSON log of each procedure.
 Covered: a program that is refused, fails, runs out of its limit; a log that is missing, cut short
 or contradicts the exit code (no verdict); a resource limit that counts in thousands, as some

@@ -1,7 +1,7 @@
 """One Dafny process per question, for the command lines that have no server.
 
 Flows in: audited candidates, and commands. Flows out: verdicts, and what a command printed. Not
-handled here: the options, and what the output means (``workers.command_line``, ``dafny4``).
+handled here: the options, and what the output means (``command_line``, ``dafny4``).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from proverrl.lang.dafny.workers.selfcheck import check_canaries
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.types import Candidate, Verdict
 from proverrl.verify.base import Limits
-from proverrl.verify.process_group import ProcessGroup
+from proverrl.verify.process_group import GroupWorker, ProcessGroup
 
 _REQUEST_END = "[[DAFNY-CLIENT: EOM]]"
 _SUCCESS = "[SUCCESS] [[DAFNY-SERVER: EOM]]"
@@ -36,7 +36,7 @@ _FAILURE = "[FAILURE] [[DAFNY-SERVER: EOM]]"
 _MAX_REPLY_BYTES = 64 * 2**20
 
 
-class DafnyServerWorker:
+class DafnyServerWorker(GroupWorker):
     """A started and tested DafnyServer. After any ``WorkerError`` it must be killed."""
 
     def __init__(
@@ -46,7 +46,7 @@ class DafnyServerWorker:
         limits: Limits,
         known: KnownProblems,
     ) -> None:
-        self._group = group
+        super().__init__(group)
         self._toolchain = toolchain
         self._limits = limits
         self._known = known
@@ -71,28 +71,6 @@ class DafnyServerWorker:
             await worker.join()
             raise
         return worker
-
-    @property
-    def memory_mb(self) -> float:
-        return self._group.memory_mb
-
-    @property
-    def pid(self) -> int:
-        return self._group.pid
-
-    def is_warm_for(self, candidate: Candidate) -> bool:
-        """Always: Dafny prepares nothing that another candidate could use."""
-        return True
-
-    @property
-    def is_spent(self) -> bool:
-        return False
-
-    def kill(self) -> None:
-        self._group.kill()
-
-    async def join(self) -> None:
-        await self._group.join()
 
     async def judge(self, candidate: Candidate) -> Verdict:
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""

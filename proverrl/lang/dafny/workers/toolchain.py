@@ -12,13 +12,13 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from proverrl.errors import ToolchainError
+from proverrl.verify.process_group import ask_version
 
 Z3_VERSION = "4.8.5"
 _SERVER_PLACES = ("/usr/lib/dafny/DafnyServer.exe", "/usr/local/lib/dafny/DafnyServer.exe")
@@ -126,16 +126,5 @@ def _find_dafny_version(path: str) -> str:
 
 def run_for_version(command: list[str]) -> str:
     """What a program prints when it is asked for its version; raises ``ToolchainError``."""
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=_VERSION_SECONDS,
-            check=False,
-            # Ctrl-C in a terminal is for us: a version cut short looks like no version.
-            start_new_session=True,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ToolchainError(f"cannot run {command[0]}: {error}") from error
+    done = ask_version(command, _VERSION_SECONDS)
     return done.stdout + done.stderr

@@ -3,7 +3,7 @@
 Flows in: a body and its verdict. Flows out: the body with ``:= by sorry`` in place of the proof of
 each ``have`` in which an error stands; where an error stands in none, the tactic of the theorem's
 own block that failed and all after it become one ``sorry``. Whether Lean takes the result for a
-sketch is found out by ``subgoals_lean.read_sketch``. Not handled here: a ``have`` that does not
+sketch is found out by ``subgoals.read_sketch``. Not handled here: a ``have`` that does not
 begin its line, errors that Lean tells of no place in the body.
 """
 

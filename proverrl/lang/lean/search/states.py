@@ -24,9 +24,9 @@ import re
 from bisect import bisect_left
 
 from proverrl.errors import UsageError
-from proverrl.lang.lean.goals import NO_GOALS, canonical_goals
+from proverrl.lang.lean.goals import canonical_goals
 from proverrl.lang.lean.syntax.tokens import scan_tokens
-from proverrl.lang.records import Prefix, Segment
+from proverrl.lang.records import NO_GOALS, Prefix, Segment
 from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import hole_column
 

@@ -1,7 +1,7 @@
 """Lean searched one tactic at a time, behind the same functions as whole proofs.
 
-Flows in: states in a pool of REPLs (``search.tactic_states``), and what judges whole files. Flows
-out: ``step`` (a path of tactics and one more, to the state after it) and ``verify``, which walks a
+Flows in: states in a pool of REPLs (``tactic_states``), and what judges whole files. Flows out:
+``step`` (a path of tactics and one more, to the state after it) and ``verify``, which walks a
 body's tactics and gives a verdict with the states on the way, so that ``segment_lean`` and every
 search can read it. A state that was reached before is not computed again, but for a worker that
 died with it. Nothing of it is saved: a search that is resumed replays what it goes on from. A path

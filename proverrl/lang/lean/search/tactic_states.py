@@ -8,7 +8,7 @@ owes an answer or answers in doubt is killed, a fresh one takes its place and th
 from the root: once, with twice the deadline; a path that fails twice raises. A replay that leads to
 other goals than before is such a doubt.
 Whole texts may be elaborated by the same workers (``elaborate``).
-Not handled here: bodies and verdicts (``search.tactic_mode``); several holes in one statement.
+Not handled here: bodies and verdicts (``tactic_mode``); several holes in one statement.
 """
 
 from __future__ import annotations

@@ -202,17 +202,6 @@ def scan_tokens(text: str) -> list[Token]:
     return _Scanner(text).scan()
 
 
-def read_string(text: str, start: int) -> list[Token]:
-    """The tokens of ``text`` from the quote at ``start``, were that string an interpolated one.
-
-    They reach to the end of the text, so that one can see where Lean would take the string to
-    end after a word that this module does not know.
-    """
-    scanner = _Scanner(text[start:])
-    scanner._add_string(True)
-    return scanner.scan()
-
-
 def split_name(identifier: str) -> list[str]:
     """The components of an identifier, without ``«»`` and without a leading ``_root_``."""
     parts = [part.strip("«»") for part in re.findall(_PART, identifier)]

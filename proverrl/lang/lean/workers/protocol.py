@@ -14,15 +14,19 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from proverrl.errors import WorkerError
 
 Severity = Literal["trace", "info", "warning", "error"]
-_SEVERITIES = ("trace", "info", "warning", "error")
+Natural = Annotated[int, Field(strict=True, ge=0)]
 
-_COMMAND_KEYS = frozenset({"env", "messages", "sorries", "tactics", "infotree", "message"})
-_STEP_KEYS = frozenset({"proofState", "goals", "messages", "sorries", "traces", "proofStatus"})
+_KNOWN_KEYS = ConfigDict(extra="forbid")
+"""For answers: a key that is not known may say that something is wrong."""
+_ANY_KEYS = ConfigDict(extra="ignore")
+"""For the parts of answers, which would otherwise be as strict as the whole."""
 
 _OUTSIDE_STRING = re.compile(rb'["{}\[\]]')
 _INSIDE_STRING = re.compile(rb'["\\]')
@@ -30,22 +34,37 @@ _ANSWER_END = b"\n\n"
 MAX_ANSWER_BYTES = 256 * 2**20
 
 
+def _require(value: str | None) -> str:
+    """A value that may be left out and not be null."""
+    if value is None:
+        raise ValueError("it is null")
+    return value
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
     """A place in the text of a request: lines from 1, columns from 0, in code points."""
 
-    line: int
-    column: int
+    __pydantic_config__ = _ANY_KEYS
+
+    line: Natural
+    column: Natural
+
+    def down(self, num_lines: int) -> Position:
+        """The place so many lines further down."""
+        return Position(self.line + num_lines, self.column)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of Lean."""
 
+    __pydantic_config__ = _ANY_KEYS
+
     severity: Severity
-    text: str
-    start: Position
-    end: Position | None = None
+    text: Annotated[str, Field(alias="data")]
+    start: Annotated[Position, Field(alias="pos")]
+    end: Annotated[Position | None, Field(alias="endPos")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +72,34 @@ class Sorry:
     """A ``sorry`` that Lean met: its goal, and the proof state to go on from. The places are None
     for a ``sorry`` inside a tactic request."""
 
+    __pydantic_config__ = _ANY_KEYS
+
     goal: str
-    proof_state: int | None
-    start: Position | None = None
-    end: Position | None = None
+    proof_state: Annotated[Natural | None, Field(alias="proofState")] = None
+    start: Annotated[Position | None, Field(alias="pos")] = None
+    end: Annotated[Position | None, Field(alias="endPos")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class TacticStep:
     """One tactic of a text that was run with ``allTactics``; ``goals`` are those before it."""
 
+    __pydantic_config__ = _ANY_KEYS
+
     tactic: str
     goals: str
-    start: Position
-    end: Position
-    proof_state: int | None
+    start: Annotated[Position, Field(alias="pos")]
+    end: Annotated[Position, Field(alias="endPos")]
+    proof_state: Annotated[Natural | None, Field(alias="proofState")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
     """The answer to a command: the number of the new environment, and what Lean said."""
 
-    env: int
+    __pydantic_config__ = _KNOWN_KEYS
+
+    env: Natural
     messages: tuple[Message, ...] = ()
     sorries: tuple[Sorry, ...] = ()
     tactics: tuple[TacticStep, ...] = ()
@@ -84,12 +109,14 @@ class CommandAnswer:
 class StepAnswer:
     """The answer to a tactic. ``status`` is None from REPLs that are too old to tell."""
 
-    proof_state: int
-    goals: tuple[str, ...]
+    __pydantic_config__ = _KNOWN_KEYS
+
+    proof_state: Annotated[Natural, Field(alias="proofState")]
+    goals: tuple[str, ...] = ()
     messages: tuple[Message, ...] = ()
     sorries: tuple[Sorry, ...] = ()
     traces: tuple[str, ...] = ()
-    status: str | None = None
+    status: Annotated[str | None, Field(alias="proofStatus"), AfterValidator(_require)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,22 +149,9 @@ def encode_pickle_state(proof_state: int, path: str) -> bytes:
     return _encode({"pickleTo": path, "proofState": proof_state})
 
 
-def encode_unpickle_state(path: str, env: int | None = None) -> bytes:
-    """Read a proof state back, on top of an environment or of its own imports."""
-    request: dict[str, Any] = {"unpickleProofStateFrom": path}
-    if env is not None:
-        request["env"] = env
-    return _encode(request)
-
-
-def encode_pickle_env(env: int, path: str) -> bytes:
-    """Write an environment, less its imports, to a file."""
-    return _encode({"pickleTo": path, "env": env})
-
-
-def encode_unpickle_env(path: str) -> bytes:
-    """Read an environment back; the answer carries its new number."""
-    return _encode({"unpickleEnvFrom": path})
+def encode_unpickle_state(path: str) -> bytes:
+    """Read a proof state back, on top of its own imports."""
+    return _encode({"unpickleProofStateFrom": path})
 
 
 def _encode(request: Mapping[str, Any]) -> bytes:
@@ -189,11 +203,6 @@ class AnswerReader:
         self._reset()
         return text
 
-    @property
-    def is_empty(self) -> bool:
-        """True when nothing was received since the last whole answer."""
-        return not self._received
-
     def _find_end(self) -> None:
         while True:
             pattern = _INSIDE_STRING if self._in_string else _OUTSIDE_STRING
@@ -232,93 +241,23 @@ def parse_answer(text: str) -> Answer:
         raise WorkerError(f"the Lean REPL's answer is no object: {text[:200]!r}")
     try:
         return _parse_object(raw)
-    except (KeyError, TypeError, ValueError) as error:
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise WorkerError(
-            f"the Lean REPL's answer is not understood ({error!r}): {text[:200]!r}"
+            f"the Lean REPL's answer is not understood ({why}): {text[:200]!r}"
         ) from None
 
 
 def _parse_object(raw: dict[str, Any]) -> Answer:
     if set(raw) == {"message"}:
-        return ErrorAnswer(_text(raw["message"]))
+        return _ERROR.validate_python(raw)
     if "proofState" in raw:
-        _refuse_unknown_keys(raw, _STEP_KEYS)
-        return StepAnswer(
-            proof_state=_number(raw["proofState"]),
-            goals=tuple(_text(goal) for goal in _list(raw, "goals")),
-            messages=tuple(_parse_message(item) for item in _list(raw, "messages")),
-            sorries=tuple(_parse_sorry(item) for item in _list(raw, "sorries")),
-            traces=tuple(_text(trace) for trace in _list(raw, "traces")),
-            status=_text(raw["proofStatus"]) if "proofStatus" in raw else None,
-        )
-    _refuse_unknown_keys(raw, _COMMAND_KEYS - {"message"})
-    return CommandAnswer(
-        env=_number(raw["env"]),
-        messages=tuple(_parse_message(item) for item in _list(raw, "messages")),
-        sorries=tuple(_parse_sorry(item) for item in _list(raw, "sorries")),
-        tactics=tuple(_parse_tactic(item) for item in _list(raw, "tactics")),
-    )
+        return _STEP.validate_python(raw)
+    raw.pop("infotree", None)
+    return _COMMAND.validate_python(raw)
 
 
-def _refuse_unknown_keys(raw: dict[str, Any], known: frozenset[str]) -> None:
-    if unknown := set(raw) - known:
-        raise ValueError(f"unknown keys {sorted(unknown)}")
-
-
-def _parse_message(raw: dict[str, Any]) -> Message:
-    if raw["severity"] not in _SEVERITIES:
-        raise ValueError(f"unknown severity {raw['severity']!r}")
-    return Message(
-        severity=cast("Severity", raw["severity"]),
-        text=_text(raw["data"]),
-        start=_parse_position(raw["pos"]),
-        end=_parse_optional(raw.get("endPos")),
-    )
-
-
-def _parse_sorry(raw: dict[str, Any]) -> Sorry:
-    state = raw.get("proofState")
-    return Sorry(
-        goal=_text(raw["goal"]),
-        proof_state=None if state is None else _number(state),
-        start=_parse_optional(raw.get("pos")),
-        end=_parse_optional(raw.get("endPos")),
-    )
-
-
-def _parse_tactic(raw: dict[str, Any]) -> TacticStep:
-    state = raw.get("proofState")
-    return TacticStep(
-        tactic=_text(raw["tactic"]),
-        goals=_text(raw["goals"]),
-        start=_parse_position(raw["pos"]),
-        end=_parse_position(raw["endPos"]),
-        proof_state=None if state is None else _number(state),
-    )
-
-
-def _parse_optional(raw: dict[str, Any] | None) -> Position | None:
-    return None if raw is None else _parse_position(raw)
-
-
-def _parse_position(raw: dict[str, Any]) -> Position:
-    return Position(_number(raw["line"]), _number(raw["column"]))
-
-
-def _list(raw: dict[str, Any], key: str) -> list[Any]:
-    value = raw.get(key, [])
-    if not isinstance(value, list):
-        raise TypeError(f"{key} is no list")
-    return value
-
-
-def _number(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise TypeError(f"{value!r} is no natural number")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
+_ERROR = TypeAdapter(ErrorAnswer)
+_STEP = TypeAdapter(StepAnswer)
+_COMMAND = TypeAdapter(CommandAnswer)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from proverrl.errors import WorkerError
 from proverrl.lang.lean.workers.protocol import (
@@ -35,6 +36,8 @@ from proverrl.lang.lean.workers.protocol import (
 )
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.verify.process_group import ProcessGroup
+
+Said = TypeVar("Said", Message, Sorry, TacticStep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class LeanRepl:
     """
 
     def __init__(self, group: ProcessGroup) -> None:
-        self._group = group
+        self.group = group
         self._reader = AnswerReader()
         self._busy = False
         self.num_environments = 0
@@ -82,24 +85,6 @@ class LeanRepl:
             memory_limit_mb=memory_limit_mb,
         )
         return cls(group)
-
-    @property
-    def pid(self) -> int:
-        return self._group.pid
-
-    @property
-    def memory_mb(self) -> float:
-        return self._group.memory_mb
-
-    @property
-    def stderr_tail(self) -> str:
-        return self._group.stderr_tail
-
-    def kill(self) -> None:
-        self._group.kill()
-
-    async def join(self) -> None:
-        await self._group.join()
 
     async def load_header(self, header: str, options: str) -> Elaboration:
         """Make a fresh environment by a text that may start with imports, and set options."""
@@ -135,9 +120,9 @@ class LeanRepl:
         """Write a proof state to a file; raises ``WorkerError`` when the REPL cannot."""
         return self._expect_step(await self._ask(encode_pickle_state(proof_state, path)))
 
-    async def unpickle_state(self, path: str, env: int | None = None) -> StepAnswer:
+    async def unpickle_state(self, path: str) -> StepAnswer:
         """Read a proof state from a file that this program wrote and nobody else could."""
-        return self._expect_step(await self._ask(encode_unpickle_state(path, env)))
+        return self._expect_step(await self._ask(encode_unpickle_state(path)))
 
     def _expect_step(self, answer: Answer) -> StepAnswer:
         step = self._take_step(answer)
@@ -183,21 +168,21 @@ class LeanRepl:
             raise WorkerError("this Lean REPL still owes an answer to an earlier question")
         self._busy = True
         try:
-            await self._group.write(request)
+            await self.group.write(request)
         except OSError as error:
-            raise await self._group.explain_end(
+            raise await self.group.explain_end(
                 f"the Lean REPL is gone: {error}; {self._last_words()}"
             ) from error
         while (text := self._reader.take()) is None:
-            chunk = await self._group.read()
+            chunk = await self.group.read()
             if not chunk:
-                raise await self._group.explain_end(f"the Lean REPL died; {self._last_words()}")
+                raise await self.group.explain_end(f"the Lean REPL died; {self._last_words()}")
             self._reader.feed(chunk)
         self._busy = False
         return parse_answer(text)
 
     def _last_words(self) -> str:
-        said = self._group.stderr_tail.strip()[-500:]
+        said = self.group.stderr_tail.strip()[-500:]
         return f"it said: {said}" if said else "it said nothing"
 
 
@@ -224,20 +209,16 @@ def _strip_end(done: Elaboration, nonce: str, line: int) -> Elaboration:
 
 def _shift_up(done: Elaboration) -> Elaboration:
     """Undo the one line that the opening ``#print`` takes."""
-
-    def shift(place: Position) -> Position:
-        return Position(place.line - 1, place.column)
-
-    def shift_end(place: Position | None) -> Position | None:
-        return None if place is None else shift(place)
-
     return replace(
         done,
-        messages=tuple(
-            replace(m, start=shift(m.start), end=shift_end(m.end)) for m in done.messages
-        ),
-        sorries=tuple(
-            replace(s, start=shift_end(s.start), end=shift_end(s.end)) for s in done.sorries
-        ),
-        tactics=tuple(replace(t, start=shift(t.start), end=shift(t.end)) for t in done.tactics),
+        messages=_shift(done.messages),
+        sorries=_shift(done.sorries),
+        tactics=_shift(done.tactics),
+    )
+
+
+def _shift(said: tuple[Said, ...]) -> tuple[Said, ...]:
+    return tuple(
+        replace(one, start=one.start and one.start.down(-1), end=one.end and one.end.down(-1))
+        for one in said
     )

@@ -27,7 +27,6 @@ from proverrl.lang.lean.identity import (
 )
 from proverrl.lang.lean.judge import (
     STANDARD_AXIOMS,
-    Judgement,
     KnownStatements,
     LeanLimits,
     find_goals_before_error,
@@ -40,6 +39,7 @@ from proverrl.lang.lean.syntax.declarations import find_declarations, find_targe
 from proverrl.lang.lean.workers.repl import Elaboration, LeanRepl
 from proverrl.lang.lean.workers.toolchain import REMEDY, LeanToolchain
 from proverrl.types import HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verify.process_group import GroupWorker
 
 _FILE_KIND = "file"
 _THEOREMS = ("theorem", "lemma")
@@ -68,7 +68,7 @@ class LeanText:
         return self.header.count("\n")
 
 
-class LeanReplWorker:
+class LeanReplWorker(GroupWorker):
     """A started and tested REPL. After any ``WorkerError`` it must be killed."""
 
     def __init__(
@@ -78,7 +78,8 @@ class LeanReplWorker:
         limits: LeanLimits,
         known: KnownStatements,
     ) -> None:
-        self._repl = repl
+        super().__init__(repl.group)
+        self.repl = repl
         self._toolchain = toolchain
         self._limits = limits
         self._known = known
@@ -104,31 +105,12 @@ class LeanReplWorker:
         return worker
 
     @property
-    def repl(self) -> LeanRepl:
-        """The process, for tactic mode."""
-        return self._repl
-
-    @property
-    def pid(self) -> int:
-        return self._repl.pid
-
-    @property
-    def memory_mb(self) -> float:
-        return self._repl.memory_mb
-
-    @property
     def is_spent(self) -> bool:
         """True when so many environments are kept that a fresh worker is due."""
         return (
-            self._repl.num_environments >= self._limits.max_environments
+            self.repl.num_environments >= self._limits.max_environments
             or len(self._headers) > self._limits.max_headers
         )
-
-    def kill(self) -> None:
-        self._repl.kill()
-
-    async def join(self) -> None:
-        await self._repl.join()
 
     def is_warm_for(self, candidate: Candidate) -> bool:
         """Whether the candidate's imports were elaborated here already."""
@@ -144,21 +126,16 @@ class LeanReplWorker:
         loaded = await self._load_header(text.header)
         header_seconds = time.monotonic() - started
         if isinstance(loaded, Elaboration):
-            judgement = self._refuse_header(loaded, candidate)
+            verdict = self._refuse_header(loaded, candidate)
         elif candidate.problem.kind == _FILE_KIND:
-            judgement = await self._judge_file(candidate, text, loaded)
+            verdict = await self._judge_file(candidate, text, loaded)
         else:
-            judgement = await self._judge_statement(candidate, text, loaded)
-        return Verdict(
-            status=judgement.status,
-            diagnostics=judgement.diagnostics,
-            goals=judgement.goals,
-            axioms=judgement.axioms,
-            states=judgement.states,
+            verdict = await self._judge_statement(candidate, text, loaded)
+        return replace(
+            verdict,
             seconds=time.monotonic() - started,
             header_seconds=header_seconds,
             toolchain=self._toolchain.name,
-            checks=judgement.checks,
         )
 
     async def open_header(self, problem: Problem) -> int:
@@ -175,32 +152,32 @@ class LeanReplWorker:
         if env is not None:
             return env
         options = f"set_option maxHeartbeats {self._limits.max_heartbeats}\n"
-        done = await self._repl.load_header(header, options)
+        done = await self.repl.load_header(header, options)
         if done.env is None or done.errors or not done.reached_end:
             return done
         self._headers[header] = done.env
         return done.env
 
-    def _refuse_header(self, done: Elaboration, candidate: Candidate) -> Judgement:
+    def _refuse_header(self, done: Elaboration, candidate: Candidate) -> Verdict:
         if candidate.problem.kind != _FILE_KIND:
             raise ProblemError(_explain_header(candidate.problem, done, self._toolchain))
         diagnostics = make_diagnostics(done.messages, candidate, 0)
-        return Judgement(Status.REJECTED, diagnostics, checks=("audit", "header"))
+        return Verdict(Status.REJECTED, diagnostics, checks=("audit", "header"))
 
-    async def _judge_statement(self, candidate: Candidate, text: LeanText, env: int) -> Judgement:
+    async def _judge_statement(self, candidate: Candidate, text: LeanText, env: int) -> Verdict:
         problem = candidate.problem
         target = find_target(problem)
         fingerprint = self._known.find(problem)
         if fingerprint is None:
             fingerprint = await self._find_fingerprint(problem, target, env)
             self._known.record(problem, fingerprint)
-        done, judgement = await self._run(candidate, text, env)
-        if judgement is not None:
+        done, verdict = await self._run(candidate, text, env)
+        if verdict is not None:
             if any(_ALREADY_DECLARED in message.text for message in done.errors):
                 await self._see_no_leak(target, env)
-            return judgement
+            return verdict
         assert done.env is not None
-        answer = await self._repl.run(make_report_question(target), done.env)
+        answer = await self.repl.run(make_report_question(target), done.env)
         await self._see_no_leak(target, env)
         judged = judge_declaration(
             read_report(answer, target),
@@ -212,36 +189,36 @@ class LeanReplWorker:
 
     async def _see_no_leak(self, target: str, env: int) -> None:
         """The imports alone must not hold the declaration; raises ``WorkerError`` if they do."""
-        done = await self._repl.run(f"#check @_root_.{target}", env)
+        done = await self.repl.run(f"#check @_root_.{target}", env)
         if len(done.errors) != 1 or len(done.messages) != 1 or not done.reached_end:
             raise WorkerError(f"{target} is there before the text that declares it has run")
 
-    async def _judge_file(self, candidate: Candidate, text: LeanText, env: int) -> Judgement:
-        done, judgement = await self._run(candidate, text, env)
-        if judgement is not None:
-            return judgement
+    async def _judge_file(self, candidate: Candidate, text: LeanText, env: int) -> Verdict:
+        done, verdict = await self._run(candidate, text, env)
+        if verdict is not None:
+            return verdict
         assert done.env is not None
         names = list_theorems(text.rest)
         axioms: dict[str, tuple[str, ...] | None] = {}
         if names:
-            answer = await self._repl.run(make_axioms_question(names), done.env)
+            answer = await self.repl.run(make_axioms_question(names), done.env)
             axioms = read_axioms(answer, names)
         diagnostics = make_diagnostics(done.messages, candidate, text.first_line)
         return judge_file(axioms, self._limits.allowed_axioms, diagnostics)
 
     async def _run(
         self, candidate: Candidate, text: LeanText, env: int
-    ) -> tuple[Elaboration, Judgement | None]:
+    ) -> tuple[Elaboration, Verdict | None]:
         wants_goals = self._limits.goals_before_error
         traces = wants_goals or self._limits.trace_states
         rest = self.cap_heartbeats(candidate.problem, text)
-        done = await self._repl.run(rest, env, all_tactics=traces)
-        judgement = judge_messages(done, candidate, text.first_line)
-        if judgement is not None and wants_goals and done.errors and not judgement.goals:
-            judgement = replace(judgement, goals=find_goals_before_error(done))
-        if judgement is not None:
-            judgement = replace(judgement, states=self._find_states(done, candidate, text))
-        return done, judgement
+        done = await self.repl.run(rest, env, all_tactics=traces)
+        verdict = judge_messages(done, candidate, text.first_line)
+        if verdict is None:
+            return done, None
+        if wants_goals and done.errors and not verdict.goals:
+            verdict = replace(verdict, goals=find_goals_before_error(done))
+        return done, replace(verdict, states=self._find_states(done, candidate, text))
 
     def _find_states(
         self, done: Elaboration, candidate: Candidate, text: LeanText
@@ -254,12 +231,12 @@ class LeanReplWorker:
         """The type of our own statement, in an environment without the candidate's text."""
         clean = Candidate(problem, "sorry")
         text = split_candidate(clean)
-        done = await self._repl.run(self.cap_heartbeats(problem, text), env)
+        done = await self.repl.run(self.cap_heartbeats(problem, text), env)
         if done.errors or not done.reached_end:
             said = done.errors[0].text if done.errors else "it was not read to its end"
             raise ProblemError(f"problem {problem.id!r}: its own statement fails in Lean: {said}")
         assert done.env is not None
-        report = read_report(await self._repl.run(make_report_question(target), done.env), target)
+        report = read_report(await self.repl.run(make_report_question(target), done.env), target)
         if report.missing:
             raise ProblemError(
                 f"problem {problem.id!r}: Lean knows no {target} after the statement: "

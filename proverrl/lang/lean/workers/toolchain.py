@@ -11,16 +11,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from proverrl.errors import ToolchainError
+from proverrl.verify.process_group import ask_version
 
 REMEDY = "bash scripts/setup_lean.sh"
 _VERSION_SECONDS = 120
-_REPOSITORY_PROJECT = Path(__file__).resolve().parents[2] / "lean"
+_REPOSITORY_PROJECT = Path(__file__).resolve().parents[4] / "lean"
 _LAKEFILES = ("lakefile.toml", "lakefile.lean")
 _REPL_PLACES = (
     ".lake/packages/REPL/.lake/build/bin/repl",
@@ -143,20 +143,8 @@ def _make_environment(lake: str, project: Path) -> dict[str, str]:
 
 def _find_version(lake: str, project: Path, environment: dict[str, str]) -> str:
     """The version of the ``lean`` that the project uses, asked inside the project."""
-    try:
-        done = subprocess.run(
-            [lake, "env", "lean", "--version"],
-            cwd=project,
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            timeout=_VERSION_SECONDS,
-            check=False,
-            # Ctrl-C in a terminal is for us: a version cut short looks like no version.
-            start_new_session=True,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ToolchainError(f"cannot run {lake}: {error}; run: {REMEDY}") from error
+    command = [lake, "env", "lean", "--version"]
+    done = ask_version(command, _VERSION_SECONDS, project, environment, f"; run: {REMEDY}")
     match = re.search(r"version (\d+\.\d+\.\d+(?:-\w+)?)", done.stdout)
     if done.returncode != 0 or match is None:
         said = (done.stderr or done.stdout).strip()[-300:]

@@ -1,0 +1,351 @@
+"""What a language must offer. The rest of ProverRL asks here and knows no language by its name.
+
+Flows in: nothing. Flows out: ``Language``, to be subclassed once for each language
+(``proverrl.lang.LANGUAGES``), and the parts that a language may have or not: ``Searching``,
+``Sketching``, ``Facts``, ``Composing``. What has a body here is what a language does that offers
+nothing better. Not handled here: any language.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from proverrl.config.compose import ScaffoldName
+from proverrl.config.search import SearchStates
+from proverrl.errors import ProblemError
+from proverrl.lang.records import (
+    Extraction,
+    Operator,
+    Part,
+    Prefix,
+    Scaffold,
+    SegmentFn,
+    Sketch,
+    Subgoal,
+)
+from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Message, Problem, Verdict
+from proverrl.verify.base import Limits
+from proverrl.verify.canaries import Canary
+from proverrl.verify.router import Backend
+
+_NEVER = re.compile(r"(?!)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendOptions:
+    """What a back end is opened with.
+
+    At most ``workers`` processes run. ``memory_mb`` None leaves a worker what the language's own
+    workers need. ``canary_rate`` is the share of calls that draw a false statement, from ``seed``.
+    ``paranoid`` has accepted proofs checked again by what is installed for that. A worker is
+    replaced after ``max_candidates``. ``effort`` multiplies limits that ``limits`` do not name.
+    ``trace_states`` has verdicts carry the goals before each step, where the language has them.
+    ``toolchain`` is one that was found before.
+    """
+
+    workers: int
+    limits: Limits
+    memory_mb: float | None = None
+    canary_rate: float = 0.0
+    seed: int = 0
+    paranoid: bool = False
+    max_candidates: int
+    effort: float = 1.0
+    trace_states: bool = False
+    toolchain: Any = None
+
+
+class Searching(ABC):
+    """What a search needs of a language whose partial proofs have states."""
+
+    kinds: frozenset[str]
+    """The kinds of problems whose bodies have states."""
+    has_steps = False
+    """Whether a policy can write one step, which ends with its line, instead of a whole proof."""
+    needs_traces = False
+    """Whether verdicts must carry the goals before each step (``trace_states``)."""
+
+    @abstractmethod
+    def segment(self, states: SearchStates) -> SegmentFn:
+        """How the states of a judged body are read."""
+
+    @abstractmethod
+    def count_open(self, state: str) -> int | None:
+        """The obligations that a state's key names as open, at least; None when it names none and
+        does not say that there are none either (the root, states that are texts)."""
+
+    @abstractmethod
+    def list_prefixes(self, body: str) -> list[str]:
+        """The empty prefix, and the body up to every place but the last where it could be cut."""
+
+    def resume_comment(self, problem: Problem, prefix: Prefix) -> str:
+        """What is shown between a kept prefix and what is written next."""
+        return ""
+
+
+class Sketching(Protocol):
+    """A proof in parts: a failed body with holes, each hole a problem of its own."""
+
+    kinds: frozenset[str]
+
+    def make_sketch(self, candidate: Candidate, verdict: Verdict) -> Sketch | None:
+        """A failed body with holes where it failed; None where nothing is worth keeping."""
+        ...
+
+    def lift(
+        self, problem: Problem, sketch: Sketch, subgoal: Subgoal, needs: tuple[str, ...]
+    ) -> Problem | None:
+        """A hole as a problem, with the statements of ``needs`` as hypotheses."""
+        ...
+
+    def close(self, problem: Problem, sketch: Sketch) -> Candidate | None:
+        """The sketch with its holes assumed, to see whether they are enough."""
+        ...
+
+    def refine(
+        self, problem: Problem, sketch: Sketch, closed: Candidate, verdict: Verdict
+    ) -> Sketch | None:
+        """The sketch with the holes that the closed form still misses; the same when none is."""
+        ...
+
+    def fill(self, sketch: Sketch, bodies: Mapping[str, str]) -> Sketch:
+        """The sketch with some holes filled."""
+        ...
+
+    def splice(self, problem: Problem, sketch: Sketch, bodies: Mapping[str, str]) -> str:
+        """The sketch with each hole filled."""
+        ...
+
+
+class Facts(Protocol):
+    """Statements inside bodies that can be kept, proved and refuted apart."""
+
+    kinds: frozenset[str]
+
+    def list_facts(self, problem: Problem, verdicts: Mapping[str, Verdict]) -> dict[str, int]:
+        """The facts that judged bodies state, with how often."""
+        ...
+
+    def put_together(self, facts: Sequence[str], body: str = "") -> str:
+        """A body of facts and what follows from them."""
+        ...
+
+    def find_standing(
+        self, candidate: Candidate, verdict: Verdict, facts: Sequence[str]
+    ) -> list[str]:
+        """Those of the facts that the verdict does not question."""
+        ...
+
+    def show(self, problem: Problem, facts: Sequence[str]) -> Problem:
+        """The problem as it is shown with facts that stand."""
+        ...
+
+    def negate(self, problem: Problem, fact: str, *, says_not: bool = True) -> Problem | None:
+        """The fact, or that it does not hold, as a problem."""
+        ...
+
+    def prove_alone(self, fact: str, body: str) -> str:
+        """The fact with a proof of its own."""
+        ...
+
+    def calls_itself(self, problem: Problem, body: str) -> bool:
+        """Whether a body rests on what it is to prove."""
+        ...
+
+
+class Composing(ABC):
+    """What composers and guards need of a language."""
+
+    operators: Mapping[str, Operator]
+    """The composers, by the names that ``selfplay.operators`` takes."""
+    scaffolds: Mapping[ScaffoldName, Scaffold] = {}
+    """What makes problems around one that was solved or failed."""
+
+    @abstractmethod
+    def find_cheats(self, problem: Problem) -> Sequence[tuple[str, str]]:
+        """What a statement holds that a policy may not write (it assumes, imports, switches off):
+        the rule and a message for each."""
+
+    def own_preamble(self, parent: Problem) -> str:
+        """The preamble of a statement that a policy wrote from ``parent``: what it may not write
+        itself."""
+        return ""
+
+    @abstractmethod
+    def ask_well_formed(self, problem: Problem) -> Candidate:
+        """What to verify to see whether a problem can be read."""
+
+    @abstractmethod
+    def explain_malformed(self, problem: Problem, verdict: Verdict) -> tuple[str, str] | None:
+        """From the verdict on that: the reason why no body could prove the problem, and its
+        detail; None when nothing speaks against it."""
+
+    @abstractmethod
+    def list_trivial(self, problem: Problem) -> Sequence[str]:
+        """Bodies that prove what is not worth a proof of its own."""
+
+    @abstractmethod
+    def ask_contradiction(self, problem: Problem) -> Sequence[Candidate]:
+        """What to verify, in order, to see whether the assumptions contradict each other; none
+        where nothing is assumed."""
+
+    @abstractmethod
+    def explain_contradiction(self, candidate: Candidate, verdict: Verdict) -> str:
+        """From a verdict on one of these: that they do, in words; empty when it does not say so."""
+
+    def list_exploits(self, problem: Problem) -> Iterable[Candidate]:
+        """Programs that do nothing, to see whether the contract is met by one of them."""
+        return ()
+
+    def ask_run(self, problem: Problem) -> Candidate | None:
+        """Runs on small inputs, to see whether one breaks the contract."""
+        return None
+
+    def is_broken(self, verdict: Verdict) -> bool:
+        """Whether the verdict on those says that one does."""
+        return False
+
+    @abstractmethod
+    def negate(self, problem: Problem) -> str | None:
+        """The name of the operator that negates the problem; None where it has no negation."""
+
+    @abstractmethod
+    def list_proofs(self, problem: Problem) -> Sequence[str]:
+        """Plain bodies that may prove the problem."""
+
+    @abstractmethod
+    def list_refutations(self, problem: Problem) -> Sequence[str]:
+        """Plain bodies that may prove its negation."""
+
+    def examine_conclusions(self, problem: Problem) -> dict[str, int]:
+        """What is missing in a statement's conclusions, and by how many steps that lowers its
+        grade."""
+        return {}
+
+    @abstractmethod
+    def read_shape(self, problem: Problem) -> list[str]:
+        """The statement's tokens without its hole, names set aside."""
+
+
+class Language(ABC):
+    """A language: its texts, its verifier, and what search and composers may ask of it."""
+
+    name: str
+    """As problems name it (``problem.language``)."""
+    title: str
+    suffix: str
+    """Of its files, with the dot."""
+    comment: str
+    """Begins a comment that ends with the line."""
+    fences: tuple[str, ...]
+    """What code blocks that hold it are called, the first of them in our prompts."""
+    kinds: tuple[str, ...]
+    """What a hole may be, the kind ``file`` among them where bare files can be verified."""
+    layout: str
+    """The layout of a conversation about it."""
+    keywords: frozenset[str] = frozenset()
+    built_ins: frozenset[str] = frozenset()
+    """Names that the language itself gives; programs do not declare them."""
+    file_start: re.Pattern[str] = _NEVER
+    """Where a file begins in an answer that sets it off by nothing."""
+    writes_file = False
+    """Whether a policy that answers with a code block writes the whole file, not the body alone."""
+    canaries: Sequence[Canary] = ()
+    searching: Searching | None = None
+    sketching: Sketching | None = None
+    facts: Facts | None = None
+    composing: Composing | None = None
+
+    @abstractmethod
+    def open_backend(self, options: BackendOptions) -> Backend:
+        """Open what verifies it; raises ``ToolchainError`` with the command that brings it."""
+
+    @abstractmethod
+    def audit(self, candidate: Candidate) -> Verdict | None:
+        """The verdict on a candidate that may not be verified; None for one that may."""
+
+    @abstractmethod
+    def check_problem(self, problem: Problem) -> None:
+        """Raise ``ProblemError`` when no body could be held to the problem."""
+
+    def diagnose(self) -> list[Part]:
+        """What of it is installed here, for ``proverrl doctor``."""
+        return []
+
+    # Texts ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def find_name(self, problem: Problem) -> str:
+        """The last name that the statement declares before its hole, as it is written there."""
+
+    @abstractmethod
+    def read_body(self, problem: Problem, code: str) -> Extraction:
+        """The body in a piece of code: what stands in the hole's place when our statement is
+        there, else all of it."""
+
+    def show_problem(self, problem: Problem) -> str:
+        """The problem as a file whose hole says that the proof is missing."""
+        return problem.preamble + problem.statement
+
+    def normal_form(self, body: str) -> str:
+        """What two bodies share that differ only in comments and white space."""
+        return " ".join(body.split())
+
+    def find_steps(self, body: str) -> list[int]:
+        """Where the steps of a body begin, in characters, but for the first; none for text that
+        cannot be read."""
+        return []
+
+    def read_skeletons(self, text: str) -> tuple[str, str]:
+        """A statement as tokens with blanks between, without its own name; and without any name
+        (numbered ``n0``, ``n1``, ... by their order)."""
+        plain = " ".join(text.replace(HOLE, " ").split())
+        return plain, plain
+
+    def state_key(self, problem: Problem) -> str:
+        """What two problems share that state the same, whatever they are called."""
+        return self.read_skeletons(problem.preamble + problem.statement)[0]
+
+    def find_misfit(self, problems: Iterable[Problem], toolchain: str) -> str:
+        """What to say when problems are written for another version than this; else empty."""
+        return ""
+
+    def looks_like(self, text: str) -> bool:
+        """Whether a text that does not say what it is may be of this language."""
+        return False
+
+    # What is told alike of every language --------------------------------------------------------
+
+    def fence(self, code: str) -> str:
+        """Code as a fenced block."""
+        return f"```{self.fences[0]}\n{code.rstrip()}\n```"
+
+    def read_code(self, problem: Problem, code: str) -> Extraction:
+        """As ``read_body``; where the whole text is the body, all of it."""
+        if problem.kind in (ANNOTATE, FILE):
+            if not code.strip():
+                return Extraction(None, reason="the code is empty")
+            return Extraction(code.strip("\n") + "\n")
+        return self.read_body(problem, code)
+
+    def find_objection(self, problem: Problem, reference: str | None) -> str:
+        """Why a problem cannot be one of ours, its reference included; empty when it can."""
+        if problem.kind not in self.kinds:
+            return f"unknown kind {problem.kind!r}; use {', '.join(self.kinds)}"
+        try:
+            self.check_problem(problem)
+        except ProblemError as error:
+            return str(error).removeprefix(f"problem {problem.id!r}: ")
+        verdict = None if reference is None else self.audit(Candidate(problem, reference))
+        if verdict is None:
+            return ""
+        found = verdict.diagnostics[0]
+        return f"the audit does not admit its own proof: line {found.line}: {found.message}"
+
+
+PromptFn = Callable[[Problem], tuple[Message, ...]]
+"""A layout's messages for a problem."""

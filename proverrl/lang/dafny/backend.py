@@ -1,0 +1,54 @@
+"""Opens what verifies Dafny: a pool of workers of one toolchain.
+
+Flows in: options. Flows out: a ``Backend``, of which no process runs yet. Not handled here: finding
+Dafny (``proverrl.lang.dafny.workers.toolchain``), the cache (``proverrl.lang.open``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proverrl.lang.base import BackendOptions
+from proverrl.lang.dafny.audit import AUDIT_VERSION, audit_candidate
+from proverrl.lang.dafny.canaries import CANARIES
+from proverrl.lang.dafny.known import KnownProblems
+from proverrl.lang.dafny.workers.start import start_dafny_worker
+from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
+from proverrl.verify.base import Limits, SpawnWorker, Worker
+from proverrl.verify.cache import make_salt
+from proverrl.verify.canaries import mix_in_canaries
+from proverrl.verify.pool import VerifierPool, make_upkeep
+from proverrl.verify.router import Backend
+
+
+def make_spawn(
+    toolchain: DafnyToolchain, limits: Limits, known: KnownProblems | None = None
+) -> SpawnWorker:
+    """How the pool starts one worker of this toolchain; ``known`` is shared by all of them."""
+    known = known or KnownProblems()
+
+    async def spawn() -> Worker:
+        return await start_dafny_worker(toolchain, limits, known)
+
+    return spawn
+
+
+def open_dafny(options: BackendOptions) -> Backend:
+    """Raises ``ToolchainError`` with the command that brings Dafny."""
+    toolchain = options.toolchain or find_dafny_toolchain()
+    limits = options.limits
+    if options.memory_mb is not None:
+        limits = replace(limits, memory_mb=options.memory_mb)
+    pool = VerifierPool(
+        make_spawn(toolchain, limits),
+        workers=options.workers,
+        audit=audit_candidate,
+        toolchain=toolchain.name,
+        upkeep=make_upkeep(limits.memory_mb, options.max_candidates),
+    )
+    return Backend(
+        name=toolchain.backend,
+        toolchain=toolchain.name,
+        salt=make_salt(toolchain.name, limits, AUDIT_VERSION),
+        verifier=mix_in_canaries(pool, "dafny", CANARIES, options.canary_rate, options.seed),
+    )

@@ -1,0 +1,139 @@
+"""What composers and guards ask of Dafny.
+
+Flows in: problems, verdicts. Flows out: what ``Composing`` promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from proverrl.config.compose import DafnyOperator, ScaffoldName
+from proverrl.errors import ProblemError
+from proverrl.lang.base import Composing
+from proverrl.lang.dafny.compose import attack
+from proverrl.lang.dafny.compose.declarations import list_names, read_problem
+from proverrl.lang.dafny.compose.forms import apply_lemma, generalise, instantiate, negate
+from proverrl.lang.dafny.compose.fuse import chain_calls, conjoin_lemmas, nest_loop, sequence_loops
+from proverrl.lang.dafny.compose.mutate import (
+    add_requires,
+    change_bound,
+    change_constant,
+    drop_ensures,
+    drop_requires,
+    flip_sign,
+    strengthen_ensures,
+    weaken_ensures,
+)
+from proverrl.lang.dafny.compose.scaffolds import SCAFFOLDS
+from proverrl.lang.dafny.file_audit import audit_file
+from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
+from proverrl.lang.dafny.vacuity import TRIVIAL_BODIES, build_requires_probe, proves_probe
+from proverrl.lang.records import Operator, Scaffold
+from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+
+OPERATORS: Mapping[DafnyOperator, Operator] = {
+    "change_constant": Operator(1, change_constant),
+    "flip_sign": Operator(1, flip_sign),
+    "change_bound": Operator(1, change_bound),
+    "drop_requires": Operator(1, drop_requires),
+    "add_requires": Operator(1, add_requires),
+    "drop_ensures": Operator(1, drop_ensures),
+    "weaken_ensures": Operator(1, weaken_ensures),
+    "strengthen_ensures": Operator(1, strengthen_ensures),
+    "instantiate": Operator(1, instantiate),
+    "generalise": Operator(1, generalise),
+    "apply_lemma": Operator(1, apply_lemma),
+    "negate": Operator(1, negate),
+    "conjoin_lemmas": Operator(2, conjoin_lemmas),
+    "sequence_loops": Operator(2, sequence_loops),
+    "chain_calls": Operator(2, chain_calls),
+    "nest_loop": Operator(1, nest_loop),
+}
+"""Composers of Dafny problems. ``arity`` is the least number of parents; fusions take more."""
+
+
+class DafnyComposing(Composing):
+    """Operators on declarations, and guards that ask for counterexamples."""
+
+    operators: Mapping[str, Operator] = {str(name): made for name, made in OPERATORS.items()}
+    scaffolds: Mapping[ScaffoldName, Scaffold] = SCAFFOLDS
+
+    def find_cheats(self, problem: Problem) -> Sequence[tuple[str, str]]:
+        text = problem.preamble + problem.statement
+        return [(finding.rule, finding.message) for finding in audit_file(text)]
+
+    def ask_well_formed(self, problem: Problem) -> Candidate:
+        """The hole stays empty: the answer names what was checked."""
+        return Candidate(problem, "")
+
+    def explain_malformed(self, problem: Problem, verdict: Verdict) -> tuple[str, str] | None:
+        """An entry that fails beside the declaration with the hole (a function that may not end, an
+        index out of range in a contract) would fail with every body."""
+        if verdict.status is Status.UNSOUND:
+            return "refused by the audit", ""
+        if "obligations" not in verdict.checks and not verdict.proved:
+            return "does not resolve", next((d.message for d in verdict.diagnostics), "")
+        own = f".{read_problem(problem).target.name}"
+        for entry in verdict.obligations:
+            is_own = entry.entry.startswith("Impl$$") and entry.entry.endswith(own)
+            if entry.proved < entry.total and not is_own:
+                return "fails with any body", entry.entry
+        return None
+
+    def list_trivial(self, problem: Problem) -> Sequence[str]:
+        return ("", *TRIVIAL_BODIES[problem.kind])
+
+    def ask_contradiction(self, problem: Problem) -> Sequence[Candidate]:
+        probe = build_requires_probe(problem)
+        return () if probe is None else (probe,)
+
+    def explain_contradiction(self, candidate: Candidate, verdict: Verdict) -> str:
+        return "its requires contradict each other" if proves_probe(verdict) else ""
+
+    def list_exploits(self, problem: Problem) -> Iterable[Candidate]:
+        return attack.list_exploits(problem)
+
+    def ask_run(self, problem: Problem) -> Candidate | None:
+        return attack.build_runs(problem)
+
+    def is_broken(self, verdict: Verdict) -> bool:
+        return any(
+            entry.entry.startswith("Impl$$")
+            and entry.entry.rpartition(".")[2].startswith(attack.RUN_NAME)
+            and entry.proved == entry.total > 0
+            for entry in verdict.obligations
+        )
+
+    def negate(self, problem: Problem) -> str | None:
+        return "negate" if problem.kind in ("statements", "calc") else None
+
+    def list_proofs(self, problem: Problem) -> Sequence[str]:
+        return attack.list_plain_proofs(problem)
+
+    def list_refutations(self, problem: Problem) -> Sequence[str]:
+        witnesses = attack.write_witnesses(problem)
+        return () if witnesses is None else (witnesses,)
+
+    def examine_conclusions(self, problem: Problem) -> dict[str, int]:
+        """Two steps where nothing is concluded, one where the conclusions leave out all that is
+        given and returned."""
+        try:
+            target = read_problem(problem).target
+        except ProblemError:
+            return {}
+        claims = target.list_clauses("ensures")
+        if not claims:
+            return {"concludes nothing": 2}
+        names = {name for name, _ in (*target.formals, *target.returns)}
+        if names and not names & list_names(" ".join(claims)):
+            return {"concludes nothing about its parameters": 1}
+        return {}
+
+    def read_shape(self, problem: Problem) -> list[str]:
+        """All names are one: numbered in their order, as in a skeleton, a parameter that is gone
+        would make every later name a new one."""
+        text = problem.preamble + problem.statement
+        return [
+            "_" if kind == "name" and piece not in KEYWORDS else piece
+            for kind, piece in scan_tokens(text.replace(HOLE, " "))
+        ]

@@ -1,0 +1,204 @@
+"""Dafny declarations as text that can be taken apart and written again.
+
+Flows in: the text of a program; a hole in it is a comment. Flows out: ``Declaration``s with their
+parameters and clauses as text.
+Not handled here: type parameters (refused), what the parts mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from proverrl.errors import ProblemError
+from proverrl.lang.dafny.syntax.cursor import GrammarError
+from proverrl.lang.dafny.syntax.program import Element, parse_program
+from proverrl.lang.dafny.syntax.text import scan_places
+from proverrl.lang.dafny.syntax.tokens import find_places, read_file
+from proverrl.types import HOLE
+
+Formal = tuple[str, str]
+"""A parameter: its name and its type."""
+
+_MEMBERS = ("function", "predicate", "method", "lemma")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A declaration. ``text`` is how it stands in the program.
+
+    ``prefix`` is all before the name (``lemma {:induction false}``), ``result`` what follows a
+    function's parameters (``: int``), ``clauses`` are pairs of word and expression, ``body`` has
+    its braces. What is no function, predicate, method or lemma has ``text`` and ``word`` only.
+
+    Places are characters of the text that it was read from: ``start`` the keyword, ``promise`` the
+    first ``ensures`` (else the body), ``opening`` the body, ``end`` after it.
+    """
+
+    word: str
+    text: str
+    name: str = ""
+    prefix: str = ""
+    formals: tuple[Formal, ...] = ()
+    returns: tuple[Formal, ...] = ()
+    result: str = ""
+    clauses: tuple[tuple[str, str], ...] = ()
+    body: str = ""
+    start: int = 0
+    promise: int = 0
+    opening: int = 0
+    end: int = 0
+
+    @property
+    def has_hole(self) -> bool:
+        return HOLE in self.text
+
+    @property
+    def inner(self) -> str:
+        """The body without its braces, no blank line at either end."""
+        return self.body[1:-1].strip("\n").rstrip()
+
+    def list_clauses(self, word: str) -> list[str]:
+        """The expressions of the clauses of one kind."""
+        return [text for kind, text in self.clauses if kind == word]
+
+    def rewrite(self, **changes: object) -> Declaration:
+        """A copy with other parts, and with the text that they make."""
+        changed = replace(self, **changes)  # type: ignore[arg-type]
+        return replace(changed, text=_write(changed))
+
+
+class _Text:
+    """A program, its tokens and where they stand. Raises ``ProblemError`` for what is none."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens, findings = read_file(text)
+        if findings:
+            raise ProblemError(f"line {findings[0].line}: {findings[0].message}")
+        self.places = find_places(text, self.tokens)
+        try:
+            self.elements = parse_program(self.tokens).slots[0].elements
+        except GrammarError as error:
+            raise ProblemError(f"line {error.finding.line}: {error.finding.message}") from error
+
+    def end(self, element: Element) -> int:
+        last = element.end - 1
+        return self.places[last] + len(self.tokens[last].text)
+
+    def cut(self, start: int, end: int) -> str:
+        """The text of the tokens from ``start`` to ``end``."""
+        if start >= end:
+            return ""
+        return self.text[self.places[start] : self.places[end - 1] + len(self.tokens[end - 1].text)]
+
+    def find_close(self, opened: int) -> int:
+        depth = 1
+        while depth:
+            opened += 1
+            depth += (self.tokens[opened].text == "(") - (self.tokens[opened].text == ")")
+        return opened
+
+    def read(self, element: Element) -> Declaration:
+        whole = self.cut(element.start, element.end)
+        if not _is_member(element):
+            return Declaration(element.word, whole)
+        words = [token.text for token in self.tokens]
+        clauses = element.slots[0]
+        named = words.index(element.name, element.start)
+        if words[named + 1] != "(":
+            raise ProblemError(f"{element.name}: type parameters and bare names are not composed")
+        closed = self.find_close(named + 1)
+        rest, returns = closed + 1, ""
+        if rest < clauses.start and words[rest] == "returns":
+            rest = self.find_close(rest + 1) + 1
+            returns = self.cut(closed + 3, rest - 1)
+        opening = self.places[clauses.end]
+        promises = (self.places[e.start] for e in clauses.elements if e.word == "ensures")
+        return Declaration(
+            word=element.word,
+            text=whole,
+            name=element.name,
+            prefix=self.cut(element.start, named),
+            formals=_read_formals(self.cut(named + 2, closed)),
+            returns=_read_formals(returns),
+            result=self.cut(rest, clauses.start),
+            clauses=tuple(
+                (e.word, self.cut(e.start + 1, e.end).rstrip(";")) for e in clauses.elements
+            ),
+            body=self.cut(clauses.end, element.end),
+            start=self.places[words.index(element.word, element.start)],
+            promise=next(promises, opening),
+            opening=opening,
+            end=self.end(element),
+        )
+
+
+def _is_member(element: Element) -> bool:
+    return element.word in _MEMBERS and bool(element.slots)
+
+
+def read_declarations(text: str) -> tuple[Declaration, ...]:
+    """The top-level declarations of a program. Raises ``ProblemError``."""
+    program = _Text(text)
+    return tuple(map(program.read, program.elements))
+
+
+@lru_cache(maxsize=1024)
+def find_declaration(text: str, place: int) -> Declaration | None:
+    """The function, predicate, method or lemma around a character. Raises ``ProblemError``."""
+    program = _Text(text)
+    elements = program.elements
+    while True:
+        around = (e for e in elements if program.places[e.start] <= place < program.end(e))
+        found = next(around, None)
+        if found is None:
+            return None
+        if _is_member(found):
+            return program.read(found)
+        elements = [e for s in found.slots if s.kind == "declarations" for e in s.elements]
+
+
+def _read_formals(text: str) -> tuple[Formal, ...]:
+    formals = []
+    for part in split_at(text, ",", is_type=True):
+        name, colon, kind = part.partition(":")
+        if not colon:
+            raise ProblemError(f"the parameter {part!r} has no type")
+        formals.append((name.strip(), kind.strip()))
+    return tuple(formals)
+
+
+def split_at(text: str, mark: str, *, is_type: bool = False) -> list[str]:
+    """The parts of a text between top-level tokens ``mark``; none for an empty text.
+
+    In types ``<`` is a bracket.
+    """
+    opening, closing = ("([{<", ")]}>") if is_type else ("([{", ")]}")
+    parts, depth, start = [], 0, 0
+    for _, piece, place in scan_places(text):
+        depth += (piece in opening) - (piece in closing)
+        if piece == mark and depth == 0:
+            parts.append(text[start:place].strip())
+            start = place + len(mark)
+    last = text[start:].strip()
+    return [*parts, last] if last else parts
+
+
+def write_formals(formals: Iterable[Formal]) -> str:
+    """Parameters as they stand between brackets."""
+    return ", ".join(f"{name}: {kind}" for name, kind in formals)
+
+
+def _write(declaration: Declaration) -> str:
+    d = declaration
+    head = f"{d.prefix} {d.name}({write_formals(d.formals)})"
+    if d.returns:
+        head += f" returns ({write_formals(d.returns)})"
+    if d.result:
+        head += d.result if d.result.startswith(":") else f" {d.result}"
+    if not d.clauses:
+        return f"{head} {d.body}" if d.word in ("function", "predicate") else f"{head}\n{d.body}"
+    clauses = "".join(f"\n  {word} {text}" for word, text in d.clauses)
+    return f"{head}{clauses}\n{d.body}"

@@ -1,0 +1,62 @@
+"""Opens what verifies Lean: a pool of REPLs of one toolchain.
+
+Flows in: options. Flows out: a ``Backend``, of which no process runs yet. Not handled here: finding
+Lean (``proverrl.lang.lean.workers.toolchain``), the cache (``proverrl.lang.open``).
+"""
+
+from __future__ import annotations
+
+from proverrl.lang.base import BackendOptions
+from proverrl.lang.lean.audit import LEAN_AUDIT_VERSION, audit_lean_candidate
+from proverrl.lang.lean.canaries import CANARIES
+from proverrl.lang.lean.deep import ParanoidVerifier
+from proverrl.lang.lean.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
+from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
+from proverrl.verify.base import Worker
+from proverrl.verify.canaries import mix_in_canaries
+from proverrl.verify.pool import VerifierPool, make_upkeep
+from proverrl.verify.router import Backend
+
+
+def open_lean(options: BackendOptions) -> Backend:
+    """Raises ``ToolchainError`` with the command that brings Lean."""
+    toolchain = find_lean_toolchain()
+    usual = LeanLimits()
+    lean_limits = LeanLimits(
+        max_heartbeats=round(options.effort * usual.max_heartbeats),
+        memory_mb=usual.memory_mb if options.memory_mb is None else options.memory_mb,
+        trace_states=options.trace_states,
+    )
+    known = KnownStatements()
+
+    async def spawn() -> Worker:
+        return await LeanReplWorker.start(toolchain, lean_limits, known)
+
+    pool = VerifierPool(
+        spawn,
+        workers=options.workers,
+        audit=audit_lean_candidate,
+        toolchain=toolchain.name,
+        languages=frozenset({"lean"}),
+        upkeep=make_upkeep(lean_limits.memory_mb, options.max_candidates),
+    )
+    salt = (
+        toolchain.name,
+        str(lean_limits.max_heartbeats),
+        ",".join(sorted(lean_limits.allowed_axioms)),
+        str(lean_limits.goals_before_error),
+        str(LEAN_AUDIT_VERSION),
+        "paranoid" if options.paranoid else "",
+        # Only where it is on, so that verdicts of earlier versions stay known.
+        *(("states",) if options.trace_states else ()),
+    )
+    verifier = mix_in_canaries(pool, "lean", CANARIES, options.canary_rate, options.seed)
+    if options.paranoid:
+        verifier = ParanoidVerifier(verifier, toolchain, lean_limits)
+    return Backend(
+        name=toolchain.backend,
+        toolchain=toolchain.name,
+        salt="\x00".join(salt),
+        verifier=verifier,
+    )

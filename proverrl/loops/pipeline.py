@@ -1,0 +1,262 @@
+"""Draw problems, write completions, judge them: the pipeline beneath every loop.
+
+Flows in: orders, which say what to write on. Flows out: ``Judged`` draws, for the loop to reward
+and to learn from. ``Pipeline`` writes and judges; a ``Source`` says what overlaps with what.
+``InOrder`` gives draws in the order in which they were drawn, so that a run repeats bit for bit,
+and waits for every verdict of a draw. It is one draw ahead: while the pool judges a draw the policy
+writes the next one, and while the learner updates, the pool judges what was written; so a draw is
+at most one step behind. Without ``ahead`` every draw is of the weights that learn from it.
+Not handled here: groups in the order in which they complete (``overlap``), rounds of statements
+that a composer writes (``selfplay.source``), what becomes of the verdicts (the loops).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from proverrl.concurrency import cancel_all
+from proverrl.config import Config
+from proverrl.hint import Hint
+from proverrl.loops.audit import Auditor
+from proverrl.loops.checkpoint import dump_draws
+from proverrl.loops.session import Session
+from proverrl.loops.usage import Usage
+from proverrl.policy.base import Policy
+from proverrl.rollout.flights import Flights
+from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
+from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
+from proverrl.seeds import derive_seed
+from proverrl.types import Group, Problem, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the policy is to write next: draw ``number``, a group on each of ``problems``, begun
+    with its hint where it has one; no ``hints`` at all is none for any."""
+
+    number: int
+    problems: tuple[Problem, ...]
+    hints: tuple[Hint | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """Draws whose verdicts are on their way, the seconds that it took to write them, and the step
+    of the weights that wrote them."""
+
+    draws: list[Draw]
+    seconds: float
+    step: int
+    judged: asyncio.Task[list[JudgedDraw]]
+
+
+Use = Literal["learned", "stale", "counted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Draws with their verdicts, written ``age`` steps ago. Groups that are too old to be learned
+    from are ``stale``: their proofs are kept and they are counted; of what is ``counted`` only the
+    verdicts are."""
+
+    draws: Sequence[JudgedDraw]
+    seconds: float
+    age: int = 0
+    use: Use = "learned"
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a step has beside the solver's groups: ``samples`` of another role, with their
+    advantages, verifier calls that are in no draw, and figures."""
+
+    samples: Sequence[TrainingSample] = ()
+    verifier_calls: int = 0
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Source(ABC):
+    """Where the judged draws of a run's steps come from."""
+
+    usage: Usage
+
+    @abstractmethod
+    def draws(self) -> AsyncIterator[Judged]:
+        """The draws of the next step, until it has enough groups or the limit on draws is
+        reached."""
+
+    def took(self, num_groups: int) -> None:  # noqa: B027
+        """So many groups of the step are admitted, and not learned from yet."""
+
+    def end_step(self, groups: Sequence[Group]) -> Beside:
+        """All draws of the step are rewarded, and these groups are admitted."""
+        return Beside()
+
+    @abstractmethod
+    async def learned(self) -> dict[str, float]:
+        """A step was made: the weights of ``session.policy`` and ``progress.step`` are new.
+        Returns what bringing them to the sampler has to say for the metrics."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """All that is in flight, as JSON values that nothing changes any more."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Give up what is in flight."""
+
+
+def make_sampling(config: Config, *seed: str | int) -> Sampling:
+    """How a loop samples, under a seed of its own."""
+    return Sampling(
+        temperature=config.sampling.temperature,
+        max_new_tokens=config.sampling.max_new_tokens,
+        seed=derive_seed(config.seed, *seed),
+        stop=first_stop(config.rollout),
+    )
+
+
+class Pipeline:
+    """Writes and judges ``num`` completions a problem. ``sampler`` is the session's, if no other is
+    given; ``auditor`` looks at the failures."""
+
+    def __init__(
+        self,
+        session: Session,
+        auditor: Auditor,
+        num: int,
+        *,
+        sampler: Policy | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        self.usage = usage or Usage()
+        self.session = session
+        self._auditor = auditor
+        self._num = num
+        self._sampler = sampler or session.sampler
+
+    async def write(self, order: Order) -> tuple[list[Draw], float]:
+        """Completions on the order's problems, seeded by its number; and the seconds."""
+        started = time.monotonic()
+        with self.usage.busy("generator"):
+            draws = await draw_groups(
+                self._sampler,
+                order.problems,
+                n=self._num,
+                sampling=make_sampling(self.session.config, "draw", order.number),
+                name=str(order.number),
+                hints=order.hints or None,
+            )
+        return draws, time.monotonic() - started
+
+    def launch(
+        self, draws: list[Draw], seconds: float = 0.0, *, step: int = 0, turns: bool = False
+    ) -> Flight:
+        """Have draws judged. Turns after the first are taken when they land, unless ``turns`` says
+        at once: until then the policy writes the next draw, and what a checkpoint holds of a draw
+        in flight is its first turn."""
+
+        async def judge() -> list[JudgedDraw]:
+            with self.usage.busy("pool"):
+                judged = await self._judge_first(draws)
+                return await self._take_turns(judged) if turns else judged
+
+        return Flight(draws, seconds, step, asyncio.create_task(judge()))
+
+    async def land(self, flight: Flight) -> list[JudgedDraw]:
+        """The verdicts of a flight, once its turns are taken."""
+        judged = await flight.judged
+        with self.usage.busy("pool"):
+            return await self._take_turns(judged)
+
+    async def _judge_first(self, draws: Sequence[Draw]) -> list[JudgedDraw]:
+        """The verdicts of the first turns, and their audits where no other turns follow."""
+        config = self.session.config
+        deadline = config.pool.deadline_seconds
+        judged = await judge_all(draws, self.session.verifier, deadline_seconds=deadline)
+        return judged if takes_turns(config.rollout) else await self._auditor.review_all(judged)
+
+    async def _take_turns(self, judged: list[JudgedDraw]) -> list[JudgedDraw]:
+        """The turns after the first with their verdicts and audits; nothing without such turns."""
+        config = self.session.config
+        if not takes_turns(config.rollout):
+            return judged
+        first = judged[0].rollouts[0].id if judged else ""
+        whole = await continue_rollouts(
+            judged,
+            policy=self._sampler,
+            verifier=self.session.verifier,
+            settings=config.rollout,
+            sampling=make_sampling(config, "turns", first),
+            deadline_seconds=config.pool.deadline_seconds,
+        )
+        return await self._auditor.review_all(whole)
+
+
+class InOrder(Source):
+    """The ``Source`` of runs that repeat bit for bit. ``choose`` orders the next draw, or None when
+    there is no other; a step takes ``most`` draws, or as many as bring ``wanted`` groups. ``now``
+    is the number of steps made, and ``flight`` what a checkpoint held."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        choose: Callable[[], Order | None],
+        *,
+        most: int,
+        wanted: int = 1,
+        ahead: bool = True,
+        now: Callable[[], int] = lambda: 0,
+        flight: Flight | None = None,
+    ) -> None:
+        self.usage = pipeline.usage
+        self._pipeline = pipeline
+        self._choose = choose
+        self._most = most
+        self._wanted = wanted
+        self._now = now
+        self._flights = Flights(self._write, ahead=int(ahead), waiting=[flight] if flight else [])
+        self._num_taken = 0
+
+    async def draws(self) -> AsyncIterator[Judged]:
+        self._num_taken = 0
+        for _ in range(self._most):
+            flight = await self._flights.oldest()
+            if flight is None:
+                return
+            judged = await self._pipeline.land(flight)
+            self._flights.land()
+            yield Judged(judged, flight.seconds, self._now() - flight.step)
+            if self._num_taken >= self._wanted:
+                return
+
+    def took(self, num_groups: int) -> None:
+        self._num_taken = num_groups
+
+    async def learned(self) -> dict[str, float]:
+        """Bring the weights to the sampler; nothing is being written meanwhile."""
+        session = self._pipeline.session
+        return await asyncio.to_thread(session.sampler.push, session.policy.version)
+
+    def state_dict(self) -> dict[str, Any]:
+        waiting = self._flights.waiting
+        return {
+            "draws": [row for flight in waiting for row in dump_draws(flight.draws)],
+            "step": waiting[0].step if waiting else 0,
+        }
+
+    async def aclose(self) -> None:
+        await cancel_all([flight.judged for flight in self._flights.waiting])
+
+    async def _write(self) -> Flight | None:
+        order = self._choose()
+        if order is None:
+            return None
+        step = self._now()
+        return self._pipeline.launch(*await self._pipeline.write(order), step=step)

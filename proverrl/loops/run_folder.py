@@ -1,0 +1,130 @@
+"""A run's folder: held by one process, gone on with under the settings that it was begun with.
+
+Flows in: a folder, a ``Config``. Flows out: ``resolved.json``, which says what the run is made of.
+Not handled here: what the loops write into it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import proverrl
+from proverrl.config import Config
+from proverrl.config.load import read_stored_table
+from proverrl.errors import RunError
+from proverrl.files.lines import write_atomically
+from proverrl.policy.loading import choose_device
+
+RESOLVED_FILE = "resolved.json"
+VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "z3-solver")
+MAY_DIFFER = (
+    "run",
+    "max_minutes",
+    "max_verifier_calls",
+    "threads",
+    "checkpoint_every",
+    "pool.memory_mb",
+)
+"""Keys that a resumed run may change; the number of steps or rounds may grow as well."""
+
+
+@contextmanager
+def lock_run(folder: Path) -> Iterator[None]:
+    """Hold the run folder for this process.
+
+    Raises:
+        RunError: another process is writing it, or it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("w")
+    except OSError as error:
+        raise RunError(f"{folder}: the run folder cannot be written: {error}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunError(f"{folder}: another process is writing this run") from error
+        yield
+
+
+def check_resumable(folder: Path, config: Config) -> None:
+    """Refuse to go on with a run that was begun under other settings.
+
+    Raises:
+        RunError: names the first key that differs, with both values.
+    """
+    path = folder / RESOLVED_FILE
+    if not path.exists():
+        ours = {".lock", f"{RESOLVED_FILE}.partial"}
+        if any(child.name not in ours for child in folder.iterdir()):
+            raise RunError(f"{folder} exists and is not a run folder; name another with --run")
+        return
+    try:
+        before = _flatten(read_stored_table(path))
+    except ValueError as error:
+        raise RunError(f"{path}: damaged ({error}); name another run folder") from error
+    for key, value in _flatten(config.dump()).items():
+        if key in MAY_DIFFER or key in ("grpo.steps", "expert_iteration.rounds"):
+            continue
+        if before.get(key) != value:
+            raise RunError(
+                f"{folder} was begun with {key} = {before.get(key)!r}, now it is {value!r}; "
+                "name another folder with --run, or set it back"
+            )
+
+
+def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str) -> None:
+    """Store what the run is made of: every setting, the commit, all versions."""
+    value = {
+        "config": config.dump(),
+        "command": " ".join(["proverrl", *sys.argv[1:]]),
+        "commit": _commit(),
+        "versions": {
+            "proverrl": proverrl.__version__,
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in VERSIONED},
+        },
+        "toolchain": toolchain,
+        "device": choose_device(config.policy.device),
+        "engine": engine,
+        "cpu_count": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+    write_atomically(folder / RESOLVED_FILE, json.dumps(value, indent=1) + "\n")
+
+
+def _commit() -> str:
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parent,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown (not a git checkout)"
+    return done.stdout.strip()
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
