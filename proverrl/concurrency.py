@@ -1,6 +1,6 @@
-"""Tasks that run at once, of which none is left running.
+"""Runs tasks concurrently and leaves none running.
 
-Flows in: coroutines, or tasks under way. Flows out: results, or the first error.
+Flows in: coroutines, or running tasks. Flows out: results, or the first error.
 Not handled here: a limit on how many run at once.
 """
 
@@ -23,14 +23,15 @@ async def finish_all(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel what is not done, and return when all has ended, whatever it raised."""
+    """Cancel what is not done, and return when everything has ended, whatever it raised."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def complete(work: Awaitable[T]) -> T:
-    """The result of a work that no cancellation cuts short; it is raised once the work is done."""
+    """The result of work that no cancellation cuts short; a cancellation is raised once it is
+    done."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

@@ -8,10 +8,10 @@ ProverRLError
 ├── VerifierError         the verifier itself is broken; the CLI exits 3
 │   ├── ToolchainError    a back end is not installed or is the wrong version
 │   ├── WorkerError       a worker process died or broke its protocol (the pool retries)
-│   └── CanaryError       a false statement was called proved: no verdict can be believed
+│   └── CanaryError       a false statement was called proved: no verdict can be trusted
 ├── StoppedError          a signal asked for an end; what was done is saved
 ├── PeerError             another process of this run has ended
-├── WeightSyncError       the engine that samples does not hold the weights that were trained
+├── WeightSyncError       the sampling engine does not hold the trained weights
 ├── GuardError            a number of the training run is out of bounds; a file holds the batch
 └── RecordError           a record was built from fields that do not fit together (our bug)
 """
@@ -34,7 +34,7 @@ class ProverRLError(Exception):
 
 
 class StoppedError(ProverRLError):
-    """A signal asked for an end, and what was saved can be gone on with: the message says how.
+    """A signal asked for a stop; the message says how to continue from what was saved.
     ``exit_status`` is 128 and the signal's number."""
 
     def __init__(self, message: str, exit_status: int = 143) -> None:
@@ -47,7 +47,7 @@ class UsageError(ProverRLError):
 
 
 class PeerError(ProverRLError):
-    """Another process of this run has ended, so that this one has nobody to exchange with."""
+    """Another process of this run has ended, so this one has no partner to communicate with."""
 
 
 class ConfigError(UsageError):
@@ -67,7 +67,7 @@ class VerifierError(ProverRLError):
 
 
 class ToolchainError(VerifierError):
-    """A back end is missing or unusable; the message says which command brings it."""
+    """A back end is missing or unusable; the message names the command that installs it."""
 
 
 class WorkerError(VerifierError):
@@ -82,11 +82,11 @@ class WorkerError(VerifierError):
 
 
 class CanaryError(VerifierError):
-    """A statement that is known to be false was called proved: stop, believe no verdict."""
+    """A statement known to be false was called proved: stop and trust no verdict."""
 
 
 class WeightSyncError(ProverRLError):
-    """The engine that samples does not hold the weights that were trained, or not all of them."""
+    """The sampling engine does not hold the trained weights, or not all of them."""
 
 
 class GuardError(ProverRLError):

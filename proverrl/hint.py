@@ -1,7 +1,7 @@
-"""The record of what a policy was given of an answer.
+"""The record of how much of an answer a policy was given.
 
-Flows in: nothing. Flows out: ``Hint``, which draws and rollouts carry so that nothing that was
-proved with help is counted as proved without. Not handled here: how a hint is made
+Flows in: nothing. Flows out: ``Hint``, which draws and rollouts carry so that no proof
+found with help counts as found without. Not handled here: how a hint is made
 (``proverrl.rollout.hints``).
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Hint:
     """``text`` and ``token_ids`` stand after the problem's prompt and are never learned; ``ratio``
-    is the share of the answer that they are, in tokens. But for a failed attempt they begin the
-    answer, and are part of what is judged."""
+    is their share of the answer, in tokens. Except for a failed attempt, they begin the answer and
+    are part of what is judged."""
 
     source: str
     ratio: float

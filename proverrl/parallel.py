@@ -1,7 +1,7 @@
 """The processes of a run: who this one is, and what it exchanges with the others.
 
 Flows in: what ``accelerate launch`` put into the environment. Flows out: a ``World``. With one
-process every method gives back what it was given, and torch's distributed package is not touched.
+process every method returns its argument, and torch's distributed package is not touched.
 Not handled here: what is computed where (``proverrl.learner.learner``, ``proverrl.loops.follow``).
 """
 
@@ -61,8 +61,8 @@ class World:
         return found
 
     def sum_gradients(self, weights: Sequence[Tensor]) -> None:
-        """Put the sum over all processes into each gradient; a missing one counts as 0. In one
-        message, in float32."""
+        """Put the sum over all processes into each gradient, in one message and in float32; a
+        missing gradient counts as 0."""
         if self.size == 1:
             return
         parts = [
@@ -85,8 +85,8 @@ class World:
     def shard(
         self, items: Sequence[T], size: Callable[[T], int], rank: int | None = None
     ) -> list[T]:
-        """The items of this process (or of ``rank``), in their order; all shares have like sums of
-        ``size``. Largest first to the lightest share, the same on every process."""
+        """The items of this process (or of ``rank``), in their order; all shares have similar sums
+        of ``size``. Largest first to the lightest share, the same on every process."""
         if self.size == 1:
             return list(items)
         loads = [0] * self.size

@@ -49,12 +49,12 @@ class Status(StrEnum):
 
     @property
     def judged(self) -> bool:
-        """False for TIMEOUT and CRASHED: such a rollout leaves its group, it is never scored 0."""
+        """False for TIMEOUT and CRASHED: such a rollout leaves its group and is never scored 0."""
         return self not in (Status.TIMEOUT, Status.CRASHED)
 
 
 def is_fatal(status: str, cause: str) -> bool:
-    """Whether a candidate ended the checker and was rejected for it; also of what was stored."""
+    """Whether a candidate ended the checker and was rejected for it; also for stored rows."""
     return status == Status.REJECTED and bool(cause)
 
 
@@ -64,9 +64,9 @@ class Problem:
 
     ``preamble`` precedes the statement in the file (imports, definitions). ``statement`` holds
     ``HOLE`` exactly once. ``kind`` says what may stand in the hole; ``"file"`` is a bare file
-    with no statement to hold it to, and ``"annotate"`` a whole program, followed by the hole, to
-    be given back with proof hints added. ``metadata`` carries JSON values such as ``level``,
-    ``family`` and ``expected_entries``, and never the reference body.
+    without a given statement, and ``"annotate"`` a whole program, followed by the hole, to be
+    returned with proof hints added. ``metadata`` carries JSON values such as ``level``, ``family``
+    and ``expected_entries``, and never the reference body.
     """
 
     id: str
@@ -106,8 +106,8 @@ class Problem:
 class Candidate:
     """A problem and a proposed body: the unit of verification and of caching.
 
-    ``prelude`` is the policy's own text before the statement: auxiliary lemmas, where the back
-    end admits them. The body of an ``annotate`` problem is the whole file.
+    ``prelude`` is the policy's own text before the statement: auxiliary lemmas, if the back end
+    allows them. The body of an ``annotate`` problem is the whole file.
     """
 
     problem: Problem
@@ -132,7 +132,7 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        """SHA-256 over everything that decides a verdict, but for toolchain and limits."""
+        """SHA-256 over everything that determines a verdict, except toolchain and limits."""
         problem = self.problem
         parts = (
             problem.language,
@@ -179,12 +179,12 @@ class Obligations:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the verifier said of one candidate.
+    """What the verifier said about one candidate.
 
     ``checks`` names what was checked, in order, for an auditor to read. ``seconds`` is the time
     of the checker, ``header_seconds`` the part of it that went into imports, ``queue_seconds``
     the wait for a worker. ``obligations`` is filled by back ends that count them, for partial
-    credit; ``goals`` are those left open or, where asked for, those before an error, and ``states``
+    credit; ``goals`` are those left open or, on request, those before an error, and ``states``
     those on the way through the body. ``cause`` says why nothing was judged, or that a rejected
     candidate ended the checker each time.
     """
@@ -233,7 +233,7 @@ class Message:
 class Prompt:
     """What a policy is given for one problem: text, and its exact token ids.
 
-    A policy behind a server has no token ids of its own; it is given ``messages`` instead.
+    A policy behind a server has no token ids; it gets ``messages`` instead.
     """
 
     problem_id: str
@@ -247,8 +247,8 @@ class Sampling:
     """How completions are drawn. ``seed`` makes the draw repeatable on one device.
 
     A completion ends with the token that completes any of the texts in ``stop``. Below 1, ``top_p``
-    draws from the likeliest tokens that hold this share, and completions lack log-probabilities, so
-    that nothing is learned from them.
+    draws from the likeliest tokens that hold this share; completions then lack log-probabilities,
+    and nothing is learned from them.
     """
 
     temperature: float = 1.0
@@ -334,7 +334,7 @@ class Rollout:
 
     @property
     def group_key(self) -> GroupKey:
-        """What it is compared within: role, problem, and how much of an answer was given."""
+        """The group it is compared in: role, problem, and how much of an answer was given."""
         given = f" + {self.hint.source} {len(self.hint.token_ids)}" if self.hint else ""
         return self.role, self.problem.id + given
 
@@ -347,7 +347,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """A rollout's reward and the named parts that it was made of."""
+    """A rollout's reward and its named parts."""
 
     total: float
     parts: Mapping[str, float] = field(default_factory=dict)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the Dafny benchmark's files from its sources, and has real Dafny check every problem.
+"""Builds the Dafny benchmark's files from its sources, and checks every problem with real Dafny.
 
     python scripts/build_dafny_benchmark.py                 write the shipped files
     python scripts/build_dafny_benchmark.py --verify        check what changed, then write them
@@ -10,8 +10,8 @@ The files are problems.jsonl, MANIFEST.json and SHA256SUMS.
 
 A problem passes when its reference is PROVED without a warning, and an empty body, a body that
 says nothing and a contradiction between its preconditions are each judged and not proved.
-``verified.json`` keeps what passed, with a checksum of the exact text; nothing is built from a
-text that is not in it.
+``verified.json`` records what passed, with a checksum of the exact text; nothing is built from a
+text that is not recorded there.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     python scripts/check_dafnybench.py ../shared/data/dafnybench_tasks.jsonl
     python scripts/check_dafnybench.py TASKS.jsonl --audit-only    seconds, without Dafny
 
-Every ground truth must be admitted and PROVED, and no hints-removed text may be PROVED. Each task
-that breaks this is listed with the reason; then the counts follow, and the exit status is 1 if
-any task was listed.
+Every ground truth must pass the audit and be PROVED, and no hints-removed text may be PROVED. Each
+task that breaks this is listed with the reason, followed by the counts; the exit status is 1 if any
+task was listed.
 """
 
 from __future__ import annotations

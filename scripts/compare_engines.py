@@ -1,8 +1,9 @@
-"""Both engines that sample, on the same prompts: how far from the learner, and how fast.
+"""Compares both sampling engines on the same prompts: distance from the learner, and speed.
 
-Flows in: a configuration file, ``--set key=value``. Flows out: a line of JSON an engine: tokens a
-CPU second and a second of generation, and the mean and largest difference between the sampler's
-log-probabilities and the learner's, over all sampled tokens. Needs vLLM (docs/engines.md).
+Flows in: a configuration file, ``--set key=value``. Flows out: a line of JSON per engine: tokens
+per CPU second and per second of generation, and the mean and largest difference between the
+sampler's log-probabilities and the learner's, over all sampled tokens. Needs vLLM
+(docs/engines.md).
 
     python scripts/compare_engines.py configs/demo.toml --set policy.hidden_size=128
 """

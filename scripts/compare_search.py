@@ -1,17 +1,17 @@
-"""Searches against each other at equal verifier calls and equal tokens: a table and a figure.
+"""Compares searches at equal verifier calls and equal tokens: a table and a figure.
 
 Usage: python scripts/compare_search.py RUN PROBLEMS.jsonl OUT [KEY=VALUE ...]
 
 RUN is a run with a policy and an evaluation on PROBLEMS (``chosen_by=after``). The problems are
-those of levels 4 and 5 that an attempt of that evaluation did not prove: the policy does not always
-solve them. Each search of ``methods`` is made once a problem and seed; searches
-that are stored in OUT/evals are not made again. Words of the form KEY=VALUE:
+those of levels 4 and 5 that at least one attempt of that evaluation failed to prove, so the policy
+does not always solve them. Each search of ``methods`` runs once per problem and seed; searches
+stored in OUT/evals are not repeated. Arguments of the form KEY=VALUE are
 ``methods=best_of_n,rmax_ts``, ``seeds=2``, ``calls=64``, and keys of the configuration. A method
-may carry keys of ``[search]``, as ``rmax_ts:states=statements:max_prefixes=4``.
+may carry keys of ``[search]``, such as ``rmax_ts:states=statements:max_prefixes=4``.
 
-Printed: the share of problems solved within each budget, mean of the seeds, with 95 % intervals
-over problems (of each problem's mean over seeds), and the difference from the first
-method, paired by problem. OUT/budgets.svg is drawn of the same figures.
+It prints the share of problems solved within each budget (mean of the seeds) with 95 % intervals
+over problems (of each problem's mean over seeds), and the difference from the first method, paired
+by problem. OUT/budgets.svg shows the same figures.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 # Trains and evaluates a small prover on real Dafny, from a bare machine to an HTML report.
 #
 #   bash scripts/demo.sh                        run it; run it again to see the table again
-#   bash scripts/demo.sh --set seed=1           arguments go on to `proverrl train`
+#   bash scripts/demo.sh --set seed=1           arguments are passed to `proverrl train`
 #   PROVERRL_DEMO_RUN=runs/other bash scripts/demo.sh    another run folder
-#
-# An interrupted demo goes on from its last checkpoint when it is started again.
+# An interrupted demo resumes from its last checkpoint when it is started again.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,7 +1,7 @@
 """Prints for every Dafny composer what became of its problems: a Markdown table.
 
-With --families it asks instead whether the guards let good problems pass: one training problem of
-each family, of which none should be stopped.
+With --families it checks instead whether the guards let good problems pass: one training problem of
+each family, none of which should be stopped.
 Example: python scripts/measure_composers.py --num 12
 """
 

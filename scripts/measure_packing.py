@@ -1,10 +1,10 @@
-"""CPU seconds a thousand tokens of a warm start's forward and backward passes, padded and packed.
+"""CPU seconds per thousand tokens of a warm start's forward and backward passes, padded and packed.
 
 Usage: python scripts/measure_packing.py [CONFIG.toml] [ROUNDS]
 
-Batches are those that the warm start draws (bodies of like length together), and mixed ones as a
-shuffle gives them. Each way learns from the same batches in turn; the figure is the median of the
-rounds. Tokens are those of prompts and bodies, without padding.
+Batches are those that the warm start draws (bodies of similar length together), and mixed ones from
+a shuffle. Both methods learn from the same batches in turn; the figure is the median of the rounds.
+Tokens are those of prompts and bodies, without padding.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Usage: python scripts/measure_states.py POLICY PROBLEMS.jsonl [NUM_PROBLEMS] [ATTEMPTS] [SEED]
 
-The problems are the first of levels 4 and 5 in the file, by turns of their families. Each gets so
-many whole answers from the root. Printed: how many attempts failed, what was kept of them, and how
-many states they reached in a problem, with one state an attempt and with one for every step.
+The problems are the first of levels 4 and 5 in the file, taking their families in turn. Each gets
+ATTEMPTS whole answers from the root. It prints how many attempts failed, what was kept of them, and
+how many states they reached per problem, with one state per attempt and with one for every step.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 # in .venv with the pinned dependencies and this package.
 #
 #   bash scripts/setup.sh          what the demo needs
-#   bash scripts/setup.sh dev      the same and the development tools
+#   bash scripts/setup.sh dev      the same plus the development tools
 #
 # Safe to run again, to interrupt, and to run twice at once. Never asks a question.
 # PROVERRL_PYTHON names the Python to use; pip's own configuration and environment are honoured.

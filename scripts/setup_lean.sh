@@ -3,7 +3,7 @@
 #
 #   bash scripts/setup_lean.sh              the REPL in lean/
 #   bash scripts/setup_lean.sh --mathlib    the REPL and Mathlib's compiled files in lean/mathlib/
-#   bash scripts/setup_lean.sh --plan       say what would be done and what it needs, do nothing
+#   bash scripts/setup_lean.sh --plan       only print what would be done and what it needs
 #
 # Needs the network: github.com and raw.githubusercontent.com (elan, the REPL, Mathlib's sources),
 # the servers of Lean's releases, and with --mathlib the servers of Mathlib's cache.

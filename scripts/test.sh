@@ -2,16 +2,13 @@
 # Runs every check that a change must pass, and stops at the first that fails.
 #
 #   bash scripts/test.sh                       all checks
-#   bash scripts/test.sh --fast                all but the tests that are marked slow
-#   bash scripts/test.sh tests/test_cli.py     arguments go on to pytest, after --fast if it is there
-#
-# --fast is for each change while one works on it: every module is tested, texts of attacks go
-# through the audit, and real Dafny judges true and false statements in a pool. What it leaves out
-# takes seconds a test: whole training runs, killed and resumed, runs by two processes, searches
-# with real Dafny, and all problems and attacks under it. All checks must pass before a change is
-# merged.
-#
-# Without paths the tests run in one process a core, four at most, a file's tests in one of them.
+#   bash scripts/test.sh --fast                all but the tests marked slow
+#   bash scripts/test.sh tests/test_cli.py     other arguments are passed to pytest
+# --fast is for working on a change: it tests every module, sends the texts of attacks through the
+# audit, and has real Dafny judge true and false statements in a pool. The tests that it skips take
+# seconds each: whole training runs, killed and resumed, runs with two processes, searches with real
+# Dafny, and all problems and attacks under Dafny. All checks must pass before a change is merged.
+# Without paths the tests run in one process per core, four at most; the tests of one file stay together.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

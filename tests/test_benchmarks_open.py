@@ -117,7 +117,7 @@ def test_a_name_is_looked_for_and_else_says_where_it_is_had(
         open_benchmark("formalmath-lite")
     assert str(caught.value) == (
         "benchmark 'formalmath-lite' is not on this machine, and nothing is downloaded unasked.\n"
-        "  where it is had: https://huggingface.co/datasets/SphereLab/FormalMATH-Lite\n"
+        "  where to get it: https://huggingface.co/datasets/SphereLab/FormalMATH-Lite\n"
         "  licence: Apache-2.0 (code of the repository)\n"
         f"  put it at {tmp_path / 'sets' / 'formalmath-lite.jsonl'}, or give its path with "
         "--benchmark; $PROVERRL_DATA names another folder of data\n"

@@ -123,7 +123,7 @@ def test_a_killed_search_goes_on_bit_for_bit(place: Path) -> None:
 def test_ctrl_c_saves_and_says_how_to_go_on(place: Path) -> None:
     done = run_drawn(place, "stopped", *LONG, event=("SIGINT", 4))
     assert done.returncode == 130
-    assert "interrupted; stopped is saved, the same command with --resume goes on" in done.stderr
+    assert "interrupted; stopped is saved, the same command with --resume continues" in done.stderr
     saved = read(place / "stopped" / "loop_38" / "search.json")["search"]
     assert (saved["expansions"], len(saved["jobs"])) == (3, 1)
     nodes = read(place / "stopped" / "loop_38" / "tree.json")["nodes"]

@@ -193,7 +193,7 @@ LINES: dict[str, tuple[Damage, str]] = {
 # The file as a whole: what is missing, doubled or cut, of which `--common` makes warnings.
 GAPS: dict[str, tuple[Damage, str]] = {
     "cut": (cut, ", line 20: the last line was cut off"),
-    "doubled": (repeat_line(3), ", line 21: attempt 2 of problem 'a1' is there twice"),
+    "doubled": (repeat_line(3), ", line 21: attempt 2 of problem 'a1' occurs twice"),
     "one missing": (
         keep_lines(lambda n: n != 7),
         "missing attempts: 1, the first is 2 of 'a2'",

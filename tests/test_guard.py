@@ -52,7 +52,7 @@ def test_bounds_are_exact() -> None:
     assert ratio.message == "a token's probability moved by a factor of 8.5, more than 8"
     assert find_entropy({"entropy": 0.25}, settings) == []
     [entropy] = find_entropy({"entropy": 0.125}, settings)
-    assert entropy.message == "entropy is 0.125 nats a token, less than 0.25"
+    assert entropy.message == "entropy is 0.125 nats per token, less than 0.25"
     off = settings.model_copy(update={"ratio": "off", "entropy": "off"})
     assert find_ratio({"ratio_max": 8.5}, off) == find_entropy({"entropy": 0.0}, off) == []
 
@@ -96,7 +96,7 @@ def test_a_warning_is_said_counted_and_lets_the_update_happen(tmp_path: Path) ->
     learner.step(tiny_samples(model))
     assert learner.version == 1
     assert guard.warnings == {"entropy": 1}
-    assert said[0].endswith("nats a token, less than 100")
+    assert said[0].endswith("nats per token, less than 100")
     assert not (tmp_path / "guard").exists()
 
 

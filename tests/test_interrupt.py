@@ -118,8 +118,8 @@ def test_ctrl_c_in_a_training_saves_its_step_and_loses_nothing(place: Path, whol
     assert 2 <= made < 4
     # Checkpoints come every 100 steps otherwise.
     assert [path.name for path in (folder / "checkpoints").iterdir()] == [f"step_{made:06d}"]
-    assert terminal.lines[-1] == f"stopped; step {made} is saved; the same command goes on"
-    said = "Ctrl-C: what is under way is brought to an end; once more ends at once"
+    assert terminal.lines[-1] == f"stopped; step {made} is saved; the same command continues"
+    said = "Ctrl-C: finishing what is under way; press it again to end at once"
     assert terminal.lines.count(said) == 1
     assert f"step {made}/4" in terminal.text
     assert_terminal_is_sane(terminal)
@@ -138,11 +138,11 @@ def test_a_second_ctrl_c_ends_at_once_and_says_what_is_lost(place: Path) -> None
     terminal.wait_until(lambda: (place / "ended" / "warm_start" / "weights.pt").exists())
     terminal.wait_until(lambda: "groups: in order" in terminal.text)
     terminal.press_ctrl_c()
-    terminal.wait_until(lambda: "once more ends at once" in terminal.text)
+    terminal.wait_until(lambda: "to end at once" in terminal.text)
     terminal.press_ctrl_c()
     assert terminal.finish() == 130
     assert terminal.lines[-1] == (
-        "ended at once; lost: what was under way; the same command goes on from step 0"
+        "ended at once; lost: what was under way; the same command continues from step 0"
     )
     assert_terminal_is_sane(terminal)
     assert not (place / "ended" / "checkpoints").exists()
@@ -151,10 +151,10 @@ def test_a_second_ctrl_c_ends_at_once_and_says_what_is_lost(place: Path) -> None
 @pytest.mark.parametrize(
     ("made", "saved", "lost"),
     [
-        (7, 4, "steps 5 to 7 and what was under way; the same command goes on from step 4"),
-        (5, 4, "step 5 and what was under way; the same command goes on from step 4"),
-        (4, 4, "what was under way; the same command goes on from step 4"),
-        (2, 0, "steps 1 to 2 and what was under way; the same command goes on from step 0"),
+        (7, 4, "steps 5 to 7 and what was under way; the same command continues from step 4"),
+        (5, 4, "step 5 and what was under way; the same command continues from step 4"),
+        (4, 4, "what was under way; the same command continues from step 4"),
+        (2, 0, "steps 1 to 2 and what was under way; the same command continues from step 0"),
     ],
 )
 def test_what_is_lost_is_what_came_after_the_checkpoint(
@@ -173,7 +173,7 @@ def test_what_is_lost_is_what_came_after_the_checkpoint(
             session.monitor.log("step", step, {})
         assert describe_unsaved(session) == f"ended at once; lost: {lost}"
         session.warm_weights.unlink()
-        assert describe_unsaved(session).endswith("goes on from the beginning")
+        assert describe_unsaved(session).endswith("continues from the beginning")
 
 
 @pytest.mark.slow
@@ -183,7 +183,7 @@ def test_ctrl_c_in_a_warm_start_says_that_it_begins_anew(place: Path) -> None:
     terminal.wait_until(lambda: "warm start: 1" in terminal.text)
     terminal.press_ctrl_c()
     assert terminal.finish() == 130
-    said = r"stopped; the warm start was at step \d+ and begins anew; the same command goes on"
+    said = r"stopped; the warm start was at step \d+ and begins again; the same command continues"
     assert re.fullmatch(said, terminal.lines[-1])
     assert_terminal_is_sane(terminal)
 
@@ -197,7 +197,7 @@ def test_ctrl_c_in_an_evaluation_keeps_what_was_judged(place: Path, whole: Path)
     terminal.press_ctrl_c()
     assert terminal.finish() == 130
     assert terminal.lines[-1] == (
-        "interrupted; the attempts that were judged are stored, the same command goes on"
+        "interrupted; the attempts that were judged are stored, the same command continues"
     )
     assert_terminal_is_sane(terminal)
     stored = attempts.read_text().splitlines()

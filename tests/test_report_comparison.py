@@ -260,7 +260,7 @@ def test_missing_doubled_and_cut_attempts_are_said(tmp_path: Path) -> None:
     again = "; the same `proverrl eval` again (same --name) puts that right."
     found = list_warnings(load_runs([run]))
     assert found == [
-        f"After, {where}, line 12: attempt 0 of problem 'a' is there twice{again}",
+        f"After, {where}, line 12: attempt 0 of problem 'a' occurs twice{again}",
         f"After, {where}, line 13: the last line was cut off{again}",
         f"After, {where}: missing attempts: 1, the first is 2 of 'b'{again}",
     ]

@@ -148,7 +148,7 @@ def test_what_no_late_guard_was_asked_about_was_not_stopped(tmp_path: Path) -> N
     )
     html = render_selfplay(load_runs([tmp_path]), [])
     # 7 - 1 kept - 1 unreadable - 3 not asked about = 2.
-    assert "2 stopped by guards, 1 kept, 3 too easy or too hard for late guards to be asked" in html
+    assert "2 stopped by guards, 1 kept, 3 too easy or too hard for the late guards" in html
     assert '<th scope="row">not asked about</th>' not in html
 
 

@@ -187,7 +187,7 @@ def test_a_proposal_says_that_it_was_cut_off_and_why_it_is_none() -> None:
     # A prefix that ends with a line break asks for another line, and none was written.
     empty = Watched("plain", says=[""])
     ((proposal,),) = ask(empty.policy, (LOOP, Prefix(START.text + "\n", "s"), 1, 0))
-    assert proposal.reason == "the answer does not go on with its prefix"
+    assert proposal.reason == "the answer does not continue its prefix"
     assert not proposal.is_read
 
 

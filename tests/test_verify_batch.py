@@ -406,7 +406,7 @@ def test_a_full_disk_keeps_what_was_judged(
     # A row is never shorter than its keys, so that three fit and a part of the fourth.
     limit = 3 * max(len(line) for line in out.read_text().splitlines()) + 40
     monkeypatch.setattr(verdict_printer, "VerdictFile", partial(FullDisk, limit=limit))
-    with pytest.raises(UsageError, match=r"out\.jsonl: .*No space left.*--resume goes on"):
+    with pytest.raises(UsageError, match=r"out\.jsonl: .*No space left.*--resume continues"):
         verify(lines, out)
     assert out.stat().st_size == limit
     assert out.read_text().count("\n") == 3
@@ -473,7 +473,7 @@ def test_standard_input(fake_router: list[str], capsys: pytest.CaptureFixture[st
 
 SLOW = """
 import signal
-from proverrl import cli
+from proverrl.cli.main import main
 from proverrl.cli import verdicts as verdict_printer
 from proverrl.types import Status
 from proverrl.verify.router import Backend, RoutedVerifier
@@ -483,7 +483,7 @@ verdict_printer.open_router = lambda **_: RoutedVerifier(
 )
 # Whoever runs the tests in the background has them ignore the signal.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-cli.main()
+main()
 """
 
 
@@ -522,7 +522,7 @@ def test_an_interrupt_leaves_a_file_to_go_on_with(tmp_path: Path, fake_router: l
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
-    assert "interrupted; the same command with --resume goes on" in error
+    assert "interrupted; the same command with --resume continues" in error
     ids = read_ids(out)
     assert ids == [f"n{n}" for n in range(len(ids))]
     assert 0 < len(ids) < 20_000

@@ -135,7 +135,7 @@ def test_a_resumed_run_goes_on_without_its_lost_steps(tmp_path: Path) -> None:
     output = follow(run, [resume, lambda: made.write_json(run / "policy" / "config.json", {})])
     lines = output.splitlines()
     assert lines[0].startswith("step 3/40  solved 0.500")
-    assert lines[1] == f"{run}: goes on from step 2"
+    assert lines[1] == f"{run}: continues from step 2"
     assert lines[2] == f"{run}: finished"
     assert len(lines) == 3
 

@@ -1,7 +1,7 @@
 """Advantages: pure functions from the groups of a step to a number for each turn or token.
 
-Flows in: ``AdvantageInputs``. Flows out: ``GroupAdvantages``, which the sample builder lays over
-the tokens. ``base`` holds the seam; a method is a function in ``ADVANTAGES`` and a name in
+Flows in: ``AdvantageInputs``. Flows out: ``GroupAdvantages``, which the sample builder applies to
+the tokens. ``base`` defines the interface; a method is a function in ``ADVANTAGES`` and a name in
 ``proverrl.config.AdvantageName``, and ``ADMITS`` says which groups it can learn from.
 """
 

@@ -1,14 +1,14 @@
 """Which groups a method can learn from: the admission test of the sampler.
 
-Flows in: ``AdvantageInputs``, as the method itself gets them. Flows out: one yes or no a group.
+Flows in: ``AdvantageInputs``, as the method itself gets them. Flows out: yes or no for each group.
 A group that is not admitted is counted and another problem is drawn in its place. Not handled here:
 how often to draw again (the loop's limit).
 
-Equal rewards silence most methods (dynamic sampling, Yu et al. 2025, arXiv 2503.14476). Some speak
-all the same, and some keep silent on groups that are mixed; for those the answer is computed.
+Most methods learn nothing from equal rewards (dynamic sampling, Yu et al. 2025, arXiv 2503.14476).
+Some do, and some learn nothing from certain mixed groups; for those the answer is computed.
 
-On top of that a range of pass rates may be set (``within_pass_rates``). Pass rates are of verdicts:
-a penalty that splits rewards, such as that for overlong completions, changes none.
+In addition a range of pass rates may be set (``within_pass_rates``). Pass rates count verdicts: a
+penalty that splits rewards, such as that for overlong completions, does not change them.
 """
 
 from __future__ import annotations

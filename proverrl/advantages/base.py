@@ -1,8 +1,8 @@
-"""The seam of the advantages: what a method is given and what it answers.
+"""The interface of the advantages: what a method is given and what it returns.
 
 Flows in: groups of judged rollouts, the section ``[advantage]``, how far the run is, and what
 earlier groups on the same problems earned. Flows out: a number for each turn, or for each token
-of it. Not handled here: the methods themselves, masks, and weights of tokens in the loss.
+of it. Not handled here: the methods themselves, masks, and token weights in the loss.
 
 A group is never compared with another role: its key is (role, problem), and a method that looks
 beyond one group keeps to groups of the same role.
@@ -20,7 +20,7 @@ from proverrl.errors import RecordError
 from proverrl.types import Group, GroupKey, Role, Turn
 
 SIGNAL = 1e-9
-"""An advantage not larger than this is rounding, no signal."""
+"""An advantage not larger than this is rounding, not signal."""
 
 Credit = float | tuple[float, ...]
 """The advantage of one turn: one number for all of its tokens, or one for each completion token."""
@@ -31,11 +31,11 @@ GroupAdvantages = list[list[Credit]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A stretch of a turn's completion tokens that is one move of the proof.
+    """A segment of a turn's completion tokens that is one move of the proof.
 
-    ``key`` names the state that the move starts from and the move, so that equal keys are the
-    same edge of the proof graph. ``end`` is the index behind its last token; a step begins where
-    the one before it ended, the first at 0.
+    ``key`` names the state that the move starts from and the move, so that equal keys are the same
+    edge of the proof graph. ``end`` is the index after its last token; a step begins where the
+    previous one ended, the first at 0.
     """
 
     key: Hashable
@@ -60,7 +60,7 @@ class Moments:
 
     @property
     def std(self) -> float:
-        """Population standard deviation; 0 of nothing."""
+        """Population standard deviation; 0 without values."""
         return math.sqrt(self.m2 / self.count) if self.count else 0.0
 
     def including(self, rewards: Sequence[float]) -> Moments:
@@ -89,7 +89,7 @@ class RewardHistory:
         self._moments: dict[GroupKey, Moments] = {}
 
     def moments(self, key: GroupKey) -> Moments:
-        """What was observed under a key; empty moments for one that was never seen."""
+        """What was observed under a key; empty moments for an unseen key."""
         return self._moments.get(key, Moments())
 
     def observe(self, group: Group) -> None:
@@ -116,7 +116,7 @@ class RewardHistory:
 
 @dataclass(frozen=True, slots=True)
 class AdvantageInputs:
-    """What a method is given. ``progress`` is the share of the run that is done, from 0 to 1.
+    """What a method is given. ``progress`` is the finished share of the run, from 0 to 1.
 
     ``steps`` is read by methods over steps alone; by ``settings.states`` their keys are edges
     between lines or between goals. A method is pure: it changes none of this.
@@ -143,7 +143,7 @@ def totals(group: Group) -> list[float]:
 
 
 def spread(group: Group, values: Sequence[float]) -> GroupAdvantages:
-    """One value a rollout, given to each of its turns."""
+    """One value per rollout, given to each of its turns."""
     return [
         [value] * len(rollout.turns) for rollout, value in zip(group.rollouts, values, strict=True)
     ]
@@ -153,7 +153,7 @@ def token_credit(credit: Credit, num_tokens: int) -> tuple[float, ...]:
     """The advantage of each of a turn's ``num_tokens`` completion tokens.
 
     Raises:
-        RecordError: the turn has another number of tokens than the credit.
+        RecordError: the turn and the credit differ in their number of tokens.
     """
     if not isinstance(credit, tuple):
         return (credit,) * num_tokens

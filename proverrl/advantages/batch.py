@@ -1,7 +1,7 @@
 """Methods that look beyond one group: over the batch of a step, or over earlier visits.
 
 Flows in: ``AdvantageInputs`` with all groups of a step and the history before it. Flows out: one
-value a rollout. Groups of different roles share no statistics. Not handled here: observing the
+value per rollout. Groups of different roles share no statistics. Not handled here: observing the
 groups (the loop does, after the step's advantages are known).
 """
 
@@ -33,8 +33,8 @@ def dcpo_smooth(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     """Standardised within the group and over all rewards ever seen on the problem, mixed by the
     number i of visits, this one included (DCPO, Yang et al. 2025, arXiv 2509.02333).
 
-    Of ((i-1) new + all) / i and (new + (i-1) all) / i the one nearer to 0 is taken. A group whose
-    rewards are all equal so keeps all / i where earlier visits earned something else.
+    Of ((i-1) new + all) / i and (new + (i-1) all) / i the one nearer to 0 is taken. So a group
+    whose rewards are all equal keeps all / i if earlier visits earned something else.
     """
     return [
         spread(group, _smooth(totals(group), inputs.history.moments(group.key)))

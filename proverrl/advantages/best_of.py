@@ -1,7 +1,7 @@
 """Credit for what a rollout adds to the best of k: for a policy that will be sampled k times.
 
-Flows in: ``AdvantageInputs``; ``progress`` sets k. Flows out: one value a rollout, that is not to
-be centred again: the baseline is inside. Not handled here: pass@k of an evaluation.
+Flows in: ``AdvantageInputs``; ``progress`` sets k. Flows out: one value per rollout, which must
+not be centred again, because it includes the baseline. Not handled here: pass@k of an evaluation.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def pkpo(inputs: AdvantageInputs) -> list[GroupAdvantages]:
 
 
 def annealed_k(settings: AdvantageConfig, progress: float) -> int:
-    """``pkpo_k`` at the start of the run, ``pkpo_k_end`` from ``pkpo_anneal`` of it on, linear
-    between, rounded to the nearest."""
+    """``pkpo_k`` at the start of the run, ``pkpo_k_end`` after a share ``pkpo_anneal`` of it,
+    linear in between, rounded to the nearest."""
     share = 1.0 if settings.pkpo_anneal == 0.0 else min(1.0, progress / settings.pkpo_anneal)
     return round(settings.pkpo_k + (settings.pkpo_k_end - settings.pkpo_k) * share)
 
@@ -37,12 +37,11 @@ def annealed_k(settings: AdvantageConfig, progress: float) -> int:
 def best_of_weights(rewards: Sequence[float], k: int) -> list[float]:
     """By how much each reward raises the best of k, averaged over all subsets of size k.
 
-    For k >= 2: w_i = sum over S that contain i of (max S - max S without i) / C(n, k), in
-    O(n log n). In ascending order, element r tops the others of S exactly when all of them come
-    before it, and j is the best of them in C(j, k - 2) ways:
-    w_r = sum_{j<r} C(j, k - 2) (h_r - h_j) / C(n, k), kept as two running sums.
-    For k = 1 nothing is left of S without i; the baseline is then the mean of the others (RLOO).
-    ``k`` larger than n counts as n.
+    For k >= 2: w_i = sum over S that contain i of (max S - max S without i) / C(n, k), in O(n log
+    n). In ascending order, element r is the best of S exactly when all others come before it, and j
+    is the best of those in C(j, k - 2) ways: w_r = sum_{j<r} C(j, k - 2) (h_r - h_j) / C(n, k),
+    kept as two running sums. For k = 1 nothing is left of S without i; the baseline is then the
+    mean of the others (RLOO). ``k`` larger than n counts as n.
     """
     n = len(rewards)
     k = min(k, n)

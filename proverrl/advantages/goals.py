@@ -1,10 +1,10 @@
-"""Steps of a proof by the states of the checker, so that proofs of other words meet.
+"""Steps of a proof by the checker's states, so that proofs with different text share steps.
 
 Flows in: turns whose verdicts carry ``states``. Flows out: steps whose key is (goals before, goals
 after), as the edges of RMaxTS (DeepSeek-Prover-V1.5, Xin et al. 2024, arXiv 2408.08152). Two texts
 that lead from the same goals to the same goals are one step.
 A step is the lines from one on which a tactic begins to the next such line. All proofs of a group
-start in one state; a failed one ends in a state of its own, which nothing else reaches. An answer
+start in one state; a failed one ends in its own state, which nothing else reaches. An answer
 with no states (no candidate, refused before it was run, a term) is one step from start to end.
 Not handled here: Dafny, whose answers carry no states between statements.
 """
@@ -25,8 +25,8 @@ DONE = "no goals"
 def goal_steps(decode: Callable[[list[int]], str]) -> Callable[[Turn], list[Step]]:
     """Cuts turns into steps; ``decode`` turns token ids into text.
 
-    The steps function raises ``UsageError`` for a problem of another language than Lean, and for a
-    proof by tactics whose verdict has no states: the verifier was not asked for them.
+    The steps function raises ``UsageError`` for a problem in a language other than Lean, and for a
+    proof by tactics whose verdict has no states, because the verifier was not asked for them.
     """
 
     def steps(turn: Turn) -> list[Step]:
@@ -50,7 +50,7 @@ def gives_goals(problem: Problem) -> bool:
 
 
 def check_states(turn: Turn) -> None:
-    """Raises ``UsageError`` for a turn that goals cannot be known of."""
+    """Raises ``UsageError`` for a turn whose goals cannot be known."""
     if turn.candidate is None or turn.verdict is None:
         return
     problem = turn.candidate.problem
@@ -68,7 +68,7 @@ def check_states(turn: Turn) -> None:
 
 def find_cuts(turn: Turn, decode: Callable[[list[int]], str]) -> list[tuple[int, str]]:
     """Token index and goals at every later line of the completion on which a tactic begins. The
-    line of the first tactic is no cut: what stands before it leads nowhere else."""
+    line of the first tactic is not a cut: the text before it leads nowhere else."""
     if turn.verdict is None or turn.candidate is None or not turn.verdict.states:
         return []
     tokens = turn.completion.token_ids

@@ -1,4 +1,4 @@
-"""Methods that compare the rewards of one group, one number a rollout.
+"""Methods that compare the rewards of one group, one number per rollout.
 
 Flows in: ``AdvantageInputs``. Flows out: for every rollout one value, the same for all its turns
 and tokens. Each group is judged alone. Not handled here: statistics over the batch or over earlier
@@ -40,7 +40,8 @@ def leave_one_out(rewards: list[float]) -> list[float]:
 
 
 def max_rl(inputs: AdvantageInputs) -> list[GroupAdvantages]:
-    """(r - mean) / mean, at most ``max_rl_cap``: weighs hard problems up (MaxRL, as in prime-rl).
+    """(r - mean) / mean, at most ``max_rl_cap``: gives hard problems more weight (MaxRL, as in
+    prime-rl).
 
     A mean that is not positive leaves the weight undefined; such a group gets 0.
     """
@@ -61,9 +62,10 @@ def ngrpo(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     """GRPO with one virtual rollout of reward ``ngrpo_virtual`` in mean and std (NGRPO, Nan et al.
     2025, arXiv 2509.18851).
 
-    The std is the unbiased one, over the G rewards and the virtual one. A group of G that failed
-    as a whole gets -1 / sqrt(G + 1) each, where GRPO would say nothing. Values are cut to
-    +-``ngrpo_cap``. The paper clips the ratio at 0.16 below and 0.24 above; that is the learner's.
+    The std is the unbiased one, over the G rewards and the virtual one. In a group of G that failed
+    entirely each rollout gets -1 / sqrt(G + 1), where GRPO gives 0. Values are clipped to
+    +-``ngrpo_cap``. The paper also clips the ratio at 0.16 below and 0.24 above, which is up to the
+    learner.
     """
     return [spread(group, _with_virtual(totals(group), inputs.settings)) for group in inputs.groups]
 
@@ -80,7 +82,7 @@ def w_reinforce(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     et al. 2025, arXiv 2506.01347: weights 0.1 and 1).
 
     Their NSR (negative samples only) is ``proved_weight = 0``, their PSR ``failed_weight = 0``.
-    Reads verdicts, not rewards, so that partial credit and penalties do not enter.
+    Reads verdicts, not rewards, so partial credit and penalties have no effect.
     """
     return [spread(group, _signed(group, inputs.settings)) for group in inputs.groups]
 

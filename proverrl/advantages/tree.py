@@ -1,11 +1,11 @@
-"""Credit for single tokens, from where the rollouts of a group part and meet.
+"""Credit for single tokens, from where the rollouts of a group diverge and meet.
 
-Flows in: ``AdvantageInputs`` with the token ids of every turn; ``salt`` also reads ``steps``.
-Flows out: one value a token. Not handled here: trees that a search built, and values that a model
+Flows in: ``AdvantageInputs`` with the token ids of every turn; ``salt`` also reads ``steps``. Flows
+out: one value per token. Not handled here: trees that a search built, and values that a model
 predicts.
 
-A turn's tree or steps begin at its prompt: the prompt of a later turn holds what was said before,
-so that other histories are other roots. Steps may have keys that merge them all the same
+A turn's tree or steps begin at its prompt: the prompt of a later turn contains the earlier turns,
+so different histories have different roots. Steps may still have keys that merge them
 (``proverrl.advantages.goals``).
 """
 
@@ -24,7 +24,7 @@ def tempo(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     reward of all rollouts below a node of the group's prefix tree (TEMPO, Tran et al. 2025, arXiv
     2509.18314).
 
-    Where the tree does not branch the two values are equal and only A_i is left. With
+    Where the tree does not branch, the two values are equal and only A_i is left. With
     ``settings.states`` "goals" the nodes are the states between ``inputs.steps``, whatever text led
     to them, and all tokens of a step have its value.
 
@@ -112,8 +112,8 @@ def prefix_values(group: Group, rewards: Sequence[float]) -> list[list[list[floa
 
 
 def salt(inputs: AdvantageInputs) -> list[GroupAdvantages]:
-    """GRPO's advantage, but a step that several rollouts share gets the mean of theirs (SALT, Li
-    et al. 2025, arXiv 2510.20022).
+    """GRPO's advantage, but a step that several rollouts share gets the mean of their advantages
+    (SALT, Li et al. 2025, arXiv 2510.20022).
 
     ``inputs.steps`` says which steps are the same: same state, same move. A step that a rollout
     takes alone keeps the rollout's own advantage.
@@ -160,10 +160,10 @@ def _checked(steps: Sequence[Step], completion: Completion) -> Sequence[Step]:
 def line_steps(decode: Callable[[list[int]], str]) -> Callable[[Turn], list[Step]]:
     """Steps that are lines of the completion; ``decode`` turns token ids into text.
 
-    The state before a line is the prompt and all lines before it, blanks squeezed and empty lines
-    left out, so that proofs which differ in layout alone share their steps. A token that ends one
-    line and begins another belongs to the first. Proofs that reach the same goals by other text are
-    merged by ``proverrl.advantages.goals``.
+    The state before a line is the prompt and all lines before it, with blanks collapsed and empty
+    lines left out, so that proofs that differ only in layout share their steps. A token that ends
+    one line and begins another belongs to the first. ``proverrl.advantages.goals`` merges proofs
+    that reach the same goals with different text.
     """
 
     def steps(turn: Turn) -> list[Step]:

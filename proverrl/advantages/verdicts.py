@@ -1,6 +1,6 @@
-"""Credit read from the verdicts of a rollout's turns instead of its one reward.
+"""Credit from the verdicts of a rollout's turns instead of its single reward.
 
-Flows in: ``AdvantageInputs`` with the verdicts of every turn. Flows out: one value a turn. Not
+Flows in: ``AdvantageInputs`` with the verdicts of every turn. Flows out: one value per turn. Not
 handled here: credit for single tokens (``tree``), and masking the verifier's feedback (the sample
 builder does).
 """
@@ -18,8 +18,8 @@ def turn_credit(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     """Per turn k the return max over j >= k of discount^(j - k) [turn j proved], minus the mean of
     the returns of all rollouts that have a turn k.
 
-    One comparison a turn index, so that a first turn is held against first turns. A turn that only
-    one rollout reached has nothing to be compared with and gets 0.
+    One comparison per turn index, so that first turns are compared with first turns. A turn that
+    only one rollout reached has nothing to be compared with and gets 0.
     """
     return [_turn_credit(group, inputs.settings.turn_discount) for group in inputs.groups]
 
@@ -39,9 +39,9 @@ def obligations(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     else ``obligation_share`` times its weighted credit (after VeRPO, Wang et al. 2026, arXiv
     2601.03525, whose unit tests are a program's entries here).
 
-    The share is below 1, so that a failed proof never outranks a proved one unless the rewards
-    themselves say so (a heavy penalty for length). Where the back end counts no obligations every
-    failure has d = 0 and the order is the rewards' alone.
+    The share is below 1, so a failed proof never outranks a proved one unless the rewards
+    themselves say so (a heavy penalty for length). If the back end counts no obligations, every
+    failure has d = 0 and only the rewards decide the order.
     """
     return [spread(group, _with_obligations(group, inputs.settings)) for group in inputs.groups]
 
@@ -60,9 +60,9 @@ def _with_obligations(group: Group, settings: AdvantageConfig) -> list[float]:
 def weigh_entries(group: Group, floor: float) -> list[float]:
     """Per rollout sum_j w_j c_j in [0, 1], with c_j the credit of entry j in its last verdict.
 
-    w_j is in proportion to 1 - (mean credit of j in the group) + floor: what few prove weighs
-    more. Only entries that all rollouts with counted obligations have in common are weighed, so
-    that declarations which one rollout adds pay it nothing.
+    w_j is proportional to 1 - (mean credit of j in the group) + floor: entries that few prove weigh
+    more. Only entries that all rollouts with counted obligations share are weighted, so a rollout
+    gains nothing from declarations that it adds.
     """
     earned = [entry_credits(rollout.turns[-1].verdict) for rollout in group.rollouts]
     counted = [entries for entries in earned if entries]

@@ -47,8 +47,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """Medians over the steps but the first. ``tokens`` are completion tokens a step, memory is the
-    most that the process held (resident on a CPU, allocated on a GPU), in MB (10**6 bytes)."""
+    """Medians over the steps but the first. ``tokens`` are completion tokens per step, memory is
+    the most that the process held (resident on a CPU, allocated on a GPU), in MB (10**6 bytes)."""
 
     side: str
     seconds: float

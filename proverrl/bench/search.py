@@ -142,7 +142,7 @@ def make_table(results: dict[str, Any]) -> Table:
         f"{TARGET_PER_SECOND:,} selections and backups a CPU second, below {TARGET_BYTES} bytes "
         "a node"
     )
-    for head in ("method", "nodes", "per CPU second", "most children", "deepest", "bytes a node"):
+    for head in ("method", "nodes", "per CPU second", "most children", "deepest", "bytes per node"):
         table.add_column(head, justify="left" if head == "method" else "right")
     for row in results["rows"]:
         table.add_row(

@@ -3,7 +3,7 @@
 
 Flows in: a text. Flows out: a ``Benchmark``, whose problems passed the audit of their language,
 with the refused ones beside them. A name is looked for in ``$PROVERRL_DATA``, in ``data/`` and in
-the working folder; one that is in none gets an error that says where it is had. Only ``hf:`` and
+the working folder; one that is in none gets an error that says where to get it. Only ``hf:`` and
 ``leandojo:`` use the network. A file of our own problems is held to its form instead, so that
 nothing of it is refused.
 Not handled here: layouts (``proverrl.benchmarks.layouts``).
@@ -236,7 +236,7 @@ def _explain_missing(name: str, known: KnownBenchmark) -> str:
     folder = list_data_folders()[0]
     lines = [
         f"benchmark {name!r} is not on this machine, and nothing is downloaded unasked.",
-        f"  where it is had: {known.source}",
+        f"  where to get it: {known.source}",
         f"  licence: {known.licence}",
         f"  put it at {folder / known.places[0]}, or give its path with --benchmark; "
         f"${DATA_VARIABLE} names another folder of data",

@@ -1,4 +1,4 @@
-"""The command that sets evaluations side by side: ``compare``.
+"""The command that compares evaluations: ``compare``.
 
 Flows in: arguments. Flows out: tables, or JSON. ``proverrl.cli.main`` adds it to the command line
 and turns errors into messages.
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("evaluations", nargs=-1, required=True, type=GivenPath(path_type=Path))
-@click.option("-k", "ks", metavar="1,8", help="The k of pass@k; left out, those all have.")
+@click.option("-k", "ks", metavar="1,8", help="The k of pass@k.  [those that all share]")
 @click.option(
     "--by",
     default="level",
     show_default=True,
     type=click.Choice(["level", "family", "category"]),
-    help="Groups of problems that get lines of their own.",
+    help="Groups of problems that get their own lines.",
 )
 @click.option(
     "--budget",
     "unit",
     type=click.Choice(["turns", "calls", "tokens"]),
-    help="Compare the share solved at equal cost, counted in this.",
+    help="Compare the share solved at equal cost, in this unit.",
 )
-@click.option("--budgets", metavar="1,2,4", help="Budgets a problem; left out, powers of two.")
+@click.option("--budgets", metavar="1,2,4", help="Budgets per problem.  [powers of two]")
 @click.option(
     "--common",
     is_flag=True,
@@ -115,7 +115,7 @@ def _print_pair(
 
     table = Table(title=f"first: {first.path}\nsecond: {second.path}", title_justify="left")
     table.add_column(by)
-    heads = ("pass@", "problems", "first", "second", "second less first", "p", "only 1st, 2nd")
+    heads = ("pass@", "problems", "first", "second", "second minus first", "p", "only 1st, 2nd")
     for head in (*heads, "p (McNemar)", "unjudged"):
         table.add_column(head, justify="right")
     for row in rows:
@@ -169,7 +169,7 @@ def _compare_budgets(
     chosen = budgets or choose_budgets(spendings)
     entries = []
     for number, (side, spending) in enumerate(zip(sides, spendings, strict=True)):
-        lines = [f"{side.path}: {len(spending)} problems, budget in {unit} a problem"]
+        lines = [f"{side.path}: {len(spending)} problems, budget in {unit} per problem"]
         points = []
         for point in solve_curve(spending, chosen, spendings[0] if number else None):
             line = (

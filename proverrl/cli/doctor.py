@@ -1,4 +1,4 @@
-"""Says what is installed, what is missing, and the command that brings it.
+"""Reports what is installed, what is missing, and the command that installs it.
 
 Flows in: this machine. Flows out: findings, and a table of them for the terminal. Not handled here:
 how a language's tools are found (``Language.diagnose``); installing.

@@ -1,4 +1,4 @@
-"""How a process ends that is one of several.
+"""How one of several processes ends.
 
 Flows in: what the process does. Flows out: its exit status. Not handled here: how the processes
 leave their group (``proverrl.parallel.close_world``).

@@ -30,17 +30,17 @@ _FILE = GivenPath(dir_okay=False, path_type=Path)
 @click.option(
     "--train", "training", multiple=True, required=True, type=_FILE, help="Training problems."
 )
-@click.option("--benchmark", required=True, metavar="NAME|PATH|hf:ID", help="What is evaluated on.")
+@click.option("--benchmark", required=True, metavar="NAME|PATH|hf:ID", help="The benchmark.")
 @click.option(
     "--near",
     default=0.5,
     show_default=True,
     type=FiniteRange(0, 1, min_open=True),
-    help="Share of a problem's 13-token runs in one training statement that makes it near.",
+    help="A problem is near when a training statement has this share of its 13-token runs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_json: bool) -> None:
-    """Say which problems of a benchmark are in the training data, as they are or nearly.
+    """Find problems of a benchmark in the training data, exactly or nearly.
 
     Exit status: 0 none, 1 some.
     """
@@ -81,12 +81,12 @@ def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_js
     type=FiniteRange(0.1),
     help="Seconds for one proof, once a worker has it.",
 )
-@click.option("--out", type=_FILE, help="Write what became of each claim, a JSON line each.")
-@click.option("--resume", is_flag=True, help="Go on with the --out file of an interrupted run.")
+@click.option("--out", type=_FILE, help="Write the outcome of each claim as a JSON line.")
+@click.option("--resume", is_flag=True, help="Continue the --out file of an interrupted run.")
 def recheck(
     file: Path, benchmark: str, workers: int, timeout: float, out: Path | None, resume: bool
 ) -> None:
-    """Verify the proofs that a result FILE of others claims, on the benchmark's own statements.
+    """Verify the proofs that someone else's result FILE claims, on the benchmark's statements.
 
     Exit status: 0 all hold, 1 some fail or could not be judged, 2 a line fits no layout.
     """
@@ -95,14 +95,14 @@ def recheck(
     from proverrl.problems.input_paths import check_output
 
     if resume and out is None:
-        raise UsageError("--resume goes on with a file of outcomes: name it with --out")
+        raise UsageError("--resume continues a file of outcomes: name it with --out")
     if out is not None:
         check_output(out, [str(file), benchmark], sys.stdin.buffer)
     rechecking = _recheck(file, benchmark, workers, timeout, out, resume)
     how = (
-        "the same command with --resume goes on"
+        "the same command with --resume continues"
         if out is not None
-        else "no outcome is kept without --out FILE, with which --resume would go on"
+        else "no outcome is kept without --out FILE, with which --resume would continue"
     )
     counts = asyncio.run(run_interruptible(rechecking, how_to_go_on=how))
     claims = sum(counts.values()) - counts["misfit"] - counts["unclaimed"]

@@ -122,7 +122,7 @@ cli.add_command(search)
 
 @cli.command()
 def doctor() -> None:
-    """Say which back ends, versions and devices are found, and what brings the missing ones."""
+    """List the back ends, versions and devices found, and how to install the missing ones."""
     from proverrl.cli.doctor import diagnose, is_healthy, render
 
     findings = diagnose()
@@ -138,12 +138,12 @@ def doctor() -> None:
 @click.option(
     "--resume",
     type=GivenPath(path_type=Path),
-    help="Go on with a run under the configuration stored in it.",
+    help="Resume a run under the configuration stored in it.",
 )
 def train(
     config_file: Path | None, overrides: tuple[str, ...], run: Path | None, resume: Path | None
 ) -> None:
-    """Train a policy as CONFIG_FILE says; the same command goes on with a stopped run.
+    """Train a policy as CONFIG_FILE says; the same command resumes a stopped run.
 
     On a finished run it prints the results again.
     """
@@ -181,7 +181,7 @@ def train(
 @click.option(
     "--mode",
     type=click.Choice(["whole_proof", "self_correct", "interleaved", "mixed", "search"]),
-    help="How a proof is sought (the keys rollout.mode, evaluation.mixed and evaluation.search).",
+    help="How to look for a proof (the keys rollout.mode, evaluation.mixed, evaluation.search).",
 )
 def evaluate_command(
     config_file: Path | None,
@@ -212,7 +212,7 @@ def evaluate_command(
             f"evaluation.search={search}",
         )
     if mode == "search" and ks is None:
-        # One search a problem is what a budget of calls is meant for.
+        # One search per problem is what a budget of calls is meant for.
         overrides = ("evaluation.samples=1", "evaluation.ks=[1]", *overrides)
     if benchmarks and not any(text.startswith("evaluation.max_problems") for text in overrides):
         # A run's own limit was for its split; a benchmark that is named is meant whole.
@@ -231,7 +231,7 @@ def evaluate_command(
 
     named = name_benchmarks(config, name, benchmarks)
     evaluating = evaluate_benchmarks(config, from_run=run, benchmarks=named)
-    how = "the attempts that were judged are stored, the same command goes on"
+    how = "the attempts that were judged are stored, the same command continues"
     results = asyncio.run(run_interruptible(evaluating, how_to_go_on=how))
     if len(results) > 1:
         from proverrl.report import write_report
@@ -249,7 +249,7 @@ def evaluate_command(
 @click.argument("second", type=GivenPath(exists=True, file_okay=False, path_type=Path))
 @click.option("--alpha", type=FiniteRange(0, 1), help="The second's share.")
 @click.option("--sweep", metavar="0.3,0.5,0.7", help="Evaluate these shares and keep the best.")
-@click.option("--config", "config_file", type=GivenPath(path_type=Path), help="For --sweep.")
+@click.option("--config", "config_file", type=GivenPath(path_type=Path), help="Used by --sweep.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option("--out", required=True, type=GivenPath(file_okay=False, path_type=Path))
 def merge(
@@ -261,7 +261,7 @@ def merge(
     overrides: tuple[str, ...],
     out: Path,
 ) -> None:
-    """Average two checkpoints (folders of a model, or runs) of one model into OUT."""
+    """Average two checkpoints of one model (model folders, or runs) into OUT."""
     if (alpha is None) == (sweep is None):
         raise UsageError("give either --alpha or --sweep")
     if sweep is not None and config_file is None:
@@ -283,7 +283,7 @@ def merge(
     # What is evaluated are checkpoints, whatever the file names.
     config = _read_config(config_file, (*overrides, f"policy.path={places[0]}"), None, None)
     sweeping = sweep_alpha(places[0], places[1], _parse_shares(sweep), config, out)
-    how = f"{out} holds what was evaluated, the same command goes on"
+    how = f"{out} holds what was evaluated, the same command continues"
     rows = asyncio.run(run_interruptible(sweeping, how_to_go_on=how))
     for row in rows:
         figures = ", ".join(f"pass@{k} {100 * value:.1f}" for k, value in row.passes.items())

@@ -28,14 +28,14 @@ _LAYOUT = click.option(
     default="auto",
     show_default=True,
     type=click.Choice(["auto", *get_args(BenchmarkLayout)]),
-    help="Form of the source; auto finds it out.",
+    help="Form of the source; auto detects it.",
 )
 _ANSWERS = click.option(
     "--answers",
     default="given",
     show_default=True,
     type=click.Choice(get_args(AnswerTask)),
-    help="Blanks for an answer: fill in the official one, or have it produced.",
+    help="Blanks for an answer: fill in the official one, or ask for it.",
 )
 
 
@@ -47,7 +47,9 @@ def problems() -> None:
 @problems.command()
 @click.argument("language", type=click.Choice(["dafny"]))
 @click.option("--levels", default="1-5", show_default=True, help="Levels, as 1-5 or 1,3.")
-@click.option("--num", default=500, show_default=True, type=click.IntRange(1), help="Problems.")
+@click.option(
+    "--num", default=500, show_default=True, type=click.IntRange(1), help="Number of problems."
+)
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed.")
 @click.option(
     "--split",
@@ -56,12 +58,12 @@ def problems() -> None:
     type=click.Choice(["train", "valid", "heldout"]),
     help="Split; the three differ in structure.",
 )
-@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Verifiers.")
+@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Verifier processes.")
 @click.option("--out", required=True, type=GivenPath(dir_okay=False, path_type=Path))
 def generate(
     language: str, levels: str, num: int, seed: int, split: str, workers: int, out: Path
 ) -> None:
-    """Generate problems; each is checked by the real verifier before it is written."""
+    """Generate problems; the real verifier checks each one before it is written."""
     import asyncio
 
     from proverrl.problems.drafts import generate_file
@@ -88,7 +90,7 @@ def generate(
     "--against",
     multiple=True,
     metavar="SOURCE",
-    help="Warn of problems that this other source states, too; may be given more than once.",
+    help="Warn of problems that this other source also states; may be given more than once.",
 )
 def convert(source: str, layout: str, answers: str, out: Path, against: tuple[str, ...]) -> None:
     """Write SOURCE (a name, a path, hf:ID[:split], leandojo:...) as a file of our problems."""
@@ -113,7 +115,7 @@ def convert(source: str, layout: str, answers: str, out: Path, against: tuple[st
 @_ANSWERS
 @click.option("--level", type=int, help="Only this level.")
 @click.option("--family", help="Only this family.")
-@click.option("--ids", is_flag=True, help="Print ids alone, one a line.")
+@click.option("--ids", is_flag=True, help="Print only ids, one per line.")
 def list_problems(
     file: str | None, layout: str, answers: str, level: int | None, family: str | None, ids: bool
 ) -> None:
@@ -147,12 +149,12 @@ def list_problems(
 @click.argument("problem_id")
 @_LAYOUT
 @_ANSWERS
-@click.option("--prompt", help="Layout of the prompt; left out: one for the language.")
+@click.option("--prompt", help="Layout of the prompt.  [one for the language]")
 @click.option("--reference", is_flag=True, help="Show the reference body as well.")
 def show_problem(
     file: str, problem_id: str, layout: str, answers: str, prompt: str | None, reference: bool
 ) -> None:
-    """Print one problem of FILE as it is assembled, its hole marked, and the prompt for it."""
+    """Print one problem of FILE as it is assembled, with its hole marked, and its prompt."""
     benchmark = _open(file, layout, answers)
     by_id = {problem.id: problem for problem in benchmark.problems}
     if problem_id not in by_id:
@@ -218,7 +220,7 @@ def _print_known(console: Any) -> None:
     folders = ", ".join(map(str, list_data_folders()))
     click.echo(
         f"looked for in {folders}; ${DATA_VARIABLE} names another folder. "
-        "Asking for one that is not found says where it is to be had"
+        "Ask for one that is not found to see where to get it"
     )
 
 

@@ -17,7 +17,7 @@ from proverrl.cli.options import GivenPath
 @click.argument("run", type=GivenPath(path_type=Path))
 @click.option("--out", required=True, type=GivenPath(dir_okay=False, path_type=Path))
 def proofs(run: Path, out: Path) -> None:
-    """Write the proofs that RUN keeps, as lines that verify and another run take back."""
+    """Write the proofs that RUN keeps, as lines that verify and other runs can read."""
     from proverrl.config import load_stored_config
     from proverrl.loops.export_proofs import export_proofs
 

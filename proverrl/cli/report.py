@@ -1,4 +1,4 @@
-"""The commands that show what runs did: ``report``, and ``watch`` while one goes on.
+"""The commands that show what runs did: ``report``, and ``watch`` during a run.
 
 Flows in: arguments. Flows out: paths of what was written, or lines and a live panel.
 ``proverrl.cli.main`` adds them to the command line and turns errors into messages.
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     default="html",
     show_default=True,
     type=click.Choice(["html", "md", "csv", "json"]),
-    help="A page, or its tables.",
+    help="The page, or its tables.",
 )
 @click.option(
     "--out",
     type=GivenPath(dir_okay=False, path_type=Path),
-    help="The file; left out, report.FORMAT in the first run's folder.",
+    help="The file to write.  [report.FORMAT in the first run's folder]",
 )
 def report(runs: tuple[Path, ...], kind: str, out: Path | None) -> None:
-    """Write one self-contained HTML page over one or more runs, or its figures as tables."""
+    """Write one self-contained HTML page about one or more runs, or its figures as tables."""
     from proverrl.report import write_report, write_tables
 
     if kind == "html":
@@ -45,13 +45,13 @@ def report(runs: tuple[Path, ...], kind: str, out: Path | None) -> None:
 
 @click.command()
 @click.argument("run", type=GivenPath(file_okay=False, path_type=Path))
-@click.option("--once", is_flag=True, help="Print how it stands and stop.")
+@click.option("--once", is_flag=True, help="Print the current state and stop.")
 @click.option(
     "--every",
     default=2.0,
     show_default=True,
     type=FiniteRange(0.1, 86_400),
-    help="Seconds between two looks.",
+    help="Seconds between updates.",
 )
 def watch(run: Path, once: bool, every: float) -> None:
     """Follow a training from another terminal until it ends; nothing is written to its folder."""

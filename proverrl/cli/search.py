@@ -1,6 +1,6 @@
 """The command that searches for proofs: ``search``.
 
-Flows in: arguments. Flows out: a folder a problem, a table, and an exit status.
+Flows in: arguments. Flows out: a folder per problem, a table, and an exit status.
 ``proverrl.cli.main`` adds it to the command line and turns errors into messages.
 """
 
@@ -32,8 +32,8 @@ _FILE = GivenPath(dir_okay=False, path_type=Path)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option("--seed", type=click.IntRange(0), help="The key 'seed'.")
 @click.option("--value", type=_FOLDER, help="A value head (the key 'search.value').")
-@click.option("--out", type=_FOLDER, help="A folder a problem goes here.  [searches/NAME]")
-@click.option("--resume", is_flag=True, help="Go on with the searches in --out.")
+@click.option("--out", type=_FOLDER, help="Write one folder per problem here.  [searches/NAME]")
+@click.option("--resume", is_flag=True, help="Continue the searches in --out.")
 @click.option(
     "--parallel",
     default=1,
@@ -46,11 +46,9 @@ _FILE = GivenPath(dir_okay=False, path_type=Path)
     default=64,
     show_default=True,
     type=click.IntRange(0),
-    help="Verifier calls for a shorter proof, beside those of the search.",
+    help="Verifier calls for a shorter proof, in addition to those of the search.",
 )
-@click.option(
-    "--emit-samples", "samples", type=_FILE, help="Write what there is to learn from as JSON lines."
-)
+@click.option("--emit-samples", "samples", type=_FILE, help="Write training samples as JSON lines.")
 def search(
     problems: tuple[str, ...],
     benchmark: str | None,
@@ -82,7 +80,7 @@ def search(
     place = out or Path("searches") / config.search.name
     options = SearchOptions(place, resume, parallel, minimise, samples)
     searching = search_problems(config, found, from_run=run, options=options, stream=sys.stdout)
-    how = f"{place} is saved, the same command with --resume goes on"
+    how = f"{place} is saved, the same command with --resume continues"
     results = asyncio.run(run_interruptible(searching, how_to_go_on=how))
     Console().print(make_summary(config.search.name, results))
     for warning in list_warnings(results):

@@ -2,7 +2,7 @@
 
 Flows in: paths. Flows out: verdicts on stdout or in a file, complaints on stderr, an exit status.
 Memory holds a window of the input, however long it is. Every line is written whole, so that an
-interrupted file can be gone on with.
+interrupted file can be continued.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def print_verdicts(
             with.
     """
     if resume and out is None:
-        raise UsageError("--resume goes on with a file of verdicts: name it with --out")
+        raise UsageError("--resume continues a file of verdicts: name it with --out")
     check_paths(paths)
     stdin = stdin or sys.stdin.buffer
     if out is not None:

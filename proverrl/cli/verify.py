@@ -34,7 +34,6 @@ _FILE = GivenPath(dir_okay=False, path_type=Path)
     type=click.Choice(["auto", *LANGUAGES]),
     help="Judge everything, or refuse all but one language.",
 )
-@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Processes a language.")
 @click.option(
     "--timeout",
     default=30.0,
@@ -48,18 +47,18 @@ _FILE = GivenPath(dir_okay=False, path_type=Path)
     help="Memory of one worker with its children.  [4096 for Dafny, 8192 for Lean]",
 )
 @click.option("--out", type=_FILE, help="Write verdicts here, one JSON line each.")
-@click.option("--resume", is_flag=True, help="Go on with the --out file of an interrupted run.")
+@click.option("--resume", is_flag=True, help="Continue the --out file of an interrupted run.")
 @click.option(
     "--canary-rate",
     default=0.01,
     show_default=True,
     type=FiniteRange(0, 1),
-    help="Share of calls beside which a false statement is judged too; one accepted stops the run.",
+    help="Share of calls that also judge a false statement; an accepted one stops the run.",
 )
 @click.option(
     "--paranoid",
     is_flag=True,
-    help="Have accepted Lean proofs checked again by leanchecker, SafeVerify, comparator.",
+    help="Check accepted Lean proofs again with leanchecker, SafeVerify, comparator.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too.")
 def verify(
@@ -94,9 +93,9 @@ def verify(
         as_json=as_json,
     )
     how = (
-        "the same command with --resume goes on"
+        "the same command with --resume continues"
         if out is not None
-        else "no verdict is kept without --out FILE, with which --resume would go on"
+        else "no verdict is kept without --out FILE, with which --resume would continue"
     )
     sys.exit(asyncio.run(run_interruptible(judging, how_to_go_on=how)))
 
@@ -121,12 +120,14 @@ def bench() -> None:
     type=click.IntRange(100),
     help="Calls of the parts that need no prover.",
 )
-@click.option("--num", default=100, show_default=True, type=click.IntRange(1), help="Programs.")
-@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Dafnys.")
+@click.option(
+    "--num", default=100, show_default=True, type=click.IntRange(1), help="Programs of each kind."
+)
+@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Dafny processes.")
 @click.option(
     "--dafnybench",
     type=GivenPath(exists=True, dir_okay=False, path_type=Path),
-    help="A file of DafnyBench tasks to measure too.",
+    help="Also measure this file of DafnyBench tasks.",
 )
 @click.option("--out", type=_FILE, help="Write JSON here.")
 def bench_pool(
@@ -137,7 +138,7 @@ def bench_pool(
     dafnybench: Path | None,
     out: Path | None,
 ) -> None:
-    """Measure the verifier pool: its own cost, what faults cost, warm Dafny against cold."""
+    """Measure the verifier pool: its own cost, the cost of faults, warm Dafny against cold."""
 
     from rich.console import Console
 
@@ -164,14 +165,20 @@ def bench_pool(
     type=click.Choice(["proverrl", "trl"]),
     help="Only this side; TRL needs the extra [bench].",
 )
-@click.option("--model", default="", help="A Hugging Face folder; left out: a small new model.")
-@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="In turn.")
-@click.option("--steps", default=8, show_default=True, type=click.IntRange(2), help="A round.")
-@click.option("--prompts", default=8, show_default=True, type=click.IntRange(1), help="A step.")
+@click.option("--model", default="", help="A Hugging Face folder.  [a small new model]")
+@click.option(
+    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each side."
+)
+@click.option(
+    "--steps", default=8, show_default=True, type=click.IntRange(2), help="Steps per round."
+)
+@click.option("--prompts", default=8, show_default=True, type=click.IntRange(1), help="Per step.")
 @click.option("--group-size", default=8, show_default=True, type=click.IntRange(2))
 @click.option("--max-new-tokens", default=64, show_default=True, type=click.IntRange(1))
-@click.option("--micro-batch", default=64, show_default=True, type=click.IntRange(1), help="Rows.")
-@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Of torch.")
+@click.option(
+    "--micro-batch", default=64, show_default=True, type=click.IntRange(1), help="In rows."
+)
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="For torch.")
 @click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
 @click.option("--out", type=_FILE, help="Write JSON here.")
 def bench_grpo(
@@ -197,16 +204,18 @@ def bench_grpo(
 @click.option("--attempts", default=1_000_000, show_default=True, type=click.IntRange(1))
 @click.option("--problems", default=10_000, show_default=True, type=click.IntRange(1))
 @click.option("--steps", default=1000, show_default=True, type=click.IntRange(1))
-@click.option("--rollouts", default=64, show_default=True, type=click.IntRange(1), help="A step.")
-@click.option("--tokens", default=200, show_default=True, type=click.IntRange(2), help="A rollout.")
+@click.option("--rollouts", default=64, show_default=True, type=click.IntRange(1), help="Per step.")
+@click.option(
+    "--tokens", default=200, show_default=True, type=click.IntRange(2), help="Per rollout."
+)
 @click.option(
     "--folder",
     type=GivenPath(file_okay=False, path_type=Path),
-    help="Make the run here and keep it; left out, in a temporary folder.",
+    help="Make the run here and keep it.  [a temporary folder]",
 )
 @click.option("--out", type=_FILE, help="Write JSON here.")
 def bench_report(folder: Path | None, out: Path | None, **size: int) -> None:
-    """Measure the report of a made-up run: seconds, memory, size of the page."""
+    """Measure the report of a synthetic run: seconds, memory, size of the page."""
     import tempfile
 
     from rich.console import Console

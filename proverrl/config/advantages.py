@@ -39,12 +39,12 @@ class AdvantageConfig(Section):
     ``turn_credit``, ``obligations``; for each token: ``tempo``, ``salt``"""
     states: StatesName = "lines"
     """``tempo``, ``salt``: what the states of a proof are. ``lines``: its text so far (``tempo``:
-    its tokens); ``goals``: Lean's goals between tactics, so that proofs of other words meet. A file
-    with problems of Dafny is refused with ``goals``"""
+    its tokens); ``goals``: Lean's goals between tactics, so that proofs with different text can
+    share states. ``goals`` refuses a file with Dafny problems"""
     max_rl_cap: PositiveFloat = 8.0
     """``max_rl``: advantages are at most this"""
     ngrpo_virtual: float = 1.0
-    """``ngrpo``: the reward of the virtual rollout, the best that can be had"""
+    """``ngrpo``: the reward of the virtual rollout, which is the best possible one"""
     ngrpo_cap: PositiveFloat = 3.0
     """``ngrpo``: advantages lie between minus and plus this"""
     proved_weight: Annotated[float, Field(ge=0.0)] = 0.1
@@ -54,16 +54,16 @@ class AdvantageConfig(Section):
     pkpo_k: Positive = 8
     """``pkpo``: the k of the best of k at the start of the run"""
     pkpo_k_end: Positive = 1
-    """``pkpo``: and at its end"""
+    """``pkpo``: the k at its end"""
     pkpo_anneal: Fraction = 0.5
-    """``pkpo``: the share of the run after which the end is reached. The run is measured by
+    """``pkpo``: the share of the run after which k reaches that value. Progress is measured by
     whichever of steps, verifier calls and minutes is nearest to its limit"""
     turn_discount: Fraction = 0.9
     """``turn_credit``: factor for each turn between a turn and the proof that follows it"""
     obligation_weight: Annotated[float, Field(ge=0.0)] = 0.3
     """``obligations``: weight of the dense part beside the reward"""
     obligation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
-    """``obligations``: what a failed proof can have of the dense part, below 1"""
+    """``obligations``: the most that a failed proof can get of the dense part, below 1"""
     obligation_floor: PositiveFloat = 0.05
     """``obligations``: weight of an entry that all rollouts prove"""
 

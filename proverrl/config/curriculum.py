@@ -36,15 +36,15 @@ class MoppsConfig(Section):
     high: Fraction = 0.7
     """the highest"""
     candidates: NonNegative = 8
-    """candidates for each place of a draw, taken at random; 0 makes all problems candidates"""
+    """random candidates for each place of a draw; 0 makes all problems candidates"""
     discount: Fraction = 1.0
-    """how much of a problem's past counts after each new group; 0.5 where the policy changes
-    fast"""
+    """how much of a problem's past still counts after each new group; use 0.5 when the policy
+    changes fast"""
     warm_start: str = ""
-    """a file of counts of an earlier run: ``evals/NAME.jsonl``, ``rollouts/step_N.jsonl``, or lines
-    with ``id``, ``solved``, ``attempts``"""
+    """a file of counts from an earlier run: ``evals/NAME.jsonl``, ``rollouts/step_N.jsonl``, or
+    lines with ``id``, ``solved``, ``attempts``"""
     warm_weight: PositiveFloat = 3.0
-    """what each of those attempts counts"""
+    """how much each of those attempts counts"""
 
     @model_validator(mode="after")
     def _low_is_below_high(self) -> MoppsConfig:
@@ -59,7 +59,7 @@ class SecConfig(Section):
     rate: Fraction = 0.5
     """how far a batch moves a category's value (ours)"""
     temperature: PositiveFloat = 0.5
-    """of the softmax over values; lower prefers more (ours)"""
+    """temperature of the softmax over values; a lower one prefers the best more (ours)"""
     inside: InsideName = "uniform"
     """which problem of a category: ``uniform``, the least visited; ``mopps``"""
 
@@ -70,7 +70,7 @@ class DumpConfig(Section):
     window: Positive = 300
     """rollouts whose mean advantage counts"""
     temperature: PositiveFloat = 0.1
-    """of the softmax over scores"""
+    """temperature temperature of the softmax over scores"""
     inside: InsideName = "uniform"
     """as for ``sec``"""
 
@@ -79,11 +79,11 @@ class CbrlConfig(Section):
     """``cbrl``; see ``proverrl.curriculum.cbrl``."""
 
     target: Fraction = 0.5
-    """the solve rate that difficulty is steered to"""
+    """the solve rate that difficulty is steered towardswards"""
     step: PositiveFloat = 0.1
     """how far difficulty moves after a batch, in levels (ours)"""
     start: _Share = 0.0
-    """the difficulty at first; below the easiest it is the easiest"""
+    """the first difficulty; a value below the easiest means the easiest"""
     inside: InsideName = "uniform"
     """as for ``sec``"""
 
@@ -92,13 +92,13 @@ class SwsConfig(Section):
     """``sws``; see ``proverrl.curriculum.sws``."""
 
     weak: Fraction = 0.5
-    """a problem fails while less than this share of its latest group is proved"""
+    """a problem counts as failed while less than this share of its latest group is proved"""
     low: Fraction = 0.125
-    """problems whose latest rate is below are left out"""
+    """problems whose latest rate is below this are left out"""
     high: Fraction = 0.875
-    """so are those above"""
+    """problems whose latest rate is above this are left out too"""
     recheck: Fraction = 0.1
-    """the share of draws that goes to what was left out (ours)"""
+    """the share of draws that goes to problems left out (ours)"""
 
     @model_validator(mode="after")
     def _low_is_below_high(self) -> SwsConfig:
@@ -113,7 +113,7 @@ class PoolsConfig(Section):
     hard: Fraction = 0.25
     """a problem whose latest rate is at most this is hard"""
     easy: Fraction = 0.75
-    """one above this is easy; between lies normal, where untried problems are too"""
+    """one above this is easy; those in between, and untried ones, are normal"""
     hard_weight: _Share = 0.2
     """weight of a hard problem"""
     normal_weight: PositiveFloat = 1.0
@@ -121,11 +121,11 @@ class PoolsConfig(Section):
     easy_weight: _Share = 0.2
     """of an easy one"""
     retire_after: NonNegative = 3
-    """groups in a row that were all proved, after which a problem rests; 0 never (ours)"""
+    """a problem rests after this many fully proved groups in a row; 0: never (ours)"""
     park_after: NonNegative = 3
-    """groups in a row that all failed, after which it rests; 0 never (ours)"""
+    """it rests after this many fully failed groups in a row; 0: never (ours)"""
     rest: NonNegative = 1000
-    """groups of any problem until it is drawn again; 0 never again (ours)"""
+    """groups of any problem before it is drawn again; 0: never again (ours)"""
 
     @model_validator(mode="after")
     def _hard_is_below_easy(self) -> PoolsConfig:
@@ -143,27 +143,27 @@ class CollapseConfig(Section):
     min_problems: Positive = 8
     """rounds with fewer problems give no warning"""
     min_variety: Fraction = 0.5
-    """skeletons a problem, at least"""
+    """the fewest different skeletons per problem"""
     max_template: Fraction = 0.5
-    """share of the commonest template, at most"""
+    """the largest share of the commonest template"""
     min_operator_entropy: Fraction = 0.5
-    """entropy of the operators over that of the first round, at least"""
+    """the smallest entropy of the operators, relative to the first round"""
     max_overlap: Fraction = 0.9
-    """share of a problem's runs of tokens that stand in another, at most"""
+    """the largest share of a problem's token runs that also occur in another"""
     max_always: Fraction = 0.5
-    """share of problems that every attempt solved, at most"""
+    """the largest share of problems that every attempt solved"""
     max_never: Fraction = 0.75
-    """share of problems that no attempt solved, at most"""
+    """the largest share of problems that no attempt solved"""
     window: Positive = 3
     """rounds over which the reward is compared with variety"""
     min_rise: _Share = 0.05
-    """a rise of the composer's reward that is looked at"""
+    """a rise of the composer's reward by this much is checked"""
     min_kept: Fraction = 0.8
-    """and the share of variety that must be left then"""
+    """the share of variety that must then be left"""
     max_drift: Annotated[float, Field(ge=1.0)] = 2.0
-    """factor between the lengths of statements of a round and the first, at most"""
+    """the largest factor between the lengths of statements in a round and in the first"""
     max_malformed: Fraction = 0.5
-    """share of the composer's statements without a problem in them, at most"""
+    """the largest share of the composer's statements that contain no problem"""
 
 
 class CurriculumConfig(Section):
@@ -171,20 +171,20 @@ class CurriculumConfig(Section):
     ``dump``, or one category of ``sws``."""
 
     name: CurriculumName = "posterior"
-    """``uniform``: every problem in turn; ``posterior``: families whose solve rate is neither near
-    0 nor near 1 come more often; ``prioritised``, ``mopps``, ``sec``, ``dump``, ``cbrl``, ``sws``,
+    """``uniform``: every problem in turn; ``posterior``: families whose solve rate is near neither
+    0 nor 1 are drawn more often; ``prioritised``, ``mopps``, ``sec``, ``dump``, ``cbrl``, ``sws``,
     ``pools``: see the tables below"""
     floor: Fraction = 0.02
     """added to every family's weight under ``posterior``, so that none is forgotten"""
     discount: Fraction = 0.9
-    """how much of the past counts after each new group, for the solve rate of a family and, under
-    ``prioritised``, of a problem; 1 forgets nothing"""
+    """how much of the past still counts after each new group, for the solve rate of a family and,
+    under ``prioritised``, of a problem; 1 forgets nothing"""
     categories: Annotated[tuple[CategoryField, ...], Field(min_length=1)] = (
         "language",
         "family",
         "level",
     )
-    """what makes problems one category of ``sec``, ``dump`` and ``sws``: any of ``language``,
+    """what defines a category for ``sec``, ``dump`` and ``sws``: any of ``language``,
     ``kind``, ``origin``, ``operator`` (that composed it), ``family``, ``level``"""
     mopps: MoppsConfig = MoppsConfig()
     sec: SecConfig = SecConfig()

@@ -24,20 +24,20 @@ class DataLoopConfig(Section):
     """
 
     keep: tuple[GradeName, ...] = ("excellent", "good", "above_average")
-    """grades that go on; the others are ``fair`` and ``poor``"""
+    """grades to keep; the others are ``fair`` and ``poor``"""
     min_obligations: NonNegative = 2
-    """what the verifier finds to prove in a statement with an empty hole, at least"""
+    """the fewest obligations that the verifier finds in a statement with an empty hole"""
     min_tokens: Positive = 20
-    """tokens of a statement, at least"""
+    """the fewest tokens of a statement"""
     max_tokens: Positive = 300
     """and at most"""
     min_novelty: Fraction = 0.1
-    """share of a statement's runs of four tokens that its nearest parent has not, at least"""
+    """the smallest share of a statement's runs of four tokens that its nearest parent lacks"""
     attack_samples: Positive = 8
-    """the policy's samples on a new statement, and as many on its negation"""
+    """the policy's samples on a new statement, and the same number on its negation"""
     min_gain: Fraction = 0.02
-    """growth of the number of proved statements in a round that counts as a gain; 0 never ends the
-    loop"""
+    """relative relative growth of the number of proved statements in a round that counts as a gain;
+    0 never ends the loop"""
     patience: Positive = 2
     """rounds in a row without a gain that end the loop"""
 

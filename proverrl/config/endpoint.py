@@ -20,26 +20,26 @@ class EndpointConfig(Section):
     """
 
     url: str = ""
-    """the server, mostly ending in ``/v1``; empty: the policy runs in this process"""
+    """the server's URL, which usually ends in ``/v1``; empty: the policy runs in this process"""
     model: str = ""
-    """the model's name there"""
+    """the model's name on the server"""
     api: EndpointApi = "chat"
     """``chat`` (messages) or ``completions`` (text)"""
     api_key_env: str = "OPENAI_API_KEY"
     """the environment variable that holds the key; no key is sent when it is unset"""
     concurrency: Positive = 16
-    """requests under way at most"""
+    """the most requests in flight"""
     timeout_seconds: PositiveFloat = 600.0
-    """wall clock of one request"""
+    """wall-clock limit of one request"""
     retries: NonNegative = 5
     """further attempts after status 429, 5xx, a timeout or a lost connection"""
     retry_seconds: PositiveFloat = 1.0
-    """the first wait between attempts; it doubles, or is what the server asks for, up to a
-    minute"""
+    """the first wait between attempts; it doubles each time, or is what the server asks for, up to
+    a minute"""
     return_token_ids: bool = False
-    """ask for token ids, which vLLM gives"""
+    """ask for token ids, which vLLM can return"""
     prompt_price: NonNegativeFloat = 0.0
-    """price of a million tokens of prompts, in any currency; results then have the cost
+    """price of a million tokens of prompts, in any currency; results then show the cost
     ([evaluation.md](evaluation.md))"""
     completion_price: NonNegativeFloat = 0.0
     """price of a million tokens of completions"""

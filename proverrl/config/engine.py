@@ -24,13 +24,13 @@ class VllmConfig(Section):
     kv_cache_gb: PositiveFloat = 1.0
     """memory of its key-value cache"""
     max_model_tokens: NonNegative = 0
-    """tokens of prompt and completion, at most; 0 is the model's own limit"""
+    """the most tokens of prompt and completion together; 0 is the model's own limit"""
     eager: bool = True
-    """no compilation: starts in seconds, and samples slower on a GPU"""
+    """no compilation: starts in seconds, but samples more slowly on a GPU"""
     probe_sequences: Annotated[int, Field(ge=8)] = 8
     """sequences that both engines score after each push, at least 8"""
     probe_tokens: Annotated[Positive, Field(ge=2)] = 64
-    """tokens of one of them, at most"""
+    """the most tokens of one of them"""
     probe_limit: PositiveFloat = 1e-4
     """largest mean difference of log-probabilities (nats) in float32; above it the run ends"""
     probe_limit_half: PositiveFloat = 3e-2

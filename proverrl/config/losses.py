@@ -57,9 +57,9 @@ class WeightsConfig(Section):
     ``sequence_mask`` (0, 3), ``geometric_mask`` (0.5, 2; for long proofs), ``decoupled`` (0, 5), or
     ``negative_sequence_mask`` (drops failures whose mean log-ratio is above 0.5)"""
     low: NotNegativeFloat = 0.0
-    """lower bound of the ratio; 0 takes the method's own"""
+    """lower bound of the ratio; 0 uses the method's own"""
     high: NotNegativeFloat = 0.0
-    """upper bound; 0 takes the method's own"""
+    """upper bound; 0 uses the method's own"""
     max_staleness: NonNegative = 0
     """samples more than this many policy versions old do not train; 0 keeps all"""
 
@@ -84,11 +84,11 @@ class EntropyConfig(Section):
     """A bonus for entropy, constant or adaptive; see ``proverrl.losses.entropy``."""
 
     coefficient: NotNegativeFloat = 0.0
-    """weight of mean entropy, taken off the loss"""
+    """weight of the mean entropy, which is subtracted from the loss"""
     adaptive: bool = False
     """let the coefficient follow entropy; it then acts only while entropy is at most the target"""
     step: PositiveFloat = 0.005
-    """how much it moves an update"""
+    """how much it moves per update"""
     target_share: Fraction = 0.5
     """the target, as a share of the first update's entropy"""
 
@@ -97,17 +97,18 @@ class DistillConfig(Section):
     """Self-distillation from the verifier's messages; see ``proverrl.learner.distill``."""
 
     weight: NotNegativeFloat = 0.0
-    """weight of the mean divergence a token; 0 keeps no teacher"""
+    """weight of the mean divergence per token; 0 keeps no teacher"""
     alpha: Fraction = 0.5
-    """between KL(teacher to student) at 0 and KL(student to teacher) at 1"""
+    """interpolates interpolates between KL(teacher to student) at 0 and KL(student to teacher) at
+    1"""
     top_tokens: Positive = 100
-    """the student's likeliest tokens that are compared; all others are one"""
+    """how many of the student's likeliest tokens are compared; all others are merged into one"""
     ratio_cap: PositiveFloat = 2.0
     """bound of the policy's probability of a token over the sampler's"""
     teacher_rate: Fraction = 0.05
-    """how far the teacher moves towards the policy an update"""
+    """how far the teacher moves towards the policy per update"""
     max_pairs: Positive = 64
-    """failed attempts a step at most"""
+    """the most failed attempts per step"""
 
 
 class LossConfig(Section):
@@ -124,10 +125,10 @@ class LossConfig(Section):
     clip_high: NotNegativeFloat = 0.28
     """and above 1 plus this"""
     dual_clip: NotNegativeFloat = 0.0
-    """the same losses: a token with a negative advantage costs at most this times its size; 0 is no
-    limit, 3 is usual"""
+    """the same losses: the loss of a token with a negative advantage is at most this times the size
+    of the advantage; 0 is no limit, 3 is usual"""
     constant_length: NonNegative = 0
-    """``dr_grpo_constant``: tokens that the sum is divided by; set it to
+    """``dr_grpo_constant``: the number of tokens to divide the sum by; set it to
     ``sampling.max_new_tokens``"""
     gspo_low: Fraction = 3e-4
     """``gspo``, ``luspo``: the sample's ratio is clipped below 1 minus this"""
@@ -142,7 +143,7 @@ class LossConfig(Section):
     dcpo_low: PositiveFloat = 0.16
     """``dcpo``: width of the clip below, at probability 1"""
     dcpo_high: PositiveFloat = 0.2
-    """and above; both grow for rare tokens"""
+    """width of the clip above; both grow for rare tokens"""
     dcpo_cap: Annotated[float, Field(gt=1.0)] = 10.0
     """``dcpo``: largest ratio"""
     cispo_cap: PositiveFloat = 5.0
@@ -150,8 +151,8 @@ class LossConfig(Section):
     aipo_cap: PositiveFloat = 2.0
     """``aipo``: largest weight of a token"""
     drop_threshold: PositiveFloat = 0.2
-    """``prime_rl``: a token whose probability has moved by more than this to where its advantage
-    pushes is dropped"""
+    """``prime_rl``: a token is dropped when its probability has moved by more than this in the
+    direction of its advantage"""
     drop_penalty: NotNegativeFloat = 1e-3
     """``prime_rl``: weight of the squared log-ratio"""
     kimina_tau: PositiveFloat = 0.4
@@ -159,30 +160,30 @@ class LossConfig(Section):
     kimina_partition: Literal["exact", "mean"] = "exact"
     """``kimina``: ``exact`` or ``mean``, the reward's mean"""
     balance_scale: PositiveFloat = 15.0
-    """``trajectory_balance``: logarithm of how much likelier a verified proof shall be than a
+    """``trajectory_balance``: logarithm of how much more likely a verified proof should be than a
     failed one"""
     mask_truncated: bool = False
-    """samples cut at the token limit do not train"""
+    """samples cut off at the token limit do not train"""
     top_entropy_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """only this share of a micro-batch's tokens trains, those with the highest entropy; 0.2 for the
-    80/20 rule"""
+    """only this share of a micro-batch's tokens, those with the highest entropy, trains; 0.2 for
+    the 80/20 rule"""
     positive_mask_entropy: NotNegativeFloat = 0.0
-    """while entropy is below this, rewarded tokens that are certain already do not train; 0.2 for
+    """while entropy is below this, rewarded tokens that are already certain do not train; 0.2 for
     UloRL"""
     positive_mask_probability: Fraction = 0.99
-    """from where on a token counts as certain"""
+    """the probability above which a token counts as certain"""
     covariance: CovarianceName = "none"
-    """``clip`` (Clip-Cov) or ``kl`` (KL-Cov), against loss of entropy"""
+    """``clip`` (Clip-Cov) or ``kl`` (KL-Cov), which counter the loss of entropy"""
     clip_cov_share: Fraction = 2e-4
-    """Clip-Cov: share of tokens that is taken out, at least one"""
+    """Clip-Cov: share of tokens to take out, at least one"""
     clip_cov_low: float = 1.0
-    """of those with a covariance above this"""
+    """Clip-Cov: only tokens with a covariance above this"""
     clip_cov_high: float = 5.0
-    """and below this"""
+    """Clip-Cov: and below this"""
     kl_cov_share: Fraction = 2e-3
     """KL-Cov: share of tokens with the highest covariance, at least one"""
     kl_cov_weight: NotNegativeFloat = 1.0
-    """weight of their absolute log-ratio"""
+    """KL-Cov: weight of the absolute log-ratio of those tokens"""
     weights: WeightsConfig = WeightsConfig()
     kl: KlConfig = KlConfig()
     entropy: EntropyConfig = EntropyConfig()
@@ -225,19 +226,19 @@ class GuardConfig(Section):
     """
 
     not_finite: Literal["stop", "warn"] = "stop"
-    """the loss or the gradient is infinite or not a number; ``warn`` leaves the update out, and
-    there is no ``off``"""
+    """the loss or the gradient is infinite or not a number; ``warn`` skips the update; there is no
+    ``off``"""
     ratio: GuardAction = "warn"
     """a token's probability has moved too far from the sampler's"""
     max_ratio: Annotated[float, Field(gt=1.0)] = 1000.0
-    """too far is more than this factor"""
+    """the largest factor that is not too far"""
     entropy: GuardAction = "warn"
     """entropy has collapsed"""
     min_entropy: NotNegativeFloat = 0.005
-    """collapsed is below this mean, in nats a token"""
+    """entropy has collapsed when its mean is below this, in nats per token"""
     reward_jump: GuardAction = "warn"
     """the solve rate jumped, the sign of a verifier that is being cheated"""
     max_reward_jump: Fraction = 0.35
     """a jump is more than this above the mean of the last steps"""
     reward_window: Positive = 10
-    """so many steps; nothing is a jump before there are so many"""
+    """how many last steps; nothing counts as a jump before there are this many"""

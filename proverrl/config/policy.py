@@ -28,8 +28,8 @@ class LoraConfig(Section):
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """dropout before them, in supervised training only"""
     targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    """``all-linear``, every linear layer but the output; or a list of layer names, as ``["q_proj",
-    "v_proj"]``"""
+    """``all-linear``, every linear layer except the output; or a list of layer names, as
+    ``["q_proj", "v_proj"]``"""
 
 
 class PolicyConfig(Section):
@@ -39,14 +39,14 @@ class PolicyConfig(Section):
     """a Hugging Face folder or id; empty makes a small Llama model of the sizes below, and trains
     its tokenizer on the training split"""
     engine: EngineName = "transformers"
-    """what samples: ``transformers``, the model that is trained itself, or ``vllm`` with a copy of
-    its weights; see [engines.md](engines.md)"""
+    """what samples: ``transformers``, the trained model itself, or ``vllm`` with a copy of its
+    weights; see [engines.md](engines.md)"""
     layout: LayoutName = "plain"
     """how a problem is shown: ``plain``, the program as it is, for checkpoints that read code;
     ``canonical``, with names replaced by letters and constants from 3 upwards by ``_1``, ``_2``,
     ... in order of first occurrence, and replaced back in the answer; ``kimina``, ``deepseek``,
-    ``deepseek_cot``, ``goedel`` (Lean) and ``dafny``: a conversation, through the tokenizer's chat
-    template where it has one, answered with a code block"""
+    ``deepseek_cot``, ``goedel`` (Lean) and ``dafny``: a conversation, rendered with the tokenizer's
+    chat template if it has one, answered with a code block"""
     device: DeviceName = "auto"
     """``auto``, ``cpu`` or ``cuda``"""
     num_layers: Positive = 4
@@ -58,11 +58,11 @@ class PolicyConfig(Section):
     intermediate_size: Positive = 512
     """its feed-forward width"""
     vocab_size: Positive = 768
-    """its tokenizer's vocabulary, at most"""
+    """the largest size of its tokenizer's vocabulary"""
     rope_theta: PositiveFloat = 10_000.0
     """base of its rotary position embeddings"""
     max_rows: Positive = 256
-    """completions generated at once, at most; lower it when memory is short"""
+    """the most completions generated at once; lower it when memory is short"""
     lora: LoraConfig = LoraConfig()
 
     @model_validator(mode="after")

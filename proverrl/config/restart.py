@@ -22,28 +22,29 @@ class RestartConfig(Section):
     """When a problem is tried again from a part of an answer, and how much of it is given."""
 
     name: RestartName = "none"
-    """how much is given: ``none``, ``escalate``, ``levels`` or ``logistic``"""
+    """how the length of the given part is chosen: ``none``, ``escalate``, ``levels`` or
+    ``logistic``"""
     source: RestartSource = "found"
-    """what is given: ``found``, the beginning of a proof of this run; ``reference``, of a reference
-    of the training file; ``failed_prefix``, a failed answer up to its first error;
-    ``failed_attempt``, a failed answer with the verifier's answer, shown before a new one. The last
-    two go with ``escalate``"""
+    """what is given: ``found``, the beginning of a proof that this run found; ``reference``, the
+    beginning of a reference in the training file; ``failed_prefix``, a failed answer up to its
+    first error; ``failed_attempt``, a failed answer with the verifier's answer, shown before a new
+    one. The last two need ``escalate``"""
     use_references: bool = False
-    """must be true for ``restart.source = "reference"``: references that warm start did not use are
-    shown to the policy"""
+    """must be true for ``restart.source = "reference"``, because it shows the policy references
+    that the warm start did not use"""
     share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
-    """the share of a draw's groups that are restarts, at most"""
+    """the largest share of a draw's groups that are restarts"""
     ratios: tuple[OpenFraction, ...] = Field(default=(0.25, 0.5, 0.75), min_length=1)
-    """shares of an answer's tokens to give, rising"""
+    """shares of an answer's tokens to give, in rising order"""
     unit: RestartUnit = "steps"
-    """where a hint ends: ``steps``, where a statement, clause or line ends, so that more than the
-    ratio may be given, and short proofs have few lengths; ``tokens``, anywhere"""
+    """where a hint ends: ``steps``, at the end of a statement, clause or line, so more than the
+    ratio may be given and short proofs have few possible lengths; ``tokens``, anywhere"""
     light: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.35
-    """``levels``: more is given to a group of which at most this share is proved"""
+    """``levels``: a group is given more when at most this share of it is proved"""
     target: OpenFraction = 0.5
-    """``logistic``: the share of proofs that a group shall have"""
+    """``logistic``: the share of proofs to aim for in a group"""
     patience: Positive = 6
-    """restarts of a problem, until it is drawn again without a hint"""
+    """restarts of a problem before it is drawn again without a hint"""
 
     @model_validator(mode="after")
     def _possible(self) -> RestartConfig:

@@ -21,9 +21,9 @@ class AuditConfig(Section):
     """Second looks at refused proofs, by another worker; see ``proverrl.loops.audit``."""
 
     rate: Fraction = 0.02
-    """share of distinct refused candidates that is judged again; 0 audits none"""
+    """share of distinct refused candidates that are judged again; 0 audits none"""
     factor: Annotated[float, Field(gt=1.0)] = 4.0
-    """times the resource limit (Dafny's rlimit, Lean's heartbeats) and the deadline"""
+    """factor for the resource limit (Dafny's rlimit, Lean's heartbeats) and the deadline"""
 
 
 class RewardConfig(Section):
@@ -31,25 +31,25 @@ class RewardConfig(Section):
 
     name: RewardName = "proved"
     """``proved``: 1 for a proof, else 0; ``obligations``: a failed proof earns up to
-    ``reward.obligation_share`` for entries that verify, so never as much as a proof;
+    ``reward.obligation_share`` for entries that verify, which is always less than a proof earns;
     ``turn_discounted``: a proof in a later turn is worth less"""
     obligation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
-    """``obligations``: what a failed proof can earn at most, below 1"""
+    """``obligations``: the most that a failed proof can earn, below 1"""
     turn_discount: Fraction = 0.9
     """``turn_discounted``: factor for each turn before the proof"""
     overlong_weight: Annotated[float, Field(ge=0.0)] = 0.0
-    """taken from any reward for a completion of ``sampling.max_new_tokens``, and in proportion
-    within the buffer before it; 0 takes nothing. Such penalties make groups of equal verdicts
-    mixed; ``grpo.mixed_verdicts`` leaves those out"""
+    """penalty for a completion of ``sampling.max_new_tokens``, and a proportional one within the
+    buffer before it; 0 is no penalty. Such penalties give different rewards to equal verdicts, so a
+    group of equal verdicts counts as mixed; ``grpo.mixed_verdicts`` leaves such groups out"""
     overlong_buffer: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
     """the buffer, as a share of ``sampling.max_new_tokens``"""
     correction: CorrectionName = "none"
     """for a verifier that errs: ``backward`` (unbiased) or ``forward`` (bounded); with ``proved``
-    only. Within one group either is a constant factor"""
+    only. Within one group both are a constant factor"""
     false_positive_rate: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """share of wrong proofs that the verifier accepts"""
     false_negative_rate: Annotated[float, Field(ge=0.0, lt=1.0)] | Literal["online"] = 0.0
-    """share of right proofs that it refuses; ``"online"`` takes what the audits find, at most
+    """share of right proofs that it refuses; ``"online"`` uses what the audits find, at most
     half"""
 
     @model_validator(mode="after")

@@ -19,17 +19,17 @@ class RolloutConfig(Section):
     there is only one."""
 
     mode: RolloutMode = "whole_proof"
-    """``whole_proof``: one completion; ``self_correct``: after a rejected one the verifier's answer
-    is shown and the policy tries again; ``interleaved``: the policy writes ``<code>...</code>``,
-    the verifier answers in ``<interpreter>``, and the same answer goes on (for checkpoints that
-    were taught it)"""
+    """``whole_proof``: one completion; ``self_correct``: after a rejected completion the policy
+    sees the verifier's answer and tries again; ``interleaved``: the policy writes
+    ``<code>...</code>``, the verifier answers in ``<interpreter>``, and the same completion
+    continues (for checkpoints trained to do so)"""
     turns: Positive = 3
-    """turns at most, the first attempt included"""
+    """the most turns, including the first attempt"""
     feedback: FeedbackName = "goedel"
     """``goedel``: each error's span marked in its lines; ``kimina``: the goal before the error and
-    numbered lines; ``compact``: one line an error; ``status``: that it failed, without why"""
+    numbered lines; ``compact``: one line per error; ``status``: only that it failed, not why"""
     max_errors: Positive = 8
-    """errors shown at most; the rest is counted"""
+    """the most errors shown; the rest are counted"""
     history_tokens: NonNegative = 0
-    """tokens of a prompt at most; beyond it the oldest turns are left out, never the problem; 0 is
+    """the most tokens of a prompt; beyond it the oldest turns are dropped, never the problem; 0 is
     no limit"""

@@ -21,10 +21,10 @@ class SamplingConfig(Section):
     temperature: PositiveFloat = 1.0
     """temperature in training"""
     max_new_tokens: Positive = SMALL_MODEL_TOKENS
-    """tokens of a completion, at most; of evaluation and search too. Where it is not set: 96 for
-    the small model and for the layout ``canonical``, 2,048 for a checkpoint in ``policy.path``,
-    8,192 behind ``endpoint.url``; ``resolved.json`` has the number. A completion also ends with the
-    model's context"""
+    """the most tokens of a completion, in evaluation and search too. When unset: 96 for the small
+    model and for the layout ``canonical``, 2,048 for a checkpoint in ``policy.path``, 8,192 behind
+    ``endpoint.url``; ``resolved.json`` holds the number. A completion also ends where the model's
+    context does"""
 
 
 def choose_token_limit(*, path: str, layout: str, url: str) -> int:

@@ -29,39 +29,39 @@ class SearchConfig(Section):
     """``best_of_n``, ``self_correct``, ``best_first``, ``rmax_ts``, ``puct`` or ``deepsearch``;
     ``subgoals`` and ``lemmas`` are made of several of these"""
     states: SearchStates = "obligations"
-    """what is kept of a failed Dafny body: ``obligations``, the statements before the first that
-    fails, its state the obligations that are open; ``statements``: each of the statements before as
-    well, also where nothing was verified (the grammar or the audit refused the body)"""
+    """what is kept of a failed Dafny body: ``obligations``, the statements before the first failing
+    one, with the open obligations as the state; ``statements``, each earlier statement as well,
+    even if nothing was verified (the grammar or the audit refused the body)"""
     step: StepName = "proof"
-    """what an expansion writes: ``proof``, all that is missing; ``tactic`` (Lean), one line of
-    tactics, as BFS-Prover does"""
+    """what an expansion writes: ``proof``, all of the rest; ``tactic`` (Lean), one line of tactics,
+    as in BFS-Prover"""
     calls: Positive = 64
-    """verifier calls at most; a body that was judged in the same search costs none"""
+    """the most verifier calls; a body that was already judged in the same search costs none"""
     tokens: NonNegative = 0
-    """generated tokens at most; what is written beyond is not judged. 0 is no limit"""
+    """the most generated tokens; text beyond the limit is not judged. 0 is no limit"""
     stop_after: Positive = 1
-    """ends the search after so many proofs"""
+    """ends the search after this many proofs"""
     max_in_flight: Positive = 1
     """expansions and verifier calls at once; 1 makes a search repeatable"""
     max_idle: Positive = 64
-    """ends the search after so many expansions in a row that proposed nothing new"""
+    """ends the search after this many expansions in a row that proposed nothing new"""
     width: NonNegative = 0
-    """bodies an expansion writes; 0 is the method's own: 4, for ``rmax_ts`` 1, ``puct`` 5,
-    ``deepsearch`` 8 (``self_correct``: see ``rounds``)"""
+    """bodies per expansion; 0 is the method's own: 4, but ``rmax_ts`` 1, ``puct`` 5, ``deepsearch``
+    8 (``self_correct``: see ``rounds``)"""
     gamma: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
     """``rmax_ts``: discount of old rewards"""
     max_prefixes: Positive = 16
     """texts kept for one state"""
     max_prefix_tokens: NonNegative = 0
-    """longer prefixes are not gone on from; 0 is no limit"""
+    """longer prefixes are not continued; 0 is no limit"""
     exploration: PositiveFloat = 0.2
-    """``puct``: weight of the bonus for what was tried little"""
+    """``puct``: weight of the bonus for rarely tried states"""
     keep: Positive = 3
     """``puct``: bodies of an expansion whose states are kept"""
     length_power: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
     """``best_first``: log-probability is divided by depth to this power"""
     rounds: NonNegative = 2
-    """``self_correct``: corrections of a body before a new one is begun"""
+    """``self_correct``: corrections of a body before a new one is started"""
     max_depth: Positive = 64
     """``deepsearch``: deeper states are not expanded"""
     value_weight: Annotated[float, Field(ge=0.0)] = 0.4
@@ -74,16 +74,16 @@ class SearchConfig(Section):
     """``subgoals``, ``lemmas``: the search that writes the bodies, of the problem and of its
     parts"""
     whole_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
-    """``subgoals``, ``lemmas``: share of the calls that are left that goes to whole proofs"""
+    """``subgoals``, ``lemmas``: share of the remaining calls that goes to whole proofs"""
     part_depth: Positive = 2
-    """``subgoals``: parts of parts, so deep"""
+    """``subgoals``: how deep parts are split into parts"""
     tier: TierName = "medium"
-    """``lemmas``: ``light``, ``medium`` or ``heavy``, what goes into the pool
+    """``lemmas``: what goes into the pool: ``light``, ``medium`` or ``heavy``
     ([search.md](search.md))"""
     value: Path | None = None
     """folder of a value model, for ``puct``"""
     check: bool = False
-    """checks the tree after every expansion; for finding faults"""
+    """checks the tree after every expansion, for debugging"""
 
     @property
     def base_name(self) -> BaseName:

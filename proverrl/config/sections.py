@@ -64,17 +64,16 @@ class PoolConfig(Section):
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 2
     """verifier processes, at most 1024"""
     deadline_seconds: PositiveFloat = 20.0
-    """wall clock for one candidate; past it nothing is judged"""
+    """wall-clock limit for one candidate; past it nothing is judged"""
     rlimit: Positive = 3_000_000
     """Dafny's deterministic resource limit per procedure; past it the verdict is ``exhausted``"""
     memory_mb: PositiveFloat | None = None
-    """memory of one worker with its children, whichever its language; above it the worker is killed
-    and nothing is judged. Left out: 4096 for Dafny, 8192 for Lean"""
+    """memory limit of one worker with its children, in any language; above it the worker is killed
+    and nothing is judged. Default: 4096 for Dafny, 8192 for Lean"""
     canary_rate: Fraction = 0.01
-    """share of calls beside which a false statement is judged; one that is accepted stops the
-    run"""
+    """share of calls that are accompanied by a false statement; the run stops if one is accepted"""
     cache: Path = Path("runs/verdicts.sqlite")
-    """file of verdicts that are known; shared by runs"""
+    """file of known verdicts, shared between runs"""
 
     @field_validator("cache")
     @classmethod
@@ -90,8 +89,8 @@ class EvalConfig(Section):
     split: Literal["train", "valid", "heldout"] = "heldout"
     """``train``, ``valid`` or ``heldout``"""
     benchmarks: tuple[str, ...] = ()
-    """files of problems that ``proverrl eval`` takes in place of the split, where ``--benchmark``
-    names none"""
+    """problem files that ``proverrl eval`` uses in place of the split when there is no
+    ``--benchmark``"""
     mixed: bool = False
     """every other attempt is one whole proof, the rest are rollouts of ``rollout.mode =
     "self_correct"``"""
@@ -99,8 +98,8 @@ class EvalConfig(Section):
     """an attempt is a search as [``[search]``](#search) says (``proverrl eval --mode search``); a
     training run refuses it"""
     searches: Positive = 32
-    """searches side by side, whose bodies are written in one batch; 1 repeats bit for bit on one
-    machine with one setting"""
+    """searches that run side by side and write their bodies in one batch; 1 repeats bit for bit on
+    one machine with one setting"""
     samples: Positive = 8
     """attempts per problem"""
     ks: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1, 8)
@@ -109,10 +108,10 @@ class EvalConfig(Section):
     """temperature in evaluation"""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """draw from the likeliest tokens that together have this probability (nucleus sampling); 1 is
-    all. What is drawn below 1 has no log-probabilities and is never learned from: training has no
+    all. Tokens drawn below 1 have no log-probabilities and are never learned from: training has no
     such key, and searches refuse it"""
     max_problems: NonNegative = 0
-    """the first so many problems only; 0 is all"""
+    """only the first this many problems; 0 is all"""
     before: bool = True
     """evaluate after the warm start, before the loop"""
     after: bool = True
@@ -126,17 +125,17 @@ class Config(Section):
     """what follows the warm start: ``grpo``, ``expert_iteration``, ``data_loop``, ``selfplay``, or
     ``warm_start`` for nothing; ``value`` trains a value model instead of a policy (``[value]``)"""
     seed: NonNegative = 0
-    """decides every draw; on one CPU the same seed gives the same run"""
+    """determines every random draw; on one CPU the same seed gives the same run"""
     run: Path = Path("runs/grpo")
     """the run folder"""
     threads: NonNegative = 1
-    """CPU threads of torch; 0 leaves torch's own choice. The verifiers need cores too"""
+    """CPU threads of torch; 0 keeps torch's own choice. The verifiers need cores too"""
     checkpoint_every: Positive = 5
     """steps between two checkpoints"""
     max_verifier_calls: NonNegative = 0
-    """ends the loop after so many verifier calls; 0 is no limit. The measure for fair comparison"""
+    """ends the loop after this many verifier calls; 0 is no limit. Use it for fair comparisons"""
     max_minutes: Annotated[float, Field(ge=0.0)] = 0.0
-    """ends the loop after so many minutes of it; 0 is no limit"""
+    """ends the loop after this many minutes; 0 is no limit"""
     problems: ProblemsConfig = ProblemsConfig()
     policy: PolicyConfig = PolicyConfig()
     vllm: VllmConfig = VllmConfig()

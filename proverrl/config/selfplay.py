@@ -30,64 +30,63 @@ class SelfplayConfig(Section):
     """
 
     composer: ComposerName = "program"
-    """what writes statements: ``program``, one operator a statement, or ``policy``"""
+    """what writes statements: ``program``, one operator per statement, or ``policy``"""
     format: ComposerFormat = "edit"
     """what a policy writes: ``edit``, scripts of operators; ``statement``, whole programs in a code
     block"""
     shared: bool = True
-    """the composer has the solver's weights; otherwise a copy of the first ones"""
+    """the composer shares the solver's weights; `false` gives it a copy of the initial ones"""
     train_composer: bool = True
-    """the composer's samples are learned from. ``false`` with ``shared = false`` is a frozen
-    composer"""
+    """learn from the composer's samples. ``false`` with ``shared = false`` is a frozen composer"""
     statements: Positive = 8
-    """statements a step, before the guards"""
+    """statements per step, before the guards"""
     parents: ParentChoice = "all"
     """which base problems are paired: ``all``; ``solved``, both proved by this run; ``mixed``, one
-    proved and one not (while none is proved, any); ``archive``, base problems and kept composed
+    proved and one not (any, while none is proved); ``archive``, base problems and kept composed
     ones with a solve rate between 0 and 1"""
     operators: tuple[DafnyOperator | LeanOperator, ...] = ()
-    """the operators that are used; empty: all of the problems' language"""
+    """the operators to use; empty: all operators of the problems' language"""
     operator_choice: OperatorChoice = "uniform"
     """how a program chooses among them: ``uniform``, each with the same chance; ``useful``, by the
-    share of their statements so far that no guard stopped and that the solver's window held
-    (Thompson's sampling). Refused in the data loop"""
+    share of their statements so far that passed the guards and lay in the solver's window (Thompson
+    sampling). Refused in the data loop"""
     scaffolds: tuple[SelfplayScaffold, ...] = ()
-    """scaffolds that make part of the statements from what the run solved or failed: ``subgoals``,
-    ``show_hints``, ``mask_hint``, ``easier``, ``harder``, ``extract_lemma``, ``chain_solved``"""
+    """scaffolds, which make part of the statements from what the run solved or failed:
+    ``subgoals``, ``show_hints``, ``mask_hint``, ``easier``, ``harder``, ``extract_lemma``,
+    ``chain_solved``"""
     scaffold_share: Fraction = 0.5
-    """the share of a step's statements that scaffolds make, as far as there is something to build
-    on"""
+    """the share of a step's statements that scaffolds make, if there is enough to build on"""
     attack_samples: NonNegative = 0
     """bodies that the solver writes for the negation of each new statement, for the guard
     ``refuted``; 0 is off"""
     guards: tuple[GuardName, ...] = get_args(GuardName)
-    """the guards that are asked"""
+    """the guards that check statements"""
     late_guards: tuple[GuardName, ...] = ()
-    """of these the ones that are asked after the solver's attempts, and only about statements that
-    some attempts proved and others did not; nothing is learned from the others. Not ``duplicate``
-    and ``leak``, which cost no call. Refused in the data loop, which has an order of its own"""
+    """those of the guards that run after the solver's attempts, and only on statements that some
+    attempts proved and others did not; nothing is learned from other statements. Not ``duplicate``
+    and ``leak``, which cost no calls. Refused in the data loop, which has its own order"""
     near_share: Fraction = 1.0
-    """the share of a held-out problem's runs of tokens that makes a leak"""
+    """a statement that holds this share of a held-out problem's token runs is a leak"""
     base_share: Fraction = 0.5
-    """of a step's ``grpo.groups_per_draw`` groups, the share on problems of the curriculum, at
-    least"""
+    """the smallest share of a step's ``grpo.groups_per_draw`` groups that is on problems of the
+    curriculum"""
     reward: ComposerRewardName = "gar"
     """what a statement earns: ``gar``, ``absolute_zero`` or ``stp``"""
     stp_high: Fraction = 0.25
-    """``stp``: statements with a solve rate above 0 up to this are useful"""
+    """``stp``: statements with a solve rate above 0 and up to this are useful"""
     stp_drop: Fraction = 0.2
-    """``stp``: of the useful ones the share with the lowest ratio of proof to statement earns
-    nothing"""
+    """``stp``: this share of the useful ones, those with the lowest ratio of proof length to
+    statement length, earns nothing"""
     solver_low: Fraction = 0.0
     """the solver learns from groups with a solve rate above this"""
     solver_high: Fraction = 0.5
     """and up to this"""
     modified_weight: Fraction = 0.5
-    """what a proof that changed the statement loses of its reward"""
+    """the share of its reward that a proof loses for changing the statement"""
     max_new_tokens: Positive = 48
-    """the limit of what a composing policy writes"""
+    """the most tokens that a composing policy writes"""
     warm_pairs: NonNegative = 400
-    """scripts on training problems that warm start teaches, where a policy writes scripts"""
+    """scripts on training problems that the warm start teaches, when a policy writes scripts"""
     collapse: CollapseConfig = CollapseConfig()
 
     @model_validator(mode="after")

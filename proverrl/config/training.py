@@ -38,7 +38,7 @@ class LearnerConfig(Section):
     """groups in one optimizer update; 0 takes all groups of the step at once"""
     replay_samples: NonNegative = 0
     """proofs to imitate in each update: half of them found by the run, the rest references of the
-    warm start; a policy that composes too imitates a quarter as many scripts beside them"""
+    warm start; a policy that also composes imitates a quarter as many scripts as well"""
     replay_weight: Annotated[float, Field(ge=0.0)] = 0.1
     """weight of their mean negative log-likelihood in the loss"""
     micro_batch_tokens: Positive = 16_384
@@ -49,8 +49,8 @@ class LearnerConfig(Section):
     must have no dropout"""
     precision: PrecisionName = "fp32"
     """``bf16``: sampler and learner share a model with bfloat16 weights, and the learner keeps a
-    float32 master of each and float32 optimizer state ([engines.md](engines.md)); it holds for
-    evaluation too"""
+    float32 master of each weight and float32 optimizer state ([engines.md](engines.md)). It applies
+    to evaluation too"""
     shard: ShardName = "none"
     """``fsdp2``: each of several processes holds a part of the learner's weights, gradients and
     optimizer state; ``adamw`` and ``loop = "grpo"`` only ([engines.md](engines.md))"""
@@ -69,15 +69,14 @@ class WarmStartConfig(Section):
     """Supervised training on reference bodies before the loop."""
 
     references_per_level: dict[str, NonNegative] = Field(default_factory=dict)
-    """how many reference bodies of each level are learned from, such as ``{1 = 40, 2 = 20}``; their
+    """how many reference bodies of each level to learn from, such as ``{1 = 40, 2 = 20}``; their
     problems are left out of the loop"""
     steps: NonNegative = 200
     """optimizer steps; 0 skips the warm start"""
     batch_size: Positive = 8
     """bodies per step"""
     optimizer: OptimizerName = "muon"
-    """``muon`` for a model that starts from nothing (fewer steps), ``adamw`` for a pretrained
-    one"""
+    """``muon`` for a model trained from scratch (fewer steps), ``adamw`` for a pretrained one"""
     learning_rate: PositiveFloat = 2e-2
     """peak learning rate; for ``adamw`` take a tenth or less"""
     weight_decay: float = 0.01
@@ -85,8 +84,9 @@ class WarmStartConfig(Section):
     prompt_weight: Fraction = 0.3
     """weight of a prompt token in the loss, where a body token has 1"""
     pack_tokens: NonNegative = 0
-    """lay the bodies of a batch end to end in rows of at most so many tokens (none sees another;
-    the loss is the same); 0 pads instead. Worth it where a batch mixes short and long"""
+    """pack the bodies of a batch end to end into rows of at most this many tokens (none attends to
+    another; the loss is the same); 0 pads instead. Worth it when a batch mixes short and long
+    bodies"""
 
 
 class GrpoConfig(Section):
@@ -95,36 +95,36 @@ class GrpoConfig(Section):
     steps: Positive = 100
     """steps of the loop"""
     groups_per_step: Positive = 12
-    """groups that one step trains on: those that the advantage can learn from, which for most
-    methods are the mixed ones"""
+    """groups that one step trains on; only those that the advantage can learn from count, which for
+    most methods are the mixed ones"""
     groups_per_draw: Positive = 12
-    """problems drawn at once; draws go on until there are enough such groups"""
+    """problems drawn at once; drawing continues until there are enough such groups"""
     max_draws_per_step: Positive = 4
-    """draws of one step, at most"""
+    """the most draws in one step"""
     group_size: Annotated[int, Field(ge=2)] = 8
     """rollouts on one problem"""
     keep_shortest: Positive = 2
     """distinct proved bodies kept per problem for replay"""
     in_order: bool = True
     """learn from draws in the order in which they were drawn: the run repeats bit for bit on one
-    machine with one setting, and a step waits for all verdicts of its draws. ``false``: from groups
-    as they complete, with generation, verification and learning at the same time; the sampler then
-    holds a copy of the weights"""
+    machine with one setting, and a step waits for all verdicts of its draws. ``false``: learn from
+    groups as they complete, while generation, verification and learning run at the same time; the
+    sampler then holds a copy of the weights"""
     max_staleness: NonNegative = 1
-    """steps between the weights that wrote a group and the step that learns from it, at most. In
+    """the most steps between the weights that wrote a group and the step that learns from it. In
     order: 1 writes one draw ahead, 0 none (synchronous). Otherwise older groups are dropped and
-    counted; 0 is in order as well"""
+    counted; 0 also means in order"""
     mixed_verdicts: bool = False
-    """train on groups with both proofs and failures only, whatever penalties do to their rewards"""
+    """train only on groups with both proofs and failures, whatever penalties do to their rewards"""
     min_pass_rate: Fraction = 0.0
     """train on groups with at least this share of proofs"""
     max_pass_rate: Fraction = 1.0
-    """and at most this share: 0.75 leaves out what is nearly solved"""
+    """and at most this share; 0.75 leaves out nearly solved problems"""
     inject_proofs: bool = False
-    """put a proof that an earlier group found into a group on the same problem that found none, in
-    place of a failure; needs ``loss.weights.name``, which bounds what it weighs"""
+    """when a group finds no proof, replace one of its failures by a proof that an earlier group on
+    the same problem found; needs ``loss.weights.name``, which bounds its weight"""
     inject_max_rate: Fraction = 0.25
-    """proofs are kept for it from groups of which at most this share was proved"""
+    """proofs are kept for this from groups of which at most this share was proved"""
 
     @model_validator(mode="after")
     def _some_pass_rate(self) -> GrpoConfig:
@@ -154,26 +154,27 @@ class ExpertIterationConfig(Section):
     problems_per_round: Positive = 200
     """problems drawn in a round"""
     samples_per_problem: Positive = 8
-    """rollouts on each"""
+    """rollouts on each problem"""
     keep_shortest: Positive = 2
     """distinct proved bodies kept per problem, over all rounds; two that differ in comments or
     white space count as one"""
     problems_per_draw: Positive = 16
     """problems sampled and judged at once"""
     restart: bool = True
-    """train each round from the warm-started weights; ``false`` goes on from the last round's"""
+    """train each round from the warm-started weights; ``false`` continues from those of the last
+    round"""
     proofs: str = ""
     """a file of an earlier run's proofs (``proverrl proofs RUN --out FILE``) to start from; each is
     verified first"""
     sft_data: str = ""
-    """a file of problems with the field ``reference`` that every round learns from too; not
+    """a file of problems with the field ``reference`` that every round also learns from; not
     verified; refused if it holds a problem of the validation or held-out split"""
     earlier_share: Fraction = 1.0
-    """at most this share of the proofs that a round learns from were found in earlier rounds or
-    runs; 1 is no limit, and a round that found nothing new takes all"""
+    """the largest share of a round's proofs that come from earlier rounds or runs; 1 is no limit,
+    and a round that found nothing new takes all"""
     max_proofs_per_problem: NonNegative = 0
-    """proofs of one problem that a round learns from, drawn anew each round, so that easy problems
-    do not outweigh the rest; 0 takes all that are kept"""
+    """the most the most proofs of one problem that a round learns from, drawn anew each round, so
+    that easy problems do not outweigh the rest; 0 takes all that are kept"""
     epochs: Positive = 2
     """passes over the kept bodies in a round"""
     batch_size: Positive = 16

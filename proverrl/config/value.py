@@ -16,18 +16,18 @@ class ValueConfig(Section):
     """A value head on a policy's hidden states; read when ``loop = "value"``."""
 
     run: str = ""
-    """a run: its newest weights and the rollouts of its steps. With ``policy.path`` set only the
+    """a run, whose newest weights and rollouts are used. With ``policy.path`` set, only the
     rollouts"""
     last_steps: NonNegative = 0
-    """rollouts of so many last steps of that run; 0 is all"""
+    """use the rollouts of this many last steps of that run; 0 is all"""
     rollouts: tuple[str, ...] = ()
-    """more files of rollouts, or folders of them; of Dafny problems"""
+    """more files or folders of rollouts on Dafny problems"""
     samples: tuple[str, ...] = ()
     """files that ``--emit-samples`` wrote"""
     layers: Positive = 1
-    """the hidden states after so many of the last layers are read"""
+    """how many of the last layers' hidden states are read"""
     rank_weight: Fraction = 0.5
-    """share of the loss that sets the prefixes of one problem against each other; the rest is
+    """share of the loss that ranks the prefixes of one problem against each other; the rest is
     cross-entropy"""
     hidden: Positive = 64
     """width of the head"""
@@ -36,15 +36,15 @@ class ValueConfig(Section):
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
     """weight decay"""
     batch_size: Positive = 512
-    """pairs a step, whole problems together"""
+    """pairs per step; a problem's pairs stay together"""
     epochs: Positive = 60
-    """passes over the pairs, at most"""
+    """the most passes over the pairs"""
     patience: Positive = 6
-    """ends after so many epochs in which the loss on held-back problems was not lower"""
+    """ends after this many epochs in which the loss on held-back problems did not fall"""
     valid_share: Annotated[float, Field(gt=0.0, lt=0.5)] = 0.2
     """share of the problems that chooses the epoch"""
     test_share: Annotated[float, Field(gt=0.0, lt=0.5)] = 0.2
-    """share of the problems that the figures are of; they have no other part"""
+    """share of the problems that the figures are measured on; they are used for nothing else"""
 
 
 class SamplesConfig(Section):
@@ -53,15 +53,15 @@ class SamplesConfig(Section):
     files: tuple[str, ...] = ()
     """files that ``--emit-samples`` wrote"""
     warm_start: bool = False
-    """their proofs are learned in the warm start, beside the references"""
+    """learn their proofs in the warm start, together with the references"""
     proofs: bool = True
-    """their proofs join those that the loop keeps: what ``expert_iteration`` trains on, and the
+    """add their proofs to those that the loop keeps: what ``expert_iteration`` trains on, and the
     replay of ``grpo``"""
     passes: NonNegative = 0
-    """``grpo``: before its first step learn all paths so often, each token with the advantage of
-    its stretch; one process only"""
+    """``grpo``: how many times to learn all paths before the first step, each token with the
+    advantage of its segment; one process only"""
     problems_per_update: Positive = 8
-    """problems whose paths make one update of a pass"""
+    """problems whose paths form one update of a pass"""
 
     @model_validator(mode="after")
     def _has_files(self) -> SamplesConfig:

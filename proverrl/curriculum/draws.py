@@ -58,7 +58,7 @@ class DrawLog:
             self.operators[operator] += 1
 
     def take(self) -> dict[str, Any]:
-        """The figures since the last call, and begin anew; nothing when nothing was drawn.
+        """The figures since the last call, and begin again; nothing when nothing was drawn.
 
         ``curriculum_level`` is the mean level, ``curriculum_predicted`` the mean expected solve
         rate, ``curriculum_entropy`` that of the families drawn, in nats.

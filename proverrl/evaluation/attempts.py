@@ -165,7 +165,7 @@ class AttemptFile:
             numbers = self._numbers.setdefault(name, set())
             if number in numbers:
                 where = f"{self.path}, line {line}"
-                self._tell(f"{where}: attempt {number} of problem {name!r} is there twice")
+                self._tell(f"{where}: attempt {number} of problem {name!r} occurs twice")
                 continue
             numbers.add(number)
             # The row itself, so that a file which is written anew keeps its bytes.

@@ -2,7 +2,7 @@
 
 Flows in: JSON lines. Flows out, in order: a ``Claim`` for every proof that a line holds, or a
 ``Misfit`` for a line that cannot be read. Layouts differ in names only, so that a line may use any
-of the fields below; values may be lists of equal length, one entry a sample.
+of the fields below; values may be lists of equal length, one entry per sample.
 
 - problem: ``name`` (DeepSeek-Prover), ``problem_id`` (Goedel-Prover, this package), ``id``
   (DafnyBench), ``problem_name``, ``custom_id`` (Kimina Lean Server);
@@ -85,7 +85,7 @@ def read_claims(path: Path) -> Iterator[Claim | Misfit]:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; check the path") from error
     if empty:
-        raise UsageError(f"{path} holds no line; write one JSON object a line")
+        raise UsageError(f"{path} holds no line; write one JSON object per line")
 
 
 def _read_line(raw: bytes, line: int) -> Iterator[Claim | Misfit]:

@@ -53,7 +53,7 @@ Problems = Mapping[str, ProblemTally]
 @dataclass(frozen=True, slots=True)
 class GroupComparison:
     """A group of problems at one k. ``first`` and ``second`` are estimates as they are stored,
-    over ``num_paired`` of the group's problems; ``difference`` is second less first, None where no
+    over ``num_paired`` of the group's problems; ``difference`` is second minus first, None where no
     problem is left. Unjudged attempts are those of the whole group."""
 
     group: str

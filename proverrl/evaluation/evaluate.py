@@ -1,7 +1,7 @@
 """Evaluation: pass@k of a policy on a set of problems, with confidence intervals.
 
 Flows in: a policy, problems, a verifier. Flows out: ``NAME.jsonl`` with every attempt as its block
-is judged, ``NAME.json`` with the table. An interrupted evaluation goes on where it stopped, and
+is judged, ``NAME.json`` with the table. An interrupted evaluation continues where it stopped, and
 more attempts may be added later (``proverrl.evaluation.store``).
 Attempts that were not judged leave the estimate and are counted beside it; those that ended the
 verifier are failures and counted apart as well.
@@ -102,7 +102,7 @@ async def evaluate(
     """
     if max(evaluation.ks) > evaluation.samples:
         raise UsageError(
-            f"evaluation.ks {list(evaluation.ks)} needs at least {max(evaluation.ks)} samples a "
+            f"evaluation.ks {list(evaluation.ks)} needs at least {max(evaluation.ks)} samples per "
             f"problem, evaluation.samples is {evaluation.samples}"
         )
     if evaluation.mixed and evaluation.rollout.mode != "self_correct":

@@ -162,7 +162,7 @@ def prepare(claim: Claim, by_id: Mapping[str, Problem]) -> Candidate | Outcome:
         reason = f"the benchmark has no problem {claim.names[0]!r}{hint}"
         return Outcome(claim, claim.names[0], "unknown-problem", reason)
     if claim.code is None:
-        return Outcome(claim, problem.id, "no-proof", "a proof is claimed and none is there")
+        return Outcome(claim, problem.id, "no-proof", "a proof is claimed, but there is none")
     if claim.is_body:
         return Candidate(problem, claim.code, claim.prelude)
     read: Extraction = find_language(problem.language).read_code(problem, claim.code)

@@ -36,7 +36,7 @@ def read_error(path: Path, reason: OSError | str) -> RunError:
     """The RunError to raise when weights at ``path`` cannot be read."""
     sentence = re.split(r"\. |\.?\n", str(reason).strip())[0]
     return RunError(
-        f"cannot read {path}: {sentence}; if a checkpoint holds it, delete that folder to go on "
+        f"cannot read {path}: {sentence}; if a checkpoint holds it, delete that folder to continue "
         "from the one before"
     )
 

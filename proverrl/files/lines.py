@@ -75,7 +75,7 @@ def write_whole(path: Path, text: str) -> Path:
 
 
 def write_lines_atomically(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """As ``write_atomically``, a line a row."""
+    """As ``write_atomically``, a line per row."""
     with saving(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as stream:

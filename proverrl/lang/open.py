@@ -44,7 +44,7 @@ def open_verifier(
     ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry,
     ``memory_mb`` is as for ``open_router``, ``canary_rate`` is the share of calls that draw a false
     statement, and ``cache_path`` None keeps verdicts in memory only. With
-    ``appeal_factor`` refused candidates may be judged again, by one worker a language of its own
+    ``appeal_factor`` refused candidates may be judged again, by one separate worker per language
     and with so many times the limits; it starts with the first appeal. ``trace_states`` has Lean's
     verdicts carry the goals before each tactic. The languages of ``needed`` are looked for now,
     others when a candidate asks. Raises ``ToolchainError`` when a

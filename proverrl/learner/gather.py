@@ -1,4 +1,4 @@
-"""Takes the tokens that are in the loss out of packed rows.
+"""Extracts the tokens in the loss from packed rows.
 
 Flows in: rows of training samples and what a model said of their tokens. Flows out: the tensors of
 ``LossInputs``. Not handled here: the forward pass (``proverrl.learner.packing``).
@@ -27,7 +27,7 @@ def gather_tokens(
 
     ``logprobs`` and ``entropy`` hold all tokens after the prompts, in the order of
     ``packed_logprobs``; ``old`` and ``reference`` hold those of each sample, by ``id()``, and are
-    empty where the sampler's stand for the old policy or there is no reference.
+    empty where the sampler's values stand for the old policy or there is no reference.
     """
     samples = [sample for row in rows for sample in row.samples]
     device = logprobs.device

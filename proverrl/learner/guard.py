@@ -57,7 +57,7 @@ def find_entropy(metrics: Mapping[str, float], settings: GuardConfig) -> list[Fi
     entropy = metrics.get("entropy", math.inf)
     if settings.entropy == "off" or not entropy < settings.min_entropy:
         return []
-    message = f"entropy is {entropy:.4g} nats a token, less than {settings.min_entropy:g}"
+    message = f"entropy is {entropy:.4g} nats per token, less than {settings.min_entropy:g}"
     return [Finding("entropy", message, settings.entropy)]
 
 

@@ -30,7 +30,7 @@ from proverrl.rollout.samples import build_replay_sample
 
 
 class ShardedWeights:
-    """What ``TrainedWeights`` is, with 16 bytes a parameter divided by the number of processes.
+    """What ``TrainedWeights`` is, with 16 bytes per parameter divided by the number of processes.
 
     ``rows`` are the sequences that are compared after each push, the same on every process. All
     methods are called by all processes.

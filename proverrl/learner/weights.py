@@ -32,7 +32,7 @@ T = TypeVar("T")
 class TrainedWeights:
     """All parameters of ``model`` that want a gradient, and their optimizers.
 
-    A master costs 4 bytes a parameter beside the model's 2, and its gradient 4 more; the model
+    A master costs 4 bytes per parameter beside the model's 2, and its gradient 4 more; the model
     itself holds no gradient once a backward pass is over. ``model`` is what is trained, and ``run``
     calls functions over it: ``run(function, *args)`` is ``function(model, *args)``.
     """

@@ -31,8 +31,8 @@ SCORED_TOKENS = 8
 
 def probe_adapter(policy: TransformersPolicy, problems: Sequence[Problem]) -> dict[str, float]:
     """Score the last tokens of the prompts of up to eight problems by the sampler's path and by the
-    learner's, and without the adapter; returns the mean differences in nats a token. Nothing for a
-    policy without an adapter.
+    learner's, and without the adapter; returns the mean differences in nats per token. Nothing for
+    a policy without an adapter.
 
     Raises:
         ProverRLError: the two paths disagree, or the adapter has moved and changes nothing.

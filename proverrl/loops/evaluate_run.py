@@ -1,7 +1,7 @@
 """Evaluation by itself: of a run's policy, another checkpoint or a server.
 
 Flows in: a ``Config``, and what is to be evaluated. Flows out: ``evals/NAME.json`` and
-``evals/NAME.jsonl`` in the run folder. Interrupted, the same call goes on.
+``evals/NAME.jsonl`` in the run folder. Interrupted, the same call continues.
 """
 
 from __future__ import annotations

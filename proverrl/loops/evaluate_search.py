@@ -2,12 +2,11 @@
 
 Flows in: an evaluation, the section ``[search]``, tools. Flows out: ``NAME.jsonl`` with a line a
 search as it ends, ``NAME.json`` with the table, as any evaluation. The turns of an attempt are the
-answers in the order of writing, so that ``matched_budget`` and the report set a search against
-independent samples at equal calls and equal tokens. An interrupted evaluation makes no search again
-that has ended.
-``evaluation.searches`` run side by side, and those that ask for bodies at the same time are written
-in one batch; with 1 an evaluation repeats bit for bit. Not handled here: a single search that is
-saved while it runs (``proverrl search``).
+answers in the order of writing, so that ``proverrl.evaluation.budgets`` and the report set a search
+against independent samples at equal calls and equal tokens. An interrupted evaluation makes no
+search again that has ended. ``evaluation.searches`` run side by side, and those that ask for bodies
+at the same time are written in one batch; with 1 an evaluation repeats bit for bit. Not handled
+here: a single search that is saved while it runs (``proverrl search``).
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ async def evaluate_one(
         await evaluate(evaluation, policy, verifier, progress=progress, figures=figures)
         return
     tools, config = search
-    show("search", f"{config.search.name}, {config.search.calls} calls a problem")
+    show("search", f"{config.search.name}, {config.search.calls} calls per problem")
     searches = config.evaluation.searches
     await evaluate_searches(
         evaluation, tools, config.search, searches=searches, progress=progress, figures=figures

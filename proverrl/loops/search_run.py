@@ -1,6 +1,6 @@
 """A search for a proof of each of some problems, on disk and on a terminal.
 
-Flows in: a configuration, problems, where the policy comes from. Flows out: a folder a problem
+Flows in: a configuration, problems, where the policy comes from. Flows out: a folder per problem
 (``proverrl.search.folder``) and what was written into its ``result.json``. What a search calls a
 proof was judged twice: by the verifier and then, as a whole file, by a worker that was started for
 it; so was what is left of the shortest proof after minimising. Interrupted, the same call with
@@ -39,7 +39,7 @@ from proverrl.verify.cache import CachedVerifier
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """``out`` holds a folder a problem. So many problems as ``parallel`` are searched at once.
+    """``out`` holds a folder per problem. So many problems as ``parallel`` are searched at once.
     ``minimise_calls`` verifier calls, beside those of the search, go into a shorter proof; 0 is
     none. What the searches leave to learn from goes into the file ``samples``."""
 
@@ -75,7 +75,7 @@ async def search_problems(
 
     Raises:
         UsageError: a folder holds something already, or the policy or the search cannot be used.
-        RunError: a search that is gone on with is of other settings.
+        RunError: a search that is continued is of other settings.
         VerifierError: the verifier is broken; what was searched is saved.
     """
     folders = name_folders(options.out, problems)

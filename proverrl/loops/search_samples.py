@@ -114,7 +114,7 @@ async def learn_paths(session: Session, learner: TorchLearner) -> int:
     paths, num_calls = await check_paths(session, only_proofs=False)
     groups, num_lost = _tokenise(session, paths)
     if num_lost:
-        monitor.phase("paths", f"{num_lost} left out: a stretch ends within a word of the layout")
+        monitor.phase("paths", f"{num_lost} left out: a segment ends within a word of the layout")
     rng = random.Random(derive_seed(session.config.seed, "paths"))
     number = 0
     for _ in range(settings.passes):

@@ -64,13 +64,13 @@ class Session:
     """Set when the loop is to save and end."""
 
     def check_stop(self, saved: str) -> None:
-        """End here if that was asked for; ``saved`` says from where the run can be gone on with.
+        """End here if that was asked for; ``saved`` says from where the run can be continued.
 
         Raises:
             StoppedError: it was asked for.
         """
         if self.stop.is_set():
-            raise StoppedError(f"stopped; {saved}; the same command goes on")
+            raise StoppedError(f"stopped; {saved}; the same command continues")
 
     @property
     def checkpoints(self) -> Path:

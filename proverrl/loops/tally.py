@@ -22,7 +22,7 @@ from proverrl.types import Group, Reward, Rollout, Status
 
 @dataclass
 class Tally:
-    """Running counts: build one a step, add draws and groups, read ``metrics`` and ``rows``."""
+    """Running counts: build one per step, add draws and groups, read ``metrics`` and ``rows``."""
 
     verifier_calls: int = 0
     audit_calls: int = 0

@@ -1,7 +1,7 @@
 """A whole run: warm start, evaluation before, the loop, evaluation after, the policy saved.
 
 Flows in: a ``Config``. Flows out: a run folder. Each stage leaves a file that says it is done,
-so that calling this again on the same folder goes on where the run was stopped, and on a finished
+so that calling this again on the same folder continues where the run was stopped, and on a finished
 run does nothing. Not handled here: the report (``proverrl.report`` reads the folder).
 """
 
@@ -158,7 +158,7 @@ async def _run_stages(session: Session) -> None:
 
 
 def describe_unsaved(session: Session) -> str:
-    """What a process that ends now loses, and from where the same command goes on."""
+    """What a process that ends now loses, and from where the same command continues."""
     unit = "round" if session.config.loop in ROUND_LOOPS else "step"
     checkpoint = latest_checkpoint(session.checkpoints)
     saved = read_state(checkpoint)["step"] if checkpoint else 0
@@ -168,7 +168,7 @@ def describe_unsaved(session: Session) -> str:
         several = f"{unit}s {saved + 1} to {made}"
         lost = f"{unit} {made} and " if made == saved + 1 else f"{several} and "
     where = f"{unit} {saved}" if session.warm_weights.exists() else "the beginning"
-    return f"ended at once; lost: {lost}what was under way; the same command goes on from {where}"
+    return f"ended at once; lost: {lost}what was under way; the same command continues from {where}"
 
 
 async def _until_stopped(session: Session, work: Coroutine[Any, Any, Any], saved: str) -> None:

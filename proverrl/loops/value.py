@@ -59,7 +59,7 @@ async def train_value(config: Config, *, live: bool | None = None) -> Path:
         StoppedError: a signal asked for an end.
     """
     stop = Event()
-    lost = "ended at once; lost: the epoch under way; the same command goes on"
+    lost = "ended at once; lost: the epoch under way; the same command continues"
     with lock_run(config.run), stop_on_signals(stop.set, lambda: lost):
         check_resumable(config.run, config)
         if not is_finished(config):
@@ -119,7 +119,7 @@ def _run(config: Config, live: bool | None, stop: Event) -> None:
 def _fit(fit: HeadFit, folder: Path, monitor: Monitor, identity: str, stop: Event) -> None:
     while not fit.done:
         if stop.is_set():
-            raise StoppedError(f"stopped; epoch {fit.epoch} is saved; the same command goes on")
+            raise StoppedError(f"stopped; epoch {fit.epoch} is saved; the same command continues")
         losses = fit.run_epoch()
         monitor.log("epoch", fit.epoch, losses)
         monitor.phase("fit", f"epoch {fit.epoch}, loss on held-back {losses['valid_loss']:.4f}")

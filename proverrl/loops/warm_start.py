@@ -79,7 +79,7 @@ def warm_start(
 
     def show(step: int, loss: float) -> None:
         if step < settings.steps:
-            session.check_stop(f"the warm start was at step {step} and begins anew")
+            session.check_stop(f"the warm start was at step {step} and begins again")
         monitor.phase("warm start", f"{step}/{settings.steps}, loss {loss:.3f}")
         if step % 10 == 0 or step == settings.steps:
             monitor.log("sft", step, {"loss": loss})

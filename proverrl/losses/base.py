@@ -2,7 +2,7 @@
 
 Flows in: nothing. Flows out: ``LossInputs``, the shape of a loss function, and sums that are
 already divided by the whole batch's size, so that the losses of micro-batches add up. Not handled
-here: tokens out of the loss; they are not among the inputs.
+here: tokens outside the loss; they are not among the inputs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LossInputs:
     token after the prompt, tokens out of the loss counted).
 
     Of shape (samples,): ``group`` (samples of one number share their prompt; a group is never
-    split over micro-batches), ``truncated`` (cut at the token limit) and ``staleness`` (policy
+    split over micro-batches), ``truncated`` (cut off at the token limit) and ``staleness`` (policy
     versions between sampling and this update).
 
     ``batch_tokens`` and ``batch_samples`` count over the whole batch of the optimizer step.

@@ -13,10 +13,10 @@ from proverrl.losses.base import LossInputs, Metrics, ratio_metrics, sequence_me
 
 
 def clipped_token(inputs: LossInputs) -> tuple[Tensor, Metrics]:
-    """PPO's clipped objective a token, divided by the batch's tokens, with a separate upper clip
+    """PPO's clipped objective per token, divided by the batch's tokens, with a separate upper clip
     (clip-higher and token-level loss: DAPO, Yu et al. 2025, arXiv 2503.14476).
 
-    Reads ``clip_low``, ``clip_high`` and ``dual_clip``: where that is set, a token with A < 0 costs
+    Reads ``clip_low``, ``clip_high`` and ``dual_clip``: when that is set, a token with A < 0 costs
     at most ``dual_clip * |A|`` (dual clip: Ye et al. 2020, arXiv 1912.09729).
     """
     per_token, metrics = _clipped(inputs)
@@ -32,8 +32,8 @@ def clipped_sequence(inputs: LossInputs) -> tuple[Tensor, Metrics]:
 
 def dr_grpo_constant(inputs: LossInputs) -> tuple[Tensor, Metrics]:
     """The same objective summed, divided by samples times ``constant_length`` tokens, so that a
-    sample's length does not change what its tokens weigh (Dr. GRPO, Liu et al. 2025,
-    arXiv 2503.20783)."""
+    sample's length does not change the weight of its tokens (Dr. GRPO, Liu et al. 2025, arXiv
+    2503.20783)."""
     per_token, metrics = _clipped(inputs)
     total = (per_token * inputs.weights).sum()
     return total / (inputs.batch_samples * inputs.settings.constant_length), metrics
@@ -56,7 +56,7 @@ def sapo(inputs: LossInputs) -> tuple[Tensor, Metrics]:
 def dcpo(inputs: LossInputs) -> tuple[Tensor, Metrics]:
     """Clip bounds by the token's old probability q, wide for rare tokens (DCPO, Yang et al. 2025,
     arXiv 2509.02333): 0.5 + 0.5 sqrt(max(1 - 4 dcpo_low / q, 0)) <= u <= 0.5 + 0.5 sqrt(1 +
-    4 dcpo_high / q), the upper one at most ``dcpo_cap``, which is the dual clip too. Averaged over
+    4 dcpo_high / q), the upper one at most ``dcpo_cap``, which is also the dual clip. Averaged over
     each sample's own tokens."""
     settings = inputs.settings
     log_ratio = inputs.logprobs - inputs.old_logprobs

@@ -15,7 +15,7 @@ from proverrl.losses.clipped import clip_mask
 
 
 def covariances(inputs: LossInputs) -> Tensor:
-    """(A - mean A)(log p - mean log p) a token, detached, of shape (tokens,)."""
+    """(A - mean A)(log p - mean log p) per token, detached, of shape (tokens,)."""
     logprobs = inputs.logprobs.detach()
     advantages = inputs.advantages
     return (advantages - advantages.mean()) * (logprobs - logprobs.mean())

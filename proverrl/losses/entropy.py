@@ -23,7 +23,7 @@ class EntropyControl:
 
     @property
     def bonus(self) -> float:
-        """What the next update multiplies mean entropy with before taking it off the loss."""
+        """The next update subtracts this times the mean entropy from the loss."""
         if not self.settings.adaptive:
             return self.coefficient
         if self.target is None or self.last is None or self.last > self.target:
@@ -31,7 +31,7 @@ class EntropyControl:
         return self.coefficient
 
     def observe(self, entropy: float) -> None:
-        """Take in the mean entropy of an update.
+        """Observe the mean entropy of an update.
 
         Adaptive: the first one sets the target; the coefficient goes up by ``step`` while entropy
         is at most the target and down (to 0 at least) otherwise (Skywork-OR1, He et al. 2025,
@@ -50,7 +50,7 @@ class EntropyControl:
         return {"coefficient": self.coefficient, "target": self.target, "last": self.last}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from ``state_dict``."""
+        """Continue from ``state_dict``."""
         self.coefficient = state["coefficient"]
         self.target = state["target"]
         self.last = state["last"]

@@ -17,7 +17,7 @@ from proverrl.losses.base import LossInputs
 
 def k1(logprobs: Tensor, reference: Tensor) -> Tensor:
     """log p - log p_ref: unbiased for KL(p || p_ref), of high variance. As a loss its gradient is
-    zero on average, so that it belongs into metrics or rewards (Schulman 2020, "Approximating KL
+    zero on average, so it belongs in metrics or rewards (Schulman 2020, "Approximating KL
     divergence"; all three estimators are from there)."""
     return logprobs - reference
 

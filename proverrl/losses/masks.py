@@ -1,4 +1,4 @@
-"""What takes no part in the policy loss: whole samples before the forward pass, tokens after it.
+"""What is left out of the policy loss: whole samples before the forward pass, tokens after it.
 
 Flows in: training samples, or ``LossInputs``. Flows out: the samples that stay, or a mask of
 shape (tokens,). A masked token still counts in the loss's divisor; a sample that is left out does
@@ -22,9 +22,9 @@ def select_samples(
 ) -> tuple[list[TrainingSample], dict[str, float]]:
     """The samples that may train a policy of ``version``, and counts of the others.
 
-    Under ``mask_truncated`` those cut at the token limit leave (overlong filtering: DAPO, Yu et
-    al. 2025, arXiv 2503.14476), and so do those sampled more than ``weights.max_staleness``
-    versions ago. Advantages stay as they are: the group was compared with them.
+    ``mask_truncated`` drops those cut off at the token limit (overlong filtering: DAPO, Yu et al.
+    2025, arXiv 2503.14476), and samples older than ``weights.max_staleness`` versions are dropped
+    too. Advantages stay as they are, because the group was compared with them.
     """
     limit = settings.weights.max_staleness
     fresh = [s for s in samples if not limit or version - s.policy_version <= limit]

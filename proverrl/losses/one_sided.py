@@ -13,23 +13,24 @@ from proverrl.losses.base import LossInputs, Metrics, ratio_metrics, token_mean
 
 
 def cispo(inputs: LossInputs) -> tuple[Tensor, Metrics]:
-    """-min(u, cispo_cap) A log p with no gradient through u = p / p_old: a token over the cap
-    still learns, at the cap's weight (CISPO, MiniMax-M1, Chen et al. 2025, arXiv 2506.13585)."""
+    """-min(u, cispo_cap) A log p with no gradient through u = p / p_old: a token above the cap
+    still learns, with the cap as its weight (CISPO, MiniMax-M1, Chen et al. 2025, arXiv
+    2506.13585)."""
     log_ratio = inputs.logprobs - inputs.old_logprobs
     return _capped(inputs, log_ratio, inputs.settings.cispo_cap)
 
 
 def aipo(inputs: LossInputs) -> tuple[Tensor, Metrics]:
-    """The same with u = p / p_sampler and ``aipo_cap``: needs no probabilities of an old policy,
-    which suits samples that come late (AIPO, LlamaRL, Wu et al. 2025, arXiv 2505.24034)."""
+    """The same with u = p / p_sampler and ``aipo_cap``: it needs no probabilities of an old policy,
+    which suits late samples (AIPO, LlamaRL, Wu et al. 2025, arXiv 2505.24034)."""
     log_ratio = inputs.logprobs - inputs.sampler_logprobs
     return _capped(inputs, log_ratio, inputs.settings.aipo_cap)
 
 
 def prime_rl(inputs: LossInputs) -> tuple[Tensor, Metrics]:
-    """-(p / p_sampler) A without clip, but a token whose probability has already moved by more
-    than ``drop_threshold`` to where its advantage pushes is dropped; plus ``drop_penalty`` times
-    the squared log-ratio of every token (the default loss of the prime-rl trainer)."""
+    """-(p / p_sampler) A without clip, but a token whose probability has already moved by more than
+    ``drop_threshold`` in the direction of its advantage is dropped; plus ``drop_penalty`` times the
+    squared log-ratio of every token (the default loss of the prime-rl trainer)."""
     settings = inputs.settings
     log_ratio = inputs.logprobs - inputs.sampler_logprobs
     moved = inputs.logprobs.detach().exp() - inputs.sampler_logprobs.exp()

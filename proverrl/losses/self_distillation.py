@@ -1,7 +1,7 @@
-"""Self-distillation: a policy learns from itself when it has read the verifier's message.
+"""Self-distillation: a policy learns from itself after reading the verifier's message.
 
 Flows in: log-probabilities of the policy on its own tokens, once as it wrote them (student) and
-once with feedback in the prompt (teacher). Flows out: one loss a token. Not handled here: the
+once with feedback in the prompt (teacher). Flows out: one loss per token. Not handled here: the
 teacher's forward pass and its weights (``proverrl.learner.distill``), which samples have feedback
 (``proverrl.rollout.teaching``).
 """
@@ -26,7 +26,7 @@ def distillation_loss(
     top_tokens: int = TOP_TOKENS,
     ratio_cap: float = RATIO_CAP,
 ) -> Tensor:
-    """The divergence of student and teacher a token, times min(ratio, ``ratio_cap``), of shape
+    """The divergence of student and teacher per token, times min(ratio, ``ratio_cap``), of shape
     (tokens,) (SDPO, self-distillation policy optimization, Huebotter et al. 2026,
     arXiv 2601.20802).
 
@@ -61,8 +61,9 @@ def generalised_js(student: Tensor, teacher: Tensor, alpha: float) -> Tensor:
 
 
 def pick_with_tail(logprobs: Tensor, index: Tensor) -> Tensor:
-    """The log-probabilities at ``index`` (tokens, k) and the logarithm of what is left, of shape
-    (tokens, k + 1). What is left is at least the smallest number, so that its logarithm is one."""
+    """The log-probabilities at ``index`` (tokens, k) and the logarithm of the rest, of shape
+    (tokens, k + 1). The rest is at least the smallest positive number, so that its logarithm is
+    finite."""
     picked = logprobs.gather(-1, index)
     rest = 1.0 - picked.exp().sum(-1, keepdim=True)
     tail = rest.clamp(min=torch.finfo(logprobs.dtype).tiny).log()

@@ -13,25 +13,25 @@ from proverrl.losses.base import LossInputs, Metrics, mean_per_sample, ratio_met
 
 
 def gspo(inputs: LossInputs) -> tuple[Tensor, Metrics]:
-    """One ratio a sample, the geometric mean of its tokens' ratios, clipped to
+    """One ratio per sample, the geometric mean of its tokens' ratios, clipped to
     [1 - gspo_low, 1 + gspo_high] (GSPO, Zheng et al. 2025, arXiv 2507.18071).
 
-    It acts only from the second update on the same samples; before that every ratio is 1.
+    It takes effect only from the second update on the same samples; before that every ratio is 1.
     """
     per_token, metrics = _sequence_clipped(inputs)
     return sequence_mean(inputs, per_token), metrics
 
 
 def luspo(inputs: LossInputs) -> tuple[Tensor, Metrics]:
-    """GSPO with each sample's loss multiplied by its length, so that long samples are not weighed
-    down (LUSPO, length-unbiased sequence policy optimization)."""
+    """GSPO with each sample's loss multiplied by its length, so that long samples do not weigh less
+    (LUSPO, length-unbiased sequence policy optimization)."""
     per_token, metrics = _sequence_clipped(inputs)
     return (per_token * inputs.weights).sum() / inputs.batch_samples, metrics
 
 
 def gmpo(inputs: LossInputs) -> tuple[Tensor, Metrics]:
-    """The geometric mean of ratios whose logarithms are clipped a token to +-gmpo_clip, on the
-    side that the advantage pushes to (GMPO, Zhao et al. 2025, arXiv 2507.20673)."""
+    """The geometric mean of ratios whose logarithms are clipped per token to +-gmpo_clip, on the
+    side towards which the advantage pushes (GMPO, Zhao et al. 2025, arXiv 2507.20673)."""
     log_ratio = inputs.logprobs - inputs.old_logprobs
     bound = inputs.settings.gmpo_clip
     within = log_ratio.clamp(-bound, bound)
@@ -43,7 +43,7 @@ def gmpo(inputs: LossInputs) -> tuple[Tensor, Metrics]:
 
 
 def _sequence_clipped(inputs: LossInputs) -> tuple[Tensor, Metrics]:
-    """Each token carries its sample's clipped objective: with one advantage a sample, means over
+    """Each token carries its sample's clipped objective: with one advantage per sample, means over
     tokens are the sample's own value and gradient."""
     settings = inputs.settings
     log_ratio = inputs.logprobs - inputs.old_logprobs

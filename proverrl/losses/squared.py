@@ -1,6 +1,6 @@
-"""Losses that fit the log-probability of a whole sample to its reward, by squares.
+"""Squared losses that fit the log-probability of a whole sample to its reward.
 
-Flows in: ``LossInputs`` whose advantages are rewards minus one number a group (``dr_grpo``; its
+Flows in: ``LossInputs`` whose advantages are rewards minus one number per group (``dr_grpo``; its
 choice drops out, dividing by a standard deviation does not), the same for all tokens of a sample.
 Flows out: a scalar to minimise and sums of metrics. Not handled here: a learned partition
 function; it is estimated from the group, so that a group of one teaches nothing.
@@ -21,7 +21,7 @@ from proverrl.losses.base import (
 
 
 def kimina(inputs: LossInputs) -> tuple[Tensor, Metrics]:
-    """(r - tau log Z - tau log(p / p_old))^2 a sample, p of the whole sample, averaged over
+    """(r - tau log Z - tau log(p / p_old))^2 per sample, p of the whole sample, averaged over
     samples (mirror descent of Kimi k1.5, arXiv 2501.12599, and Kimina-Prover Preview,
     Wang et al. 2025, arXiv 2504.11354, where the square is not printed).
 
@@ -40,13 +40,13 @@ def kimina(inputs: LossInputs) -> tuple[Tensor, Metrics]:
 
 
 def trajectory_balance(inputs: LossInputs) -> tuple[Tensor, Metrics]:
-    """(log Z + log p - log R)^2 a sample, averaged over samples: the policy learns to sample in
-    proportion to R, not only what is best (trajectory balance, Malkin et al. 2022,
-    arXiv 2201.13259; for proofs Proof Flow, Ho et al. 2024, arXiv 2410.13224).
+    """(log Z + log p - log R)^2 per sample, averaged over samples: the policy learns to sample in
+    proportion to R, not only the best samples (trajectory balance, Malkin et al. 2022, arXiv
+    2201.13259; for proofs Proof Flow, Ho et al. 2024, arXiv 2410.13224).
 
-    log R is ``balance_scale`` times the reward, up to a constant of the group: 15 sets a failed
-    proof exp(-15) times below a verified one. log Z of a prompt is the group's mean of
-    log R - log p, without gradient; Proof Flow learns it instead.
+    log R is ``balance_scale`` times the reward, up to a constant of the group: 15 makes a failed
+    proof exp(-15) times as likely as a verified one. log Z of a prompt is the group's mean of log R
+    - log p, without gradient; Proof Flow learns it instead.
     """
     log_probability = sum_per_sample(inputs, inputs.logprobs)
     log_reward = inputs.settings.balance_scale * mean_per_sample(inputs, inputs.advantages)
@@ -66,7 +66,7 @@ def log_partition(rewards: Tensor, group: Tensor, tau: float) -> Tensor:
 
 
 def _groups(inputs: LossInputs) -> Tensor:
-    """The groups of samples, those without a token in the loss in a group of their own."""
+    """The groups of samples, those without a token in the loss in a separate group."""
     counts = sum_per_sample(inputs, torch.ones_like(inputs.logprobs))
     return torch.where(counts > 0, inputs.group + 1, 0)
 

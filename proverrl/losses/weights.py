@@ -1,11 +1,12 @@
 """Weights for the difference between the engine that samples and the one that learns.
 
-Flows in: ``LossInputs``, with w = p_old / p_sampler a token (learner over sampler, same weights of
-the policy). Flows out: detached factors of the policy loss, of shape (tokens,). Not handled here:
-samplers with top-p or top-k (their log-probabilities would be biased; the policies refuse both).
+Flows in: ``LossInputs``, with w = p_old / p_sampler per token (learner over sampler, same weights
+of the policy). Flows out: detached factors of the policy loss, of shape (tokens,). Not handled
+here: samplers with top-p or top-k (their log-probabilities would be biased; the policies refuse
+both).
 
-A product over a sequence is unbiased and grows with its length: 0.012 a token over 100 tokens is
-already exp(1.2) = 3.3. Long proofs want the geometric mean.
+A product over a sequence is unbiased and grows with its length: 0.012 per token over 100 tokens is
+already exp(1.2) = 3.3. Use the geometric mean for long proofs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ DEFAULT_BOUNDS: dict[WeightsName, tuple[float, float]] = {
     "decoupled": (0.0, 5.0),
     "negative_sequence_mask": (0.0, 0.5),
 }
-"""low and high where the configuration gives 0."""
+"""low and high when the configuration gives 0."""
 
 
 def none(inputs: LossInputs, low: float, high: float) -> Tensor:
@@ -39,13 +40,13 @@ def none(inputs: LossInputs, low: float, high: float) -> Tensor:
 
 
 def token_truncate(inputs: LossInputs, low: float, high: float) -> Tensor:
-    """w a token, clipped to [low, high] (truncated importance sampling, Yao et al. 2025, "Your
+    """w per token, clipped to [low, high] (truncated importance sampling, Yao et al. 2025, "Your
     efficient RL framework secretly brings you off-policy RL training")."""
     return _log_ratio(inputs).exp().clamp(low, high)
 
 
 def token_mask(inputs: LossInputs, low: float, high: float) -> Tensor:
-    """w a token, 0 outside [low, high] (IcePop, Ring-1T, Ling Team 2025, arXiv 2510.18855)."""
+    """w per token, 0 outside [low, high] (IcePop, Ring-1T, Ling Team 2025, arXiv 2510.18855)."""
     ratio = _log_ratio(inputs).exp()
     return torch.where((ratio >= low) & (ratio <= high), ratio, 0.0)
 
@@ -63,8 +64,8 @@ def sequence_mask(inputs: LossInputs, low: float, high: float) -> Tensor:
 
 
 def geometric_mask(inputs: LossInputs, low: float, high: float) -> Tensor:
-    """w a token, at most ``high``; the sample is dropped when the geometric mean of its w is
-    outside [low, high]. Long samples are not dropped for their length."""
+    """w per token, at most ``high``; the sample is dropped when the geometric mean of its w is
+    outside [low, high]. Samples are not dropped merely for being long."""
     log_ratio = _log_ratio(inputs)
     mean = mean_per_sample(inputs, log_ratio).exp()
     kept = ((mean >= low) & (mean <= high))[inputs.sample]
@@ -72,9 +73,9 @@ def geometric_mask(inputs: LossInputs, low: float, high: float) -> Tensor:
 
 
 def decoupled(inputs: LossInputs, low: float, high: float) -> Tensor:
-    """w a token, 0 above ``high``: the clip is around p_old, the weight leads back to the sampler
-    (decoupled objective, Hilton et al. 2022, arXiv 2110.00641; with the cap in AReaL, Fu et al.
-    2025, arXiv 2505.24298)."""
+    """w per token, 0 above ``high``: the clip is centred on p_old, and the weight corrects for the
+    sampler (decoupled objective, Hilton et al. 2022, arXiv 2110.00641; with the cap in AReaL, Fu et
+    al. 2025, arXiv 2505.24298)."""
     ratio = _log_ratio(inputs).exp()
     return torch.where((ratio >= low) & (ratio <= high), ratio, 0.0)
 

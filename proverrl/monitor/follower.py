@@ -38,8 +38,8 @@ class Follower:
     _inode: int = 0
 
     def read(self) -> tuple[list[Row], bool]:
-        """The new rows, and whether they begin anew: the file was replaced or cut, as a resumed run
-        does to it. A file that is not there yet, or for the moment, has no rows."""
+        """The new rows, and whether they begin again: the file was replaced or cut, as a resumed
+        run does to it. A file that is not there yet, or for the moment, has no rows."""
         try:
             if self.path.exists() and not self.path.is_file():
                 raise UsageError(f"{self.path} is no file; name the folder of a run")

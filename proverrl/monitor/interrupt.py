@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 _WORDS = {
-    signal.SIGINT: "Ctrl-C: what is under way is brought to an end; once more ends at once",
-    signal.SIGTERM: "SIGTERM: what is under way is brought to an end",
+    signal.SIGINT: "Ctrl-C: finishing what is under way; press it again to end at once",
+    signal.SIGTERM: "SIGTERM: finishing what is under way",
 }
 
 

@@ -45,8 +45,8 @@ _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 class Monitor:
     """Writes what a run did and shows what it is doing. Use it in a ``with`` statement.
 
-    ``resume_step`` is the step of the checkpoint that the run goes on from: all that was
-    written after it is dropped and the clock goes on where it stood. Without it the folder
+    ``resume_step`` is the step of the checkpoint that the run continues from: all that was
+    written after it is dropped and the clock continues where it stood. Without it the folder
     must hold no metrics yet. ``live`` forces the panel (True) or plain lines (False); None
     asks the terminal. Raises RunError when the folder cannot be written.
     """
@@ -111,7 +111,7 @@ class Monitor:
         return path
 
     def truncate_to(self, step: int) -> None:
-        """Drop what was written after ``step``, that of the checkpoint to go on from.
+        """Drop what was written after ``step``, that of the checkpoint to continue from.
 
         Warm start (kind "sft") counts its own steps and comes before step 0: its lines stay,
         unless ``step`` is negative, which means that nothing was checkpointed and drops all.

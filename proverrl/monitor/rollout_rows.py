@@ -40,8 +40,8 @@ class StoredTurn:
 
 
 def describe_turns(rollout: Rollout, advantages: Sequence[Credit] | None) -> list[dict[str, Any]]:
-    """Every turn of a rollout as JSON values. ``advantages`` has an entry a turn, or is None for a
-    rollout that is in no group."""
+    """Every turn of a rollout as JSON values. ``advantages`` has an entry per turn, or is None for
+    a rollout that is in no group."""
     rows = []
     written: tuple[int, ...] = ()
     for index, turn in enumerate(rollout.turns):

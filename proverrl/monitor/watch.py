@@ -261,7 +261,7 @@ def render_view(
     if view.evaluations:
         grid.add_row("evaluated", ", ".join(view.evaluations))
     if view.resumed:
-        grid.add_row("resumed", f"{view.resumed}x since this began to watch")
+        grid.add_row("resumed", f"{view.resumed}x since watching began")
     if damaged := describe_damage(view):
         grid.add_row("damaged", damaged)
     rows.append(grid)
@@ -303,7 +303,7 @@ def watch_run(
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Follow a run until it is finished. One that was stopped is waited for, as one that has not
-    begun: the same training command goes on with it. ``live`` as for the monitor."""
+    begun: the same training command continues it. ``live`` as for the monitor."""
     view = RunView(run)
     if can_draw_live(stream) if live is None else live:
         _watch_live(view, stream, every, sleep)
@@ -332,7 +332,7 @@ def _watch_live(
 def _watch_plain(
     view: RunView, stream: TextIO, every: float, sleep: Callable[[float], None]
 ) -> None:
-    """A line a step; what was there before is told by its last step."""
+    """A line per step; what was there before is told by its last step."""
     stage, damaged, resumed, begun = "", "", 0, False
     warned: set[str] = set()
     while True:
@@ -340,7 +340,9 @@ def _watch_plain(
         rows = view.look()
         if view.resumed > resumed or not begun:
             if view.resumed > resumed:
-                print(f"{view.run}: goes on from step {_last_step(view)}", file=stream, flush=True)
+                print(
+                    f"{view.run}: continues from step {_last_step(view)}", file=stream, flush=True
+                )
             elif view.steps:
                 print(describe_lines(view, view.steps[-1]), file=stream, flush=True)
             resumed, begun = view.resumed, True

@@ -1,1 +1,1 @@
-"""Policies: what writes completions. ``base`` holds the seam, the others implement it."""
+"""Policies write completions. ``base`` defines the interface, the other modules implement it."""

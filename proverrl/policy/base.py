@@ -1,4 +1,4 @@
-"""The seam between what writes completions and everything else."""
+"""The interface between what writes completions and everything else."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from proverrl.types import Completion, Problem, Prompt, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A completion and what the policy was told of it.
+    """A completion and what the policy was told about it.
 
-    ``inside`` feedback is part of the same answer, which goes on after it; other feedback is a
-    message of its own, and a new answer follows.
+    ``inside`` feedback is part of the same answer, which continues after it; other feedback is a
+    separate message, and a new answer follows.
     """
 
     completion: Completion
@@ -37,7 +37,7 @@ class Policy(Protocol):
 
     @property
     def layout(self) -> LayoutName:
-        """How problems are shown to it, and so how its answers are to be read."""
+        """How problems are shown to it, and therefore how its answers are read."""
         ...
 
     def prompt(self, problem: Problem) -> Prompt:
@@ -45,7 +45,7 @@ class Policy(Protocol):
         ...
 
     def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
-        """The prompt of the next turn: the problem's, with the exchanges that followed it.
+        """The prompt of the next turn: the problem's prompt and the exchanges that followed it.
 
         Token ids of prompt and completions are kept as they are.
         """
@@ -59,19 +59,19 @@ class Policy(Protocol):
 
 
 class Sampler(Policy, Protocol):
-    """A policy that samples from a model which is trained in this process."""
+    """A policy that samples from a model trained in this process."""
 
     def push(self, version: int) -> dict[str, float]:
         """Sample from the trained weights as they are now, and call them ``version``; returns
-        figures for the metrics. Nobody may change the weights meanwhile.
+        figures for the metrics. The weights must not change meanwhile.
 
         Raises:
-            WeightSyncError: the engine that samples does not hold them.
+            WeightSyncError: the sampling engine does not hold them.
         """
         ...
 
     def close(self) -> None:
-        """Give back what the engine holds; nothing is sampled after it."""
+        """Release what the engine holds; nothing is sampled afterwards."""
         ...
 
 

@@ -1,13 +1,12 @@
-"""Prompts and feedback as token ids, so that nothing that was sampled is ever tokenised again.
+"""Prompts and feedback as token ids, so that sampled text is never tokenised again.
 
 Flows in: a tokenizer; messages; the exchanges so far. Flows out: token ids. With a chat template
-and a layout that holds conversations, the template writes what stands around a message; otherwise
-plain text does. What stands between a completion and the next one is read off the template with
-marks in the place of both texts, because rendering a whole conversation anew may change what was
-said (Qwen3's template drops earlier thinking, and white space moves): such drift makes sampler and
-learner disagree.
-Feedback quotes what the policy wrote, so that the names of special tokens in it stay plain text.
-Not handled here: which exchanges are kept (``proverrl.rollout.self_correct``).
+and a layout that holds conversations, the template writes the text around a message; otherwise
+plain text does. The text between a completion and the next one is found by rendering the template
+with marks in place of both, because rendering a whole conversation again may change what was said
+(Qwen3's template drops earlier thinking, and white space moves): such drift makes sampler and
+learner disagree. Feedback quotes what the policy wrote, so names of special tokens in it stay plain
+text. Not handled here: which exchanges are kept (``proverrl.rollout.self_correct``).
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def resume_prompt(
     history: Sequence[Exchange],
     layout: LayoutName,
 ) -> Prompt:
-    """The prompt of the next turn: the problem's ids, then those of every exchange as they were."""
+    """The prompt of the next turn: the problem's ids, then those of every exchange, unchanged."""
     text, ids = prompt.text, prompt.token_ids
     for exchange in history:
         text += exchange.completion.text + exchange.feedback
@@ -81,10 +80,10 @@ def resume_prompt(
 def encode_feedback(
     tokenizer: PreTrainedTokenizerBase, exchange: Exchange, layout: LayoutName
 ) -> tuple[int, ...]:
-    """The token ids that stand between a completion and the next.
+    """The token ids between a completion and the next.
 
-    An end token that was not drawn (the completion was cut off) is set first, so that every turn
-    ends alike.
+    If the end token was not drawn (the completion was cut off), it is added first, so that every
+    turn ends in the same way.
     """
     if exchange.inside:
         return _encode(tokenizer, exchange.feedback, literal=True)
@@ -106,7 +105,7 @@ def encode_feedback(
 
 
 def _chat_borders(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]:
-    """What the template writes between an answer and the next user's message, and after that."""
+    """What the template writes between an answer and the next user message, and after that."""
     conversation = (
         Message("user", "x"),
         Message("assistant", _ANSWER_MARK),

@@ -1,10 +1,10 @@
-"""The policy behind a server that speaks OpenAI's protocol: for evaluation and search.
+"""A policy behind a server that speaks OpenAI's protocol, for evaluation and search.
 
 Flows in: prompts as messages or text. Flows out: completions, with token ids and log-probabilities
-where the server gives them. Where it does not, the completion says what is missing, and building
-a training sample from it is refused. What the server says it read and wrote is added up
+where the server gives them. Where it does not, the completion says what is missing, and
+building a training sample from it is refused. The token counts that the server reports are added up
 (``take_usage``).
-A request that failed for a passing reason (429, 5xx, a timeout, no connection) is made again after
+A request that failed for a temporary reason (429, 5xx, a timeout, no connection) is repeated after
 waits that double, or after what the server's ``Retry-After`` asks for; everything else is an error
 that names the URL and what to do.
 Not handled here: weights (they are the server's: this policy never learns), several turns under
@@ -47,7 +47,7 @@ _REMEDIES = {
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What requests cost: tokens of prompts and of completions, thinking included, as the server
-    counts them. It said nothing of ``unreported`` of the ``requests``."""
+    counts them. ``unreported`` of the ``requests`` came without counts."""
 
     requests: int = 0
     unreported: int = 0
@@ -95,10 +95,10 @@ class EndpointPolicy:
         return Prompt(problem.id, render_prompt(problem, self.layout), (), messages)
 
     def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
-        """A conversation goes on by messages; the server makes their token ids.
+        """Continue a conversation by messages; the server makes their token ids.
 
         Raises:
-            UsageError: the API continues text, or the answer itself must go on.
+            UsageError: the API continues text, or the answer itself must continue.
         """
         if self.config.api != "chat" or any(exchange.inside for exchange in history):
             raise UsageError(
@@ -114,10 +114,10 @@ class EndpointPolicy:
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
-        """See ``Policy.generate``; at most ``endpoint.concurrency`` requests are under way.
+        """See ``Policy.generate``; at most ``endpoint.concurrency`` requests are in flight.
 
         Raises:
-            UsageError: the server refuses, cannot be reached, or answers something else.
+            UsageError: the server refuses, cannot be reached, or answers in another form.
         """
         gate = asyncio.Semaphore(self.config.concurrency)
         async with httpx2.AsyncClient(
@@ -138,7 +138,7 @@ class EndpointPolicy:
                     task.cancel()
 
     def take_usage(self) -> Usage:
-        """What the requests cost that were answered since this was last asked."""
+        """The cost of the requests answered since the last call."""
         usage, self._usage = self._usage, Usage()
         return usage
 
@@ -169,7 +169,7 @@ class EndpointPolicy:
         return body
 
     async def _post(self, client: httpx2.AsyncClient, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The server's answer; passing failures are tried again."""
+        """The server's answer; temporary failures are retried."""
         failure = ""
         for attempt in range(self.config.retries + 1):
             asked: float | None = None
@@ -261,7 +261,7 @@ class EndpointPolicy:
 
 
 def take_usage(policy: Policy) -> Usage | None:
-    """What a server's completions cost since this was last asked; None for other policies."""
+    """The cost of a server's completions since the last call; None for other policies."""
     return policy.take_usage() if isinstance(policy, EndpointPolicy) else None
 
 
@@ -277,7 +277,7 @@ def _read_logprobs(value: Any) -> tuple[float, ...]:
 
 
 def _read_usage(value: Any) -> Usage:
-    """What one answer says of its cost."""
+    """What one answer says about its cost."""
     told = value if isinstance(value, dict) else {}
     read, written = told.get("prompt_tokens"), told.get("completion_tokens")
     if not isinstance(read, int) or not isinstance(written, int):

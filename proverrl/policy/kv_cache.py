@@ -1,7 +1,7 @@
 """A key-value cache that writes new tokens in place.
 
 Flows in: keys and values of each step. Flows out: those of all steps so far. transformers' own
-dynamic cache copies everything that it holds at every step; this one keeps room for some steps
+dynamic cache copies everything that it holds at every step; this one reserves room for some steps
 ahead and copies once per ``_ROOM`` steps. Not handled here: sliding windows and linear attention;
 models with such layers keep the library's cache.
 """

@@ -31,10 +31,10 @@ DTYPES: dict[PrecisionName, torch.dtype] = {"fp32": torch.float32, "bf16": torch
 
 
 def choose_device(name: str) -> str:
-    """``auto`` takes CUDA when it is there.
+    """``auto`` takes CUDA when it is available.
 
     Raises:
-        UsageError: CUDA was asked for by name and is not there.
+        UsageError: CUDA was requested by name and is not available.
     """
     if name == "auto":
         wants_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
@@ -78,8 +78,8 @@ def load_policy(
 
 
 def cast_parameters(model: Any, dtype: torch.dtype) -> None:
-    """Round the parameters in place. Buffers stay as they are: the frequencies of rotary positions
-    in bfloat16 would put far tokens at wrong places."""
+    """Round the parameters in place. Buffers stay as they are: in bfloat16 the frequencies of
+    rotary positions would misplace distant tokens."""
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
 
@@ -94,7 +94,8 @@ def build_policy(
 ) -> TransformersPolicy:
     """A small Llama model with fresh weights drawn under ``seed``, then rounded to ``precision``.
 
-    Llama, because transformers gives a Qwen2 folder Qwen2's own tokenizer whatever it holds.
+    Llama, because transformers gives a Qwen2 folder Qwen2's own tokenizer whatever the folder
+    contains.
     """
     torch.manual_seed(seed)
     model = LlamaForCausalLM(  # type: ignore[no-untyped-call]

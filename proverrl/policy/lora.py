@@ -2,8 +2,8 @@
 
 Source: Hu et al. 2021, "LoRA", arXiv 2106.09685: a matrix W acts as W + (alpha / rank) B A, and
 only A and B learn. Flows in: a model and ``[policy.lora]``. Flows out: the same model object with
-adapters in its linear layers, so that whoever holds it, sampler and learner, uses them. Not handled
-here: whether the sampler really sees them (``proverrl.policy.probe``), several adapters.
+adapters in its linear layers, so that every holder of it, sampler and learner, uses them. Not
+handled here: whether the sampler really sees them (``proverrl.policy.probe``), several adapters.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def has_adapter(model: Any) -> bool:
 
 
 def attach_adapter(model: Any, settings: LoraConfig, *, seed: int) -> None:
-    """Put fresh adapters into the model; all other weights are frozen. B is 0, so that the model
+    """Put fresh adapters into the model; all other weights are frozen. B is 0, so the model
     computes what it computed before.
 
     Raises:
@@ -64,7 +64,7 @@ def attach_adapter(model: Any, settings: LoraConfig, *, seed: int) -> None:
 
 
 def reset_adapter(model: Any, *, seed: int) -> None:
-    """Start the adapters anew, drawn under ``seed``."""
+    """Reset the adapters to fresh ones, drawn under ``seed``."""
     torch.manual_seed(seed)
     for _, layer in _layers(model):
         layer.reset_lora_parameters(_NAME, True)
@@ -83,7 +83,7 @@ def has_moved(model: Any) -> bool:
 
 @contextmanager
 def adapter_disabled(model: Any) -> Iterator[None]:
-    """Within, the model computes as if it had no adapters."""
+    """Inside this context the model computes as if it had no adapters."""
     layers = [layer for _, layer in _layers(model)]
     try:
         for layer in layers:
@@ -108,7 +108,7 @@ def merged_state(model: Any) -> dict[str, Tensor]:
 
 
 def merge_adapter(model: Any) -> None:
-    """Add the adapters to the weights and take them out; all weights can be trained again."""
+    """Add the adapters to the weights and remove them; all weights can be trained again."""
     for name, layer in _layers(model):
         base = layer.get_base_layer()
         base.weight.data = _merged_weight(layer)
@@ -131,7 +131,7 @@ def save_adapter(model: Any, folder: Path) -> None:
 
 @torch.no_grad()
 def load_adapter(model: Any, folder: Path) -> None:
-    """Take up what ``save_adapter`` wrote.
+    """Load what ``save_adapter`` wrote.
 
     Raises:
         RunError: it cannot be read, or belongs to another shape of adapter.

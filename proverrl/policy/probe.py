@@ -1,8 +1,8 @@
 """Whether the model that samples is the model that learns, measured on fixed sequences.
 
 Flows in: log-probabilities of the same tokens from two paths, each of shape (sequences, tokens).
-Flows out: their distance, and what is wrong with it. Weights that are pushed and not used leave a
-run sampling from its first policy without any error; a few forward passes show it. Not handled
+Flows out: their distance, and what is wrong with it. If weights are pushed but not used, a run
+keeps sampling from its first policy without any error; a few forward passes reveal it. Not handled
 here: which sequences, when, and the learner's path (``proverrl.loops.adapter_probe``).
 """
 
@@ -20,7 +20,7 @@ from proverrl.policy.transformers import TransformersPolicy
 LogProbs = Sequence[Sequence[float]]
 
 TOLERANCES: dict[PrecisionName, float] = {"fp32": 1e-4, "bf16": 3e-2}
-"""How far sampler and learner may differ a token, on average, in nats."""
+"""How far sampler and learner may differ per token, on average, in nats."""
 
 MIN_SEQUENCES = 8
 
@@ -46,7 +46,7 @@ def explain_disagreement(sampler: LogProbs, learner: LogProbs, tolerance: float)
     if distance <= tolerance:
         return ""
     return (
-        f"sampler and learner disagree by {distance:.3g} nats a token on {len(sampler)} fixed "
+        f"sampler and learner disagree by {distance:.3g} nats per token on {len(sampler)} fixed "
         f"sequences, more than {tolerance:g}: the sampler does not have the learner's weights"
     )
 

@@ -1,7 +1,7 @@
-"""Whether the engine that samples holds the weights that were pushed into it.
+"""Whether the sampling engine holds the weights that were pushed into it.
 
-Flows in: what the trained model and the engine that samples make of fixed sequences of token ids.
-Flows out: by how much their log-probabilities differ; an error when that is too much, or when the
+Flows in: the scores of the trained model and of the sampling engine for fixed sequences of token
+ids. Flows out: how much their log-probabilities differ; an error when that is too much, or when the
 sampler did not move although the model did. A push that reports success proves nothing: engines
 repack weights, tie some of them and skip others, and a run whose sampler stands still looks like
 one that learns nothing. Not handled here: the push itself (``proverrl.policy.vllm``,
@@ -31,7 +31,7 @@ REMEDY = "use policy.engine = 'transformers'"
 
 def choose_rows(prompts: Sequence[tuple[int, ...]], *, count: int, max_tokens: int) -> Rows:
     """``count`` different sequences of 2 to ``max_tokens`` tokens, spread over ``prompts``; with
-    fewer prompts than that, later windows of each are taken as well.
+    fewer prompts than that, later windows of each are used as well.
 
     Raises:
         UsageError: the prompts hold too few tokens for so many sequences.
@@ -55,8 +55,8 @@ def choose_rows(prompts: Sequence[tuple[int, ...]], *, count: int, max_tokens: i
 
 @torch.inference_mode()
 def score_rows(model: Any, rows: Rows) -> Scores:
-    """Log-probabilities at temperature 1 of every token but a row's first, each row by itself:
-    no padding, no cache, no packing; the definition that any engine must meet."""
+    """Log-probabilities at temperature 1 of every token but a row's first, each row separately: no
+    padding, no cache, no packing. This is the definition that any engine must meet."""
     device = next(model.parameters()).device
     scores = []
     for row in rows:
@@ -116,7 +116,7 @@ class PushProbe:
         return {"push_mean_abs_dlogp": mean, "push_max_abs_dlogp": largest}
 
     def _require_movement(self, model: list[float], sampler: list[float]) -> None:
-        """One small step lies below the limit, and so would a push that was skipped."""
+        """One small step stays below the limit, and so would a skipped push."""
         if self._moved_from is None or self._moved_from[1] != sampler:
             self._moved_from = (model, sampler)
             return

@@ -1,4 +1,4 @@
-"""One token a row from a model's logits, and rows of token ids as tensors.
+"""Draws one token per row from a model's logits, and pads rows of token ids into tensors.
 
 Flows in: tensors. Flows out: tensors. Not handled here: what a completion is
 (``proverrl.policy.transformers``).
@@ -14,7 +14,7 @@ import torch
 def draw_tokens(
     logits: torch.Tensor, temperature: float, generator: torch.Generator, top_p: float = 1.0
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sample one token a row; returns ids and their log-probabilities in the whole distribution,
+    """Sample one token per row; returns ids and their log-probabilities in the whole distribution,
     both of shape (rows,).
 
     Temperature 0 takes the likeliest token and reports its log-probability at temperature 1.

@@ -1,9 +1,9 @@
 """A byte-level BPE tokenizer trained on a training split.
 
-Flows in: texts. Flows out: a Hugging Face fast tokenizer with end, pad and start tokens.
-Digits stay single, so that constants are read digit by digit. A name is the same token wherever
-it stands: spaces go to the punctuation or keyword beside it, never to the name, because a small
-model that has to prove things about ``k`` must first see that `` k`` and ``k`` are one.
+Flows in: texts. Flows out: a Hugging Face fast tokenizer with end, pad and start tokens. Digits
+stay single, so that constants are read digit by digit. A name is the same token everywhere: spaces
+belong to the punctuation or keyword next to it, never to the name, because a small model that has
+to prove things about ``k`` would first have to learn that `` k`` and ``k`` are the same.
 """
 
 from __future__ import annotations

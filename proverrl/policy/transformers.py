@@ -102,7 +102,7 @@ class TransformersPolicy:
 
     @property
     def context_tokens(self) -> int:
-        """Tokens of prompt and completion together, at most."""
+        """The most tokens of prompt and completion together."""
         config = self.model.config.get_text_config(decoder=True)
         # A recurrent model has no such limit.
         return int(getattr(config, "max_position_embeddings", None) or sys.maxsize)
@@ -134,7 +134,7 @@ class TransformersPolicy:
         cancelled: threading.Event | None = None,
     ) -> list[list[Completion]]:
         """``generate`` in this thread; of several processes each writes for some of the prompts.
-        Once ``cancelled`` is set, whatever comes back is cut short.
+        Once ``cancelled`` is set, the returned completions are incomplete.
 
         Rank 0 tells the others (``proverrl.loops.follow``), which call this with the same values.
         """
@@ -150,7 +150,7 @@ class TransformersPolicy:
         return [parts[i % self.world.size][i // self.world.size] for i in range(len(prompts))]
 
     def push(self, version: int) -> dict[str, float]:
-        """The model that is trained is the one that samples: only the version changes."""
+        """The trained model is the one that samples, so only the version changes."""
         self.version = version
         return {}
 
@@ -158,8 +158,8 @@ class TransformersPolicy:
         """Nothing is held besides the model."""
 
     def save(self, folder: Path) -> None:
-        """Write an ordinary Hugging Face folder; an adapter is merged into its weights, and written
-        beside them as well."""
+        """Write an ordinary Hugging Face folder; an adapter is merged into its weights, and also
+        written beside them."""
         if has_adapter(self.model):
             self.model.save_pretrained(folder, state_dict=merged_state(self.model))
             save_adapter(self.model, folder / ADAPTER_FOLDER)
@@ -296,7 +296,8 @@ class TransformersPolicy:
         return torch.tensor(found, device=self.device)
 
     def _ends_with(self, token_ids: list[int], stop: tuple[str, ...]) -> bool:
-        """Whether the last token completed a stop text; more may stand after it in that token."""
+        """Whether the last token completed a stop text; the token may contain more text after
+        it."""
         longest = max(len(text.encode()) for text in stop)
         # A token is at least a byte of text, so that the stop text lies within the last tokens.
         tail = token_ids[-longest:]

@@ -3,12 +3,11 @@
 Flows in: prompts as token ids; the weights of a ``TransformersPolicy``, pushed after every update.
 Flows out: completions with exact token ids and the log-probabilities of the distribution that each
 token was drawn from (after the temperature). Prompts, layouts and further turns are those of the
-``TransformersPolicy``, so that both engines see the same ids.
-One thread owns the engine and does one thing at a time, so that a generation sees either the
-weights before a push or those after it and its probe, never a mixture; a push that fails leaves an
-engine that refuses to generate.
-Not handled here: vLLM itself (``proverrl.policy.vllm_engine``, the only module that imports it),
-several GPUs, adapters.
+``TransformersPolicy``, so that both engines see the same ids. One thread owns the engine and does
+one thing at a time, so that a generation sees either the weights before a push or those after it
+and its probe, never a mixture; after a failed push the engine refuses to generate. Not handled
+here: vLLM itself (``proverrl.policy.vllm_engine``, the only module that imports it), several GPUs,
+adapters.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """What was drawn for a request: ids, the end token included when it was drawn, and the
-    log-probability of each. ``stopped`` when it ended of itself or with a stop text."""
+    log-probability of each. ``stopped`` when it ended by itself or with a stop text."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -51,7 +50,7 @@ class Drawn:
 
 
 class SamplerEngine(Protocol):
-    """What ``VllmPolicy`` needs of an engine. All calls come from one thread."""
+    """What ``VllmPolicy`` needs from an engine. All calls come from one thread."""
 
     @property
     def description(self) -> str:
@@ -66,7 +65,7 @@ class SamplerEngine(Protocol):
     def generate(
         self, requests: Sequence[Request], *, sampling: Sampling, end_id: int
     ) -> list[Drawn]:
-        """One completion a request, each under its own seed; ``sampling.seed`` is not used."""
+        """One completion per request, each under its own seed; ``sampling.seed`` is not used."""
         ...
 
     def score(self, rows: Rows) -> Scores:
@@ -74,12 +73,12 @@ class SamplerEngine(Protocol):
         ...
 
     def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Replace all weights, named as the transformers model names them; tensors are copied,
-        and whatever was computed with the old ones is forgotten."""
+        """Replace all weights, named as in the transformers model; tensors are copied, and
+        everything computed with the old ones is discarded."""
         ...
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         ...
 
 
@@ -159,7 +158,7 @@ class VllmPolicy:
         """Copy the trained weights into the engine as ``version``, then compare both; returns
         figures for the metrics: the mean and the largest difference in nats, and seconds.
 
-        Waits for a generation that is under way. Nobody may change the trained weights meanwhile.
+        Waits for a generation in progress. The trained weights must not change meanwhile.
 
         Raises:
             WeightSyncError: the engine's log-probabilities are not those of the trained model.
@@ -167,7 +166,7 @@ class VllmPolicy:
         return self._thread.submit(self._push, version).result()
 
     def close(self) -> None:
-        """Stop the engine; the policy cannot be used after it."""
+        """Stop the engine; the policy cannot be used afterwards."""
         self._whole = False
         engine = getattr(self, "_engine", None)
         if engine is not None:

@@ -1,4 +1,4 @@
-"""vLLM inside this process: the only module that imports it, and only when it is asked for.
+"""vLLM inside this process: the only module that imports it, and only on request.
 
 Flows in: the configuration and tokenizer of a transformers model, weights, token ids. Flows out:
 sampled tokens with the log-probabilities of the distribution after the temperature, and scores of
@@ -40,7 +40,7 @@ MIN_BATCHED_TOKENS = 4096
 def import_vllm() -> Any:
     """The module ``vllm``, set up to run inside this process.
 
-    Found by importing it: a build for CPUs has another name among the installed packages.
+    It is found by importing it, because the CPU build is installed under another name.
 
     Raises:
         UsageError: it is not installed or does not start here.
@@ -105,8 +105,8 @@ class VllmEngine:
     def _prefill_settings(
         self, policy: TransformersPolicy, config: VllmConfig
     ) -> dict[str, bool | int]:
-        """On a CPU vLLM cannot compute a prompt in parts when its request has a seed: torch's
-        generator has no offset there to be set back by. So prompts are computed whole."""
+        """On a CPU vLLM cannot compute a prompt in parts when its request has a seed: there torch's
+        generator has no offset that could be reset. So prompts are computed whole."""
         if not self._vllm.platforms.current_platform.is_cpu():
             return {}
         known = policy.model.config.get_text_config(decoder=True).max_position_embeddings
@@ -131,7 +131,7 @@ class VllmEngine:
         self, requests: Sequence[Request], *, sampling: Sampling, end_id: int
     ) -> list[Drawn]:
         """See ``SamplerEngine.generate``. Prompts that several requests share are computed once;
-        nothing is kept from call to call, so that a call repeats whatever went before it."""
+        nothing is kept between calls, so a call gives the same result whatever came before it."""
         self._forget_prefixes()
         outputs = self._run(
             [request.prompt_ids for request in requests],
@@ -201,7 +201,7 @@ class VllmEngine:
 
 def _pack_heads(model: Any) -> int:
     """Repack output layers, which on a CPU hold a packed copy of their weight: one that is tied to
-    the embedding gets no weight of its own in a reload, and its copy would stay the old one."""
+    the embedding gets no weight in a reload, so its copy would stay stale."""
     packed = 0
     for name, module in model.named_modules():
         if name.rpartition(".")[2] == "lm_head" and hasattr(module, "quant_method"):

@@ -62,7 +62,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What was found. ``matches`` has at most one entry a problem of the benchmark: its worst."""
+    """What was found. ``matches`` has at most one entry per problem of the benchmark: its worst."""
 
     num_benchmark: int
     num_training: int

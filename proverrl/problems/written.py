@@ -1,4 +1,4 @@
-"""The file of verdicts that ``proverrl verify --out`` writes, and ``--resume`` goes on from.
+"""The file of verdicts that ``proverrl verify --out`` writes, and ``--resume`` continues from.
 
 Flows in: rows, one at a time; on a resume the file as an earlier run left it, and the entries of
 the input in their order. Flows out: the file, in which every line is whole but for one that a kill
@@ -26,13 +26,13 @@ _FIRST_BYTES = b'{"id": '
 
 class VerdictFile:
     """Rows on disk. With ``resume`` those of an earlier run are taken in order, and then rows are
-    written after them; else the file begins anew. Use as a context manager."""
+    written after them; else the file begins again. Use as a context manager."""
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         self._path = path
         self._num_lines = 0
         if resume and path.exists() and not path.is_file():
-            raise UsageError(f"--resume: {path} is no file to go on with; give another --out file")
+            raise UsageError(f"--resume: {path} is no file to continue; give another --out file")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Without a buffer: a write that fails leaves nothing that closing would try again.
@@ -65,7 +65,7 @@ class VerdictFile:
         except OSError as error:
             raise UsageError(
                 f"--out {self._path}: cannot be written: {error.strerror}; what was judged before "
-                "is kept there: make room, and the same command with --resume goes on"
+                "is kept there: make room, and the same command with --resume continues"
             ) from error
 
     def take(self, entry: Submission | Unusable) -> dict[str, Any] | None:

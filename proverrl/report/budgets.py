@@ -34,7 +34,7 @@ _NO_COST = (
     "what a turn cost is not known, since an earlier version stored these attempts; evaluate again "
     "under another --name."
 )
-_NO_TOKENS = "the endpoint did not say how many tokens it wrote."
+_NO_TOKENS = "the endpoint did not report how many tokens it wrote."
 
 
 @dataclass(frozen=True, slots=True)

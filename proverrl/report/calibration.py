@@ -189,9 +189,9 @@ def render_calibrations(calibrations: Sequence[Calibration], *, several: bool) -
     """What each predictor was worth, and its bins folded away; a sentence when there is none."""
     if not calibrations:
         return (
-            '<p class="empty">Nothing to hold against each other: it takes an evaluation whose '
-            "attempts were kept, and a training that logged its levels or a curriculum that "
-            "estimates.</p>"
+            '<p class="empty">Nothing to compare: this needs an evaluation whose attempts were '
+            "kept, and a training that logged its levels or a curriculum that estimates solve "
+            "rates.</p>"
         )
     return "".join(_render(item, several) for item in calibrations)
 
@@ -207,7 +207,7 @@ def _render(item: Calibration, several: bool) -> str:
     )
     told = (
         f"{item.problems:,} problems, {item.without:,} without a prediction or a judged attempt, "
-        f"{item.unjudged:,} attempts unjudged. Off by {100 * item.error:.1f} points a problem; "
+        f"{item.unjudged:,} attempts unjudged. Off by {100 * item.error:.1f} points per problem; "
         f"one rate for all would be off by {100 * item.spread:.1f}."
     )
     return (

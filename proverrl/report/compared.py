@@ -28,10 +28,10 @@ def render_differences(shelves: Sequence[Shelf]) -> str:
     rows = "".join(_render_difference(item) for item in differences)
     return (
         "<h3>Differences, paired by problem</h3>"
-        '<p class="lead small">Points of pass@k, with 95 % intervals over the problems that both '
-        "have k judged attempts at. p is the chance of a difference as large if both were alike on "
-        "every problem: below 0.05 it has a colour, as one of twenty without any difference has "
-        "too.</p>"
+        '<p class="lead small">Points of pass@k, with 95 % intervals over the problems with k '
+        "judged attempts on both sides. p is the chance of a difference as large as this if both "
+        "were alike on every problem. It is coloured below 0.05, as one in twenty would be "
+        "without any difference.</p>"
         '<div class="scroll"><table class="differences"><thead><tr><th>What</th><th>Against</th>'
         "<th>k</th><th>Difference</th><th>p</th><th>Problems</th></tr></thead>"
         f"<tbody>{rows}</tbody></table></div>"
@@ -61,9 +61,9 @@ def render_matrices(shelves: Sequence[Shelf]) -> str:
         return ""
     lead = (
         '<p class="lead small">Each cell counts the problems that the row solved and the column '
-        "did not; on the diagonal, those that the row solved at all. Solved means one proof or "
-        "more; of two, only problems with a judged attempt in both count. A number shows its "
-        "problems in the list below.</p>"
+        "did not; on the diagonal, those that the row solved at all. Solved means at least "
+        "one proof; for two, only problems with a judged attempt in both count. Click a number to "
+        "see its problems in the list below.</p>"
     )
     return f'<h3 id="solved-by">Who solved what</h3>{lead}{"".join(parts)}'
 

@@ -217,7 +217,7 @@ def step_series(
     hint: str = "",
     bands: Bands | None = None,
 ) -> Series:
-    """A series over steps, calls and minutes, one value a row; long ones are thinned out."""
+    """A series over steps, calls and minutes, one value per row; long ones are thinned out."""
     stride = max(1, math.ceil(len(rows) / MAX_POINTS))
 
     def axis(read: Callable[[Row], float | None]) -> list[float | None]:

@@ -87,7 +87,7 @@ def _headline_row(runs: Sequence[RunRecord], column: Column, level: str, k: int)
 
 
 def list_difference_rows(shelves: Sequence[Shelf]) -> list[Row]:
-    """One row a pair and k: the difference of pass@k, paired by problem."""
+    """One row per pair and k: the difference of pass@k, paired by problem."""
     return [
         dict(
             zip(
@@ -105,7 +105,7 @@ def list_difference_rows(shelves: Sequence[Shelf]) -> list[Row]:
 
 
 def list_problem_rows(shelves: Sequence[Shelf]) -> list[Row]:
-    """One row a problem and column whose attempts were kept."""
+    """One row per problem and column whose attempts were kept."""
     rows = []
     for shelf in shelves:
         for name in shelf.names:

@@ -1,10 +1,10 @@
 """The problems that the page carries: figures of each, and examples in pieces.
 
-Flows in: shelves of columns. Flows out: for each benchmark a packed index with one entry a problem,
-and packed pieces with the texts, the letters of the attempts, the shortest proofs and the most
-frequent failures of every column at a few hundred problems each, so that the page unpacks only what
-is looked at. What was left out is counted.
-Not handled here: how it is drawn (``problems.js``); who solved what (``comparison``).
+Flows in: shelves of columns. Flows out: for each benchmark a packed index with one entry per
+problem, and packed pieces with the texts, the letters of the attempts, the shortest proofs and the
+most frequent failures of every column at a few hundred problems each, so that the page unpacks only
+what is looked at. What was left out is counted. Not handled here: how it is drawn
+(``problems.js``); who solved what (``comparison``).
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def _render_totals(rows: Sequence[Row]) -> str:
 
 
 def _name_unchecked(num: int) -> str:
-    return f", {num:,} too easy or too hard for late guards to be asked" if num else ""
+    return f", {num:,} too easy or too hard for the late guards" if num else ""
 
 
 def _render_idle(rows: Sequence[Row]) -> str:
@@ -238,9 +238,9 @@ def _render_guards(rows: Sequence[Row], examples: Mapping[str, Row]) -> str:
             cards += f'<p class="dim small">{escape(guard)}: no example, {escape(why)}.</p>'
     return (
         '<h3>What the guards stopped</h3><div class="scroll"><table><thead><tr><th>Guard</th>'
-        "<th>Stopped</th><th>Of those written</th><th>A step</th></tr></thead>"
-        f'<tbody>{body}</tbody></table></div><h4>The last that each stopped</h4><div class="cards">'
-        f"{cards}</div>"
+        "<th>Stopped</th><th>Of those written</th><th>Per step</th></tr></thead>"
+        f"<tbody>{body}</tbody></table></div><h4>The last problem that each stopped</h4>"
+        f'<div class="cards">{cards}</div>'
     )
 
 
@@ -274,9 +274,9 @@ def _render_rounds(rows: Sequence[Row]) -> str:
 
 def _render_picture(lineage: Lineage) -> str:
     return (
-        '<h3>Lineage</h3><p class="lead">Base problems on the left, what was made of them to the '
-        "right, newer rounds further down. Hollow: stopped by a guard. A click on a circle shows "
-        "the problem and its relatives.</p>"
+        '<h3>Lineage</h3><p class="lead">Base problems on the left, composed ones to the '
+        "right, newer rounds further down. Hollow: stopped by a guard. Click a circle to see the "
+        "problem and its relatives.</p>"
         f'<div class="scroll lineage" data-piece="{lineage.piece.name}">{lineage.picture}</div>'
         '<div class="lineage-shown" aria-live="polite"></div>'
     )

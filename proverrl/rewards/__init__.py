@@ -1,8 +1,8 @@
 """Rewards: pure functions from a rollout to a ``Reward``. A verdict is their only source.
 
 Flows in: a judged ``Rollout``. Flows out: a ``Reward`` with named parts. Rollouts that were not
-judged never come here: they have left their group before. ``verdicts`` holds the rewards, ``noise``
-what corrects them for a verifier that errs.
+judged never come here: they have already left their group. ``verdicts`` holds the rewards,
+``noise`` the corrections for a verifier that errs.
 """
 
 from proverrl.rewards.noise import (

@@ -1,4 +1,4 @@
-"""What a composer earns for its statements, and what that is in comparison.
+"""What a composer earns for its statements, and how these rewards compare.
 
 Flows in: what became of each statement of a batch. Flows out: a reward for each, None where
 nothing was judged, and advantages. All of it is pure. A batch is compared as a whole, because a
@@ -47,15 +47,15 @@ class Outcome:
 
 
 def gar_reward(solved: float, modified: float) -> float:
-    """(1 - p)(1 - m) where p > 0, else 0: hard, but not too hard, and not by being rewritten (GAR,
-    2025, arXiv 2510.11769)."""
+    """(1 - p)(1 - m) where p > 0, else 0: hard, but not too hard, and not because it was rewritten
+    (GAR, 2025, arXiv 2510.11769)."""
     return (1.0 - solved) * (1.0 - modified) if solved > 0.0 else 0.0
 
 
 def absolute_zero_reward(outcome: Outcome) -> float | None:
-    """-1 for what cannot be read, -0.5 where p is 0 or 1, else 1 - p (Absolute Zero, Zhao et al.
-    2025, arXiv 2505.03335). What a guard stopped for another reason teaches as little as p = 0 or
-    1 (it is false, or trivial, or known): -0.5 as well, which is ours."""
+    """-1 for an unreadable statement, -0.5 where p is 0 or 1, else 1 - p (Absolute Zero, Zhao et
+    al. 2025, arXiv 2505.03335). A statement that a guard stopped for another reason teaches as
+    little as p = 0 or 1 (it is false, trivial or known), so it also earns -0.5, which is ours."""
     if outcome.stage == "malformed":
         return -1.0
     if outcome.stage == "stopped":
@@ -66,8 +66,8 @@ def absolute_zero_reward(outcome: Outcome) -> float | None:
 
 
 def _gar(outcomes: Sequence[Outcome], config: SelfplayConfig) -> list[float | None]:
-    """GAR's batch: what was refused before anyone tried it counts as unsolved (ours: there is no
-    such statement in the paper's batch, and a policy would never learn to avoid it)."""
+    """GAR's batch: a statement that was refused before any attempt counts as unsolved (ours: there
+    is no such statement in the paper's batch, and a policy would never learn to avoid it)."""
     return [
         0.0
         if o.stage != "tried"
@@ -83,9 +83,9 @@ def _absolute_zero(outcomes: Sequence[Outcome], config: SelfplayConfig) -> list[
 
 
 def _stp(outcomes: Sequence[Outcome], config: SelfplayConfig) -> list[float | None]:
-    """1 for a useful conjecture, 0 < p <= ``stp_high``, else 0. Of the useful ones the
-    ``stp_drop`` with the lowest ratio of shortest proof to statement earn nothing: many words for
-    an easy matter (STP, Dong and Ma 2025, arXiv 2502.00212)."""
+    """1 for a useful conjecture, 0 < p <= ``stp_high``, else 0. The share ``stp_drop`` of the
+    useful ones with the lowest ratio of shortest proof to statement earns nothing: long statements
+    with easy proofs (STP, Dong and Ma 2025, arXiv 2502.00212)."""
     useful = [
         i
         for i, o in enumerate(outcomes)
@@ -112,8 +112,8 @@ COMPOSER_REWARDS: dict[
 def compare_statements(
     outcomes: Sequence[Outcome], rewards: Sequence[float | None], name: ComposerRewardName
 ) -> list[float]:
-    """Each statement's advantage: its reward less the mean, over the deviation, of the whole batch
-    (of its task only under ``absolute_zero``); 0 where nothing was judged or all are alike.
+    """Each statement's advantage: its reward minus the mean, divided by the deviation, of the whole
+    batch (of its task only under ``absolute_zero``); 0 where nothing was judged or all are alike.
 
     Mean and deviation are those of GRPO's groups (``standardize``).
     """
@@ -132,9 +132,9 @@ def compare_statements(
 
 def penalise_modified(reward: Reward, modified: bool, weight: float) -> Reward:
     """GAR's solver: the reward times 1 - 0.5 m_k (``weight`` for 0.5), m_k = 1 where the answer
-    changed the statement. The paper prints the factor alone; a failure must not earn it.
+    changed the statement. The paper prints only the factor; a failure must not earn it.
 
-    With our layouts a changed statement leaves no candidate, so that it has earned nothing before.
+    With our layouts a changed statement leaves no candidate, so it has already earned nothing.
     """
     if not modified:
         return reward

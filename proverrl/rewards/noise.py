@@ -7,8 +7,8 @@ constant). Not handled here: verifying a failed candidate again (the loop does, 
 ``FalseNegativeRate``); verdicts that judge nothing, which never become a yes or no.
 
 Both corrections: Cai et al. 2025, arXiv 2510.00915. Within a group that shares one pair of rates,
-centring leaves of them only a constant factor; they matter where rates differ between groups, or
-where nothing is centred.
+centring reduces them to a constant factor; they matter where rates differ between groups, or where
+nothing is centred.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from proverrl.seeds import derive_seed
 from proverrl.statistics import clopper_pearson
 
 EMA = 0.95
-"""How much of an average stays when one value more is added."""
+"""How much of an average stays when one more value is added."""
 
 ALL = ""
 """The key under which everything is averaged, whatever its own key is."""
 
 MAX_ONLINE = 0.5
-"""An estimate above this is not believed when it corrects a reward: by then few candidates were
-proved, and the correction's variance would have no bound."""
+"""A larger estimate is not used to correct a reward: few candidates were proved by then, and the
+correction's variance would be unbounded."""
 
 
 def uncorrected(proved: bool, f0: float, f1: float) -> float:
@@ -68,13 +68,13 @@ CORRECTIONS: dict[CorrectionName, Callable[[bool, float, float], float]] = {
 
 
 class FalseNegativeRate:
-    """Estimates f1 for each key, such as (back end, source of the problem), as verdicts come.
+    """Estimates f1 for each key, such as (back end, source of the problem), as verdicts arrive.
 
-    Two averages a key, with weight 0.05 for each new value and freed from the bias of their
-    start: the share p of judged candidates that are proved, and the share q of failures that a
-    second, longer look turns over. Of all candidates q (1 - p) are right and refused, and p are
-    right and accepted when f0 = 0 (Lean's kernel after the audit), so that
-    f1 = q (1 - p) / (q (1 - p) + p). Every value counts for its key and for ``ALL``.
+    Two averages per key, with weight 0.05 for each new value and corrected for the bias of their
+    start: the share p of judged candidates that are proved, and the share q of failures that an
+    audit with larger limits overturns. Among all candidates a share q (1 - p) is right and refused,
+    and a share p is right and accepted when f0 = 0 (Lean's kernel after the audit), so that f1 = q
+    (1 - p) / (q (1 - p) + p). Every value counts for its key and for ``ALL``.
     """
 
     def __init__(self) -> None:
@@ -90,12 +90,12 @@ class FalseNegativeRate:
         _add(self._overturned, key, overturned)
 
     def rate(self, key: str) -> float:
-        """The estimate of f1; 0 as long as nothing was audited."""
+        """The estimate of f1; 0 until something has been audited."""
         return self._rate(key, _value(self._overturned.get(key, _NOTHING)))
 
     def interval(self, key: str) -> tuple[float, float]:
-        """An interval of 95 % for f1: Clopper and Pearson's for q, with the number of audits that
-        the average still remembers, taken over to f1; p is taken as known. (0, 1) before the first
+        """A 95 % interval for f1: Clopper and Pearson's for q, with the number of audits that the
+        average still remembers, carried over to f1; p is taken as known. (0, 1) before the first
         audit."""
         average = self._overturned.get(key, _NOTHING)
         if average[1] == 0.0:

@@ -36,7 +36,7 @@ def proved_reward(rollout: Rollout, config: RewardConfig | None = None) -> Rewar
 def obligations_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     """1 for PROVED, else ``obligation_share`` times the mean credit of the last verdict's entries.
 
-    The share is below 1, so that no failed proof earns what a proved one does, and a verdict that
+    The share is below 1, so no failed proof earns as much as a proved one, and a verdict that
     does not pass the gate of ``entry_credits`` earns nothing (gated reward accumulation).
     """
     if _proved(rollout):
@@ -48,7 +48,8 @@ def obligations_reward(rollout: Rollout, config: RewardConfig) -> Reward:
 
 
 def turn_discounted_reward(rollout: Rollout, config: RewardConfig) -> Reward:
-    """``turn_discount`` to the number of turns before the first proof; 0 without a proof."""
+    """``turn_discount`` to the power of the number of turns before the first proof; 0 without
+    one."""
     _proved(rollout)
     value = turn_returns(rollout, config.turn_discount)[0]
     return Reward(total=value, parts={"proved": value})
@@ -67,11 +68,11 @@ def build_reward(
     max_new_tokens: int,
     false_negative_rate: Callable[[Rollout], float] | None = None,
 ) -> RewardFn:
-    """The configured reward, with the penalty for overlong completions where its weight is set.
+    """The configured reward, with the penalty for overlong completions if its weight is set.
 
     ``max_new_tokens`` is the sampler's limit for one completion. ``false_negative_rate`` is asked
-    for each rollout when the configuration says ``"online"``, and believed up to ``MAX_ONLINE``
-    of what the false positives leave.
+    for each rollout when the configuration says ``"online"``, and used up to ``MAX_ONLINE`` of what
+    the false positives leave.
     """
     base = REWARDS[config.name]
     most = MAX_ONLINE * (1.0 - config.false_positive_rate)
@@ -106,7 +107,7 @@ def entry_credits(verdict: Verdict | None) -> dict[str, float]:
     """Per entry of a program 1 / (1 + obligations that failed): 1 where nothing failed.
 
     Failures count and successes do not, because a policy could add any number of obligations that
-    hold (``assert true;``) and would be paid for them. The gate: nothing is credited unless the
+    hold (``assert true;``) and would be rewarded for them. The gate: nothing is credited unless the
     program is ours, was resolved and was given to the prover, so UNSOUND and INCOMPLETE earn
     nothing, nor does a back end that counts no obligations (Lean).
     """
@@ -123,7 +124,7 @@ def turn_returns(rollout: Rollout, discount: float) -> list[float]:
     """Per turn k the best discounted verdict from there on: max over j >= k of
     discount^(j - k) [turn j proved].
 
-    A turn that was not judged adds nothing of its own; one without a candidate is a failure.
+    A turn that was not judged adds nothing; one without a candidate is a failure.
     """
     returns: list[float] = []
     following = 0.0

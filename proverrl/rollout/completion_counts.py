@@ -1,10 +1,9 @@
-"""Completions that came to nothing before any verdict: cut off, or without a candidate.
+"""Counts completions that failed before any verdict: cut off, or without a candidate.
 
-Flows in: what became of completions, one by one; figures that were stored of them. Flows out:
-figures under the same keys everywhere (``metrics.jsonl``, results of evaluations and searches), a
-few words for a line, and warnings that name the key to change. A completion that was cut off at the
-token limit may hold a candidate all the same.
-Not handled here: what the verifier said of candidates.
+Flows in: the outcome of each completion; stored figures about them. Flows out: figures under the
+same keys everywhere (``metrics.jsonl``, results of evaluations and searches), a few words for a
+line, and warnings that name the key to change. A completion that was cut off at the token limit may
+still hold a candidate. Not handled here: what the verifier said about candidates.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 from proverrl.rollout.extract import generalise_reason
 
 WARN_ABOVE = 0.5
-"""A share of completions above which a figure says more of a setting than of the policy."""
+"""A share of completions above which a figure says more about a setting than about the policy."""
 
 
 @dataclass(slots=True)

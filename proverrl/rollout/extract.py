@@ -1,13 +1,12 @@
 """Finds the candidate's text in an answer, or says why there is none.
 
 Flows in: a problem and the text of a completion, whatever it is. Flows out: an ``Extraction``;
-nothing is ever raised. Thinking spans are skipped, also ones that are never closed; of several
-code blocks the last complete one that fits counts; where a whole file was written, ours is looked
-for in it and the body is what stands in the place of the hole. An answer that changed our text is
-refused here, so that it costs no verifier call; soundness does not rest on it, since a candidate
-is assembled from the problem's own text.
-Not handled here: whether the body is admitted (the audit says so); proofs that a model spreads
-over several blocks.
+nothing is ever raised. Thinking spans are skipped, even if they are never closed; of several code
+blocks the last complete one that fits counts; if a whole file was written, our text is located in
+it and the body is the text in place of the hole. An answer that changed our text is refused here,
+so it costs no verifier call; soundness does not depend on this, because a candidate is assembled
+from the problem's own text. Not handled here: whether the body is allowed (the audit decides);
+proofs that a model spreads over several blocks.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def generalise_reason(reason: str) -> str:
 
 
 def skip_thinking(text: str) -> tuple[int, int, str]:
-    """Where the answer begins and ends, and why it has none.
+    """Where the answer begins and ends, or why there is none.
 
     It begins after the last ``</think>``, whether or not that was opened (a chat template may have
     opened it), and ends before a ``<think>`` that is never closed.

@@ -15,7 +15,7 @@ from proverrl.lang import find_language
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 
 FeedbackFn = Callable[[Candidate, Verdict, int], str]
-"""From candidate, verdict and the number of errors to show at most to text."""
+"""From a candidate, a verdict and the most errors to show, to text."""
 
 GOEDEL_LINES_BEFORE, GOEDEL_LINES_AFTER, GOEDEL_SPAN_LINES = 4, 1, 6
 KIMINA_LINES_AROUND = 2
@@ -33,7 +33,7 @@ _ANALYSE = "First analyse in detail why it fails, then write the whole corrected
 def goedel(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
     """Goedel-Prover-V2's form (Lin et al. 2025, arXiv 2508.03613): each error with 4 lines before
     it, its span within ``<error>`` and ``</error>`` (6 lines at most), 1 line after it and its
-    message; then how many errors were left out, and the wish for an analysis before new code."""
+    message; then how many errors were left out, and a request for an analysis before new code."""
     errors, num_omitted = _choose(verdict, max_errors)
     parts = [f"The proof {_SUMMARIES[verdict.status]}."]
     lines = candidate.source.split("\n")
@@ -69,7 +69,7 @@ def kimina(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
 
 
 def compact(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
-    """One line an error, as in the interpreter block of Leanabell-Prover-V2 (Ji et al. 2025,
+    """One line per error, as in the interpreter block of Leanabell-Prover-V2 (Ji et al. 2025,
     arXiv 2507.08649); lines count in the candidate's own text where the error is in it."""
     errors, num_omitted = _choose(verdict, max_errors)
     if verdict.proved:
@@ -85,8 +85,8 @@ def compact(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
 
 
 def status_only(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
-    """That it failed, without why: what feedback must beat (Goedel-Prover-V2 loses most of the gain
-    without the messages, arXiv 2508.03613)."""
+    """Only that it failed, not why: the baseline that feedback must beat (Goedel-Prover-V2 loses
+    most of the gain without the messages, arXiv 2508.03613)."""
     return f"The proof {_SUMMARIES[verdict.status]}.\n{_ANALYSE}"
 
 

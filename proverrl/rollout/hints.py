@@ -1,10 +1,10 @@
 """Hints: the beginning of an answer, or a failed attempt, as exact token ids after a prompt.
 
-Flows in: a problem, a body that is known for it (or a failed answer with its feedback), a share.
+Flows in: a problem, a known body for it (or a failed answer with its feedback), a share.
 Flows out: a ``Hint``, and prompts that end with one. A beginning is cut from the whole answer's own
 tokens, so that its ids are those that the policy was trained on, and ends where a statement does
-(``steps``) or anywhere (``tokens``). Nothing is believed of a hint: the candidate is the opening
-and what the policy wrote after it, and all of it is audited and verified.
+(``steps``) or anywhere (``tokens``). A hint is not trusted: the candidate is the opening
+together with what the policy wrote after it, and all of it is audited and verified.
 Not handled here: which problem gets how much (``proverrl.rollout.restart``).
 """
 
@@ -55,7 +55,7 @@ def cut_opening(
     source: str,
 ) -> Hint | None:
     """The beginning of the answer that gives ``body``: at least ``ratio`` of its tokens, up to the
-    end of a step, never all of it. Where no step ends so late, the longest that there is.
+    end of a step, never all of it. If no step ends that late, the longest possible one.
 
     None when it cannot be cut: one step only, or a tokenizer whose tokens are not pieces of text.
     """

@@ -4,9 +4,9 @@ Flows in: groups, each judged. Flows out: for a group without a proof the same g
 rollout replaced by the problem's stored proof, which has the token ids and log-probabilities of its
 sampler (after ARPO, Lu et al. 2025, arXiv 2505.16282, and DeepSearch, Wu et al. 2025, arXiv
 2509.25454). The learner scores it anew before the update, and its truncated importance weight caps
-what an old proof counts (``loss.weights``). A stored proof is judged again before it is used; it is
-never counted as proved in the step that it is put into.
-Not handled here: proofs of several turns or with a hint, which are not stored.
+the influence of an old proof (``loss.weights``). A stored proof is judged again before it is used;
+it never counts as proved in the step that uses it. Not handled here: proofs of several turns or
+with a hint, which are not stored.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Curve:
         return self.floor + (1.0 - self.floor) * rise
 
     def length_for(self, target: float) -> float:
-        """The length of this accuracy; 0 where the floor is not below it. It may lie above 1.
+        """The length with this accuracy; 0 if the floor is not below it. It may exceed 1.
 
         With s = (target - c) / (1 - c) it is b + ln(s / (1 - s)) / a; for 0.5, b + ln(1 - 2c) / a.
         """

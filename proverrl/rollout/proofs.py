@@ -1,4 +1,4 @@
-"""Proofs that a run has found, kept for learning from again.
+"""Proofs that a run has found, kept so that it can learn from them again.
 
 Flows in: rollouts, and proofs of earlier runs once they are verified. Flows out: the shortest
 distinct proved bodies of each problem, each with the conditions under which it was verified. State
@@ -27,7 +27,7 @@ class Conditions:
     """What a verdict on a problem rests on besides the body.
 
     ``judge`` names toolchain, limits and version of the audit; ``problem`` is the SHA-256 of all
-    that the problem says and demands, so that a benchmark that was edited is another one.
+    that the problem says and demands, so an edited benchmark counts as a different one.
     """
 
     judge: str
@@ -111,7 +111,7 @@ class ProofStore:
         del kept[self.keep_shortest :]
 
     def discard(self, problem_id: str, proof: Proof) -> None:
-        """Take a proof out; a problem without proofs is no longer a solved one."""
+        """Remove a proof; a problem without proofs no longer counts as solved."""
         kept = self.proofs[problem_id]
         kept.remove(proof)
         if not kept:

@@ -1,8 +1,8 @@
-"""Which problems are tried again from a part of an answer, and how much of it they are given.
+"""Which problems are tried again from part of an answer, and how much of it is given.
 
 Flows in: judged rollouts. Flows out: problems that are due, each with the share to give. Problems
-whose group was not good enough wait in line; what a restart gave decides about the next one, by a
-pure function of the problem's trials. All state is plain JSON, saved in the checkpoint.
+whose group was not good enough are queued; the next restart is a pure function of the problem's
+trials so far. All state is plain JSON, saved in the checkpoint.
 Not handled here: making the hint (``proverrl.rollout.hints``), drawing (``proverrl.loops``).
 """
 
@@ -120,7 +120,7 @@ class Restarts:
         return self.active and self.settings.source.startswith("failed")
 
     def room(self, num_groups: int) -> int:
-        """How many of a draw's groups may be restarts."""
+        """The most groups of a draw that may be restarts."""
         return int(self.settings.share * num_groups + _SAME) if self.active else 0
 
     def waiting(self) -> Iterator[tuple[str, float]]:
@@ -140,7 +140,7 @@ class Restarts:
     def observe(self, rollouts: Sequence[Rollout]) -> None:
         """Note what a group earned, and whether and how its problem is restarted.
 
-        A group without a hint begins the problem's trials anew. Rollouts that were not judged do
+        A group without a hint resets the problem's trials. Rollouts that were not judged do
         not count; with none judged, a restart is repeated as it was.
         """
         if not self.active:
@@ -165,7 +165,7 @@ class Restarts:
         self.queue[name] = due
 
     def add_failure(self, problem_id: str, failure: Failure) -> None:
-        """Keep a failed attempt in place of one that got no further."""
+        """Keep a failed attempt that got at least as far as the stored one."""
         known = self.failures.get(problem_id)
         if known is None or failure.verified >= known.verified:
             self.failures[problem_id] = failure

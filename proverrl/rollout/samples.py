@@ -1,10 +1,10 @@
 """Training samples: exact token ids of a rollout, with loss mask, log-probs and advantages.
 
 Flows in: a ``Group`` and its advantages. Flows out: ``TrainingSample`` records. Token ids go from
-the sampler to the learner untouched; nothing is tokenised again. All turns of a rollout are one
-sequence, in which feedback is context only, as long as each turn's prompt goes on from the one
-before; where the history was cut a new sequence begins, so that every completion token is
-learned once, under the context that it was sampled in.
+the sampler to the learner unchanged; nothing is tokenised again. All turns of a rollout are one
+sequence, in which feedback is context only, as long as each turn's prompt continues from the one
+before; where the history was cut a new sequence begins, so that every completion token is learned
+once, under the context that it was sampled in.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from proverrl.types import Group, Rollout, Turn
 
 
 def build_samples(group: Group, advantages: Sequence[Sequence[Credit]]) -> list[TrainingSample]:
-    """One sample a rollout (more where its history was cut): prompt and feedback masked, every
+    """One sample per rollout (more if its history was cut): prompt and feedback masked, every
     completion token with its own log-probability and its turn's advantage, or its own where the
     method gave one to each.
 
@@ -33,7 +33,7 @@ def build_samples(group: Group, advantages: Sequence[Sequence[Credit]]) -> list[
 
 
 def build_rollout_samples(rollout: Rollout, advantages: Sequence[Credit]) -> list[TrainingSample]:
-    """The samples of one rollout; ``advantages`` has an entry a turn. See ``build_samples``."""
+    """The samples of one rollout; ``advantages`` has an entry per turn. See ``build_samples``."""
     rows: list[_Row] = []
     for index, (turn, value) in enumerate(zip(rollout.turns, advantages, strict=True)):
         if turn.completion.missing:

@@ -1,19 +1,19 @@
 """Rollouts of several turns: the verifier's answer is shown, and the policy tries again.
 
-Flows in: judged draws of first attempts. Flows out: the same draws with the turns that followed.
-A rollout goes on until it is proved, until a verdict judged nothing (then it is unjudged as a
+Flows in: judged draws of first attempts. Flows out: the same draws with the turns that followed. A
+rollout continues until it is proved, until a verdict judged nothing (then it is unjudged as a
 whole), or until its turns are used. All rollouts of all draws take a turn together: one batch for
 the policy, then every distinct candidate goes to the verifier at once.
 
-Two forms (``RolloutConfig.mode``): in ``self_correct`` each attempt is an answer of its own after a
+Two forms (``RolloutConfig.mode``): in ``self_correct`` each attempt is a separate answer after a
 message with the feedback (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613); in ``interleaved``
 the policy closes a ``<code>`` span, the verifier's answer follows in ``<interpreter>``, and the
-same answer goes on (Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649).
+same answer continues (Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649).
 
 Token ids are never made again from text: a turn's prompt is the ids of the problem's prompt, then
 of each earlier completion and its feedback, and what does not fit ``history_tokens`` is left out
-oldest first. The first turn's prompt and the problem in it always stay.
-Not handled here: a budget of verifier calls within a rollout.
+oldest first. The first turn's prompt and the problem in it always stay. Not handled here: a budget
+of verifier calls within a rollout.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ INTERPRETER = ("\n<interpreter>\n", "\n</interpreter>\n")
 
 @dataclass
 class _Chain:
-    """A rollout that is being written; ``draw`` is the place of its draw."""
+    """A rollout in progress; ``draw`` is the index of its draw."""
 
     draw: int
     rollout: Rollout
@@ -116,7 +116,7 @@ def resume_within(
 ) -> Prompt:
     """The prompt of a rollout's next turn, its oldest turns left out as the budget wants.
 
-    With a budget that not even the last exchange fits, the problem is shown afresh.
+    If not even the last exchange fits the budget, only the problem is shown.
     """
     inside = settings.mode == "interleaved"
     history = [Exchange(t.completion, t.feedback, inside) for t in rollout.turns]
@@ -196,7 +196,7 @@ def _with_feedback(rollout: Rollout, policy: Policy, settings: RolloutConfig) ->
 
 
 def tell(turn: Turn, policy: Policy, settings: RolloutConfig) -> str:
-    """What the policy is told of a turn, in the words of its layout."""
+    """What the policy is told about a turn, in the words of its layout."""
     if turn.candidate is None or turn.verdict is None:
         return render_missing(turn.reason)
     text = FEEDBACK[settings.feedback](turn.candidate, turn.verdict, settings.max_errors)

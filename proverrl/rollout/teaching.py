@@ -1,4 +1,4 @@
-"""Failed attempts with what the verifier said of them, for self-distillation.
+"""Failed attempts with what the verifier said about them, for self-distillation.
 
 Flows in: rollouts and the policy that wrote them. Flows out: for each failed attempt its own tokens
 as a sample, and the prompt of a teacher that has read the attempt and the feedback on it. Not

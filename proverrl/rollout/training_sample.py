@@ -1,7 +1,7 @@
 """The record that a learner trains on.
 
-Flows in: nothing. Flows out: ``TrainingSample``, frozen and slotted, refused where its fields do
-not fit together. Not handled here: how a rollout becomes one (``proverrl.rollout.samples``).
+Flows in: nothing. Flows out: ``TrainingSample``, frozen and slotted, refused if its fields do not
+fit together. Not handled here: how a rollout becomes one (``proverrl.rollout.samples``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class TrainingSample:
 
     Positions with ``loss_mask`` 0 (the prompt, verifier feedback) carry log-probability and
     advantage 0 and are context only. ``prompt_length`` is the number of leading prompt tokens.
-    ``truncated`` says that the completion was cut at the token limit.
+    ``truncated`` says that the completion was cut off at the token limit.
     """
 
     rollout_id: str

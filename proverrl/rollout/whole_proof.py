@@ -36,7 +36,7 @@ class Draw:
 class JudgedDraw:
     """Rollouts of one draw, how many verifier calls they took, and how many seconds it took to
     write what came after the first turn. ``appeals`` are the candidates that were judged a second
-    time, by their key: True where the failure was turned over, None where nothing was judged."""
+    time, by their key: True if the failure was overturned, None if nothing was judged."""
 
     rollouts: tuple[Rollout, ...]
     num_calls: int
@@ -76,8 +76,8 @@ async def draw_groups(
 async def judge(draw: Draw, verifier: Verifier, *, deadline_seconds: float) -> JudgedDraw:
     """Verify a draw's distinct candidates and build its rollouts.
 
-    A completion that was cut off at the token limit has no end, so that its text is still
-    judged as it is: a proof that verifies is a proof. One with no candidate in it costs no call.
+    A completion that was cut off at the token limit is still judged as it is: a proof that verifies
+    is a proof. One without a candidate costs no call.
     """
     candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
     distinct = {c.key: c for c in candidates if c is not None}

@@ -1,8 +1,8 @@
-"""What searches that are made of several searches share: one budget, and how they are gone on with.
+"""What searches that are made of several searches share: one budget, and how they are continued.
 
 Flows in: a problem, functions, ``[search]``. Flows out: a ``SearchResult``, as of any search. A
 composite is written as a walk (``work``) that is repeated from its beginning when a saved search is
-gone on with: every number that the walk decided by, every verdict and every search of a part was
+continued: every number that the walk decided by, every verdict and every search of a part was
 saved, so that it comes to the place where it was without a call. Not handled here: what the parts
 are (``subgoal_search``, ``lemma_search``).
 """

@@ -3,7 +3,7 @@
 Flows in: a search, while it runs and at its end. Flows out: ``search.json`` (its whole state),
 ``tree.json``, ``tree.svg``, the proof as a whole file, the minimised proof beside it, and
 ``result.json``, which is written last. Every file appears whole or not at all, so that a kill at
-any moment leaves a folder that can be gone on with. Not handled here: running the search.
+any moment leaves a folder that can be continued. Not handled here: running the search.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def name_folders(out: Path, problems: Sequence[Problem]) -> dict[str, Path]:
 
 
 def check_folder(path: Path, *, resume: bool) -> None:
-    """Refuse a folder that holds something, unless it is to be gone on with.
+    """Refuse a folder that holds something, unless it is to be continued.
 
     Raises:
         RunError: it holds a search and ``resume`` is not set, or other things.
@@ -71,7 +71,7 @@ def check_folder(path: Path, *, resume: bool) -> None:
     if (path / STATE).exists():
         if not resume:
             raise RunError(
-                f"{path} holds a search already; go on with it with --resume, or begin in another "
+                f"{path} holds a search already; continue it with --resume, or start in another "
                 "folder with --out"
             )
     elif any(child.name != ".lock" for child in path.iterdir()):
@@ -81,7 +81,7 @@ def check_folder(path: Path, *, resume: bool) -> None:
 @dataclass
 class SearchFolder:
     """``settings`` are what verdicts and proposals depend on besides the search's own ``config``
-    and ``seed``: a search is gone on with under the same only. ``seconds`` were spent on it
+    and ``seed``: a search is continued under the same only. ``seconds`` were spent on it
     before."""
 
     path: Path
@@ -116,7 +116,7 @@ class SearchFolder:
             settings, seconds, state = saved["settings"], float(saved["seconds"]), saved["search"]
         except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise RunError(
-                f"{path} cannot be read ({error!r}); begin in another folder with --out"
+                f"{path} cannot be read ({error!r}); start in another folder with --out"
             ) from error
         other = sorted(
             key
@@ -125,8 +125,8 @@ class SearchFolder:
         )
         if other:
             raise RunError(
-                f"{path} was searched with other settings ({', '.join(other)}): go on with those, "
-                "or begin in another folder with --out"
+                f"{path} was searched with other settings ({', '.join(other)}): "
+                "continue with those, or start in another folder with --out"
             )
         with _explain(path):
             search.load_state_dict(state)
@@ -236,12 +236,12 @@ def _describe_minimised(minimised: Minimised) -> dict[str, Any]:
 
 @contextmanager
 def _explain(path: Path) -> Iterator[None]:
-    """Name the file of a saved search that cannot be gone on with."""
+    """Name the file of a saved search that cannot be continued."""
     try:
         yield
     except RunError as error:
         raise RunError(f"{path}: {error} (--out)") from error
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise RunError(
-            f"{path} is damaged ({error!r}); begin in another folder with --out"
+            f"{path} is damaged ({error!r}); start in another folder with --out"
         ) from error

@@ -4,10 +4,10 @@ Flows in: a Dafny problem. Flows out: proofs of it, and the pool. A turn writes 
 share of the calls that are left; then, by the tier:
 
 - ``light``: nothing more;
-- ``medium``: the facts of bodies that failed (``dafny_facts``) are conjectures. All are verified
-  together, those in which something fails are left out, and again, until all stand (after Houdini,
-  Flanagan and Leino 2001). Those that are worth most are put before the hole, and the policy writes
-  bodies for the problem in which they stand;
+- ``medium``: the facts of bodies that failed (``proverrl.lang.dafny.search.facts``) are
+  conjectures. All are verified together, those in which something fails are left out, and again,
+  until all stand (after Houdini, Flanagan and Leino 2001). Those that are worth most are put before
+  the hole, and the policy writes bodies for the problem in which they stand;
 - ``heavy``: as well, assertions that did not stand are attacked as lemmas of their own, and so are
   their negations.
 

@@ -9,7 +9,7 @@ the body again.
 Requests that arrive while the policy is writing are one batch when it is done. A request on its own
 is drawn with its own seed, and so repeats exactly; a batch is drawn with a seed that is made of the
 seeds in it, in the order in which they came, so that it repeats when the same requests meet.
-Not handled here: servers that do not go on with a text.
+Not handled here: servers that do not continue a text.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def make_extend(policy: Policy) -> Extend:
     """How the beginning of an answer is given to a policy.
 
     Raises:
-        UsageError: the policy's server is given messages, so that it cannot go on with an answer.
+        UsageError: the policy's server is given messages, so that it cannot continue an answer.
     """
     if isinstance(policy, EndpointPolicy):
         if policy.config.api != "completions":
             raise UsageError(
-                f"search goes on with the beginning of an answer, which {policy.address} does not "
+                f"search continues the beginning of an answer, which {policy.address} does not "
                 'take; set endpoint.api = "completions", or search with best-of-n'
             )
         return lambda prompt, text: replace(prompt, text=prompt.text + text)
@@ -122,7 +122,7 @@ class Proposer:
         nothing was written after a prefix that ends with a line break.
 
         Raises:
-            UsageError: the policy cannot go on with an answer, or tells no log-probabilities.
+            UsageError: the policy cannot continue an answer, or tells no log-probabilities.
         """
         if self._extend is None and self._open(problem, prefix)[0]:
             self._extend = make_extend(self.policy)
@@ -188,7 +188,7 @@ class Proposer:
         if comment:
             body = body.replace(comment, "\n", 1)
         if not reason and not body.startswith(prefix.text):
-            reason = "the answer does not go on with its prefix"
+            reason = "the answer does not continue its prefix"
         if reason:
             self.num_unread += 1
             return make_proposal(prefix.text, completion, reason)

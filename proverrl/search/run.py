@@ -35,12 +35,12 @@ from proverrl.search.strategy import Expansion, Strategy
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Verdict
 
-# What may change when a search is gone on with: how long, and how many at once.
+# What may change when a search is continued: how long, and how many at once.
 _FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle", "check"})
 
 
 class Search:
-    """A search that can be run, watched, saved and gone on with.
+    """A search that can be run, watched, saved and continued.
 
     ``run`` may be called again after an error or a cancellation: jobs that were under way are then
     made again.
@@ -240,7 +240,7 @@ class Search:
 
 
 def identify(problem: Problem, config: SearchConfig, seed: int) -> dict[str, Any]:
-    """What must be the same when a search is gone on with."""
+    """What must be the same when a search is continued."""
     values = config.model_dump(mode="json")
     kept = {f"search.{key}": value for key, value in values.items() if key not in _FREE_KEYS}
     return {"problem": Candidate(problem, "").key, "seed": seed, **kept}
@@ -251,8 +251,8 @@ def check_identity(ours: dict[str, Any], saved: dict[str, Any]) -> None:
     other = [key for key in ours if saved.get(key) != ours[key]]
     if other:
         raise RunError(
-            f"this saved search differs in {', '.join(other)}: go on with its own settings, "
-            "or begin in another folder"
+            f"this saved search differs in {', '.join(other)}: continue with its own settings, "
+            "or start in another folder"
         )
 
 

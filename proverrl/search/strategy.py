@@ -98,7 +98,7 @@ class Strategy(ABC):
     def usable_steps(self, judged: Judged) -> Sequence[tuple[int, str]]:
         """The steps that may become nodes.
 
-        A finished proof is no place to go on from, and neither is a text of more than
+        A finished proof is no place to continue from, and neither is a text of more than
         ``max_prefix_tokens`` tokens.
         """
         body = text_of(judged)

@@ -1,4 +1,4 @@
-"""Fits a value head to features, an epoch at a time, so that it can be stopped and gone on with.
+"""Fits a value head to features, an epoch at a time, so that it can be stopped and continued.
 
 Flows in: features of distinct prefixes, and pairs that point at them. Flows out: a ``ValueHead``.
 The loss is binary cross-entropy; with ``rank_weight`` a share of it is the logistic loss on every

@@ -1,6 +1,6 @@
-"""The seam of the verifier: a candidate flows in, a verdict flows out.
+"""The interface of a verifier: a candidate flows in, a verdict flows out.
 
-Flows in: a ``Candidate`` and a deadline. Flows out: a ``Verdict``; a broken machine is a
+Flows in: a ``Candidate`` and a deadline. Flows out: a ``Verdict``; a broken machine raises
 ``VerifierError`` instead. Not handled here: any back end.
 """
 
@@ -21,18 +21,18 @@ DEFAULT_LANE = ""
 CANARY_LANE = "canaries"
 
 MIN_RLIMIT = 300_000
-"""Dafny 2.3's own axioms cost z3 4.8.5 nearly 200 000 before a lemma is looked at."""
+"""Dafny 2.3's own axioms cost z3 4.8.5 nearly 200 000 before it looks at a lemma."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a proof may cost.
+    """The resources that a proof may use.
 
     ``rlimit`` is z3's resource count per entry: the same on every machine and under any load, so
-    that running out of it counts against the proof. ``time_limit_seconds`` is only a back-stop
-    per entry. It must lie far above the deadline of any candidate, because the server reports
-    both limits with the same words. ``memory_mb`` holds for all processes of a worker together;
-    it decides no verdict, since running out of it judges nothing.
+    running out of it counts against the proof. ``time_limit_seconds`` is only a back-stop per
+    entry. It must be far above the deadline of any candidate, because the server reports both
+    limits in the same words. ``memory_mb`` applies to all processes of a worker together; it
+    decides no verdict, because running out of it judges nothing.
     """
 
     rlimit: int = 3_000_000
@@ -58,21 +58,22 @@ class Verifier(Protocol):
     async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
         """Judge one candidate; the deadline is wall time from the moment a worker takes it.
 
-        It covers imports and body. The wait for a worker has no clock, or one bad candidate could
-        change its neighbours' verdicts by standing in front of them; whoever wants a bound on the
-        whole cancels (``asyncio.timeout``), which cancels the work. Raises ``ToolchainError``
-        when no back end can be started, ``ProblemError`` when the problem cannot be judged.
+        It covers imports and body. The wait for a worker has no deadline, because otherwise one bad
+        candidate could change its neighbours' verdicts by being ahead of them in the queue. To
+        bound the whole call, cancel it (``asyncio.timeout``), which cancels the work. Raises
+        ``ToolchainError`` when no back end can be started, ``ProblemError`` when the problem cannot
+        be judged.
         """
         ...
 
     async def aclose(self) -> None:
-        """Kill all that runs; later calls to ``verify`` raise ``VerifierError``."""
+        """Kill everything that runs; later calls to ``verify`` raise ``VerifierError``."""
         ...
 
 
 @runtime_checkable
 class LanedVerifier(Verifier, Protocol):
-    """A verifier that serves its callers in turn, each from a queue of its own."""
+    """A verifier that serves its callers in turn, each from its own queue."""
 
     async def verify(
         self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
@@ -81,19 +82,19 @@ class LanedVerifier(Verifier, Protocol):
         ...
 
     def stats(self) -> PoolStats | None:
-        """The counters of this moment; None when nothing was started yet."""
+        """The current counters; None when nothing has been started yet."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PoolStats:
-    """A moment of a pool. The counts of a whole run, but for the first three.
+    """The state of a pool. All but the first three count over the whole run.
 
-    ``judged`` counts verdicts given to callers, ``refused`` those of them that the audit gave.
-    ``restarts`` counts workers that were replaced after a crash, an overrun or a cancellation,
-    ``recycled`` those replaced on schedule, ``retried`` second attempts, ``memory_kills`` workers
-    killed above their memory limit. ``canaries`` counts false statements that were judged; they
-    are in no other count of verdicts. ``memory_guard`` says what enforces the memory limit.
+    ``judged`` counts verdicts given to callers, ``refused`` those given by the audit. ``restarts``
+    counts workers that were replaced after a crash, an overrun or a cancellation, ``recycled``
+    those replaced on schedule, ``retried`` second attempts, ``memory_kills`` workers killed above
+    their memory limit. ``canaries`` counts the false statements that were judged, which no other
+    count of verdicts includes. ``memory_guard`` says what enforces the memory limit.
     """
 
     workers: int = 0
@@ -127,12 +128,12 @@ class Worker(Protocol):
         ...
 
     def is_warm_for(self, candidate: Candidate) -> bool:
-        """Whether this worker would spare this candidate a start-up cost, such as imports."""
+        """Whether this worker would save this candidate a start-up cost, such as imports."""
         ...
 
     @property
     def is_spent(self) -> bool:
-        """Whether the worker knows by itself that a fresh one is due."""
+        """Whether the worker itself asks to be replaced."""
         ...
 
     def kill(self) -> None:
@@ -145,7 +146,7 @@ class Worker(Protocol):
 
     @property
     def memory_mb(self) -> float:
-        """Memory of all processes of the worker together, 0 when unknown."""
+        """Memory of all processes of the worker together; 0 when unknown."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Columns, and where a place of the assembled file lies within the candidate's own text.
+"""Maps a place in the assembled file to the candidate's own text, and finds columns.
 
 Flows in: a candidate and a place that a checker named. Flows out: the place in the body, or None;
 the column of a problem's hole.
@@ -15,7 +15,7 @@ def end_column(text: str) -> int:
 
 
 def hole_column(problem: Problem) -> int:
-    """The column (from 0) of the statement in which the hole stands."""
+    """The column (from 0) of the hole in the statement."""
     return end_column(problem.statement.partition(HOLE)[0])
 
 

@@ -1,13 +1,13 @@
-"""Judged verdicts, kept and shared.
+"""Stores and shares judged verdicts.
 
 Flows in: candidates. Flows out: the inner verifier's verdict, or an earlier one of the same
-candidate under the same toolchain, limits and audit. Candidates that are asked for while the
-same one is at work wait for that one verification.
-``appeal`` looks at a candidate again, past what is kept; a proof then replaces the verdict.
-Covered: several processes on one file (SQLite in WAL mode); a row that was damaged or put in by
-other hands, which is dropped, counted and verified anew. Verdicts that judge nothing (TIMEOUT,
-CRASHED) are never kept. Not covered: a file on a network share; somebody who writes rows with
-valid checksums on purpose.
+candidate under the same toolchain, limits and audit. Requests for a candidate that is
+already being verified wait for that verification.
+``appeal`` judges a candidate again, bypassing the cache; a proof then replaces the verdict.
+Covered: several processes on one file (SQLite in WAL mode); a row that is damaged or was written by
+something else, which is dropped, counted and verified anew. Verdicts that judge nothing (TIMEOUT,
+CRASHED) are never kept. Not covered: a file on a network share; somebody who deliberately writes
+rows with valid checksums.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _SCHEMA = 2
 _MAX_IN_MEMORY = 20_000
 
 OVERTURNED = "appeal"
-"""The check that a proof names when a first look had refused it, with the larger limits behind."""
+"""The check of a proof that was refused at first and found under the larger limits."""
 
 _VERDICT = TypeAdapter(Verdict)
 
 Identify = Callable[[Candidate], str]
-"""Names all that decides a verdict besides the candidate; may raise ``ToolchainError``."""
+"""Names all that determines a verdict besides the candidate; may raise ``ToolchainError``."""
 
 
 @dataclass(slots=True)
 class _Flight:
-    """One verification at work and the number of callers that wait for it."""
+    """One running verification and the number of callers that wait for it."""
 
     task: asyncio.Task[Verdict]
     num_waiters: int = 0
@@ -55,7 +55,7 @@ class _Flight:
 
 @dataclass(frozen=True, slots=True)
 class Appeals:
-    """Who judges a refused candidate again: other workers, with ``factor`` times the limits."""
+    """What judges a refused candidate again: other workers, with ``factor`` times the limits."""
 
     verifier: Verifier
     factor: float
@@ -65,10 +65,10 @@ class CachedVerifier:
     """A ``Verifier`` that asks ``inner`` once per candidate.
 
     ``path`` None keeps verdicts in memory only. ``backend`` and ``toolchain`` are plain names for
-    records. ``identify`` names what decides a verdict besides the candidate; left out, it is
-    ``toolchain``, ``limits`` and ``audit_version``. ``num_hits`` counts verdicts answered from
-    the cache or from a shared verification, ``num_dropped`` rows that were damaged. ``appeals``
-    None: there are none.
+    records. ``identify`` names what determines a verdict besides the candidate; by default
+    ``toolchain``, ``limits`` and ``audit_version``. ``num_hits`` counts verdicts answered from the
+    cache or from a shared verification, ``num_dropped`` rows that were damaged. ``appeals`` None:
+    there are none.
     """
 
     def __init__(
@@ -100,13 +100,15 @@ class CachedVerifier:
         self._database = None if path is None else _open_database(path)
 
     def make_key(self, candidate: Candidate) -> str:
-        """SHA-256 over all that decides the verdict, the entries that a problem demands too."""
+        """SHA-256 over all that determines the verdict, including the entries that a problem
+        demands."""
         demanded = json.dumps(candidate.problem.metadata.get("expected_entries"))
         parts = (candidate.key, demanded, self._identify(candidate))
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
 
     def identify(self, candidate: Candidate) -> str:
-        """What decides a candidate's verdict besides itself: toolchain, limits, audit version."""
+        """What determines a candidate's verdict besides itself: toolchain, limits, audit
+        version."""
         return self._identify(candidate)
 
     def stats(self) -> PoolStats | None:
@@ -135,10 +137,10 @@ class CachedVerifier:
         return await self._wait(key, flight)
 
     async def appeal(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """Judge a refused candidate again, by other workers and with larger limits.
+        """Judge a refused candidate again, with other workers and larger limits.
 
-        What is kept is not asked. A proof names ``OVERTURNED`` among its checks, and is what
-        ``verify`` answers from now on; any other verdict changes nothing.
+        The cache is bypassed. A proof has ``OVERTURNED`` among its checks, and ``verify`` returns
+        it from now on; any other verdict changes nothing.
 
         Raises:
             UsageError: this verifier was opened without appeals.
@@ -156,7 +158,7 @@ class CachedVerifier:
         return verdict
 
     async def aclose(self) -> None:
-        """Cancel what is at work, close the inner verifier, the appeals and the file."""
+        """Cancel running verifications; close the inner verifier, the appeals and the file."""
         await cancel_all([flight.task for flight in self._flights.values()])
         await self.inner.aclose()
         if self._appeals is not None:
@@ -222,7 +224,7 @@ class CachedVerifier:
         )
 
     def _keep(self, key: str, verdict: Verdict) -> None:
-        """In the file the first verdict stays, unless an appeal turned it over."""
+        """The first verdict stays in the file, unless an appeal overturned it."""
         self._remember(key, verdict)
         if self._database is not None:
             text = json.dumps(asdict(verdict))
@@ -240,7 +242,7 @@ class CachedVerifier:
 
 
 def was_overturned(verdict: Verdict) -> bool:
-    """Whether a proof was refused at first and found by an appeal."""
+    """Whether a proof was first refused and then found by an appeal."""
     return verdict.proved and any(check.startswith(OVERTURNED + ":") for check in verdict.checks)
 
 
@@ -294,18 +296,18 @@ def _named_errors(path: Path | None) -> Iterator[None]:
 
 
 def make_salt(toolchain: str, limits: Limits, audit_version: int) -> str:
-    """What decides a Dafny verdict besides the candidate, as one text."""
+    """What determines a Dafny verdict besides the candidate, as one text."""
     parts = (toolchain, str(limits.rlimit), str(limits.time_limit_seconds), str(audit_version))
     return "\x00".join(parts)
 
 
 def _make_checksum(key: str, text: str) -> str:
-    """Over the key too, so that a verdict cannot be moved to another candidate."""
+    """Covers the key too, so that a verdict cannot be moved to another candidate."""
     return hashlib.sha256(f"{key}\x00{text}".encode()).hexdigest()
 
 
 def _read_row(key: str, text: object, checksum: object) -> Verdict | None:
-    """The verdict of a row, or None when anything about it is wrong."""
+    """The verdict of a row, or None if anything about it is wrong."""
     if not isinstance(text, str) or checksum != _make_checksum(key, text):
         return None
     try:

@@ -1,12 +1,11 @@
-"""False statements, mixed in among the candidates to see that they are refused.
+"""Mixes false statements in among the candidates, to check that they are refused.
 
-Flows in: candidates for an inner verifier, and a rate. Flows out: their verdicts; the verdict of
-a call that drew a canary is given only after the canary was refused. A canary that is called
-proved raises ``CanaryError``, from this call and from every later one: whatever let it through
-lets other false proofs through.
-Covered: a broken prover, a stale answer, an option that lost its effect, an audit that is not
-connected (one body is a cheat). Not covered: a verifier that refuses everything (its start-up
-test finds that); a cheat that no canary resembles.
+Flows in: candidates for an inner verifier, and a rate. Flows out: their verdicts; the verdict of a
+call that drew a canary is returned only after the canary was refused. A canary that is called
+proved raises ``CanaryError`` from this call and every later one, because whatever let it through
+would let other false proofs through. Covered: a broken prover, a stale answer, an option that lost
+its effect, a disconnected audit (one body is a cheat). Not covered: a verifier that refuses
+everything (its start-up test finds that); a cheat that no canary resembles.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ _MAX_ERROR = 9
 
 
 class CanaryVerifier:
-    """A ``LanedVerifier`` that asks ``inner`` about a canary with every ``rate``-th call or so.
+    """A ``LanedVerifier`` that gives ``inner`` a canary with a share ``rate`` of the calls.
 
-    ``rate`` is the chance that a call draws one; the draws depend on ``seed`` and on the number
-    of the call only. Belongs below a cache, so that no canary is ever answered from one.
-    ``num_canaries`` counts those that were judged, ``num_unjudged`` those that were not.
+    ``rate`` is the chance that a call draws one; the draws depend only on ``seed`` and the number
+    of the call. It belongs below a cache, so that no cache ever answers a canary. ``num_canaries``
+    counts those that were judged, ``num_unjudged`` those that were not.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class CanaryVerifier:
         self._accepted: Candidate | None = None
 
     def stats(self) -> PoolStats | None:
-        """The inner verifier's counters, canaries apart."""
+        """The inner verifier's counters, with canaries counted separately."""
         return self.inner.stats()
 
     async def verify(

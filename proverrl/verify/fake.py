@@ -18,12 +18,12 @@ Judge = Callable[[Candidate], Verdict | Status]
 
 
 class FakeVerifier:
-    """A ``Verifier`` that answers by a function.
+    """A ``Verifier`` that answers with a function.
 
     ``script`` maps the number of a call (from 0) to a status, such as CRASHED or TIMEOUT, or to
     an exception to raise, in place of the function's answer. ``calls`` holds every candidate in
     the order of the calls; ``num_cancelled`` counts callers that gave up while it "worked".
-    Appeals are answered by ``judge_appeal`` (left out: by ``judge``) and are in ``appeals`` only.
+    ``judge_appeal`` (by default ``judge``) answers appeals, which are recorded in ``appeals`` only.
     """
 
     toolchain = "fake"
@@ -55,7 +55,8 @@ class FakeVerifier:
         return self.toolchain
 
     async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """Answer by script, else by function; TIMEOUT when the delay exceeds the deadline."""
+        """Answer from the script, else the function; TIMEOUT when the delay exceeds the
+        deadline."""
         if self._closed:
             raise VerifierError("this verifier was closed")
         scripted = self._script.get(len(self.calls))
@@ -73,7 +74,7 @@ class FakeVerifier:
         return self._verdict(answer)
 
     async def appeal(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
-        """As ``CachedVerifier.appeal``, without its memory."""
+        """Like ``CachedVerifier.appeal``, but without memory."""
         if self._closed:
             raise VerifierError("this verifier was closed")
         self.appeals.append(candidate)

@@ -1,9 +1,9 @@
 """A memory limit that the kernel enforces: one cgroup (version 2) per worker.
 
-Flows in: a limit in megabytes. Flows out: a cgroup that a starting process can join, or None
-where this process may not make one; then the pool's watch over resident memory is the only guard.
-Covered: a worker that allocates faster than the watch looks; processes that open a session of
-their own (they cannot leave the cgroup). Not covered: version 1; machines where the cgroup tree
+Flows in: a limit in megabytes. Flows out: a cgroup that a starting process can join, or
+None if this process may not make one; then the pool's watch over resident memory is the only guard.
+Covered: a worker that allocates faster than the watch checks; processes that open their own session
+(they cannot leave the cgroup). Not covered: version 1; machines where the cgroup tree
 is read-only or not delegated to this user (most containers).
 """
 
@@ -33,7 +33,7 @@ class MemoryCgroup:
 
     @classmethod
     def create(cls, parent: Path, limit_mb: float) -> MemoryCgroup:
-        """Make it under ``parent``; raises ``OSError`` where that is not permitted."""
+        """Make it under ``parent``; raises ``OSError`` if that is not permitted."""
         group = cls(parent / f"proverrl-{os.getpid()}-{next(_numbers)}")
         group.folder.mkdir()
         try:
@@ -62,19 +62,19 @@ class MemoryCgroup:
         return int(counts.get("oom_kill", 0)) > 0
 
     def kill(self) -> None:
-        """SIGKILL to every member at once (kernel 5.14 and later; else nothing)."""
+        """Send SIGKILL to every member at once (kernel 5.14 and later; otherwise do nothing)."""
         with contextlib.suppress(OSError):
             (self.folder / "cgroup.kill").write_text("1", "ascii")
 
     def remove(self) -> None:
-        """Remove the cgroup; it stays while a member lives."""
+        """Remove the cgroup; it stays as long as a member lives."""
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
 
 @functools.cache
 def find_cgroup_parent() -> Path | None:
-    """Where this process may make cgroups with a memory limit; tried once for real, then known."""
+    """Where this process may make cgroups with a memory limit; tried once, then remembered."""
     for mount in _MOUNTS:
         if (mount / "cgroup.controllers").is_file():
             parent = search_parent(mount, _read_own_path())
@@ -88,7 +88,7 @@ def describe_guard() -> str:
 
 
 def search_parent(mount: Path, own: str) -> Path | None:
-    """The nearest cgroup at or above ours that hands memory limits down and can be written."""
+    """The nearest writable cgroup at or above ours that passes memory limits down."""
     place = mount / own.lstrip("/")
     for folder in (place, *place.parents):
         if folder != mount and mount not in folder.parents:

@@ -1,14 +1,13 @@
 """N worker processes, shared by many callers.
 
-Flows in: candidates from many callers, each in a lane. Flows out: a verdict for each, in any
-order. A body is audited before it queues, so that garbage never costs a worker. A worker whose
-answer was not read, or is in doubt, is killed and never asked again; the candidate is then tried
-once more on a fresh worker with twice the deadline. What fails twice is TIMEOUT or CRASHED with a
-cause: neither is a judgement of the proof. What makes two workers fail that nobody used before is
-the candidate's own doing: it is REJECTED, so that no policy leaves its group this way.
-Covered: back-pressure (a full pool lets callers wait; one that waits costs a future), cancelled
-callers, workers that grow, age, die or hang. Not covered: repeated candidates
-(``proverrl.verify.cache``), what a worker does.
+Flows in: candidates from many callers, each in a lane. Flows out: a verdict for each, in any order.
+A body is audited before it queues, so that garbage never costs a worker. A worker whose answer was
+not read, or is in doubt, is killed and never asked again; the candidate is then tried once more on
+a fresh worker with twice the deadline. A candidate that fails twice is TIMEOUT or CRASHED with a
+cause: neither judges the proof. A candidate that makes two unused workers fail is itself to blame:
+it is REJECTED, so that no policy can leave its group this way. Covered: back-pressure (a full pool
+makes callers wait; a waiting caller costs one future), cancelled callers, workers that grow, age,
+die or hang. Not covered: repeated candidates (``proverrl.verify.cache``), what a worker does.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Upkeep:
 
     Between two candidates: after ``max_candidates``, ``max_seconds`` of age, above ``recycle_mb``,
     or when the worker says that it is spent. While a candidate runs: above ``memory_mb``, which is
-    looked at every ``watch_seconds``.
+    checked every ``watch_seconds``.
     """
 
     max_candidates: int = 300
@@ -76,7 +75,7 @@ def make_upkeep(memory_mb: float, max_candidates: int) -> Upkeep:
 
 
 class _Slot:
-    """The place of one worker; holds None until the first candidate, and after a kill."""
+    """The place of one worker; empty until the first candidate, and after a kill."""
 
     __slots__ = ("doomed", "memory_mb", "num_candidates", "scope", "started", "worker")
 
@@ -89,7 +88,7 @@ class _Slot:
         self.doomed = False
 
     def stop_judging(self) -> None:
-        """End the judging, or the start of a worker, now, as if its time had passed."""
+        """End the judging, or the start of a worker, now, as if its deadline had passed."""
         if self.scope is not None and not self.scope.expired():
             self.scope.reschedule(asyncio.get_running_loop().time())
 
@@ -126,7 +125,7 @@ class VerifierPool:
         self._restarts = self._recycled = self._retried = self._memory_kills = 0
 
     def stats(self) -> PoolStats:
-        """The counters of this moment, for a display."""
+        """The current counters, for a display."""
         return PoolStats(
             workers=len(self._slots),
             queued=self._queued,
@@ -174,7 +173,7 @@ class VerifierPool:
             self._give_slot(slot)
 
     async def aclose(self) -> None:
-        """Kill every worker; candidates at work or in the queue raise ``VerifierError``."""
+        """Kill every worker; candidates in progress or in the queue raise ``VerifierError``."""
         if self._closed:
             return
         self._closed = True
@@ -225,9 +224,9 @@ class VerifierPool:
         return slot
 
     def _choose_slot(self, candidate: Candidate | None) -> _Slot:
-        """A worker that is warm for the candidate, else any that runs, else an empty place.
+        """A worker that is warm for the candidate, else any running one, else an empty place.
 
-        Of several the least recently used.
+        Among several, the least recently used.
         """
         free = self._free
         chosen = None
@@ -362,7 +361,7 @@ class VerifierPool:
         task.add_done_callback(self._dying.discard)
 
     async def _watch_memory(self) -> None:
-        """While anything runs: measure every worker, kill one that grew above the limit."""
+        """While anything runs, measure every worker and kill those above the limit."""
         while len(self._free) < len(self._slots):
             await asyncio.sleep(self._upkeep.watch_seconds)
             for slot in self._slots:

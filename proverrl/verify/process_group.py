@@ -1,11 +1,11 @@
-"""A child process that owns a session and a folder, and dies wholly.
+"""A child process that owns a session and a folder, and dies as a whole.
 
-Flows in: a command. Flows out: its pipes, and ``kill`` that leaves nothing behind. A small shell
-in the same session waits on a pipe whose other end only this process holds, and kills the session
-when that end closes: so the session dies even when this process is killed with SIGKILL.
-Covered: grandchildren, also those that left the process group; a memory limit by cgroup where the
-machine permits one. Not covered: without a cgroup, a grandchild that opens a session of its own,
-and a worker that allocates faster than the pool looks at ``memory_mb``.
+Flows in: a command. Flows out: its pipes, and a ``kill`` that leaves nothing behind. A small
+shell in the same session waits on a pipe whose other end only this process holds, and kills the
+session when that end closes, so the session dies even when this process is killed with SIGKILL.
+Covered: grandchildren, including those that left the process group; a memory limit by cgroup where
+the machine permits one. Not covered: without a cgroup, a grandchild that opens its own session, and
+a worker that allocates faster than the pool checks ``memory_mb``.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class ProcessGroup:
         environment: Mapping[str, str] | None = None,
         memory_limit_mb: float | None = None,
     ) -> ProcessGroup:
-        """Start a command with few variables of ours and those of ``environment``.
+        """Start a command with a few of our variables and those of ``environment``.
 
-        ``memory_limit_mb`` holds for the whole session where the machine permits a cgroup; None
+        ``memory_limit_mb`` applies to the whole session where the machine permits a cgroup; None
         sets no limit. Raises ``ToolchainError`` when the system cannot start it.
         """
         folder = folder or make_folder()
@@ -145,7 +145,7 @@ class ProcessGroup:
     async def read(self) -> bytes:
         """The next bytes of standard output, of any length; empty at its end.
 
-        Raises ``WorkerError`` when the end came because memory ran out.
+        Raises ``WorkerError`` if it ended because memory ran out.
         """
         assert self._process.stdout is not None
         chunk = await self._process.stdout.read(_CHUNK_BYTES)
@@ -169,7 +169,7 @@ class ProcessGroup:
 
     @property
     def memory_mb(self) -> float:
-        """Memory of the whole session (``measure_session``); 0 where /proc does not tell."""
+        """Memory of the whole session (``measure_session``); 0 where /proc does not report it."""
         return 0.0 if self._killed else measure_session(self.pid)
 
     def kill(self) -> None:
@@ -201,7 +201,7 @@ class ProcessGroup:
             raise WorkerError("the worker ran out of its memory limit", "out-of-memory")
 
     async def _drain_stdout(self) -> None:
-        """Read to the end, so that the pipe is closed with the process and not at random."""
+        """Read to the end, so that the pipe closes with the process and not at a random time."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -242,9 +242,9 @@ class GroupWorker:
 
 
 async def _reap(process: asyncio.subprocess.Process) -> None:
-    """Wait for the end of a killed process; a cancellation is raised after it.
+    """Wait for the end of a killed process; a cancellation is raised afterwards.
 
-    asyncio complains in the terminal of a process that ends after its event loop.
+    asyncio prints a complaint about a process that ends after its event loop.
     """
     cancelled: asyncio.CancelledError | None = None
     while process.returncode is None:
@@ -281,7 +281,7 @@ def ask_version(
 
 
 def find_cause(exit_code: int) -> Cause:
-    """Whose doing the end of a process was: one that was killed tells nothing of its question."""
+    """What caused the end of a process: one that was killed says nothing about its question."""
     foreign = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     return "killed" if -exit_code in foreign else "died"
 

@@ -1,8 +1,8 @@
 """Sends each candidate to the back end of its language.
 
 Flows in: candidates of any language. Flows out: the verdict of the back end that judges it. A back
-end is opened when the first candidate asks for it; one that is missing stays missing, with its
-remedy, and disturbs no other. Not handled here: how a back end is found (``proverrl.lang.open``).
+end is opened when the first candidate needs it; a missing one stays missing, reports its remedy,
+and does not affect the others. Not handled here: how a back end is found (``proverrl.lang.open``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, PoolStats
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """An opened back end. ``salt`` names all that decides its verdicts besides the candidate."""
+    """An opened back end. ``salt`` names all that determines its verdicts besides the candidate."""
 
     name: str
     toolchain: str
@@ -26,7 +26,7 @@ class Backend:
 
 
 OpenBackend = Callable[[], Backend]
-"""Opens a back end; raises ``ToolchainError`` naming the command that brings a missing one."""
+"""Opens a back end; raises ``ToolchainError`` naming the command that installs a missing one."""
 
 
 class RoutedVerifier:
@@ -40,7 +40,7 @@ class RoutedVerifier:
 
     @property
     def opened(self) -> tuple[Backend, ...]:
-        """The back ends that were needed so far, in the order in which they were."""
+        """The back ends needed so far, in order of first use."""
         return tuple(self._opened.values())
 
     def open_backend(self, language: str) -> Backend:
@@ -64,7 +64,7 @@ class RoutedVerifier:
         return found
 
     def identify(self, candidate: Candidate) -> str:
-        """What decides a candidate's verdict besides itself, for the key of a cache."""
+        """What determines a candidate's verdict besides itself, for the key of a cache."""
         return self.open_backend(candidate.problem.language).salt
 
     def stats(self) -> PoolStats | None:

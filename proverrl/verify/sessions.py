@@ -1,9 +1,9 @@
-"""Which processes belong to a session, what memory they hold, and how all of them die.
+"""Which processes belong to a session, how much memory they hold, and how to kill them all.
 
 Flows in: the id of a session, which is the pid of the process that opened it. Flows out: pids,
 megabytes, SIGKILL. Covered: processes that left the process group but not the session; names with
-brackets and line breaks. Not covered: a process that opened a session of its own (a cgroup
-catches it, where there is one); systems without /proc, where nothing is found.
+brackets and line breaks. Not covered: a process that opened its own session (a cgroup
+catches it, if there is one); systems without /proc, where nothing is found.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _snapshot_time = -1.0
 
 
 def list_sessions() -> dict[int, list[int]]:
-    """Session id to the pids of its live members, one look at all of /proc."""
+    """Session id to the pids of its live members, from one scan of /proc."""
     sessions: dict[int, list[int]] = {}
     try:
         names = os.listdir(_PROC)
@@ -45,11 +45,11 @@ def list_sessions() -> dict[int, list[int]]:
 
 
 def measure_session(session: int) -> float:
-    """Megabytes (2**20) that the members hold and the system cannot drop; 0 when unknown.
+    """Megabytes (2**20) that the members hold and the system cannot reclaim; 0 when unknown.
 
-    Anonymous and shared memory. Not the pages of mapped files, such as compiled Lean libraries:
-    all workers share them, and the system takes them back when memory is short. Membership is at
-    most ``_SNAPSHOT_SECONDS`` old, so that many workers are measured by one look at /proc.
+    Anonymous and shared memory, but not the pages of mapped files, such as compiled Lean libraries:
+    all workers share those, and the system reclaims them when memory is short. Membership is at
+    most ``_SNAPSHOT_SECONDS`` old, so that one scan of /proc measures many workers.
     """
     global _snapshot, _snapshot_time
     now = time.monotonic()
@@ -59,7 +59,7 @@ def measure_session(session: int) -> float:
 
 
 def kill_session(session: int) -> None:
-    """SIGKILL to every member, repeated until no new one shows up; never raises."""
+    """Send SIGKILL to every member, repeatedly until no new one appears; never raises."""
     seen: set[int] = set()
     for _ in range(_MAX_KILL_ROUNDS):
         new = set(list_sessions().get(session, ())) - seen

@@ -1,7 +1,7 @@
-"""Who is served next: one queue per lane, lanes in turn.
+"""Decides who is served next: one queue per lane, lanes in turn.
 
-Flows in: waiting callers. Flows out: the next of them. A caller with ten thousand candidates in
-its lane delays another lane by one candidate at a time. Within a lane, first come, first served.
+Flows in: waiting callers. Flows out: the next one. A caller with ten thousand candidates in its
+lane delays another lane by only one candidate at a time. Within a lane, first come, first served.
 Not handled here: which worker serves (``proverrl.verify.pool``); weights of lanes.
 """
 
@@ -26,7 +26,7 @@ class Ticket(Generic[Served]):
 
 
 class Turns(Generic[Served]):
-    """The queues of all lanes that have somebody waiting; empty lanes cost nothing."""
+    """The queues of all lanes with waiting callers; empty lanes cost nothing."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, deque[Ticket[Served]]] = {}
@@ -41,7 +41,7 @@ class Turns(Generic[Served]):
         queue.append(ticket)
 
     def take(self) -> Ticket[Served] | None:
-        """The next caller that still waits, or None; those that gave up are dropped."""
+        """The next caller that is still waiting, or None; those that gave up are dropped."""
         while self._order:
             lane = self._order.popleft()
             queue = self._lanes[lane]
@@ -58,5 +58,5 @@ class Turns(Generic[Served]):
         return None
 
     def __bool__(self) -> bool:
-        """Whether anybody may be waiting; callers that gave up count until they are reached."""
+        """Whether anyone may be waiting; callers that gave up count until they are reached."""
         return bool(self._order)

@@ -2,8 +2,8 @@
 
 Flows in: a problem whose statement is a whole program, and the program that a policy gave back.
 Flows out: findings; none means that the second is the first with proof hints added. Both are
-parsed into elements (``dafny_program``) and walked together: an element that is not the next one
-of ours must be a hint (``dafny_hints``), and no name that a hint adds may occur where it could
+parsed into elements (``syntax.program``) and walked together: an element that is not the next one
+of ours must be a hint (``hints``), and no name that a hint adds may occur where it could
 change what our text means.
 Covered: changed, missing or added code; contracts; declarations; assumptions; names.
 Not covered: a contract of ours that is weak. Refused although honest: a hint inside an expression

@@ -5,7 +5,7 @@ the body may be sent to Dafny. A body is admitted only when the whole of it is i
 its hole, so that it cannot end the scope, start a declaration or leave something out.
 Covered, each by a layer that findings name in ``rule``: size, characters, comments, scope,
 keywords, attributes, wildcard, missing-body, assignment, names, grammar; and for whole programs
-``dafny_file_audit`` and ``dafny_annotate``. Not covered: what only Dafny knows (types,
+``file_audit`` and ``annotate``. Not covered: what only Dafny knows (types,
 termination, truth), and a problem whose own text is inconsistent.
 """
 

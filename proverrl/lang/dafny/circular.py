@@ -7,7 +7,7 @@ knot). Dafny 2.3 asks for strict positivity only of datatypes, and only of arrow
 contain itself through the domain of an arrow, an ``iset`` or an ``imap``: not directly, nor through
 other types, synonyms, type arguments, or a trait or ``object`` whose values may be of that type.
 What can be assigned again (``var`` fields) is not looked at here: functions over it must say that
-they read it (``dafny_stored_functions``).
+they read it (``stored_functions``).
 Types of one name in several modules are taken for one (too much is refused).
 """
 

@@ -2,8 +2,8 @@
 
 Flows in: problems, and a process to ask. Flows out: the entries that a proof must verify, and a
 candidate's file with the types that Dafny infers for our text written out.
-Not handled here: what follows from a reply (``dafny_judge``), how types are read and written
-(``dafny_types``).
+Not handled here: what follows from a reply (``judge``), how types are read and written
+(``written_types``).
 """
 
 from __future__ import annotations

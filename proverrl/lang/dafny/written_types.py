@@ -6,7 +6,7 @@ back from its columns. Dafny infers types over a whole method: ``assert i == (0 
 turned our ``var i := 0`` into a bit vector, for which other things are true. A hint shares nothing
 with our expressions but our variables, and in a calc the type of its lines, so that it can change
 no type once those are written out.
-Not handled here: asking Dafny (``dafny_known``); the types of what a hint declares.
+Not handled here: asking Dafny (``known``); the types of what a hint declares.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Flows in: the body of a problem. Flows out: cuts, each with the blocks that are open at it. A cut
 stands after ``;``, after a brace that belongs to a statement, after ``case ... =>`` and before a
 clause; braces and semicolons inside an expression or a hint of a calculation cut nothing.
-Not handled here: text that is no Dafny tokens (it has no cuts), verdicts (``states_dafny``).
+Not handled here: text that is no Dafny tokens (it has no cuts), verdicts (``search.states``).
 """
 
 from __future__ import annotations

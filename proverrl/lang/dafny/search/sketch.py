@@ -1,8 +1,8 @@
 """Sketches of Dafny proofs: bodies that failed, with holes where they fail.
 
 Flows in: a body that was refused, with its verdict. Flows out: a ``Sketch``, whose holes are marks
-in its text. Not handled here: what is to be proved in a hole (``subgoals_dafny``, which says what a
-hole is for each kind of problem).
+in its text. Not handled here: what is to be proved in a hole (``search.subgoals``, which says what
+a hole is for each kind of problem).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The holes of a Dafny sketch as problems of their own.
 
-Flows in: a problem and a sketch of its proof (``dafny_sketch``). Flows out: a problem for each
+Flows in: a problem and a sketch of its proof (``search.sketch``). Flows out: a problem for each
 hole, and whether the sketch lacks anything but what is in its holes. Nothing rests on what is
 assumed here: a spliced body is verified as a whole, against the problem as it was.
 

@@ -4,10 +4,10 @@ Flows in: states in a pool of REPLs (``tactic_states``), and what judges whole f
 ``step`` (a path of tactics and one more, to the state after it) and ``verify``, which walks a
 body's tactics and gives a verdict with the states on the way, so that ``segment_lean`` and every
 search can read it. A state that was reached before is not computed again, but for a worker that
-died with it. Nothing of it is saved: a search that is resumed replays what it goes on from.
-A path that says it is complete is nothing but a reason to have the whole file judged: no verdict of
-this module is PROVED unless ``judge`` said so. Not handled here: several holes in one statement,
-tactics that share a line.
+died with it. Nothing of it is saved: a search that is resumed replays what it goes on from. A path
+that says it is complete is nothing but a reason to have the whole file judged: no verdict of this
+module is PROVED unless ``judge`` said so. Not handled here: several holes in one statement, tactics
+that share a line.
 """
 
 from __future__ import annotations

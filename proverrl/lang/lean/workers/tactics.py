@@ -73,7 +73,7 @@ async def open_problem(worker: LeanReplWorker, problem: Problem) -> tuple[ProofS
 async def apply_tactic(worker: LeanReplWorker, state: ProofState, tactic: str) -> ProofState:
     """Try a tactic; a tactic that cannot be run gives a failed state, not an exception."""
     if state.id is None:
-        raise WorkerError("a failed proof state has nothing to go on from")
+        raise WorkerError("a failed proof state has nothing to continue from")
     cheats = [f for f in audit_text(tactic, "body") if f.category == "cheat"]
     if cheats:
         return ProofState(None, (), "error", (f"{cheats[0].rule}: {cheats[0].message}",))
