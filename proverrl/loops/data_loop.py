@@ -26,7 +26,6 @@ from proverrl.compose.grades import GRADES, Grade, grade_statement
 from proverrl.compose.guard_checks import make_guards
 from proverrl.compose.guards import (
     Asker,
-    GuardLedger,
     GuardTools,
     NotJudgedError,
     Stop,
@@ -37,14 +36,11 @@ from proverrl.errors import UsageError
 from proverrl.lang import find_composing
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.pipeline import Order, Pipeline
-from proverrl.loops.selfplay.archive import draw_lineage, open_archive
 from proverrl.loops.selfplay.attack import list_bodies, negate
+from proverrl.loops.selfplay.composed import ComposedProblems, draw_lineage
 from proverrl.loops.selfplay.composer import open_composer
-from proverrl.loops.selfplay.guards import open_tools, read_held_out
-from proverrl.loops.selfplay.parents import draw_parents
 from proverrl.loops.session import Session
 from proverrl.loops.state import RunState
-from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
 from proverrl.types import Candidate, Problem
 
 BEFORE_GRADES: tuple[GuardName, ...] = ("duplicate", "leak", "well_formed")
@@ -107,28 +103,25 @@ class Statements:
         self._session = session = state.session
         self._state = state
         self._settings = session.config.data_loop
-        self._base = session.problems
-        self._by_id = {problem.id: problem for problem in self._base.all}
+        self._composed = ComposedProblems(session)
+        self._archive, self._guards = self._composed.archive, self._composed.guards
+        self._by_id = {problem.id: problem for problem in session.problems.all}
         self._composer = open_composer(session, session.sampler)
-        self._held_out = OverlapIndex(take_statements(read_held_out(session)))
-        self._seen = {make_skeleton(problem) for problem in self._base.all}
-        self.archive = open_archive(session)
-        self.guards = GuardLedger()
-        self.num_slow = 0
+        self._num_slow = 0
 
     def why_done(self) -> str:
-        gain, slow = self._settings.min_gain, self.num_slow
+        gain, slow = self._settings.min_gain, self._num_slow
         why = f"proved statements grew by less than {gain:.1%} {slow} times"
         return why if slow >= self._settings.patience else ""
 
     async def bring(self) -> int:
         """See ``Supply.bring``: one round from proposals to proofs."""
-        session, number = self._session, self._state.progress.step
-        num, proofs = session.config.selfplay.statements, dict(self._state.store.pairs())
-        pairs = draw_parents(session, self._base, self.archive, proofs, number=number, num=num)
+        number, proofs = self._state.progress.step, dict(self._state.store.pairs())
+        num = self._session.config.selfplay.statements
+        pairs = self._composed.draw_parents(proofs, number=number, num=num)
         drafts = await self._composer.write(pairs, round_number=number)
         bodies: dict[str, Sequence[str]] = {}
-        tools = open_tools(session, self._held_out, self._seen, bodies)
+        tools = self._composed.open_tools(bodies, self._composed.seen)
         this = Round(len(self._state.store.proofs), tools, measure_truncated(drafts), bodies)
         found = self._take_new(drafts, this)
         kept = await self._guard(this, found, list(found.values()), BEFORE_GRADES)
@@ -140,17 +133,17 @@ class Statements:
         for stop in this.disproved:
             await self._keep_negation(this, stop)
         for composed in kept:
-            self.archive.add(composed)
+            self._archive.add(composed)
             body = await this.find_proof(composed.problem)
-            self.archive.note(composed.problem.id, proved=body is not None)
+            self._archive.note(composed.problem.id, proved=body is not None)
             if body is not None:
                 this.counts["proved"] += 1
                 self._keep_proof(composed.problem, body)
         self._state.curriculum.add(composed.problem for composed in kept)
-        self._join_composed()
-        self.guards.num_seen += len(found)
-        self.guards.num_kept += len(kept)
-        self.guards.calls += tools.asker.calls
+        self._composed.join()
+        self._guards.num_seen += len(found)
+        self._guards.num_kept += len(kept)
+        self._guards.calls += tools.asker.calls
         this.counts["kept"] = len(kept)
         self._round = this
         proved, disproved = this.counts["proved"], len(this.disproved)
@@ -162,7 +155,7 @@ class Statements:
         this = self._round
         new = len(self._state.store.proofs) - this.num_solved
         gain = new / max(1, this.num_solved)
-        self.num_slow = self.num_slow + 1 if gain < self._settings.min_gain else 0
+        self._num_slow = self._num_slow + 1 if gain < self._settings.min_gain else 0
         return {
             **{f"statements_{name}": this.counts[name] for name in COUNTED},
             "statements_reasons": dict(this.reasons),
@@ -171,30 +164,27 @@ class Statements:
             "grade_reasons": dict(this.grade_reasons),
             "guard_stops": dict(this.stops),
             "guard_calls": sum(this.tools.asker.calls.values()),
-            "guard_calls_total": sum(self.guards.calls.values()),
+            "guard_calls_total": sum(self._guards.calls.values()),
             "attack_tokens": this.counts["tokens"],
             "statements_disproved": len(this.disproved),
-            "archive": len(self.archive),
+            "archive": len(self._archive),
             "newly_proved": new,
             "gain": gain,
-            "slow_rounds": self.num_slow,
+            "slow_rounds": self._num_slow,
         }
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "archive": self.archive.state_dict(),
-            "guards": self.guards.state_dict(),
-            "seen": sorted(self._seen),
-            "num_slow": self.num_slow,
+            **self._composed.state_dict(),
+            "seen": sorted(self._composed.seen),
+            "num_slow": self._num_slow,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Become what ``state_dict`` wrote."""
-        self.archive.load_state_dict(state["archive"])
-        self.guards.load_state_dict(state["guards"])
-        self._seen = set(state["seen"])
-        self.num_slow = state["num_slow"]
-        self._join_composed()
+        self._composed.load_state_dict(state)
+        self._composed.seen = set(state["seen"])
+        self._num_slow = state["num_slow"]
 
     def _tell(self, text: str) -> None:
         number = self._state.progress.step + 1
@@ -208,7 +198,7 @@ class Statements:
             if draft.composed is None:
                 this.counts["malformed"] += 1
                 this.reasons[draft.reason] += 1
-            elif draft.composed.problem.id in found or draft.composed.problem.id in self.archive:
+            elif draft.composed.problem.id in found or draft.composed.problem.id in self._archive:
                 this.stops["duplicate"] += 1
             else:
                 found[draft.composed.problem.id] = draft.composed
@@ -229,7 +219,7 @@ class Statements:
         )
         for stop in run.stops:
             this.stops[stop.guard] += 1
-            self.guards.record(found[stop.problem_id].problem, stop)
+            self._guards.record(found[stop.problem_id].problem, stop)
             self._note_stop(found[stop.problem_id], stop.guard, stop.reason)
             if stop.kept is not None:
                 this.disproved.append(stop)
@@ -249,8 +239,8 @@ class Statements:
         return False
 
     def _note_stop(self, composed: Composed, by: str, reason: str) -> None:
-        self.archive.add(composed)
-        self.archive.note(composed.problem.id, stopped_by=by, reason=reason)
+        self._archive.add(composed)
+        self._archive.note(composed.problem.id, stopped_by=by, reason=reason)
 
     async def _write_attack(self, this: Round, problems: Sequence[Problem]) -> None:
         """The policy's samples on statements and negations, in one batch."""
@@ -269,18 +259,14 @@ class Statements:
         assert stop.kept is not None
         problem, tools = stop.kept.problem, this.tools
         run = await run_guards([problem], make_guards(tools, ("duplicate", "leak")), tools)
-        if run.kept and self.archive.add(stop.kept):
-            self.archive.note(problem.id, negation_of=stop.problem_id, proved=True)
+        if run.kept and self._archive.add(stop.kept):
+            self._archive.note(problem.id, negation_of=stop.problem_id, proved=True)
             self._keep_proof(problem, stop.body)
 
     def _keep_proof(self, problem: Problem, body: str) -> None:
         num_tokens = len(self._session.policy.body_ids(problem, body))
         store, number = self._state.store, self._state.progress.step
         store.keep(problem, body, num_tokens=num_tokens, policy_version=number)
-
-    def _join_composed(self) -> None:
-        """Have the session know all problems that the run may have proofs of."""
-        self._session.problems = self._base.join([c.problem for c in self.archive])
 
 
 async def _count_obligations(asker: Asker, problem: Problem) -> int | None:

@@ -17,35 +17,12 @@ from proverrl.config.selfplay import ParentChoice
 from proverrl.curriculum.beliefs import Belief, update_belief
 from proverrl.errors import ProblemError
 from proverrl.lang.records import Parent
-from proverrl.loops.session import Session, TrainingProblems
-from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 
 ARCHIVE_CHANCE = 0.5
 """How often the first parent of a pair comes from the archive, where that may have parents."""
 MAX_GROWTH = 2
 """How many times as long as the longest base problem a parent from the archive may be."""
-
-
-def draw_parents(
-    session: Session,
-    base: TrainingProblems,
-    archive: ProblemArchive,
-    proofs: Mapping[str, str],
-    *,
-    number: int,
-    num: int,
-) -> list[Pair]:
-    """The pairs of a run's round ``number``, drawn as the configuration says."""
-    return draw_pairs(
-        random.Random(derive_seed(session.config.seed, "parents", number)),
-        session.config.selfplay.parents,
-        num,
-        base=base.all,
-        archive=archive,
-        proofs=proofs,
-        references={problem.id: body for problem, body in base.references},
-    )
 
 
 def draw_pairs(

@@ -9,19 +9,20 @@ Not handled here: when anything happens (``source``), the composer's own weights
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from proverrl.compose.archive import Composed
 from proverrl.compose.composers import REPEATED, Draft, Pair
-from proverrl.compose.guards import GuardLedger
+from proverrl.compose.guard_checks import make_guards
+from proverrl.compose.guards import GuardRun, run_guards
+from proverrl.config.compose import GuardName
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
-from proverrl.loops.selfplay.archive import open_archive
+from proverrl.loops.selfplay.composed import ComposedProblems
 from proverrl.loops.selfplay.composer import OwnComposer
-from proverrl.loops.selfplay.guards import Checked, RoundGuards
-from proverrl.loops.selfplay.parents import draw_parents
 from proverrl.loops.selfplay.round import Round, describe_round, solve_rate
 from proverrl.loops.selfplay.scaffolds import Scaffolder
 from proverrl.loops.state import GrpoState
@@ -31,21 +32,30 @@ from proverrl.rollout.training_sample import TrainingSample
 from proverrl.types import Group, Problem, Rollout, Status, Turn
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the guards said of a round, and the verifier calls of each guard."""
+
+    run: GuardRun
+    calls: Counter[str]
+
+
 class Rounds:
     """The rounds of a run: the ``Extension`` of its state. Base problems are those of the training
-    file; ``own`` are the composer's weights where it has some."""
+    file; ``own`` are the composer's weights where it has some. ``early`` and ``late`` name the
+    guards that are asked before and after the solver's attempts."""
 
     def __init__(self, state: GrpoState, own: OwnComposer | None) -> None:
         session = state.session
         self.own = own
         self.settings = settings = session.config.selfplay
-        self.archive = open_archive(session)
-        self.checks = RoundGuards(session)
-        self.checks.see(session.problems.all)
+        self._composed = ComposedProblems(session)
+        self.archive = self._composed.archive
+        asked = [name for name in get_args(GuardName) if name in settings.guards]
+        self.early = [name for name in asked if name not in settings.late_guards]
+        self.late = [name for name in asked if name in settings.late_guards]
         self._state = state
         self._session = session
-        self._base = session.problems
-        self._guards = GuardLedger()
         self._drafts_next = 0
         self._figures: list[RoundFigures] = []
         self.scaffolder = Scaffolder(
@@ -56,8 +66,7 @@ class Rounds:
 
     def draw(self) -> tuple[int, list[Pair], list[Draft]]:
         """The next round's number, the scaffolds among its drafts, and the pairs of parents of the
-        others, each with a proof where one is known: of the references of warm start, or of the
-        run's own proofs."""
+        others."""
         number = self._drafts_next
         self._drafts_next += 1
         # The shortest comes first.
@@ -66,22 +75,33 @@ class Rounds:
         problems = {problem.id: problem for problem in self._session.problems.all}
         scaffolds = self.scaffolder.draw(number, problems, proofs, made, self.archive)
         left = self.settings.statements - len(scaffolds)
-        pairs = draw_parents(
-            self._session, self._base, self.archive, proofs, number=number, num=left
-        )
+        pairs = self._composed.draw_parents(proofs, number=number, num=left)
         return number, pairs, scaffolds
+
+    async def ask(
+        self,
+        guards: Sequence[GuardName],
+        problems: Sequence[Problem],
+        attacks: Mapping[str, Sequence[str]],
+    ) -> Checked:
+        """What these guards say of statements; ``attacks`` are the bodies that are tried on their
+        negations. ``selfplay.late_guards`` are asked after the solver's attempts, and only of
+        statements that some attempts proved and others did not."""
+        tools = self._composed.open_tools(attacks, set(self._composed.seen))
+        run = await run_guards(problems, make_guards(tools, guards), tools)
+        return Checked(run, tools.asker.calls)
 
     def admit(self, drafts: Sequence[Draft], checked: Checked) -> list[Problem]:
         """Take a round into the archive; what the early guards let pass is tried by the solver."""
         made = {d.composed.problem.id: d.composed for d in drafts if d.composed is not None}
         # Stopped ones too: to stop them again would cost the same calls again.
-        self.checks.see(composed.problem for composed in made.values())
-        self._guards.num_seen += len(made)
+        self._composed.see(composed.problem for composed in made.values())
+        self._composed.guards.num_seen += len(made)
         self._note_stops(made, checked)
         tried = [self._keep(made[problem.id]) for problem in checked.run.kept]
-        if not self.checks.late:
+        if not self.late:
             self._take(tried)
-        self._join_composed()
+        self._composed.join()
         return tried
 
     def settle(self, drafts: Sequence[Draft], checked: Checked) -> None:
@@ -90,19 +110,19 @@ class Rounds:
         made = {d.composed.problem.id: d.composed for d in drafts if d.composed is not None}
         self._note_stops(made, checked)
         self._take(checked.run.kept)
-        self._join_composed()
+        self._composed.join()
 
     def _take(self, problems: Sequence[Problem]) -> None:
-        self._guards.num_kept += len(problems)
+        self._composed.guards.num_kept += len(problems)
         self._state.curriculum.add(problems)
 
     def _note_stops(self, made: Mapping[str, Composed], checked: Checked) -> None:
-        self._guards.calls += checked.calls
+        self._composed.guards.calls += checked.calls
         for stop in checked.run.stops:
             composed = made[stop.problem_id]
-            self._guards.record(composed.problem, stop)
+            self._composed.guards.record(composed.problem, stop)
             # What a late guard stops is in the archive since it was tried.
-            if self.archive.add(composed) or stop.guard in self.checks.late:
+            if self.archive.add(composed) or stop.guard in self.late:
                 self.archive.note(stop.problem_id, stopped_by=stop.guard, reason=stop.reason)
             else:
                 # A duplicate of a problem that is in there, like any other.
@@ -110,11 +130,7 @@ class Rounds:
                 self.archive.note(stop.problem_id, repeats=repeats + 1)
             if stop.kept is not None and self.archive.add(stop.kept):
                 self.archive.note(stop.kept.problem.id, negation_of=stop.problem_id)
-                self.checks.see([stop.kept.problem])
-
-    def _join_composed(self) -> None:
-        """Have the session know all problems that the run may have proofs of."""
-        self._session.problems = self._base.join([c.problem for c in self.archive])
+                self._composed.see([stop.kept.problem])
 
     def _keep(self, composed: Composed) -> Problem:
         """Archive a problem; one that is there already stays as it was."""
@@ -147,7 +163,7 @@ class Rounds:
             **describe_round(this, outcomes, rewards),
             **self._watch(this, outcomes, rewards),
             "archive": len(self.archive),
-            "guard_calls_total": sum(self._guards.calls.values()),
+            "guard_calls_total": sum(self._composed.guards.calls.values()),
         }
         problems = {problem.id: problem for problem in self._session.problems.all}
         samples = []
@@ -200,8 +216,7 @@ class Rounds:
     def state_dict(self) -> dict[str, Any]:
         """The state as JSON values."""
         return {
-            "archive": self.archive.state_dict(),
-            "guards": self._guards.state_dict(),
+            **self._composed.state_dict(),
             "drafts_next": self._drafts_next,
             "scaffolds": self.scaffolder.state_dict(),
             "rounds": [asdict(figures) for figures in self._figures],
@@ -209,14 +224,12 @@ class Rounds:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Become what ``state_dict`` wrote."""
-        self.archive.load_state_dict(state["archive"])
-        self._guards.load_state_dict(state["guards"])
+        self._composed.load_state_dict(state)
         self._drafts_next = state["drafts_next"]
         # Whatever was composed is in the archive, stopped or not.
-        self.checks.see(composed.problem for composed in self.archive)
+        self._composed.see(composed.problem for composed in self.archive)
         self.scaffolder.load_state_dict(state["scaffolds"])
         self._figures = [RoundFigures(**figures) for figures in state["rounds"]]
-        self._join_composed()
 
     def save_files(self, folder: Path) -> None:
         if self.own is not None:

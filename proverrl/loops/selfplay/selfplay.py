@@ -19,7 +19,7 @@ from typing import Any
 
 from proverrl.errors import UsageError
 from proverrl.loops.grpo import make_reward, run_steps
-from proverrl.loops.selfplay.archive import draw_lineage
+from proverrl.loops.selfplay.composed import draw_lineage
 from proverrl.loops.selfplay.composer import OwnComposer, open_composer, teach_composer
 from proverrl.loops.selfplay.parents import weigh_operators
 from proverrl.loops.selfplay.rounds import Rounds

@@ -29,9 +29,8 @@ from proverrl.concurrency import cancel_all
 from proverrl.config.compose import GuardName
 from proverrl.loops.pipeline import Beside, Flight, Judged, Order, Pipeline, Source
 from proverrl.loops.selfplay.attack import Attacks, write_attacks
-from proverrl.loops.selfplay.guards import Checked
 from proverrl.loops.selfplay.round import Round, solve_rate
-from proverrl.loops.selfplay.rounds import Rounds
+from proverrl.loops.selfplay.rounds import Checked, Rounds
 from proverrl.loops.state import GrpoState
 from proverrl.loops.usage import Usage
 from proverrl.rollout.training_sample import TrainingSample
@@ -160,8 +159,9 @@ class SelfplaySource(Source):
 
     def _check(self, number: int, drafts: list[Draft], attacks: Attacks) -> Composition:
         problems = [draft.composed.problem for draft in drafts if draft.composed is not None]
-        checks = self._rounds.checks
-        return Composition(number, drafts, attacks, self._ask(checks.early, problems, attacks))
+        return Composition(
+            number, drafts, attacks, self._ask(self._rounds.early, problems, attacks)
+        )
 
     async def _write(self, order: Order) -> Flight:
         self._flights.append(self._pipeline.launch(*await self._pipeline.write(order)))
@@ -172,7 +172,7 @@ class SelfplaySource(Source):
     ) -> tuple[list[Judged], dict[str, tuple[Rollout, ...]]]:
         """Await the step's verdicts, in the order of writing, and find the attempts on what was
         ``tried``. The late guards are asked about it while the others are judged."""
-        names, checks = {problem.id for problem in tried}, self._rounds.checks
+        names, late = {problem.id for problem in tried}, self._rounds.late
         attempts: dict[str, tuple[Rollout, ...]] = {}
         landed = []
         for flight in self._flights:
@@ -182,11 +182,11 @@ class SelfplaySource(Source):
                 name = draw.rollouts[0].problem.id
                 if name in names:
                     attempts[name] = (*attempts.get(name, ()), *draw.rollouts)
-            if flight is on_round and checks.late:
+            if flight is on_round and late:
                 rates = {name: solve_rate(rollouts) or 0.0 for name, rollouts in attempts.items()}
                 # Nothing is learned from the others: questions about them would cost for nothing.
                 between = [p for p in tried if 0.0 < rates.get(p.id, 0.0) < 1.0]
-                self._late = self._ask(checks.late, between, attacks)
+                self._late = self._ask(late, between, attacks)
         return landed, attempts
 
     def _ask(
@@ -194,6 +194,6 @@ class SelfplaySource(Source):
     ) -> asyncio.Task[Checked]:
         async def check() -> Checked:
             with self.usage.busy("pool"):
-                return await self._rounds.checks.ask(guards, problems, attacks)
+                return await self._rounds.ask(guards, problems, attacks)
 
         return asyncio.create_task(check())
