@@ -35,7 +35,7 @@ from proverrl.lang import open as make
 from proverrl.lang.lean.judge import LeanLimits
 from proverrl.loops.checkpoint import STATE_FILE, read_state, restoring
 from proverrl.loops.session import RESOLVED_FILE, check_resumable
-from proverrl.monitor.follower import Follower
+from proverrl.monitor.metrics import MetricsTail
 from proverrl.problems.contamination import read_statements
 from proverrl.problems.input_paths import check_paths
 from proverrl.problems.inputs import Unusable, read_inputs
@@ -448,16 +448,16 @@ BAD_LINES = (
 )
 
 
-def test_a_follower_counts_the_lines_that_cannot_be_drawn(tmp_path: Path) -> None:
+def test_damaged_lines_are_counted_and_not_drawn(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     good = '{"kind": "step", "step": 1, "seconds": null, "verdicts": {"proved": 2}}'
     file.write_text("\n".join([*BAD_LINES, good]) + "\n")
-    follower = Follower(file)
-    assert follower.read() == ([json.loads(good)], True)
-    assert follower.bad_lines == len(BAD_LINES)
+    tail = MetricsTail(file)
+    assert tail.read() == ([json.loads(good)], True)
+    assert tail.bad_lines == len(BAD_LINES)
 
 
 def test_a_folder_in_the_place_of_the_metrics_is_named(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").mkdir()
     with pytest.raises(UsageError, match=r"metrics\.jsonl is no file; name the folder of a run"):
-        Follower(tmp_path / "metrics.jsonl").read()
+        MetricsTail(tmp_path / "metrics.jsonl").read()
