@@ -15,7 +15,7 @@ import torch
 
 from proverrl.config import Config, LayoutName, parse_config
 from proverrl.errors import ConfigError, VerifierError
-from proverrl.loops.collector import InOrder, Usage
+from proverrl.loops.collector import IdleClock, InOrder
 from proverrl.loops.grpo import open_collector
 from proverrl.loops.ledger import Ledger, StepBatch
 from proverrl.loops.overlap import Overlap, SamplerCopy
@@ -303,7 +303,7 @@ def test_what_breaks_in_the_background_ends_the_run(tmp_path: Path) -> None:
 
 def test_idle_seconds_by_hand() -> None:
     now = [100.0]
-    usage = Usage(lambda: now[0])
+    usage = IdleClock(lambda: now[0])
     with usage.busy("pool"):
         now[0] += 2.0
         with usage.busy("pool"), usage.busy("learner"):

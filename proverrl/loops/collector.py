@@ -27,7 +27,7 @@ from proverrl.rollout.whole_proof import Draw, JudgedDraw
 Part = Literal["generator", "pool", "learner", "composer"]
 
 
-class Usage:
+class IdleClock:
     """How long each part of a run had nothing to do, in wall seconds. ``pool`` works while any
     verdict is awaited; turns after the first, their writing included, count for it."""
 
@@ -72,7 +72,7 @@ class Usage:
 class Collector(Protocol):
     """Fills the batches of a run's steps."""
 
-    usage: Usage
+    usage: IdleClock
 
     async def collect(self) -> StepBatch:
         """What the next step learns from: enough admitted groups, or as many as the limit on
@@ -118,7 +118,7 @@ class InOrder:
     """The ``Collector`` of runs that repeat bit for bit."""
 
     def __init__(self, ledger: Ledger, state: Mapping[str, Any] | None = None) -> None:
-        self.usage = Usage()
+        self.usage = IdleClock()
         self._ledger = ledger
         self._session = ledger.session
         self._ahead = self._session.config.grpo.max_staleness > 0

@@ -34,7 +34,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.config import LayoutName
 from proverrl.loops.audit import judge_first, judge_rest
 from proverrl.loops.checkpoint import dump_draws, load_draws, load_hint
-from proverrl.loops.collector import Usage, write_draw
+from proverrl.loops.collector import IdleClock, write_draw
 from proverrl.loops.ledger import Ledger, Order, StepBatch
 from proverrl.loops.session import Session
 from proverrl.policy.base import Exchange, Policy, Sampler
@@ -147,7 +147,7 @@ class Overlap:
     def __init__(
         self, ledger: Ledger, sampler: Publisher, state: Mapping[str, Any] | None = None
     ) -> None:
-        self.usage = Usage()
+        self.usage = IdleClock()
         self._ledger = ledger
         self._sampler = sampler
         # The same run, written by the sampler's weights.

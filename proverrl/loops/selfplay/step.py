@@ -28,7 +28,7 @@ from proverrl.compose.composers import (
 )
 from proverrl.concurrency import cancel_all
 from proverrl.loops.audit import judge_first, judge_rest
-from proverrl.loops.collector import Usage, write_draw
+from proverrl.loops.collector import IdleClock, write_draw
 from proverrl.loops.ledger import Order, StepBatch
 from proverrl.loops.selfplay.attack import Attacks, write_attacks
 from proverrl.loops.selfplay.guards import Checked
@@ -70,7 +70,7 @@ class SelfplayCollector:
         *,
         train_composer: Callable[[Sequence[TrainingSample]], dict[str, float]] | None = None,
     ) -> None:
-        self.usage = Usage(parts=("generator", "pool", "learner", "composer"))
+        self.usage = IdleClock(parts=("generator", "pool", "learner", "composer"))
         self._ledger = ledger
         self._session = ledger.session
         self._composer = composer
