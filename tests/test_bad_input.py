@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
+from hypothesis import example, given
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from proverrl.benchmarks.open import open_benchmark
@@ -35,11 +37,12 @@ from proverrl.lang import open as make
 from proverrl.lang.lean.judge import LeanLimits
 from proverrl.loops.checkpoint import STATE_FILE, read_state, restoring
 from proverrl.loops.run_folder import RESOLVED_FILE, check_resumable
-from proverrl.monitor.follower import Follower
+from proverrl.monitor.metrics import MetricsTail
 from proverrl.problems.contamination import read_statements
 from proverrl.problems.input_paths import check_paths
 from proverrl.problems.inputs import Unusable, read_inputs
 from proverrl.problems.load import load_problems, write_problems
+from proverrl.report.run_rows import iter_problems
 from proverrl.search.samples import read_samples
 from proverrl.search.value_pairs import read_pairs
 from proverrl.types import HOLE, Sampling
@@ -104,6 +107,25 @@ def test_options_and_paths_that_mean_nothing(tmp_path: Path, arguments: str, mes
 def test_json_has_one_kind_of_fault(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         load_json(text)
+
+
+@given(st.binary(max_size=40) | st.text(max_size=20).map(lambda text: json.dumps([text]).encode()))
+@example(b'"\\ud800"')
+@example(b"[" * 300 + b"]" * 300)
+@example(b'{"a": 1, "a": 2}')
+@example(b"\xef\xbb\xbf{}")
+@example(b"[-0.0, 1e-400, 9007199254740993, 0.1]")
+def test_the_fast_way_reads_as_the_slow_one(text: bytes) -> None:
+    """With NaN allowed the standard library alone reads."""
+    slow, fast = describe_json(text, allow_nan=True), describe_json(text)
+    assert fast == slow or fast.endswith("is no number of JSON")
+
+
+def describe_json(text: bytes, *, allow_nan: bool = False) -> str:
+    try:
+        return repr(load_json(text, allow_nan=allow_nan))
+    except ValueError as error:
+        return str(error)
 
 
 def test_keys_that_occur_twice_are_refused_where_it_is_asked_for() -> None:
@@ -448,16 +470,27 @@ BAD_LINES = (
 )
 
 
-def test_a_follower_counts_the_lines_that_cannot_be_drawn(tmp_path: Path) -> None:
+def test_damaged_lines_are_counted_and_not_drawn(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     good = '{"kind": "step", "step": 1, "seconds": null, "verdicts": {"proved": 2}}'
     file.write_text("\n".join([*BAD_LINES, good]) + "\n")
-    follower = Follower(file)
-    assert follower.read() == ([json.loads(good)], True)
-    assert follower.bad_lines == len(BAD_LINES)
+    tail = MetricsTail(file)
+    assert tail.read() == ([json.loads(good)], True)
+    assert tail.bad_lines == len(BAD_LINES)
+
+
+def test_damaged_problems_are_named_where_the_report_reads_their_texts(tmp_path: Path) -> None:
+    file = tmp_path / "problems.jsonl"
+    write_lines_atomically(
+        file, [{"id": "a", "statement": "s", "more": 1}, {"id": "b", "level": []}]
+    )
+    rows = iter_problems(file)
+    assert next(rows) == {"id": "a", "statement": "s", "more": 1}
+    with pytest.raises(RunError, match=r"problems\.jsonl, line 2: level\..*; restore the file$"):
+        next(rows)
 
 
 def test_a_folder_in_the_place_of_the_metrics_is_named(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").mkdir()
     with pytest.raises(UsageError, match=r"metrics\.jsonl is no file; name the folder of a run"):
-        Follower(tmp_path / "metrics.jsonl").read()
+        MetricsTail(tmp_path / "metrics.jsonl").read()

@@ -22,7 +22,7 @@ from proverrl.loops.overlap import Overlap, SamplerCopy
 from proverrl.loops.pipeline import InOrder
 from proverrl.loops.session import Session, TrainingProblems
 from proverrl.loops.state import GrpoState
-from proverrl.loops.usage import Usage
+from proverrl.loops.usage import IdleClock
 from proverrl.monitor import Monitor
 from proverrl.policy.base import Exchange, Sampler
 from proverrl.policy.transformers import TransformersPolicy
@@ -342,7 +342,7 @@ def test_what_breaks_in_the_background_ends_the_run(tmp_path: Path) -> None:
 
 def test_idle_seconds_by_hand() -> None:
     now = [100.0]
-    usage = Usage(lambda: now[0])
+    usage = IdleClock(lambda: now[0])
     with usage.busy("pool"):
         now[0] += 2.0
         with usage.busy("pool"), usage.busy("learner"):

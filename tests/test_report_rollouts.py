@@ -174,5 +174,5 @@ def test_a_damaged_rollout_is_named(tmp_path: Path) -> None:
     row = made.make_turns_rollout("0-p-0")
     del row["turns"][0]["token_ids"]
     made.write_lines(tmp_path / "step_1.jsonl", [row])
-    with pytest.raises(RunError, match="rollout '0-p-0' is damaged"):
+    with pytest.raises(RunError, match=r"step_1\.jsonl, line 1: turns\.0\.token_ids: Field requ"):
         describe_step(tmp_path / "step_1.jsonl", None)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proverrl.config import ValueConfig
-from proverrl.errors import UsageError
+from proverrl.errors import RunError, UsageError
 from proverrl.lang.dafny.search.searching import DafnySearching
 from proverrl.lang.records import Prefix
 from proverrl.policy.transformers import TransformersPolicy
@@ -231,6 +231,12 @@ def test_what_cannot_be_loaded_says_so(tmp_path: Path) -> None:
     fit, _ = fit_pairs(policy, make_pairs())
     save_value(ValueModel(policy, fit.best, 1), tmp_path, SMALL, {})
     about = json.loads((tmp_path / SETTINGS).read_text())
+    (tmp_path / SETTINGS).write_text(json.dumps({**about, "layers": "1"}))
+    with pytest.raises(RunError, match=r"value\.json: layers: Input should be a valid integer;"):
+        load_value(policy, tmp_path)
+    (tmp_path / SETTINGS).write_text("{")
+    with pytest.raises(RunError, match=r"value\.json: cannot be read as JSON: .*; train one with"):
+        load_value(policy, tmp_path)
     (tmp_path / SETTINGS).write_text(json.dumps({**about, "policy_sha256": "0" * 64}))
     with pytest.raises(UsageError, match="of other weights"):
         load_value(policy, tmp_path)

@@ -88,13 +88,32 @@ def test_turns_are_stored_as_what_they_add() -> None:
     [
         ({"rollout_id": "r"}, "stored without its tokens, by an earlier version"),
         ({"rollout_id": "r", "turns": []}, "has no turn"),
-        ({"rollout_id": "r", "turns": [{}]}, "is damaged: KeyError"),
-        ({"rollout_id": "r", "turns": 5}, "is damaged: TypeError"),
     ],
 )
 def test_old_and_damaged_rows_are_named(row: dict[str, Any], message: str) -> None:
     with pytest.raises(RunError, match=message):
         read_turns(row)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"turns": [{}]}, "turns.0.context_ids: Field required"),
+        ({"turns": 5}, "turns: Input should be a valid list"),
+        ({"status": None}, "status: Input should be a valid string"),
+        ({"hint": {"source": "bank"}}, "hint.ratio: Field required"),
+    ],
+)
+def test_damaged_rows_are_named_with_file_and_line(
+    tmp_path: Path, damage: dict[str, Any], message: str
+) -> None:
+    row = {"rollout_id": "r", "problem": {"id": "p"}, "status": "proved"}
+    write_lines_atomically(tmp_path / "rollouts" / "step_1.jsonl", [row, row | damage])
+    with pytest.raises(RunError) as caught:
+        read_step(tmp_path, 1)
+    place = tmp_path / "rollouts" / "step_1.jsonl"
+    assert str(caught.value).startswith(f"{place}, line 2: {message}")
+    assert str(caught.value).endswith("; restore the file")
 
 
 def test_figures_of_another_length_are_damage() -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from proverrl.cli.main import cli
 from proverrl.monitor import Monitor
-from proverrl.monitor.follower import Follower
+from proverrl.monitor.metrics import MetricsTail
 from proverrl.monitor.watch import (
     RunView,
     describe_flow,
@@ -66,30 +66,30 @@ def follow(run: Path, actions: list[Callable[[], None]], *, live: bool = False) 
 
 def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    follower = Follower(path)
-    assert follower.read() == ([], False)  # no file yet
+    tail = MetricsTail(path)
+    assert tail.read() == ([], False)  # no file yet
     append(path, '{"a":1}\n{"a":')
-    assert follower.read() == ([{"a": 1}], True)
-    assert follower.read() == ([], False)
+    assert tail.read() == ([{"a": 1}], True)
+    assert tail.read() == ([], False)
     append(path, "2}")
-    assert follower.read() == ([], False)
+    assert tail.read() == ([], False)
     append(path, '\n\n[1]\n{"a"\n')
-    assert follower.read() == ([{"a": 2}], False)
-    assert follower.bad_lines == 2
+    assert tail.read() == ([{"a": 2}], False)
+    assert tail.bad_lines == 2
 
 
 def test_a_file_that_was_replaced_or_cut_is_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     append(path, '{"a":1}\n{"a":2}\n')
-    follower = Follower(path)
-    follower.read()
+    tail = MetricsTail(path)
+    tail.read()
     made.write_lines(tmp_path / "other", [{"a": 1}])
     (tmp_path / "other").replace(path)  # as a resumed run does it
-    assert follower.read() == ([{"a": 1}], True)
+    assert tail.read() == ([{"a": 1}], True)
     append(path, '{"a":3}\n')
-    assert follower.read() == ([{"a": 3}], False)
+    assert tail.read() == ([{"a": 3}], False)
     path.write_text('{"b":1}\n')  # shorter, the same file
-    assert follower.read() == ([{"b": 1}], True)
+    assert tail.read() == ([{"b": 1}], True)
 
 
 def test_a_run_is_followed_from_before_its_beginning_to_its_end(tmp_path: Path) -> None:

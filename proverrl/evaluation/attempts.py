@@ -45,7 +45,7 @@ class TurnRow(TypedDict):
 
 @with_config({**ROW, "extra": "forbid"})
 class UsageRow(TypedDict):
-    """What a server's completions cost: the fields of ``Usage``."""
+    """What a server's completions cost: the fields of ``TokenUsage``."""
 
     requests: _Count
     unreported: _Count

@@ -26,7 +26,7 @@ from proverrl.evaluation.attempts import NO_TURNS, AttemptFile
 from proverrl.files.disk import saving
 from proverrl.files.lines import write_atomically
 from proverrl.files.typed_rows import read_row
-from proverrl.policy.endpoint import Usage
+from proverrl.policy.endpoint import TokenUsage
 from proverrl.rollout.completion_counts import CompletionCounts
 from proverrl.types import Problem, Status
 
@@ -121,7 +121,7 @@ class AttemptStore:
         stored = {(row["problem_id"], row["attempt"]) for row in self.rows}
         return [(p, n) for n in range(samples) for p in problems if (p.id, n) not in stored]
 
-    def add(self, rows: Sequence[Row], usage: Usage | None = None) -> None:
+    def add(self, rows: Sequence[Row], usage: TokenUsage | None = None) -> None:
         """Keep the attempts of a block, on disk first; the first of them carries ``usage``, what a
         server's completions cost since the last block."""
         if usage is not None and rows:
@@ -200,9 +200,9 @@ def count_completions(
     return counts
 
 
-def sum_usage(rows: Sequence[Mapping[str, Any]]) -> Usage | None:
+def sum_usage(rows: Sequence[Mapping[str, Any]]) -> TokenUsage | None:
     """What a server's completions cost, those that were thrown away included; None where no server
     wrote them, or an earlier version stored them. What was under way when an evaluation was
     interrupted is in it as far as it had been answered when a block was stored."""
-    told = [Usage(**row["usage"]) for row in rows if "usage" in row]
-    return sum(told, Usage()) if told else None
+    told = [TokenUsage(**row["usage"]) for row in rows if "usage" in row]
+    return sum(told, TokenUsage()) if told else None

@@ -152,12 +152,6 @@ def _line_error(path: Path, number: int, found: object) -> RunError:
     )
 
 
-def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics.jsonl, oldest first; an empty list when there is none yet."""
-    path = run_dir / METRICS_FILE
-    return read_json_lines(path) if path.exists() else []
-
-
 def only_evaluates(run_dir: Path) -> bool:
     """Whether a run folder holds evaluations and no training, which writes metrics before it
     evaluates."""

@@ -25,7 +25,7 @@ from proverrl.hint import Hint
 from proverrl.loops.audit import Auditor
 from proverrl.loops.checkpoint import dump_draws
 from proverrl.loops.session import Session
-from proverrl.loops.usage import Usage
+from proverrl.loops.usage import IdleClock
 from proverrl.policy.base import Policy
 from proverrl.rollout.flights import Flights
 from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
@@ -84,7 +84,7 @@ class Beside:
 class Source(ABC):
     """Where the judged draws of a run's steps come from."""
 
-    usage: Usage
+    usage: IdleClock
 
     @abstractmethod
     def draws(self) -> AsyncIterator[Judged]:
@@ -133,9 +133,9 @@ class Pipeline:
         num: int,
         *,
         sampler: Policy | None = None,
-        usage: Usage | None = None,
+        usage: IdleClock | None = None,
     ) -> None:
-        self.usage = usage or Usage()
+        self.usage = usage or IdleClock()
         self.session = session
         self._auditor = auditor
         self._num = num

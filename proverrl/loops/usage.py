@@ -14,7 +14,7 @@ from typing import Literal
 Part = Literal["generator", "pool", "learner", "composer"]
 
 
-class Usage:
+class IdleClock:
     """How long each part of a run had nothing to do, in wall seconds. ``pool`` works while any
     verdict is awaited; turns after the first, their writing included, count for it."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -25,10 +24,11 @@ import torch
 from proverrl.config import Config, load_stored_config
 from proverrl.errors import RunError, StoppedError, UsageError
 from proverrl.files.disk import loading, saving
+from proverrl.files.lines import ROLLOUTS_FOLDER
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluate_run import find_weights
 from proverrl.loops.run_folder import check_resumable, lock_run, write_resolved
-from proverrl.monitor import ROLLOUTS_FOLDER, Monitor
+from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
 from proverrl.policy.loading import choose_device, load_policy
 from proverrl.policy.transformers import TransformersPolicy
@@ -43,6 +43,7 @@ from proverrl.search.values import (
     build_data,
     measure_head,
     open_fit,
+    read_about,
     save_value,
 )
 
@@ -74,7 +75,7 @@ def is_finished(config: Config) -> bool:
 
 def describe_value(folder: Path) -> list[str]:
     """What a finished run says of its value model, in lines."""
-    about = json.loads((folder / VALUE_FOLDER / SETTINGS).read_text("utf-8"))
+    about = read_about(folder / VALUE_FOLDER)
     lines = [f"value model: {folder / VALUE_FOLDER}"]
     for name, title in (("all", "all prefixes"), ("inside", "prefixes with text")):
         if row := about["test"].get(name):

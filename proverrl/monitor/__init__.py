@@ -5,26 +5,8 @@ Flows in: figures and rollouts from the loops. Flows out: ``metrics.jsonl``,
 Not handled here: the HTML page (``proverrl.report``) and remote trackers.
 """
 
-from proverrl.files.lines import (
-    EVALS_FOLDER,
-    METRICS_FILE,
-    ROLLOUTS_FOLDER,
-    iter_json_lines,
-    only_evaluates,
-    read_json_lines,
-    read_metrics,
-)
 from proverrl.monitor.display import can_draw_live
+from proverrl.monitor.metrics import read_metrics
 from proverrl.monitor.monitor import Monitor
 
-__all__ = [
-    "EVALS_FOLDER",
-    "METRICS_FILE",
-    "ROLLOUTS_FOLDER",
-    "Monitor",
-    "can_draw_live",
-    "iter_json_lines",
-    "only_evaluates",
-    "read_json_lines",
-    "read_metrics",
-]
+__all__ = ["Monitor", "can_draw_live", "read_metrics"]

@@ -23,7 +23,6 @@ from proverrl.files.lines import (
     ROLLOUTS_FOLDER,
     append_line,
     keep_lines,
-    read_metrics,
     write_lines_atomically,
 )
 from proverrl.monitor.display import (
@@ -34,7 +33,7 @@ from proverrl.monitor.display import (
     describe_step,
     format_seconds,
 )
-from proverrl.monitor.follower import is_number
+from proverrl.monitor.metrics import read_metrics
 from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_TIME_LEFT = 10
@@ -125,14 +124,11 @@ class Monitor:
             if match is None or int(match[1]) > step:
                 path.unlink()
         rows = read_metrics(self.run_dir)
-        seconds = [row["seconds"] for row in rows if is_number(row.get("seconds"))]
-        self._seconds_before = max(seconds, default=0.0)
+        self._seconds_before = max((row.get("seconds") or 0.0 for row in rows), default=0.0)
         self._started = self._clock()
         self._history.clear()
         self._history.extend(
-            row["solve_rate"] if is_number(row.get("solve_rate")) else None
-            for row in rows
-            if row.get("kind") in _STEP_KINDS
+            row.get("solve_rate") for row in rows if row.get("kind") in _STEP_KINDS
         )
         self._step_times.clear()
         self._open()

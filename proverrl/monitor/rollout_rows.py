@@ -1,23 +1,86 @@
 """The turns of a rollout as rows of ``rollouts/step_N.jsonl``, token by token, and back.
 
-Flows in: a ``Rollout`` and its advantages. Flows out: JSON values, and ``StoredTurn`` records read
-from them. A turn's prompt is written as what it adds to the turns before it, so that a row grows
-with the number of tokens and not with its square.
+Flows in: a ``Rollout`` and its advantages, or a file. Flows out: JSON values; rows of a file, each
+field that is read again checked, and ``StoredTurn`` records of their turns. A turn's prompt is
+written as what it adds to the turns before it, so that a row grows with the number of tokens and
+not with its square.
 Not handled here: the other keys of a row (``proverrl.loops.tally``), how it is shown
 (``proverrl.report.transcript``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NotRequired
+
+from pydantic import TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from proverrl.advantages import Credit
 from proverrl.errors import RunError
+from proverrl.evaluation.attempts import MessageRow
+from proverrl.files.typed_rows import ROW, iter_typed_lines
+from proverrl.monitor.metrics import RESTORE, Count, Number
 from proverrl.types import Rollout, Turn
 
 LOGPROB_DIGITS = 5
+
+
+class ProblemRow(TypedDict):
+    """A problem's text, as far as it is shown."""
+
+    id: str
+    level: NotRequired[int | str]
+    family: NotRequired[str]
+    language: NotRequired[str]
+    preamble: NotRequired[str]
+    statement: NotRequired[str]
+
+
+class _CompletionRow(TypedDict):
+    text: NotRequired[str]
+    num_tokens: NotRequired[Count]
+
+
+class _HintRow(TypedDict):
+    source: str
+    ratio: float
+    num_tokens: int
+
+
+class _TurnRow(TypedDict):
+    context_ids: list[int]
+    restarts: bool
+    token_ids: list[int]
+    logprobs: list[float]
+    advantages: float | list[float] | None
+    text: str
+    status: str
+    reason: str
+    feedback: str
+    diagnostics: list[str]
+    policy_version: int
+
+
+@with_config(ROW)
+class _RolloutRow(TypedDict):
+    rollout_id: str
+    problem: ProblemRow
+    status: str
+    cause: NotRequired[str]
+    completion: NotRequired[_CompletionRow]
+    body: NotRequired[str | None]
+    hint: NotRequired[_HintRow | None]
+    reward: NotRequired[Number]
+    advantage: NotRequired[Number]
+    seconds: NotRequired[Number]
+    turns: NotRequired[list[_TurnRow]]
+    diagnostics: NotRequired[list[MessageRow]]
+
+
+_ROLLOUT = TypeAdapter(_RolloutRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +153,17 @@ def _describe_turn(
     }
 
 
+def iter_rollouts(file: Path) -> Iterator[dict[str, Any]]:
+    """The lines of ``step_N.jsonl``, but for a last one that is being written. Raises RunError for
+    a damaged one."""
+    return (row for _, _, row in iter_typed_lines(file, _ROLLOUT, RESTORE))
+
+
 def read_turns(row: Mapping[str, Any]) -> list[StoredTurn]:
-    """The turns of a stored rollout.
+    """The turns of a row of ``iter_rollouts``.
 
     Raises:
-        RunError: the file was written by a version that stored no tokens, or is damaged.
+        RunError: the file was written by a version that stored no tokens, or figures are missing.
     """
     name = row.get("rollout_id")
     if "turns" not in row:
@@ -102,37 +171,32 @@ def read_turns(row: Mapping[str, Any]) -> list[StoredTurn]:
             f"rollout {name!r} was stored without its tokens, by an earlier version; run the "
             "training again to inspect it"
         )
-    try:
-        turns = [_read_turn(turn) for turn in row["turns"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunError(f"rollout {name!r} is damaged: {error!r} in its turns") from error
-    if not turns:
+    if not row["turns"]:
         raise RunError(f"rollout {name!r} is damaged: it has no turn")
+    turns = [_read_turn(turn) for turn in row["turns"]]
+    for turn in turns:
+        num = len(turn.token_ids)
+        if any(len(part) not in (0, num) for part in (turn.advantages, turn.logprobs)):
+            raise RunError(
+                f"rollout {name!r} is damaged: {num} tokens, but other numbers of figures"
+            )
     return turns
 
 
-def _read_turn(turn: Mapping[str, Any]) -> StoredTurn:
-    token_ids = tuple(int(token) for token in turn["token_ids"])
-    value = turn["advantages"]
-    if value is None:
-        advantages: tuple[float, ...] = ()
-    elif isinstance(value, list):
-        advantages = tuple(float(number) for number in value)
-    else:
-        advantages = (float(value),) * len(token_ids)
-    logprobs = tuple(float(number) for number in turn["logprobs"])
-    if any(len(part) not in (0, len(token_ids)) for part in (advantages, logprobs)):
-        raise ValueError(f"{len(token_ids)} tokens, but other numbers of figures")
+def _read_turn(turn: _TurnRow) -> StoredTurn:
+    credit = turn["advantages"]
+    if not isinstance(credit, list):
+        credit = [] if credit is None else [credit] * len(turn["token_ids"])
     return StoredTurn(
-        context_ids=tuple(int(token) for token in turn["context_ids"]),
-        restarts=bool(turn["restarts"]),
-        token_ids=token_ids,
-        logprobs=logprobs,
-        advantages=advantages,
-        text=str(turn["text"]),
-        status=str(turn["status"]),
-        reason=str(turn["reason"]),
-        feedback=str(turn["feedback"]),
-        diagnostics=tuple(str(message) for message in turn["diagnostics"]),
-        policy_version=int(turn["policy_version"]),
+        context_ids=tuple(turn["context_ids"]),
+        restarts=turn["restarts"],
+        token_ids=tuple(turn["token_ids"]),
+        logprobs=tuple(turn["logprobs"]),
+        advantages=tuple(credit),
+        text=turn["text"],
+        status=turn["status"],
+        reason=turn["reason"],
+        feedback=turn["feedback"],
+        diagnostics=tuple(turn["diagnostics"]),
+        policy_version=turn["policy_version"],
     )

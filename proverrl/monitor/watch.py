@@ -19,7 +19,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from proverrl.config import ROUND_LOOPS
 from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, only_evaluates
 from proverrl.files.strict_json import read_object
 from proverrl.monitor.display import (
@@ -30,8 +29,8 @@ from proverrl.monitor.display import (
     format_seconds,
     render_steps,
 )
-from proverrl.monitor.follower import Follower, Row, is_number
 from proverrl.monitor.live_panel import LivePanel, choose_width
+from proverrl.monitor.metrics import MetricsTail, Row, count_steps_wanted, count_unfinished
 from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_PACE = 10
@@ -44,7 +43,7 @@ class RunView:
     """What is known of a run so far. ``look`` brings it up to date."""
 
     run: Path
-    follower: Follower = field(init=False)
+    tail: MetricsTail = field(init=False)
     config: Row = field(default_factory=dict)
     steps: list[Row] = field(default_factory=list)
     warm: Row | None = None
@@ -54,14 +53,14 @@ class RunView:
     _checkpoint: str = ""
 
     def __post_init__(self) -> None:
-        self.follower = Follower(self.run / METRICS_FILE)
+        self.tail = MetricsTail(self.run / METRICS_FILE)
 
     def look(self) -> list[Row]:
         """Read what is new, and return its rows."""
         if not self.config:
             self.config = _table(_read_object(self.run / "resolved.json").get("config"))
         known = bool(self.steps or self.warm)
-        rows, anew = self.follower.read()
+        rows, anew = self.tail.read()
         if anew:
             self.resumed += known
             self.steps, self.warm, self.evaluations = [], None, []
@@ -85,7 +84,7 @@ class RunView:
             self._checkpoint = names[-1]
             state = _read_object(self.run / "checkpoints" / names[-1] / "state.json")
             counts = _table(_table(state.get("guard")).get("warnings"))
-            self.warnings = {name: n for name, n in counts.items() if is_number(n)}
+            self.warnings = {name: n for name, n in counts.items() if isinstance(n, int)}
 
     @property
     def stops(self) -> list[str]:
@@ -111,12 +110,7 @@ class RunView:
     @property
     def total_steps(self) -> int:
         """Steps or rounds that the configuration asks for; 0 when it does not say."""
-        table, key = (
-            ("expert_iteration", "rounds")
-            if self.config.get("loop") in ROUND_LOOPS
-            else ("grpo", "steps")
-        )
-        return _whole(_table(self.config.get(table)).get(key))
+        return count_steps_wanted(self.config)
 
     def seconds_left(self) -> float | None:
         """From the pace of the last steps: until the steps, the verifier calls or the time that the
@@ -125,14 +119,14 @@ class RunView:
         if not recent:
             return None
         first, last = recent[0], recent[-1]
-        known = [float(last["seconds_left"])] if is_number(last.get("seconds_left")) else []
+        known = [] if last.get("seconds_left") is None else [float(last["seconds_left"])]
         steps, seconds = last["step"] - first["step"], _difference(first, last, "seconds")
         if steps > 0 and seconds is not None:
             if self.total_steps:
                 known.append(seconds / steps * max(0, self.total_steps - last["step"]))
             calls = _difference(first, last, "verifier_calls_total")
-            limit = _whole(self.config.get("max_verifier_calls"))
-            if limit and calls:
+            limit = self.config.get("max_verifier_calls")
+            if isinstance(limit, int) and limit and calls:
                 left = max(0.0, limit - float(last["verifier_calls_total"]))
                 known.append(seconds / calls * left)
         return min(known) if known else None
@@ -151,12 +145,11 @@ class RunView:
 
 def _list_evaluations(run: Path) -> list[str]:
     """Those that have attempts; with how many there are while there is no result."""
-    found = []
-    for file in sorted((run / EVALS_FOLDER).glob("*.jsonl")):
-        done = file.with_suffix(".json").exists()
-        count = "" if done else f" ({file.read_bytes().count(10):,} attempts so far)"
-        found.append(file.stem + count)
-    return found
+    unfinished = count_unfinished(run)
+    return [
+        name + (f" ({unfinished[name]:,} attempts so far)" if name in unfinished else "")
+        for name in sorted(file.stem for file in (run / EVALS_FOLDER).glob("*.jsonl"))
+    ]
 
 
 def _read_object(path: Path) -> Row:
@@ -171,14 +164,9 @@ def _table(value: Any) -> Row:
     return value if isinstance(value, dict) else {}
 
 
-def _whole(value: Any) -> int:
-    return int(value) if is_number(value) else 0
-
-
 def _difference(first: Mapping[str, Any], last: Mapping[str, Any], key: str) -> float | None:
-    if not (is_number(first.get(key)) and is_number(last.get(key))):
-        return None
-    return float(last[key]) - float(first[key])
+    start, end = first.get(key), last.get(key)
+    return None if start is None or end is None else float(end) - float(start)
 
 
 def describe_verdicts(row: Mapping[str, Any]) -> str:
@@ -192,13 +180,13 @@ def describe_verdicts(row: Mapping[str, Any]) -> str:
 def describe_flow(row: Mapping[str, Any]) -> str:
     """Staleness in steps and idle seconds of each part, as far as the step has them."""
     parts = []
-    if is_number(row.get("staleness_mean")):
+    if row.get("staleness_mean") is not None:
         most = format_figure(row.get("staleness_max"), 0)
         parts.append(f"staleness {format_figure(row['staleness_mean'], 2)} (most {most})")
     idle = [
         f"{part} {format_figure(row[f'idle_{part}_seconds'], 1)}"
         for part in _PARTS
-        if is_number(row.get(f"idle_{part}_seconds"))
+        if row.get(f"idle_{part}_seconds") is not None
     ]
     return "  ".join(parts + ([f"idle seconds {', '.join(idle)}"] if idle else []))
 
@@ -212,7 +200,7 @@ def describe_guard(view: RunView) -> str:
 
 def describe_damage(view: RunView) -> str:
     """How many lines could not be read; empty when all could."""
-    return f"{view.follower.bad_lines} lines of {METRICS_FILE}" if view.follower.bad_lines else ""
+    return f"{view.tail.bad_lines} lines of {METRICS_FILE}" if view.tail.bad_lines else ""
 
 
 def describe_stage(view: RunView) -> str:

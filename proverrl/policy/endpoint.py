@@ -45,7 +45,7 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TokenUsage:
     """What requests cost: tokens of prompts and of completions, thinking included, as the server
     counts them. ``unreported`` of the ``requests`` came without counts."""
 
@@ -54,8 +54,8 @@ class Usage:
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 class EndpointPolicy:
@@ -83,7 +83,7 @@ class EndpointPolicy:
         self._sleep = sleep
         # Only spreads the retries of one process; no draw depends on it.
         self._rng = random.Random(0)
-        self._usage = Usage()
+        self._usage = TokenUsage()
 
     @property
     def engine(self) -> str:
@@ -137,9 +137,9 @@ class EndpointPolicy:
                 for task in tasks:
                     task.cancel()
 
-    def take_usage(self) -> Usage:
+    def take_usage(self) -> TokenUsage:
         """The cost of the requests answered since the last call."""
-        usage, self._usage = self._usage, Usage()
+        usage, self._usage = self._usage, TokenUsage()
         return usage
 
     def _headers(self) -> dict[str, str]:
@@ -260,7 +260,7 @@ class EndpointPolicy:
         )
 
 
-def take_usage(policy: Policy) -> Usage | None:
+def take_usage(policy: Policy) -> TokenUsage | None:
     """The cost of a server's completions since the last call; None for other policies."""
     return policy.take_usage() if isinstance(policy, EndpointPolicy) else None
 
@@ -276,13 +276,13 @@ def _read_logprobs(value: Any) -> tuple[float, ...]:
     return tuple(float(number) for number in numbers)
 
 
-def _read_usage(value: Any) -> Usage:
+def _read_usage(value: Any) -> TokenUsage:
     """What one answer says about its cost."""
     told = value if isinstance(value, dict) else {}
     read, written = told.get("prompt_tokens"), told.get("completion_tokens")
     if not isinstance(read, int) or not isinstance(written, int):
-        return Usage(requests=1, unreported=1)
-    return Usage(requests=1, prompt_tokens=read, completion_tokens=written)
+        return TokenUsage(requests=1, unreported=1)
+    return TokenUsage(requests=1, prompt_tokens=read, completion_tokens=written)
 
 
 def _read_seconds(text: str) -> float | None:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.archive_picture import choose_newest, draw_archive
-from proverrl.monitor import iter_json_lines
 from proverrl.report.embedded import Piece, pack_json
 from proverrl.report.run import Row, RunRecord, existing_file
+from proverrl.report.run_rows import iter_problems
 
 MAX_TEXT_CHARS = 4000
 
@@ -86,11 +86,10 @@ def _read_base(run: RunRecord, names: list[str]) -> dict[str, Row]:
     if file is None or not names:
         return {}
     wanted, found = set(names), {}
-    for _, row in iter_json_lines(file):
-        name = str(row.get("id"))
-        if name in wanted:
-            text = _cut(str(row.get("preamble", "")), str(row.get("statement", "")))
-            found[name] = {**text, "language": str(row.get("language", ""))}
+    for row in iter_problems(file):
+        if row["id"] in wanted:
+            text = _cut(row.get("preamble", ""), row.get("statement", ""))
+            found[row["id"]] = {**text, "language": row.get("language", "")}
     return found
 
 

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.errors import RunError
-from proverrl.monitor.rollout_rows import StoredTurn, read_turns
+from proverrl.monitor.rollout_rows import StoredTurn, iter_rollouts, read_turns
 from proverrl.report.decoder import open_decoder
 from proverrl.report.embedded import Piece, pack_json
 from proverrl.report.run import Row, RunRecord
-from proverrl.report.run_rows import iter_rollouts
 
 MAX_STEPS = 40
 MAX_PACKED_CHARS = 7_000_000

@@ -17,19 +17,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from proverrl.config import ROUND_LOOPS
 from proverrl.errors import RunError
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.stored import StoredEvaluation
 from proverrl.evaluation.tally import count_reason
-from proverrl.monitor import (
-    EVALS_FOLDER,
-    METRICS_FILE,
-    ROLLOUTS_FOLDER,
-    iter_json_lines,
-    only_evaluates,
-)
-from proverrl.report.run_rows import iter_rollouts, read_metrics, read_resolved
+from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, ROLLOUTS_FOLDER, only_evaluates
+from proverrl.monitor.metrics import count_steps_wanted, read_metrics
+from proverrl.monitor.rollout_rows import iter_rollouts
+from proverrl.report.run_rows import iter_problems, read_resolved
 
 RESOLVED_FILE = "resolved.json"
 LOOP_TITLES = {
@@ -84,12 +79,7 @@ class RunRecord:
     @property
     def steps_wanted(self) -> int:
         """Steps or rounds that the configuration asks for; 0 when it does not say."""
-        if self.only_evaluates:
-            return 0
-        grpo, rounds = self.config.get("grpo") or {}, self.config.get("expert_iteration") or {}
-        in_rounds = self.loop in ROUND_LOOPS
-        wanted = rounds.get("rounds") if in_rounds else grpo.get("steps")
-        return int(wanted or 0)
+        return 0 if self.only_evaluates else count_steps_wanted(self.config)
 
     @property
     def only_evaluates(self) -> bool:
@@ -210,8 +200,8 @@ def _find_problems(
             if file is None or file in read or wanted <= problems.keys():
                 continue
             read.add(file)
-            for _, row in iter_json_lines(file):
-                problems.setdefault(str(row.get("id")), _texts_of(row))
+            for row in iter_problems(file):
+                problems.setdefault(row["id"], _texts_of(row))
     return problems
 
 

@@ -13,8 +13,8 @@ from html import escape
 
 from proverrl.config import ROUND_LOOPS
 from proverrl.evaluation.stored import StoredEvaluation
-from proverrl.monitor import EVALS_FOLDER
 from proverrl.monitor.display import format_seconds
+from proverrl.monitor.metrics import count_unfinished
 from proverrl.report.headline import (
     Cell,
     Column,
@@ -189,13 +189,8 @@ def render_results(runs: Sequence[RunRecord]) -> str:
 
 def _unfinished(runs: Sequence[RunRecord]) -> str:
     """Evaluations that have attempts on disk and no table."""
-    parts = []
-    for run in runs:
-        for file in sorted((run.path / EVALS_FOLDER).glob("*.jsonl")):
-            if not file.with_suffix(".json").exists():
-                count = file.read_bytes().count(b"\n")
-                parts.append(f"“{escape(file.stem)}” has {count:,} attempts so far.")
-    return " ".join(parts)
+    counts = [item for run in runs for item in count_unfinished(run.path).items()]
+    return " ".join(f"“{escape(name)}” has {count:,} attempts so far." for name, count in counts)
 
 
 def _describe_benchmark(columns: Sequence[Column]) -> str:

@@ -17,8 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proverrl.errors import RunError, UsageError
-from proverrl.monitor import read_json_lines
-from proverrl.monitor.rollout_rows import StoredTurn, read_turns
+from proverrl.monitor.rollout_rows import StoredTurn, iter_rollouts, read_turns
 from proverrl.report.run import find_step_files
 
 Row = Mapping[str, Any]
@@ -31,14 +30,15 @@ def read_step(run: Path, step: int) -> list[Row]:
     """The rollouts of one step or round.
 
     Raises:
-        RunError: the run has no such step; the message names those that it has.
+        RunError: the run has no such step (the message names those that it has), or its file is
+            damaged.
     """
     files = find_step_files(run)
     if step not in files:
         steps = [*files]
         known = f"it has steps {steps[0]} to {steps[-1]}" if steps else "it has no rollouts"
         raise RunError(f"{run} has no rollouts of step {step}: {known}")
-    return [*read_json_lines(files[step])]
+    return [*iter_rollouts(files[step])]
 
 
 def choose_rollout(rows: Sequence[Row], rollout_id: str | None) -> Row:
@@ -51,7 +51,7 @@ def choose_rollout(rows: Sequence[Row], rollout_id: str | None) -> Row:
         raise UsageError("the step has no rollouts")
     if rollout_id is None:
         return next((row for row in rows if row.get("advantage")), rows[0])
-    by_id = {str(row.get("rollout_id")): row for row in rows}
+    by_id = {row["rollout_id"]: row for row in rows}
     if rollout_id not in by_id:
         near = get_close_matches(rollout_id, by_id, n=1, cutoff=0.0)
         raise UsageError(f"the step has no rollout {rollout_id!r}; the nearest id is {near[0]!r}")
@@ -68,10 +68,10 @@ def render_list(rows: Sequence[Row], step: int) -> Table:
     for row in rows:
         turns = row.get("turns") or ()
         completion = row.get("completion") or {}
-        num_tokens = sum(len(turn.get("token_ids") or ()) for turn in turns)
+        num_tokens = sum(len(turn["token_ids"]) for turn in turns)
         table.add_row(
-            Text(str(row.get("rollout_id"))),
-            _status(str(row.get("status"))),
+            Text(row["rollout_id"]),
+            _status(row["status"]),
             _figure(row.get("reward"), 2),
             _figure(row.get("advantage"), 3),
             str(len(turns)) if turns else "-",
@@ -87,18 +87,17 @@ def render_rollout(row: Row, decode: Decode) -> RenderableType:
         RunError: the row holds no tokens (an earlier version wrote it), or is damaged.
     """
     turns = read_turns(row)
-    problem = row.get("problem") or {}
-    head = Text(f"{row.get('rollout_id')}  ", style="bold")
-    head.append_text(_status(str(row.get("status"))))
+    head = Text(f"{row['rollout_id']}  ", style="bold")
+    head.append_text(_status(row["status"]))
     head.append(
         f"  reward {_figure(row.get('reward'), 2)}, {len(turns)} turns, "
-        f"problem {problem.get('id')}",
+        f"problem {row['problem']['id']}",
         style="",
     )
     if hint := row.get("hint"):
         head.append(
-            f"\nhint: {hint.get('source')}, the last {hint.get('num_tokens')} tokens of the "
-            f"prompt, {hint.get('ratio', 0):.0%} of an answer",
+            f"\nhint: {hint['source']}, the last {hint['num_tokens']} tokens of the prompt, "
+            f"{hint['ratio']:.0%} of an answer",
             style="yellow",
         )
     parts: list[RenderableType] = [head]

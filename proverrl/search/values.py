@@ -17,16 +17,19 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
+from pydantic import TypeAdapter, with_config
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from proverrl.config.value import ValueConfig
 from proverrl.errors import UsageError
 from proverrl.files.disk import saving
-from proverrl.files.strict_json import read_object
+from proverrl.files.typed_rows import ROW, read_row
 from proverrl.lang.records import Prefix
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.weights import name_weights
@@ -37,8 +40,37 @@ from proverrl.search.value_pairs import ValuePair
 from proverrl.types import Problem
 
 WEIGHTS, SETTINGS = "value.safetensors", "value.json"
+_REMEDY = "train one with proverrl train configs/value.toml"
 NUM_LIKELIHOODS = 4
 _MAX_LOGITS = 2**24
+
+
+# A figure that needs pairs which there are none of is NaN.
+@with_config({**ROW, "allow_inf_nan": True})
+class _FiguresRow(TypedDict):
+    num_pairs: int
+    num_problems: int
+    auc: float
+    within: float
+    brier: float
+    brier_base: float
+    calibration: float
+
+
+class _ConfigRow(TypedDict):
+    hidden: int
+
+
+@with_config(ROW)
+class _AboutRow(TypedDict):
+    size: int
+    layers: int
+    policy_sha256: str
+    config: _ConfigRow
+    test: dict[str, _FiguresRow]
+
+
+_ABOUT = TypeAdapter(_AboutRow)
 
 
 class ValueModel:
@@ -189,25 +221,33 @@ def load_value(policy: TransformersPolicy, folder: Path) -> ValueModel:
     Raises:
         UsageError: there is none, or it is of a policy with other weights.
     """
+    about = read_about(folder)
     try:
-        about = read_object(folder / SETTINGS)
         state = load_file(folder / WEIGHTS)
-        layers, hidden = int(about["layers"]), int(about["config"]["hidden"])
-        named = str(about["policy_sha256"])
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise UsageError(
-            f"{folder} holds no value model: {error}; train one with "
-            "proverrl train configs/value.toml"
-        ) from error
+    except (OSError, SafetensorError) as error:
+        raise UsageError(f"{folder} holds no value model: {error}; {_REMEDY}") from error
+    named = about["policy_sha256"]
     if named != name_weights(policy):
         raise UsageError(
             f"the value model in {folder} was trained on the hidden states of other weights "
             f"({named[:12]}) than this policy has ({name_weights(policy)[:12]}); train one for "
             "this policy"
         )
-    head = ValueHead(int(about["size"]), hidden)
+    head = ValueHead(about["size"], about["config"]["hidden"])
     head.load_state_dict(state)
-    return ValueModel(policy, head, layers)
+    return ValueModel(policy, head, about["layers"])
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What ``save_value`` wrote beside the weights.
+
+    Raises:
+        UsageError: the folder holds no value model.
+        RunError: the file is damaged.
+    """
+    if not (folder / SETTINGS).is_file():
+        raise UsageError(f"{folder} holds no value model: it has no {SETTINGS}; {_REMEDY}")
+    return read_row(folder / SETTINGS, _ABOUT, _REMEDY)
 
 
 @torch.inference_mode()

@@ -32,7 +32,7 @@ from proverrl.loops.selfplay.attack import Attacks, write_attacks
 from proverrl.loops.selfplay.round import Round, solve_rate
 from proverrl.loops.selfplay.rounds import Checked, Rounds
 from proverrl.loops.state import GrpoState
-from proverrl.loops.usage import Usage
+from proverrl.loops.usage import IdleClock
 from proverrl.rollout.training_sample import TrainingSample
 from proverrl.types import Group, Problem, Rollout
 
@@ -58,7 +58,7 @@ class SelfplaySource(Source):
         composer: Composer,
         in_flight: Mapping[str, Any] | None = None,
     ) -> None:
-        self.usage = Usage(parts=("generator", "pool", "learner", "composer"))
+        self.usage = IdleClock(parts=("generator", "pool", "learner", "composer"))
         self._state = state
         self._session = session = state.session
         self._rounds = rounds
