@@ -32,7 +32,10 @@ _FILE = GivenPath(dir_okay=False, path_type=Path)
     default="auto",
     show_default=True,
     type=click.Choice(["auto", *LANGUAGES]),
-    help="Judge everything, or refuse all but one language.",
+    help="Judge every language, or only one.",
+)
+@click.option(
+    "--workers", default=2, show_default=True, type=WORKERS, help="Processes per language."
 )
 @click.option(
     "--timeout",
