@@ -127,7 +127,7 @@ def _fork_and_tell(connection: socket.socket) -> dict[str, object]:
     with contextlib.suppress(OSError):
         connection.sendall(f"{pid}\n".encode())
     end = os.pidfd_open(pid)
-    ready, _, _ = select.select([end, connection], [], [])
+    ready, _, _ = select.select([end, connection.fileno()], [], [])
     if end not in ready:
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
