@@ -10,23 +10,38 @@ Not for tests of what is imported, or of who gets a signal of a terminal: these 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import ModuleType
 
-FOLDER = "PROVERRL_WARM_FOLDER"
-"""The variable that names the folder of the waiting processes (``conftest``)."""
-WARM = (sys.executable, "-S", "-E", str(Path(__file__).resolve()), os.environ.get(FOLDER, ""))
+_VARIABLE = "PROVERRL_WARM_FOLDER"
+
+
+def _find_folder() -> str:
+    """Where the waiting processes of a test run are; made by its first process, and the waiting
+    end when it is gone."""
+    if _VARIABLE not in os.environ:
+        os.environ[_VARIABLE] = tempfile.mkdtemp(prefix="proverrl-warm-")
+        atexit.register(shutil.rmtree, os.environ[_VARIABLE], ignore_errors=True)
+    return os.environ[_VARIABLE]
+
+
+WARM: tuple[str, ...] = ()
+if __name__ != "__main__":
+    WARM = (sys.executable, "-S", "-E", str(Path(__file__).resolve()), _find_folder())
 NUM_WAITING = 2
 _READ_ONCE = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "ATEN_CPU_CAPABILITY", "MKL_CBWR")
 """What torch and its libraries read of the environment when they are loaded."""
