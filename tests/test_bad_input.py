@@ -34,6 +34,7 @@ from proverrl.files.disk import loading, saving
 from proverrl.files.lines import read_json_lines, write_lines_atomically
 from proverrl.files.strict_json import load_json, read_object
 from proverrl.lang import open as make
+from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.lean.judge import LeanLimits
 from proverrl.loops.checkpoint import STATE_FILE, read_state, restoring
 from proverrl.loops.run_folder import RESOLVED_FILE, check_resumable
@@ -431,24 +432,28 @@ def test_memory_that_is_given_holds_for_either_language(
 ) -> None:
     seen: dict[str, float] = {}
 
-    def keep_dafny(_: object, *, limits: Limits, **__: Any) -> None:
+    def keep_dafny(limits: Limits) -> None:
         seen["dafny"] = limits.memory_mb
+        raise UsageError("seen")
 
     def keep_lean(memory_mb: float, **_: Any) -> LeanLimits:
         seen["lean"] = memory_mb
         raise UsageError("seen")
 
-    monkeypatch.setattr(make, "_open_dafny", keep_dafny)
-    monkeypatch.setattr("proverrl.lang.lean.workers.toolchain.find_lean_toolchain", lambda: None)
+    toolchain = DafnyToolchain("dafny", "2.3.0", None, "z3", "4.8.5")
+    monkeypatch.setattr(
+        "proverrl.lang.dafny.backend.make_spawn", lambda _, limits: keep_dafny(limits)
+    )
+    monkeypatch.setattr("proverrl.lang.lean.backend.find_lean_toolchain", lambda: None)
     usual = LeanLimits()
     monkeypatch.setattr(
-        "proverrl.lang.lean.judge.LeanLimits",
+        "proverrl.lang.lean.backend.LeanLimits",
         lambda **more: keep_lean(**more) if more else usual,
     )
-    router = make.open_router(workers=1, limits=Limits(), memory_mb=given)
-    router._openers["dafny"]()
-    with pytest.raises(UsageError, match="seen"):
-        router._openers["lean"]()
+    router = make.open_router(workers=1, limits=Limits(), memory_mb=given, toolchain=toolchain)
+    for language in ("dafny", "lean"):
+        with pytest.raises(UsageError, match="seen"):
+            router.open_backend(language)
     assert seen == {"dafny": dafny, "lean": lean}
 
 

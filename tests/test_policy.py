@@ -60,7 +60,7 @@ def plain_logprobs(policy: TransformersPolicy, completion: Completion) -> list[f
 
 
 def test_tokenizer_round_trips_and_keeps_names_whole() -> None:
-    tokenizer = train_tokenizer(TEXTS, vocab_size=400)
+    tokenizer = train_tokenizer(TEXTS, vocab_size=400, keywords=KEYWORDS)
     text = "invariant 0 <= kk <= n // é\t\u2200 <|end x\n"
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert tokenizer.decode(ids) == text
