@@ -134,6 +134,7 @@ def test_two_forms_of_minif2f_say_the_same_where_they_do() -> None:
     assert all(overlap.first == overlap.second for overlap in same)
 
 
+@pytest.mark.slow
 @pytest.mark.dafny
 def test_problems_that_were_cut_out_of_programs_are_proved_by_their_references() -> None:
     """By real Dafny 2.3: stripped programs, an exact hole, and lemmas without their includes."""

@@ -208,6 +208,7 @@ def test_a_lost_body_is_not_a_hint() -> None:
     assert refused == {("audit:changed-program",): 2}
 
 
+@pytest.mark.slow
 @needs_tasks
 def test_no_real_program_may_lose_a_token_or_gain_one() -> None:
     """Each token of a sample of programs is dropped and doubled, far more than any hint adds."""
@@ -291,6 +292,7 @@ def run_tasks(tasks: list[Task]) -> None:
     assert blanks.total() == len(tasks)
 
 
+@pytest.mark.slow
 @needs_tasks
 @pytest.mark.dafny
 def test_a_few_real_tasks() -> None:

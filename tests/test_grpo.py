@@ -249,6 +249,7 @@ def test_same_seed_same_run_other_seed_other_run(
     assert not same(weights(first), weights(other))
 
 
+@pytest.mark.slow
 def test_training_raises_the_solve_rate(
     make_config: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
@@ -343,6 +344,7 @@ def test_verifier_calls_end_a_run(
     assert (folder / "evals" / "after.json").exists()
 
 
+@pytest.mark.slow
 def test_a_run_of_other_settings_is_not_continued(
     make_config: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:

@@ -183,6 +183,7 @@ def test_late_guards_are_asked_only_of_what_was_proved_in_part(
     assert all(seen[name] is None for name in unchecked)
 
 
+@pytest.mark.slow
 def test_a_late_guard_stops_what_the_solver_had_proved(
     make_play: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:

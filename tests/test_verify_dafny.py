@@ -166,6 +166,7 @@ def test_references_are_proved_and_blanks_are_not() -> None:
     assert all(v.diagnostics[0].severity == "error" for v in blanks)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not EXAMPLES.exists(), reason="the example problems are not here")
 def test_all_sixty_examples() -> None:
     lines = [json.loads(line) for line in EXAMPLES.read_text(encoding="utf-8").splitlines()]
