@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -13,9 +13,10 @@ import pytest
 
 from proverrl.cli.main import EXIT_BROKEN, EXIT_USAGE
 from tests.test_parallel import ROOT, launch, start
+from tests.warm import WARM
 
 FRESH = (sys.executable,)
-"""How a process ends is what is tested: no fork of another."""
+"""How a process ends is what is tested: no fork of another, but where many are to end."""
 
 
 @pytest.mark.slow
@@ -66,7 +67,9 @@ def run_python(program: str, size: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def train(folder: Path, name: str, **changes: str) -> list[subprocess.CompletedProcess[str]]:
+def train(
+    folder: Path, name: str, *, python: Sequence[str] = FRESH, **changes: str
+) -> list[subprocess.CompletedProcess[str]]:
     """A warm start of one step by two processes."""
     lines = (ROOT / "dafny/curriculum/train.jsonl").read_text().splitlines()
     problems = folder / "problems.jsonl"
@@ -86,7 +89,7 @@ def train(folder: Path, name: str, **changes: str) -> list[subprocess.CompletedP
         **changes,
     }
     words = [f"--set={key}={json.dumps(value)}" for key, value in settings.items()]
-    return launch(2, "proverrl", "train", str(ROOT / "configs/grpo.toml"), *words, python=FRESH)
+    return launch(2, "proverrl", "train", str(ROOT / "configs/grpo.toml"), *words, python=python)
 
 
 @pytest.mark.slow
@@ -116,7 +119,8 @@ def busy_cores(number: int) -> Iterator[None]:
 @pytest.mark.dafny
 def test_runs_end_on_a_loaded_machine(tmp_path: Path) -> None:
     with busy_cores(2):
-        for number in range(2):
-            done = train(tmp_path, f"run{number}")
+        # Forks end as fresh processes do, and more of them end in the same time.
+        for number in range(5):
+            done = train(tmp_path, f"run{number}", python=WARM)
             assert [d.returncode for d in done] == [0, 0], done[0].stderr + done[1].stderr
             assert (tmp_path / f"run{number}" / "policy" / "model.safetensors").exists()
