@@ -7,7 +7,7 @@ Not handled here: a limit on how many run at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -29,16 +29,13 @@ async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def complete(work: Awaitable[T]) -> T:
-    """The result of work that no cancellation cuts short; a cancellation is raised once it is
-    done."""
-    task = asyncio.ensure_future(work)
+async def outlast(is_done: Callable[[], bool], wait: Callable[[], Awaitable[object]]) -> None:
+    """Wait until something is done, whatever cancels meanwhile; the cancellation is raised then."""
     cancelled: asyncio.CancelledError | None = None
-    while not task.done():
+    while not is_done():
         try:
-            await asyncio.wait([task])
+            await wait()
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
         raise cancelled
-    return task.result()

@@ -9,6 +9,7 @@ import pytest
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import ToolchainError
+from proverrl.lang.base import BackendOptions
 from proverrl.lang.dafny.search.sketch import make_sketch
 from proverrl.lang.dafny.search.subgoals import close, refine
 from proverrl.lang.open import open_router
@@ -67,7 +68,7 @@ class Dafny:
 
     def __init__(self) -> None:
         self.runner = asyncio.Runner()
-        self.verifier = open_router(workers=1, limits=Limits(rlimit=1_000_000))
+        self.verifier = open_router(BackendOptions(workers=1, limits=Limits(rlimit=1_000_000)))
         self.known: dict[str, Verdict] = {}
 
     async def verify(self, candidate: Candidate) -> Verdict:

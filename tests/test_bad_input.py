@@ -34,6 +34,7 @@ from proverrl.files.disk import loading, saving
 from proverrl.files.lines import read_json_lines, write_lines_atomically
 from proverrl.files.strict_json import load_json, read_object
 from proverrl.lang import open as make
+from proverrl.lang.base import BackendOptions
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.lean.judge import LeanLimits
 from proverrl.loops.checkpoint import STATE_FILE, read_state, restoring
@@ -450,7 +451,10 @@ def test_memory_that_is_given_holds_for_either_language(
         "proverrl.lang.lean.backend.LeanLimits",
         lambda **more: keep_lean(**more) if more else usual,
     )
-    router = make.open_router(workers=1, limits=Limits(), memory_mb=given, toolchain=toolchain)
+    limits = Limits()
+    router = make.open_router(
+        BackendOptions(workers=1, limits=limits, memory_mb=given, toolchain=toolchain)
+    )
     for language in ("dafny", "lean"):
         with pytest.raises(UsageError, match="seen"):
             router.open_backend(language)

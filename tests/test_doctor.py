@@ -181,7 +181,7 @@ def test_importing_the_doctor_does_not_import_torch() -> None:
 def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     give_toolchain(monkeypatch, server=("/bin/mono", "/lib/DafnyServer.exe"), z3_version="4.8.5")
     monkeypatch.setattr(
-        "proverrl.lang.lean.language.check_lean", lambda: [Part("Lean", "absent", "x")]
+        "proverrl.lang.lean.diagnose.check_lean", lambda: [Part("Lean", "absent", "x")]
     )
     names = [finding.name for finding in doctor.diagnose(tmp_path)]
     assert names == [

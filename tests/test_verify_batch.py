@@ -138,7 +138,7 @@ def fake_router(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def fail() -> Backend:
         raise ToolchainError("Lean is not installed; run: bash scripts/setup_lean.sh")
 
-    def open_fake(**_: object) -> RoutedVerifier:
+    def open_fake(_: object) -> RoutedVerifier:
         instant = InstantPool(2)
         instant.log = log
         return RoutedVerifier(
@@ -478,7 +478,7 @@ from proverrl.cli import verdicts as verdict_printer
 from proverrl.types import Status
 from proverrl.verify.router import Backend, RoutedVerifier
 from tests.test_verify_batch import SlowLaned
-verdict_printer.open_router = lambda **_: RoutedVerifier(
+verdict_printer.open_router = lambda _: RoutedVerifier(
     {"dafny": lambda: Backend("slow", "slow 1", "s", SlowLaned())}
 )
 # Whoever runs the tests in the background has them ignore the signal.

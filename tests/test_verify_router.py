@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ToolchainError, VerifierError
+from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
 from proverrl.types import HOLE, Candidate, Problem, Status
 from proverrl.verify.base import LanedVerifier, Limits
@@ -88,6 +89,6 @@ def test_a_machine_without_lean_names_the_remedy(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ELAN_HOME", str(tmp_path))
-    router = open_router(workers=1, limits=Limits())
+    router = open_router(BackendOptions(workers=1, limits=Limits()))
     with pytest.raises(ToolchainError, match=r"bash scripts/setup_lean\.sh"):
         router.open_backend("lean")

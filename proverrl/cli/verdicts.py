@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from proverrl.errors import ToolchainError, UsageError
+from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
 from proverrl.problems.batch import Entry, Judged, read_in_thread, read_now, verify_stream
 from proverrl.problems.input_paths import check_output, check_paths
@@ -70,13 +71,14 @@ async def print_verdicts(
     if out is not None:
         check_output(out, paths, stdin)
     limits = Limits()
-    router = open_router(
+    options = BackendOptions(
         workers=workers,
         limits=limits,
         memory_mb=memory_mb,
         canary_rate=canary_rate,
         paranoid=paranoid,
     )
+    router = open_router(options)
     verifier = CachedVerifier(router, None, toolchain="", limits=limits, identify=router.identify)
     run = _Run(router, backend)
     try:

@@ -16,7 +16,7 @@ import click
 
 from proverrl.cli.options import WORKERS, FiniteRange, GivenPath
 from proverrl.errors import UsageError
-from proverrl.lang.names import LANGUAGES
+from proverrl.lang import LANGUAGES
 
 if TYPE_CHECKING:
     from proverrl.bench.grpo import Side

@@ -92,9 +92,8 @@ def replacing(path: Path, errors: str = "strict") -> Iterator[TextIO]:
             with partial.open("w", encoding="utf-8", errors=errors, newline="\n") as stream:
                 yield stream
             os.replace(partial, path)
-        except BaseException:
+        finally:
             partial.unlink(missing_ok=True)
-            raise
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from proverrl.errors import ProblemError
-from proverrl.lang.base import Composing, Language
-from proverrl.lang.names import LANGUAGES
 
-__all__ = ["LANGUAGES", "find_composing", "find_language", "find_suffixes", "list_languages"]
+# Loaded with the first language: the command line only wants the names.
+if TYPE_CHECKING:
+    from proverrl.lang.base import Composing, Language
+
+LANGUAGES: dict[str, str] = {
+    "dafny": "proverrl.lang.dafny.language:DAFNY",
+    "lean": "proverrl.lang.lean.language:LEAN",
+}
+"""Where each language is, by its name. A program may add its own before it uses it."""
 
 
 @cache
@@ -23,8 +30,7 @@ def find_language(name: str) -> Language:
     if place is None:
         raise ProblemError(f"unknown language {name[:60]!r}; known are: {', '.join(LANGUAGES)}")
     module, _, attribute = place.partition(":")
-    found = getattr(import_module(module), attribute)
-    assert isinstance(found, Language)
+    found: Language = getattr(import_module(module), attribute)
     return found
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,9 +27,10 @@ from proverrl.lang.records import (
     Sketch,
     Subgoal,
 )
-from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Message, Problem, Verdict
+from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Problem, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.canaries import Canary
+from proverrl.verify.pool import Upkeep
 from proverrl.verify.router import Backend
 
 _NEVER = re.compile(r"(?!)")
@@ -53,7 +54,7 @@ class BackendOptions:
     canary_rate: float = 0.0
     seed: int = 0
     paranoid: bool = False
-    max_candidates: int
+    max_candidates: int = Upkeep().max_candidates
     effort: float = 1.0
     trace_states: bool = False
     toolchain: Any = None
@@ -255,10 +256,28 @@ class Language(ABC):
     writes_file = False
     """Whether a policy that answers with a code block writes the whole file, not the body alone."""
     canaries: Sequence[Canary] = ()
-    searching: Searching | None = None
-    sketching: Sketching | None = None
-    facts: Facts | None = None
-    composing: Composing | None = None
+
+    # Properties, so that a language loads these parts when they are first asked for.
+
+    @property
+    def searching(self) -> Searching | None:
+        """What searches ask of it; None where proofs have no states."""
+        return None
+
+    @property
+    def sketching(self) -> Sketching | None:
+        """Proofs in parts, where it has them."""
+        return None
+
+    @property
+    def facts(self) -> Facts | None:
+        """Statements inside bodies, where it has them."""
+        return None
+
+    @property
+    def composing(self) -> Composing | None:
+        """What composers and guards ask of it; None where there are none."""
+        return None
 
     @abstractmethod
     def open_backend(self, options: BackendOptions) -> Backend:
@@ -345,7 +364,3 @@ class Language(ABC):
             return ""
         found = verdict.diagnostics[0]
         return f"the audit does not admit its own proof: line {found.line}: {found.message}"
-
-
-PromptFn = Callable[[Problem], tuple[Message, ...]]
-"""A layout's messages for a problem."""

@@ -19,7 +19,6 @@ from proverrl.lang.base import BackendOptions
 from proverrl.types import Problem
 from proverrl.verify.base import Limits
 from proverrl.verify.cache import Appeals, CachedVerifier
-from proverrl.verify.pool import Upkeep
 from proverrl.verify.router import OpenBackend, RoutedVerifier
 
 _APPEAL_CANDIDATES = 20
@@ -42,17 +41,16 @@ def open_verifier(
     """Open a verifier on what is installed here.
 
     ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry,
-    ``memory_mb`` is as for ``open_router``, ``canary_rate`` is the share of calls that draw a false
-    statement, and ``cache_path`` None keeps verdicts in memory only. With
-    ``appeal_factor`` refused candidates may be judged again, by one separate worker per language
-    and with so many times the limits; it starts with the first appeal. ``trace_states`` has Lean's
-    verdicts carry the goals before each tactic. The languages of ``needed`` are looked for now,
-    others when a candidate asks. Raises ``ToolchainError`` when a
-    needed one is missing, ``UsageError`` when the cache file cannot be used. Call ``aclose`` at
-    the end.
+    ``memory_mb`` is as for ``BackendOptions``, ``canary_rate`` is the share of calls that draw a
+    false statement, and ``cache_path`` None keeps verdicts in memory only. With ``appeal_factor``
+    refused candidates may be judged again, by one separate worker per language and with so many
+    times the limits; it starts with the first appeal. ``trace_states`` has Lean's verdicts carry
+    the goals before each tactic. The languages of ``needed`` are looked for now, others when a
+    candidate asks. Raises ``ToolchainError`` when a needed one is missing, ``UsageError`` when the
+    cache file cannot be used. Call ``aclose`` at the end.
     """
     limits = Limits(rlimit=rlimit)
-    router = open_router(
+    options = BackendOptions(
         workers=workers,
         limits=limits,
         memory_mb=memory_mb,
@@ -61,6 +59,7 @@ def open_verifier(
         toolchain=toolchain,
         trace_states=trace_states,
     )
+    router = open_router(options)
     backends = [router.open_backend(language) for language in needed]
     return CachedVerifier(
         router,
@@ -69,25 +68,23 @@ def open_verifier(
         backend="; ".join(backend.name for backend in backends),
         limits=limits,
         identify=router.identify,
-        appeals=open_appeals(limits, memory_mb, appeal_factor, toolchain)
-        if appeal_factor
-        else None,
+        appeals=open_appeals(options, appeal_factor) if appeal_factor else None,
     )
 
 
-def open_appeals(
-    limits: Limits, memory_mb: float | None, factor: float, toolchain: Any = None
-) -> Appeals:
-    """Workers for second looks, apart from all others, with ``factor`` times the limits."""
-    router = open_router(
+def open_appeals(options: BackendOptions, factor: float) -> Appeals:
+    """Workers for second looks, apart from all others, with ``factor`` times the limits; what they
+    refuse is not traced, and no canary is drawn."""
+    limits = replace(options.limits, rlimit=round(factor * options.limits.rlimit))
+    looks = BackendOptions(
         workers=1,
-        limits=replace(limits, rlimit=round(factor * limits.rlimit)),
-        memory_mb=memory_mb,
-        toolchain=toolchain,
+        limits=limits,
+        memory_mb=options.memory_mb,
+        toolchain=options.toolchain,
         max_candidates=_APPEAL_CANDIDATES,
         effort=factor,
     )
-    return Appeals(router, factor)
+    return Appeals(open_router(looks), factor)
 
 
 def open_configured(
@@ -112,36 +109,8 @@ def open_configured(
     )
 
 
-def open_router(
-    *,
-    workers: int,
-    limits: Limits,
-    memory_mb: float | None = None,
-    canary_rate: float = 0.0,
-    seed: int = 0,
-    toolchain: Any = None,
-    paranoid: bool = False,
-    max_candidates: int = Upkeep().max_candidates,
-    effort: float = 1.0,
-    trace_states: bool = False,
-) -> RoutedVerifier:
-    """All languages behind one verifier without a cache; nothing is looked for yet.
-
-    ``memory_mb`` holds for a worker with its children, of any language. See ``BackendOptions`` for
-    the rest.
-    """
-    options = BackendOptions(
-        workers=workers,
-        limits=limits,
-        memory_mb=memory_mb,
-        canary_rate=canary_rate,
-        seed=seed,
-        paranoid=paranoid,
-        max_candidates=max_candidates,
-        effort=effort,
-        trace_states=trace_states,
-        toolchain=toolchain,
-    )
+def open_router(options: BackendOptions) -> RoutedVerifier:
+    """All languages behind one verifier without a cache; nothing is looked for yet."""
 
     def make_opener(name: str) -> OpenBackend:
         return lambda: find_language(name).open_backend(options)

@@ -62,6 +62,7 @@ def list_programs(folder: str | Path) -> list[tuple[Path, str]]:
     """The programs below a folder in order, and what cannot be read, with the reason.
     Links to files are followed, links to folders are not."""
     found: list[tuple[Path, str]] = []
+    suffixes = find_suffixes()
 
     def refuse(error: OSError) -> None:
         found.append((Path(str(error.filename)), f"cannot be read: {error.strerror}"))
@@ -69,7 +70,7 @@ def list_programs(folder: str | Path) -> list[tuple[Path, str]]:
     for place, _, names in os.walk(folder, onerror=refuse):
         for name in names:
             path = Path(place, name)
-            if path.suffix not in find_suffixes():
+            if path.suffix not in suffixes:
                 continue
             try:
                 regular = stat.S_ISREG(path.stat().st_mode)

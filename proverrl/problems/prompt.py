@@ -27,6 +27,7 @@ from itertools import count
 from proverrl.config import LayoutName
 from proverrl.errors import ProblemError
 from proverrl.lang import find_language
+from proverrl.lang.base import Language
 from proverrl.problems.layouts import (
     dafny_messages,
     deepseek_cot_messages,
@@ -189,9 +190,8 @@ def _numbered(name: str, taken: set[str]) -> Iterator[str]:
 def _find_words(problem: Problem, text: str) -> list[str]:
     """The user's identifiers and constants, in order of first occurrence."""
     language = find_language(problem.language)
-    kept = language.keywords | language.built_ins
     found = (match.group() for match in _WORD.finditer(text))
-    names = (word for word in found if _is_users(word, kept) or _is_constant(word))
+    names = (word for word in found if _is_users(word, language) or _is_constant(word))
     return list(dict.fromkeys(names))
 
 
@@ -199,8 +199,9 @@ def _replace(text: str, mapping: dict[str, str]) -> str:
     return _WORD.sub(lambda match: mapping.get(match.group(), match.group()), text)
 
 
-def _is_users(word: str, kept: frozenset[str]) -> bool:
-    return (word[0].isalpha() or word[0] == "_") and word not in kept
+def _is_users(word: str, language: Language) -> bool:
+    is_name = word[0].isalpha() or word[0] == "_"
+    return is_name and word not in language.keywords and word not in language.built_ins
 
 
 def _is_constant(word: str) -> bool:

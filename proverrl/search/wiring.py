@@ -14,6 +14,7 @@ from proverrl.config import PoolConfig, RolloutConfig, SearchConfig
 from proverrl.config.search import StepName
 from proverrl.errors import UsageError
 from proverrl.lang import find_language
+from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
 from proverrl.lang.records import SegmentFn, Verify
 from proverrl.policy.base import Policy
@@ -70,7 +71,8 @@ def make_tools(
 def open_confirm(pool: PoolConfig) -> Verifier:
     """A verifier that starts a fresh worker for every candidate and remembers nothing."""
     limits = Limits(rlimit=pool.rlimit)
-    return open_router(workers=1, limits=limits, memory_mb=pool.memory_mb, max_candidates=1)
+    options = BackendOptions(workers=1, limits=limits, memory_mb=pool.memory_mb, max_candidates=1)
+    return open_router(options)
 
 
 def open_value(policy: Policy, folder: Path) -> ValueFn:

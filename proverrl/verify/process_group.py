@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from proverrl.concurrency import complete
+from proverrl.concurrency import outlast
 from proverrl.errors import Cause, ToolchainError, WorkerError
 from proverrl.types import Candidate
 from proverrl.verify.memory_cgroup import MemoryCgroup, find_cgroup_parent
@@ -103,7 +103,8 @@ class ProcessGroup:
             )
         )
         try:
-            process = await complete(starting)
+            await outlast(starting.done, lambda: asyncio.wait([starting]))
+            process = starting.result()
         except BaseException as error:
             os.close(write_end)
             try:
@@ -246,14 +247,7 @@ async def _reap(process: asyncio.subprocess.Process) -> None:
 
     asyncio prints a complaint about a process that ends after its event loop.
     """
-    cancelled: asyncio.CancelledError | None = None
-    while process.returncode is None:
-        try:
-            await process.wait()
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
+    await outlast(lambda: process.returncode is not None, process.wait)
 
 
 def ask_version(

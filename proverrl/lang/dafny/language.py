@@ -11,15 +11,18 @@ import re
 from collections.abc import Iterable
 
 from proverrl.errors import ProblemError
-from proverrl.lang.base import BackendOptions, Language
+from proverrl.lang.base import (
+    BackendOptions,
+    Composing,
+    Facts,
+    Language,
+    Searching,
+    Sketching,
+)
 from proverrl.lang.dafny import answers
 from proverrl.lang.dafny.audit import KINDS, audit_candidate, check_problem
 from proverrl.lang.dafny.backend import open_dafny
 from proverrl.lang.dafny.canaries import CANARIES
-from proverrl.lang.dafny.compose.composing import DafnyComposing
-from proverrl.lang.dafny.diagnose import check_dafny
-from proverrl.lang.dafny.search import facts, sketching
-from proverrl.lang.dafny.search.searching import DafnySearching
 from proverrl.lang.dafny.strip import DAFNY_4, explain_dafny_4, strip_hints
 from proverrl.lang.dafny.syntax.text import BUILT_IN_MEMBERS, KEYWORDS, normalise, scan_tokens
 from proverrl.lang.records import Extraction, Part
@@ -46,10 +49,30 @@ class Dafny(Language):
         r"^(?:ghost |static )*(?:method|lemma|function|predicate)\b", re.MULTILINE
     )
     canaries = CANARIES
-    searching = DafnySearching()
-    sketching = sketching
-    facts = facts
-    composing = DafnyComposing()
+
+    @property
+    def searching(self) -> Searching:
+        from proverrl.lang.dafny.search.searching import SEARCHING
+
+        return SEARCHING
+
+    @property
+    def sketching(self) -> Sketching:
+        from proverrl.lang.dafny.search import sketching
+
+        return sketching
+
+    @property
+    def facts(self) -> Facts:
+        from proverrl.lang.dafny.search import facts
+
+        return facts
+
+    @property
+    def composing(self) -> Composing:
+        from proverrl.lang.dafny.compose.composing import COMPOSING
+
+        return COMPOSING
 
     def open_backend(self, options: BackendOptions) -> Backend:
         return open_dafny(options)
@@ -65,6 +88,8 @@ class Dafny(Language):
             raise ProblemError(f"{error} ({newer})" if newer else str(error)) from error
 
     def diagnose(self) -> list[Part]:
+        from proverrl.lang.dafny.diagnose import check_dafny
+
         return check_dafny()
 
     def find_name(self, problem: Problem) -> str:

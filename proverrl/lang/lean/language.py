@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import re
 
-from proverrl.lang.base import BackendOptions, Language
+from proverrl.lang.base import BackendOptions, Composing, Language, Searching
 from proverrl.lang.lean import answers
 from proverrl.lang.lean.audit import LEAN_KINDS, audit_lean_candidate, check_lean_problem
 from proverrl.lang.lean.canaries import CANARIES
-from proverrl.lang.lean.compose.composing import LeanComposing
-from proverrl.lang.lean.diagnose import check_lean
-from proverrl.lang.lean.search.searching import LeanSearching
 from proverrl.lang.lean.skeletons import read_skeletons
 from proverrl.lang.lean.syntax.declarations import find_target, make_sorry_source
 from proverrl.lang.lean.syntax.tokens import scan_tokens
@@ -40,11 +37,20 @@ class Lean(Language):
     )
     writes_file = True
     canaries = CANARIES
-    searching = LeanSearching()
-    composing = LeanComposing()
+
+    @property
+    def searching(self) -> Searching:
+        from proverrl.lang.lean.search.searching import SEARCHING
+
+        return SEARCHING
+
+    @property
+    def composing(self) -> Composing:
+        from proverrl.lang.lean.compose.composing import COMPOSING
+
+        return COMPOSING
 
     def open_backend(self, options: BackendOptions) -> Backend:
-        # Here, so that a machine without Lean loads nothing of its workers.
         from proverrl.lang.lean.backend import open_lean
 
         return open_lean(options)
@@ -56,6 +62,8 @@ class Lean(Language):
         check_lean_problem(problem)
 
     def diagnose(self) -> list[Part]:
+        from proverrl.lang.lean.diagnose import check_lean
+
         return check_lean()
 
     def find_name(self, problem: Problem) -> str:

@@ -137,3 +137,6 @@ class DafnyComposing(Composing):
             "_" if kind == "name" and piece not in KEYWORDS else piece
             for kind, piece in scan_tokens(text.replace(HOLE, " "))
         ]
+
+
+COMPOSING = DafnyComposing()

@@ -71,3 +71,6 @@ def make_absurd(problem: Problem) -> Problem | None:
         return None
     absurd = Theorem(f"{theorem.name}_absurd", theorem.binders, "False", theorem.ending)
     return Problem(f"{problem.id}#absurd", "lean", problem.kind, problem.preamble, absurd.text)
+
+
+COMPOSING = LeanComposing()

@@ -34,3 +34,6 @@ class LeanSearching(Searching):
 
     def resume_comment(self, problem: Problem, prefix: Prefix) -> str:
         return resume_comment(problem, prefix)
+
+
+SEARCHING = LeanSearching()
