@@ -34,7 +34,7 @@ from proverrl.problems.contamination import make_skeleton
 from proverrl.problems.drafts import open_draft_verifier
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from proverrl.verify.base import Verifier
-from proverrl.verify.fake import FakeVerifier
+from tests.fake_verifier import FakeVerifier
 
 LOOP = f"""method Sum(n: nat) returns (r: int)
   ensures r == 7 * n + 5

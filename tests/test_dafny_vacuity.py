@@ -11,7 +11,7 @@ from proverrl.lang.dafny.vacuity import build_requires_probe, check_vacuity
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.problems.drafts import DraftCounts, check_draft, open_draft_verifier
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.fake import FakeVerifier
+from tests.fake_verifier import FakeVerifier
 
 FIB = "function Fib(n: nat): nat { if n < 2 then n else Fib(n - 1) + Fib(n - 2) }\n"
 

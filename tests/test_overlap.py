@@ -28,8 +28,8 @@ from proverrl.policy.base import Exchange, Sampler
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Candidate, Completion, Group, Problem, Prompt, Sampling, Status, Verdict
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
+from tests.fake_verifier import FakeVerifier
 from tests.test_grpo import (
     StubVerifier,
     make_config,  # noqa: F401  (a fixture)

@@ -16,7 +16,7 @@ from proverrl.lang.dafny.generate.names import Names
 from proverrl.problems.drafts import DraftCounts, check_drafts, generate_and_check
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.fake import FakeVerifier
+from tests.fake_verifier import FakeVerifier
 
 ENTRIES = frozenset({"Impl$$_module.__default.M", "CheckWellformed$$_module.__default.M"})
 LEVELS = (1, 4)

@@ -23,8 +23,8 @@ from proverrl.statistics import clopper_pearson
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.cache import Appeals, CachedVerifier, was_overturned
-from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem, build_rollout
+from tests.fake_verifier import FakeVerifier
 from tests.test_grpo import (
     StubVerifier,
     judge,

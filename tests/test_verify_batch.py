@@ -24,8 +24,8 @@ from proverrl.problems.inputs import Submission, Unusable, make_file_candidate
 from proverrl.problems.written import VerdictFile
 from proverrl.types import Candidate, Status, Verdict
 from proverrl.verify.base import DEFAULT_LANE
-from proverrl.verify.fake import FakeVerifier
 from proverrl.verify.router import Backend, RoutedVerifier
+from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool
 
 PATIENCE_SECONDS = 60.0

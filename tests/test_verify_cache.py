@@ -16,7 +16,7 @@ from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify import cache as cache_module
 from proverrl.verify.base import Limits, Verifier
 from proverrl.verify.cache import CachedVerifier, _make_checksum
-from proverrl.verify.fake import FakeVerifier
+from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool, ask
 
 ERROR = Diagnostic("error", "wrong", 3, 4, body_line=1)
@@ -352,7 +352,7 @@ from pathlib import Path
 from test_verify_cache import judge, make_candidate
 from proverrl.verify.base import Limits
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.fake import FakeVerifier
+from tests.fake_verifier import FakeVerifier
 async def main():
     inner = FakeVerifier(judge)
     cached = CachedVerifier(inner, Path(sys.argv[1]), toolchain="fake", limits=Limits())

@@ -11,8 +11,8 @@ from proverrl.types import Candidate, Status, Verdict
 from proverrl.verify.base import CANARY_LANE, DEFAULT_LANE, LanedVerifier, Limits, PoolStats
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.canaries import CanaryVerifier
-from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
+from tests.fake_verifier import FakeVerifier
 
 ALL = [(language, build) for language in LANGUAGES for build in find_language(language).canaries]
 

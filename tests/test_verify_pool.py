@@ -8,8 +8,8 @@ import pytest
 from proverrl.errors import UsageError, VerifierError, WorkerError
 from proverrl.types import Status, Verdict
 from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, PoolStats, Worker
-from proverrl.verify.fake import FakeVerifier
 from proverrl.verify.pool import Upkeep, VerifierPool
+from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool, InstantWorker, ask
 
 PATIENCE_SECONDS = 60.0

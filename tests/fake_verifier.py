@@ -1,4 +1,4 @@
-"""A verifier without a prover, for tests and dry runs.
+"""A verifier without a prover.
 
 Flows in: a function from candidate to verdict, or to a bare status. Flows out: those verdicts,
 after an optional delay, with every call recorded. Not handled here: audit, cache, processes.
