@@ -89,7 +89,9 @@ class Breaking(FakeVerifier):
         super().__init__(judge_short)
         self._at = at
 
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = ""
+    ) -> Verdict:
         if self.num_calls >= self._at:
             raise VerifierError("out of order")
         return await super().verify(candidate, deadline_seconds=deadline_seconds)

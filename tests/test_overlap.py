@@ -98,7 +98,9 @@ class HeldVerifier(FakeVerifier):
     def stats(self) -> None:
         return None
 
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = ""
+    ) -> Verdict:
         self.held = self.held or candidate.problem.id
         if candidate.problem.id == self.held:
             await self.release.wait()

@@ -49,7 +49,9 @@ class SlowFirst(FakeVerifier):
         super().__init__(lambda _: Status.PROVED)
         self.at_work = self.most = 0
 
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = ""
+    ) -> Verdict:
         self.at_work += 1
         self.most = max(self.most, self.at_work)
         number = int(candidate.body.split()[1])

@@ -79,7 +79,7 @@ async def print_verdicts(
         paranoid=paranoid,
     )
     router = open_router(options)
-    verifier = CachedVerifier(router, None, toolchain="", limits=limits, identify=router.identify)
+    verifier = CachedVerifier(router, None, identify=router.identify)
     run = _Run(router, backend)
     try:
         with ExitStack() as stack:
