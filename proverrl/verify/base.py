@@ -6,6 +6,7 @@ Flows in: a ``Candidate`` and a deadline. Flows out: a ``Verdict``; a broken mac
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
@@ -136,3 +137,11 @@ class Worker(Protocol):
 
 
 SpawnWorker = Callable[[], Awaitable[Worker]]
+
+
+def end_worker(worker: Worker, dying: set[asyncio.Task[None]]) -> None:
+    """Kill a worker, without waiting; ``dying`` holds what waits for its end until that comes."""
+    worker.kill()
+    task = asyncio.get_running_loop().create_task(worker.join())
+    dying.add(task)
+    task.add_done_callback(dying.discard)
