@@ -45,7 +45,8 @@ def open_lean(options: BackendOptions) -> Backend:
         toolchain.name,
         str(lean_limits.max_heartbeats),
         ",".join(sorted(lean_limits.allowed_axioms)),
-        str(lean_limits.goals_before_error),
+        # A limit of earlier versions: their verdicts stay known.
+        "False",
         str(LEAN_AUDIT_VERSION),
         "paranoid" if options.paranoid else "",
         # Only where it is on, so that verdicts of earlier versions stay known.

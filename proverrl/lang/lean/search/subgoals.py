@@ -43,7 +43,7 @@ _BODY_COLUMN = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class SorryHole:
     """One ``sorry``: its place in the body, in characters, and what it is to prove. ``goal`` is
     None where Lean was not asked; then ``statement`` is the text of its ``have``."""
 
@@ -58,7 +58,7 @@ class Hole:
 class LeanSketch(Sketch):
     """A sketch that knows its holes, in the order of ``subgoals`` and of the body."""
 
-    holes: tuple[Hole, ...]
+    holes: tuple[SorryHole, ...]
 
 
 async def read_sketch(states: LeanStates, problem: Problem, body: str) -> LeanSketch | None:
@@ -115,7 +115,9 @@ def sketch_from_sorries(
         return None
     names = _name_holes(body, tokens)
     holes = [
-        Hole(name, token.offset, token.end, goal := goals[token.line, token.column], goal.target)
+        SorryHole(
+            name, token.offset, token.end, goal := goals[token.line, token.column], goal.target
+        )
         for name, token in zip(names, tokens, strict=True)
     ]
     needs = {hole.name: _find_needs(hole, holes[:place]) for place, hole in enumerate(holes)}
@@ -129,14 +131,14 @@ def sketch_from_text(problem: Problem, body: str) -> LeanSketch | None:
     before it; any other body gives None. Each hole needs all before it.
     """
     tokens = _find_sorries(body)
-    holes: list[Hole] = []
+    holes: list[SorryHole] = []
     for tactic in split_tactics(problem, body):
         if len(holes) == len(tokens):
             break
         found = _HAVE_SORRY.fullmatch(tactic.text)
         if found is not None:
             token = tokens[len(holes)]
-            holes.append(Hole(found[1], token.offset, token.end, None, found[2].strip()))
+            holes.append(SorryHole(found[1], token.offset, token.end, None, found[2].strip()))
         elif not re.match(rf"have {IDENTIFIER}\s*:\s", tactic.text) or "sorry" in tactic.text:
             return None
     names = [hole.name for hole in holes]
@@ -195,13 +197,13 @@ def splice(problem: Problem, sketch: Sketch, bodies: Mapping[str, str]) -> str:
     return whole
 
 
-def _holes_of(sketch: Sketch) -> tuple[Hole, ...]:
+def _holes_of(sketch: Sketch) -> tuple[SorryHole, ...]:
     if not isinstance(sketch, LeanSketch):
         raise RecordError("this sketch was not read from Lean text")
     return sketch.holes
 
 
-def _fill(problem: Problem, body: str, hole: Hole, proof: str) -> str:
+def _fill(problem: Problem, body: str, hole: SorryHole, proof: str) -> str:
     """The body with a proof for one ``sorry``, on lines of its own after a ``by``."""
     before, after = body[: hole.start], body[hole.end :]
     line = before[before.rfind("\n") + 1 :]
@@ -222,7 +224,7 @@ def _fill(problem: Problem, body: str, hole: Hole, proof: str) -> str:
     return "".join([opening, *(f"\n{' ' * deeper}{one}" for one in lines), after])
 
 
-def _lines_of(hole: Hole, proof: str) -> list[str]:
+def _lines_of(hole: SorryHole, proof: str) -> list[str]:
     """The lines of a proof from column 0, after names for the hypotheses that have none."""
     first, *rest = proof.rstrip().split("\n")
     blank = " " * _BODY_COLUMN
@@ -255,13 +257,13 @@ def _name_holes(body: str, sorries: list[Token]) -> list[str]:
     return names
 
 
-def _find_needs(hole: Hole, earlier: list[Hole]) -> tuple[str, ...]:
+def _find_needs(hole: SorryHole, earlier: list[SorryHole]) -> tuple[str, ...]:
     """The holes before this one whose statements are known at it."""
     assert hole.goal is not None
     return tuple(other.name for other in earlier if _is_stated(hole.goal, other))
 
 
-def _is_stated(goal: Goal, other: Hole) -> bool:
+def _is_stated(goal: Goal, other: SorryHole) -> bool:
     """Whether a hole is among the hypotheses, by name and by what it states."""
     return any(
         other.name in known.names and known.type.split() == other.statement.split()
