@@ -46,7 +46,7 @@ class Lean(Language):
 
     @property
     def composing(self) -> Composing:
-        from proverrl.lang.lean.compose.composing import COMPOSING
+        from proverrl.lang.lean.compose import COMPOSING
 
         return COMPOSING
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proverrl.lang.lean.search.extract import find_mark
 from proverrl.lang.lean.search.tactic_mode import split_tactics
+from proverrl.lang.lean.syntax.declarations import find_mark
 from proverrl.lang.lean.syntax.tokens import Token, scan_tokens
 from proverrl.types import Problem, Verdict
 from proverrl.verify.body_place import hole_column

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.search.extract import find_mark, mentions, read_signature
-from proverrl.lang.lean.syntax.declarations import find_declarations
+from proverrl.lang.lean.search.extract import mentions
+from proverrl.lang.lean.syntax.declarations import find_declarations, find_mark, read_theorem
 from proverrl.lang.lean.syntax.tokens import scan_tokens
 from proverrl.lang.records import Lemma
 from proverrl.types import HOLE, Candidate, Problem
@@ -118,7 +118,7 @@ def _shift(line: str, columns: int) -> str:
 def _split(statement: str) -> tuple[str, str, str]:
     """Name, binders and target of a statement without its ``:=``."""
     text = f"{statement.strip()} := {HOLE}"
-    parts = read_signature(Problem("lemma", "lean", "term", "", text))
+    parts = read_theorem(Problem("lemma", "lean", "term", "", text))
     if statement.split()[:1] not in (["theorem"], ["lemma"]):
         raise ProblemError(f"a lemma must begin with 'theorem' or 'lemma': {statement[:120]!r}")
     return parts.name, parts.binders, parts.target

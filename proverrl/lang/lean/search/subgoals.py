@@ -23,12 +23,12 @@ from proverrl.lang.lean.search.extract import (
     drop_hypotheses,
     mentions,
     parse_goal,
-    read_signature,
     write_theorem,
 )
 from proverrl.lang.lean.search.haves import hide_failing
 from proverrl.lang.lean.search.tactic_mode import split_tactics
 from proverrl.lang.lean.search.tactic_states import LeanStates
+from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.lang.lean.syntax.tokens import IDENTIFIER, Token, scan_tokens
 from proverrl.lang.lean.workers.protocol import Sorry
 from proverrl.lang.lean.workers.repl_worker import split_candidate
@@ -160,7 +160,7 @@ def lift(problem: Problem, sketch: Sketch, subgoal: Subgoal, given: tuple[str, .
     for name in (subgoal.name, *given):
         if name not in holes:
             raise RecordError(f"the sketch has no hole {name!r}, only {', '.join(holes)}")
-    hole, parts = holes[subgoal.name], read_signature(problem)
+    hole, parts = holes[subgoal.name], read_theorem(problem)
     name = f"{parts.name}_{subgoal.name}"
     if hole.goal is None:
         known = "".join(f" ({one} : {holes[one].statement})" for one in given)
@@ -176,7 +176,7 @@ def lift(problem: Problem, sketch: Sketch, subgoal: Subgoal, given: tuple[str, .
         language="lean",
         kind="tactics",
         preamble=problem.preamble,
-        statement=parts.before + text + parts.after.removeprefix("\n"),
+        statement=parts.before + text + parts.ending.partition(HOLE)[2].removeprefix("\n"),
         split=problem.split,
         origin=problem.origin,
         metadata={"parent": problem.id, "subgoal": subgoal.name, "given": list(given)},

@@ -40,6 +40,7 @@ MODIFIERS = frozenset(
 _NAMELESS = frozenset({"example", "instance"})
 _PROVABLE = frozenset({"theorem", "lemma", "def", "abbrev"})
 _HOLE_TEXTS = {"tactics": f":= by\n  {HOLE}\n", "term": f":=\n  {HOLE}\n"}
+_OPENING, _CLOSING = frozenset("( [ { ⟨ ⦃ #[ ![ @[".split()), frozenset(") ] } ⟩ ⦄".split())
 _IMPORT_WORDS = frozenset({"public", "meta", "private"})
 
 
@@ -86,6 +87,19 @@ def split_header(text: str) -> tuple[str, str]:
     return text[:end], text[end:]
 
 
+@dataclass(frozen=True, slots=True)
+class Theorem:
+    """A problem's theorem in parts: the text ``before`` it, its keyword, name and binders, what it
+    says, and all from its last ``:=`` on, the hole included."""
+
+    before: str
+    keyword: str
+    name: str
+    binders: str
+    target: str
+    ending: str
+
+
 class _Scopes:
     """The namespaces and sections that are open, one entry for each name component."""
 
@@ -106,6 +120,49 @@ class _Scopes:
             return name[len(prefix) :]
         spaces = [part for part, is_namespace in self._open if is_namespace]
         return ".".join((*spaces, name))
+
+
+def find_mark(text: str, mark: str, *, last: bool = False) -> Token | None:
+    """The first (or last) token ``mark`` of a text outside of all brackets."""
+    depth, found = 0, None
+    for token in scan_tokens(text):
+        if token.text in _OPENING:
+            depth += 1
+        elif token.text in _CLOSING:
+            depth -= 1
+        elif token.text == mark and token.is_code and depth == 0:
+            found = token
+            if not last:
+                return token
+    return found
+
+
+def read_theorem(problem: Problem) -> Theorem:
+    """The parts of the last declaration before a problem's hole.
+
+    Raises:
+        ProblemError: its statement has no theorem with a colon and a ``:=`` before the hole.
+    """
+    before = problem.statement.partition(HOLE)[0]
+    declared = find_declarations(before)
+    if declared:
+        offset = declared[-1].offset
+        tokens = [token for token in scan_tokens(before[offset:]) if token.is_code]
+        start = offset + tokens[1].end if len(tokens) > 1 else offset
+        colon, value = find_mark(before[start:], ":"), find_mark(before[start:], ":=", last=True)
+        if colon is not None and value is not None and colon.offset < value.offset:
+            return Theorem(
+                before[: declared[-1].start],
+                declared[-1].keyword,
+                tokens[1].text,
+                before[start : start + colon.offset].strip(),
+                before[start + colon.end : start + value.offset].strip(),
+                problem.statement[start + value.offset :],
+            )
+    raise ProblemError(
+        f"problem {problem.id!r}: no 'theorem name : type :=' before its hole: "
+        f"{problem.statement[:120]!r}"
+    )
 
 
 def find_declarations(text: str) -> list[Declaration]:
