@@ -18,9 +18,9 @@ from proverrl.lang.lean.search.extract import (
     parse_goal,
     write_theorem,
 )
-from proverrl.lang.lean.search.haves import hide_failing
 from proverrl.lang.lean.search.subgoals import (
     LeanSketch,
+    hide_failing,
     lift,
     read_sketch,
     sketch_from_failure,

@@ -17,7 +17,8 @@ from proverrl.benchmarks.base import Collector
 from proverrl.benchmarks.lean_answers import ask_for_answers, find_answers, give_answers
 from proverrl.config.benchmarks import AnswerTask
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.syntax.declarations import problem_from_statement, scan_tokens
+from proverrl.lang.lean.syntax.declarations import problem_from_statement
+from proverrl.lang.lean.syntax.tokens import scan_tokens
 from proverrl.types import HOLE, Problem, Split
 
 ANSWER_SUFFIX = "@answer"

@@ -1,10 +1,9 @@
-"""Lean statements: cut after their imports, named, and brought into the form of a ``Problem``.
+"""Lean statements: cut after their imports, named, read in parts, and made into a ``Problem``.
 
-Flows in: Lean text as benchmarks write it. Flows out: ``Problem`` records whose statement ends in
-a hole, the full name of the declaration that a statement makes, and a statement's own text with
-``sorry`` in its hole.
-Not handled here: whether a statement elaborates, or says what its author meant; names that a
-macro declares; what a policy may write (``proverrl.lang.lean.audit``).
+Flows in: Lean text as benchmarks write it; problems. Flows out: ``Problem`` records whose statement
+ends in a hole; declarations with their full names; the parts of a problem's theorem. Not handled
+here: whether a statement elaborates, or says what its author meant; names that a macro declares;
+what a policy may write (``proverrl.lang.lean.audit``).
 """
 
 from __future__ import annotations
@@ -16,18 +15,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.syntax.tokens import Token, scan_tokens, split_name
+from proverrl.lang.lean.syntax.tokens import Token, scan_code, scan_tokens, split_name
 from proverrl.types import HOLE, Problem, Split
-
-__all__ = [
-    "Declaration",
-    "find_declarations",
-    "find_target",
-    "make_sorry_source",
-    "problem_from_statement",
-    "scan_tokens",
-    "split_header",
-]
 
 ProofKind = Literal["tactics", "term"]
 
@@ -147,7 +136,7 @@ def read_theorem(problem: Problem) -> Theorem:
     declared = find_declarations(before)
     if declared:
         offset = declared[-1].offset
-        tokens = [token for token in scan_tokens(before[offset:]) if token.is_code]
+        tokens = scan_code(before[offset:])
         start = offset + tokens[1].end if len(tokens) > 1 else offset
         colon, value = find_mark(before[start:], ":"), find_mark(before[start:], ":=", last=True)
         if colon is not None and value is not None and colon.offset < value.offset:
@@ -291,12 +280,6 @@ def _find_target(preamble: str, statement: str) -> str:
     if "private" in target.modifiers:
         raise ProblemError(f"{target.name} is private; drop that word")
     return target.name
-
-
-def make_sorry_source(problem: Problem) -> str:
-    """The problem's file with ``sorry`` in its hole: what its statement means without any proof."""
-    before, _, after = problem.statement.partition(HOLE)
-    return problem.preamble + before + "sorry" + after
 
 
 def problem_from_statement(
