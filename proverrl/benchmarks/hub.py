@@ -1,19 +1,19 @@
 """Data sets of the Hugging Face hub, by id: ``hf:ID`` or ``hf:ID:SPLIT``.
 
-Flows in: the text. Flows out: a ``Source`` of its rows. Writing the id asks for the download; what
-the library has in its cache is not fetched again. A local folder is an id, too.
+Flows in: the text. Flows out: a ``RawBenchmark`` of its rows. Writing the id asks for the download;
+what the library has in its cache is not fetched again. A local folder is an id, too.
 Not handled here: data sets with several configurations and no default; gated ones without a token.
 """
 
 from __future__ import annotations
 
-from proverrl.benchmarks.base import Source, rows_source
+from proverrl.benchmarks.base import RawBenchmark, rows_source
 from proverrl.errors import ProblemError
 
 HUB_PREFIX = "hf:"
 
 
-def read_hub(text: str) -> Source:
+def read_hub(text: str) -> RawBenchmark:
     """All rows of a split; without one, the only split there is, else ``test``.
 
     Raises:

@@ -47,10 +47,10 @@ def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_js
     from itertools import chain
 
     from proverrl.benchmarks.open import open_benchmark
-    from proverrl.problems.contamination import find_overlap, read_statements, take_statements
+    from proverrl.problems.contamination import find_contamination, read_statements, take_statements
 
     streamed = chain.from_iterable(read_statements(path) for path in training)
-    found = find_overlap(
+    found = find_contamination(
         take_statements(open_benchmark(benchmark).problems), streamed, near_share=near
     )
     if as_json:

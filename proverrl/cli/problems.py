@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
+from proverrl.benchmarks.base import AnswerTask, BenchmarkLayout
 from proverrl.cli.options import WORKERS, GivenPath
-from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
 from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -262,18 +262,19 @@ def _choose_prompt(problem: Problem, wanted: str | None) -> LayoutName:
 
 
 def _warn_of_overlaps(benchmark: Benchmark, against: tuple[str, ...]) -> None:
+    from proverrl.benchmarks.known import count_taken
     from proverrl.benchmarks.open import open_benchmark
-    from proverrl.benchmarks.overlap import count_taken, find_overlaps, find_repeats
+    from proverrl.problems.contamination import find_common, find_repeats
 
     origin = benchmark.problems[0].origin
     for name, count in count_taken(origin, benchmark.problems).items():
         click.echo(f"warning: {count} of them are programs of {name}", err=True)
     pairs = [("twice in it", find_repeats(benchmark.problems))]
     for other in against:
-        overlaps = find_overlaps(benchmark.problems, open_benchmark(other).problems)
+        overlaps = find_common(benchmark.problems, open_benchmark(other).problems)
         pairs.append((f"in {other}, too", overlaps))
     for words, overlaps in pairs:
         if overlaps:
-            shown = ", ".join(f"{o.first} = {o.second}" for o in overlaps[:_MAX_SHOWN])
+            shown = ", ".join(f"{first} = {second}" for first, second in overlaps[:_MAX_SHOWN])
             more = "" if len(overlaps) <= _MAX_SHOWN else ", ..."
             click.echo(f"warning: {len(overlaps)} are stated {words}: {shown}{more}", err=True)
