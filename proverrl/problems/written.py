@@ -17,7 +17,7 @@ from typing import Any
 
 from proverrl.errors import UsageError
 from proverrl.files.strict_json import load_json
-from proverrl.problems.inputs import Submission, Unusable
+from proverrl.problems.inputs import VerifyInput
 from proverrl.types import Status
 
 _FIRST_BYTES = b'{"id": '
@@ -68,7 +68,7 @@ class VerdictFile:
                 "is kept there: make room, and the same command with --resume continues"
             ) from error
 
-    def take(self, entry: Submission | Unusable) -> dict[str, Any] | None:
+    def take(self, entry: VerifyInput) -> dict[str, Any] | None:
         """The row of the next entry, or None when the file has no more.
 
         Raises ``UsageError`` when its next row is about something else.
