@@ -16,9 +16,8 @@ from click.testing import CliRunner
 from proverrl.benchmarks.base import BenchmarkLayout, hash_source, open_source, rows_source
 from proverrl.benchmarks.convert import write_benchmark
 from proverrl.benchmarks.formats import FORMATS
-from proverrl.benchmarks.hub import read_hub
 from proverrl.benchmarks.known import KNOWN, count_taken
-from proverrl.benchmarks.open import is_source, open_benchmark
+from proverrl.benchmarks.open import is_source, open_benchmark, read_hub
 from proverrl.benchmarks.statement_rows import ROW_LAYOUTS
 from proverrl.cli.main import cli
 from proverrl.config import LayoutName, parse_config

@@ -29,9 +29,9 @@ from proverrl.benchmarks.base import (
     hash_source,
     open_source,
     read_split,
+    rows_source,
 )
 from proverrl.benchmarks.formats import read_source
-from proverrl.benchmarks.hub import HUB_PREFIX, read_hub
 from proverrl.benchmarks.known import KNOWN, KnownBenchmark
 from proverrl.benchmarks.leandojo import LEANDOJO_PREFIX, read_traced
 from proverrl.errors import ProblemError
@@ -39,6 +39,7 @@ from proverrl.lang import find_language
 from proverrl.types import Problem
 
 DATA_VARIABLE = "PROVERRL_DATA"
+HUB_PREFIX = "hf:"
 UNKNOWN_LICENCE = "not known here; see its publisher"
 _SUFFIXES = (".jsonl", ".json", ".parquet", ".dfy", ".lean")
 
@@ -129,6 +130,33 @@ def admit(collection: Collection) -> Collection:
         else:
             kept.append(entry)
     return replace(collection, entries=tuple(kept), refused=tuple(refused))
+
+
+def read_hub(text: str) -> RawBenchmark:
+    """All rows of a split of a data set on the Hugging Face hub, or in a local folder; without one,
+    the only split there is, else ``test``. What the library has in its cache is not fetched again.
+
+    Raises:
+        ProblemError: it cannot be had, or it has no such split.
+    """
+    name, _, split = text.removeprefix(HUB_PREFIX).partition(":")
+    if not name:
+        raise ProblemError(f"{text!r}: write hf:OWNER/NAME or hf:OWNER/NAME:SPLIT")
+    import datasets
+
+    try:
+        found = datasets.load_dataset(name)
+    except (OSError, ValueError) as error:
+        first = str(error).strip().split("\n")[0]
+        raise ProblemError(
+            f"{text}: the data set cannot be had: {first}; check the id and the network, or "
+            "download it elsewhere and give the path of its .jsonl file"
+        ) from error
+    splits = list(found)
+    chosen = split or (splits[0] if len(splits) == 1 else "test")
+    if chosen not in splits:
+        raise ProblemError(f"{text}: no split {chosen!r}; it has {', '.join(splits)}")
+    return rows_source(f"{HUB_PREFIX}{name}:{chosen}", [dict(row) for row in found[chosen]])
 
 
 def is_source(text: str) -> bool:

@@ -11,7 +11,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -88,7 +88,7 @@ async def print_verdicts(
             entries = run.mark_missing(read(read_inputs(paths, stdin)))
             show: Show = _print_for_people if sys.stdout.isatty() and not as_json else _print_row
             if out is not None:
-                file = stack.enter_context(VerdictFile(out, resume=resume))
+                file = stack.enter_context(closing(VerdictFile(out, resume=resume)))
                 entries = run.skip_written(entries, file) if resume else entries
                 show = file.write
             progress = stack.enter_context(_make_progress(run.screen))
