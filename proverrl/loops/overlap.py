@@ -129,7 +129,7 @@ class PushedSampler:
             return await self._sampler.generate(prompts, n=n, sampling=sampling)
 
 
-class Overlap(Source):
+class AsCompleted(Source):
     """The ``Source`` that keeps sampler, pool and learner at work at the same time."""
 
     def __init__(

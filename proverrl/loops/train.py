@@ -29,7 +29,7 @@ from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_bench
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.loops.grpo import run_grpo
-from proverrl.loops.mixture import check_files
+from proverrl.loops.pairs import check_files
 from proverrl.loops.run_folder import RESOLVED_FILE, check_resumable, lock_run, write_resolved
 from proverrl.loops.search_samples import check_sample_files, list_proofs
 from proverrl.loops.selfplay.composer import teach_composer

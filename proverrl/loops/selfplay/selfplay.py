@@ -13,9 +13,7 @@ here: several processes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from proverrl.errors import UsageError
 from proverrl.loops.grpo import make_reward, run_steps
@@ -58,9 +56,7 @@ async def run_selfplay(session: Session) -> None:
         draw_lineage(session)
 
 
-def _open_source(
-    state: GrpoState, rounds: Rounds, in_flight: Mapping[str, Any] | None
-) -> SelfplaySource:
+def _open_source(state: GrpoState, rounds: Rounds) -> SelfplaySource:
     settings, own = rounds.settings, rounds.own
     weigh = None
     if settings.operator_choice == "useful":
@@ -68,7 +64,7 @@ def _open_source(
         weigh = partial(weigh_operators, rounds.archive, low, high)
     writer = state.session.sampler if own is None else own.policy
     composer = open_composer(state.session, writer, weigh=weigh)
-    return SelfplaySource(state, rounds, composer, in_flight)
+    return SelfplaySource(state, rounds, composer)
 
 
 def _say_who_composes(session: Session) -> None:

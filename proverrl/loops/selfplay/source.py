@@ -13,7 +13,7 @@ Not handled here: what is learned from (``rounds``), the composer's own weights 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +27,12 @@ from proverrl.compose.composers import (
 )
 from proverrl.concurrency import cancel_all
 from proverrl.config.compose import GuardName
-from proverrl.loops.pipeline import Beside, Flight, Judged, Order, Pipeline, Source
+from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source
 from proverrl.loops.selfplay.attack import Attacks, write_attacks
 from proverrl.loops.selfplay.round import Round, solve_rate
 from proverrl.loops.selfplay.rounds import Checked, Rounds
 from proverrl.loops.state import GrpoState
-from proverrl.loops.usage import IdleClock
+from proverrl.loops.tally import IdleClock, Tally
 from proverrl.rollout.training_sample import TrainingSample
 from proverrl.types import Group, Problem, Rollout
 
@@ -51,13 +51,7 @@ class SelfplaySource(Source):
     """The ``Source`` of a self-play run: a round and a draw on base problems each step. A composer
     with weights of its own learns apart from the solver."""
 
-    def __init__(
-        self,
-        state: GrpoState,
-        rounds: Rounds,
-        composer: Composer,
-        in_flight: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, state: GrpoState, rounds: Rounds, composer: Composer) -> None:
         self.usage = IdleClock(parts=("generator", "pool", "learner", "composer"))
         self._state = state
         self._session = session = state.session
@@ -73,6 +67,7 @@ class SelfplaySource(Source):
         self._flights: list[Flight] = []
         self._late: asyncio.Task[Checked] | None = None
         self._judged: tuple[Round, int] | None = None
+        in_flight = state.in_flight
         if in_flight is not None and in_flight["drafts"] is not None:
             drafts = load_drafts(in_flight["drafts"])
             self._next = self._check(in_flight["round"], drafts, in_flight["attacks"])
@@ -114,14 +109,15 @@ class SelfplaySource(Source):
             yield Judged(aside, 0.0, use="counted")
             yield Judged(used, judged.seconds)
 
-    def end_step(self, groups: Sequence[Group]) -> Beside:
+    def end_step(self, groups: Sequence[Group], tally: Tally) -> Sequence[TrainingSample]:
         """See ``Source.end_step``: the composer's samples, and the figures of the round."""
         assert self._judged is not None
         this, num_attacks = self._judged
         samples, figures = self._rounds.reward(this, groups)
-        figures |= {"attack_bodies": num_attacks, **measure_truncated(this.drafts)}
+        tally.verifier_calls += this.guard_calls
+        tally.figures |= figures | {"attack_bodies": num_attacks, **measure_truncated(this.drafts)}
         self._samples = samples if self._own is not None else []
-        return Beside([] if self._own is not None else samples, this.guard_calls, figures)
+        return samples if self._own is None else ()
 
     async def learned(self) -> dict[str, float]:
         """Bring the solver's weights to the sampler, and train a composer that has its own."""
