@@ -2,7 +2,7 @@
 
 Flows in: a table of TOML. Flows out: checked values. The functions that the names choose stand in
 ``proverrl.rewards.composer`` (``reward``), ``proverrl.compose`` (``operators``, ``guards``) and
-``proverrl.loops.selfplay.source`` (``composer``). Not handled here: the loop.
+``proverrl.loops.selfplay.selfplay`` (``composer``). Not handled here: the loop.
 """
 
 from __future__ import annotations
