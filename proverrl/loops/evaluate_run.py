@@ -27,11 +27,11 @@ from proverrl.lang.open import open_configured
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.loops.run_folder import RESOLVED_FILE, lock_run, write_resolved
+from proverrl.loops.session import load_weights
 from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
-from proverrl.policy.loading import choose_device, load_policy
 from proverrl.policy.merge import merge_policies
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.wiring import Tools, make_tools, needs_traces, open_confirm, open_value
@@ -191,12 +191,7 @@ def open_policy(config: Config, from_run: Path | None) -> TransformersPolicy | E
             raise UsageError(
                 "nothing to evaluate: give --run RUN, or set policy.path to a Hugging Face folder"
             )
-        return load_policy(
-            find_weights(from_run) if from_run is not None else config.policy.path,
-            config.policy,
-            device=choose_device(config.policy.device),
-            precision=config.learner.precision,
-        )
+        return load_weights(config, find_weights(from_run) if from_run else config.policy.path)
     if from_run is not None:
         raise UsageError(
             "both --run and endpoint.url name a policy; give a configuration file for the "

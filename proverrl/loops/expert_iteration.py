@@ -31,8 +31,7 @@ from proverrl.loops.pairs import (
     reference_sources,
 )
 from proverrl.loops.pipeline import InOrder, Order, Pipeline
-from proverrl.loops.reverify import import_proofs, reverify_proofs
-from proverrl.loops.search_samples import keep_sample_proofs
+from proverrl.loops.reverify import import_proofs, keep_sample_proofs, reverify_proofs
 from proverrl.loops.session import Session
 from proverrl.loops.state import RunState, Stateful
 from proverrl.loops.tally import Tally

@@ -29,8 +29,7 @@ from proverrl.loops.follow import check_weights, open_learner, start_learners
 from proverrl.loops.overlap import AsCompleted, PushedSampler, SamplerCopy
 from proverrl.loops.pairs import make_pairs
 from proverrl.loops.pipeline import InOrder, Pipeline, Source
-from proverrl.loops.reverify import reverify_proofs
-from proverrl.loops.search_samples import keep_sample_proofs, learn_paths
+from proverrl.loops.reverify import keep_sample_proofs, learn_paths, reverify_proofs
 from proverrl.loops.session import Session, run_fraction
 from proverrl.loops.state import GrpoState
 from proverrl.loops.tally import Tally
