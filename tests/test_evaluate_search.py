@@ -20,7 +20,7 @@ from proverrl.evaluation.budgets import UNITS, Spending, measure_spending
 from proverrl.evaluation.evaluate import Evaluation
 from proverrl.evaluation.tally import tally_rows
 from proverrl.lang.dafny.search.states import statement_segments
-from proverrl.loops.evaluate_search import evaluate_searches, search_row
+from proverrl.loops.evaluation import evaluate_searches, search_row
 from proverrl.problems.prompt import render_opening
 from proverrl.search.base import CurvePoint, FoundProof, SearchResult, SearchTurn
 from proverrl.search.proposals import read_answer

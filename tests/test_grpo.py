@@ -20,7 +20,7 @@ from proverrl.advantages import ADVANTAGES
 from proverrl.config import AdvantageName, Config, parse_config
 from proverrl.errors import GuardError, RunError
 from proverrl.loops import train as train_module
-from proverrl.loops.evaluate_run import find_policy
+from proverrl.loops.evaluate_run import find_weights
 from proverrl.loops.session import load_training
 from proverrl.loops.train import is_finished, train
 from proverrl.problems.load import write_problems
@@ -261,7 +261,7 @@ def test_training_raises_the_solve_rate(
     assert gain[0] < 0.6
     assert gain[1] > 0.9
     assert is_finished(make_config("long", **changes))
-    assert find_policy(make_config("long"), folder) == folder / "policy"
+    assert find_weights(folder) == folder / "policy"
 
 
 def test_references_are_kept_from_the_loop(

@@ -19,7 +19,7 @@ from proverrl.evaluation.evaluate import evaluate
 from proverrl.evaluation.store import AttemptStore, count_completions
 from proverrl.loops import evaluate_run as evaluate_module
 from proverrl.loops.evaluate_run import evaluate_benchmarks
-from proverrl.loops.evaluate_search import search_row
+from proverrl.loops.evaluation import search_row
 from proverrl.loops.tally import Tally
 from proverrl.monitor import Monitor
 from proverrl.monitor.display import LiveDisplay, PlainDisplay

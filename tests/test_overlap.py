@@ -17,12 +17,12 @@ from proverrl.config import Config, LayoutName, parse_config
 from proverrl.errors import ConfigError, VerifierError
 from proverrl.learner.guard import Guard
 from proverrl.learner.learner import TorchLearner
-from proverrl.loops.grpo import Run, make_reward, make_step, open_source
-from proverrl.loops.overlap import Overlap, SamplerCopy
+from proverrl.loops.grpo import GrpoRun, make_reward, make_step, open_source
+from proverrl.loops.overlap import AsCompleted, SamplerCopy
 from proverrl.loops.pipeline import InOrder
 from proverrl.loops.session import Session, TrainingProblems
 from proverrl.loops.state import GrpoState
-from proverrl.loops.usage import IdleClock
+from proverrl.loops.tally import IdleClock
 from proverrl.monitor import Monitor
 from proverrl.policy.base import Exchange, Sampler
 from proverrl.policy.transformers import TransformersPolicy
@@ -143,7 +143,7 @@ class Watch:
 
 
 class Bench:
-    """A run whose source is an ``Overlap`` on scripted parts; ``learned`` holds the names of the
+    """A run whose source is ``AsCompleted`` on scripted parts; ``learned`` holds the names of the
     groups of each step, ``stale`` how many were too old."""
 
     def __init__(
@@ -163,8 +163,8 @@ class Bench:
         if state is not None:
             self.state.load_state_dict(state)
             self.sampler.step = self.state.progress.step
-        self.source = Overlap(self.state, self.sampler, state and state["in_flight"])
-        self.run = Run(
+        self.source = AsCompleted(self.state, self.sampler, state and state["in_flight"])
+        self.run = GrpoRun(
             session,
             self.state,
             make_reward(self.state),
@@ -451,7 +451,7 @@ def test_the_source_is_what_the_settings_say(tmp_path: Path) -> None:
             bench = Bench(tmp_path / str(number), HeldVerifier(holds=False))
             session = bench.run.session
             session.config = build_config(tmp_path / "c", in_order=in_order, max_staleness=bound)
-            source = open_source(bench.state, None)
+            source = open_source(bench.state)
             assert isinstance(source, InOrder)
             await source.aclose()
             await bench.close()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from proverrl.config import ProblemsConfig
 from proverrl.errors import ProblemError
 from proverrl.lang import find_language
-from proverrl.loops.mixture import choose_proofs, load_sft_data
+from proverrl.loops.pairs import choose_proofs, load_sft_data
 from proverrl.problems.load import write_problems
 from proverrl.rollout.proofs import (
     Conditions,

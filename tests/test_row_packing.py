@@ -5,15 +5,19 @@ from __future__ import annotations
 import itertools
 import random
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proverrl.config import Config
+from proverrl.config.training import LearnerConfig, WarmStartConfig
 from proverrl.learner.packing import batch_rows
 from proverrl.loops.pairs import Pair
-from proverrl.loops.warm_start import SftSettings, supervised_loss, train_supervised
+from proverrl.loops.warm_start import supervised_loss, train_supervised
 from tests.test_policy import tiny_policy
 from tests.tolerance import FLOAT64
 
@@ -87,20 +91,22 @@ def test_neighbours_in_a_row_change_nothing() -> None:
 def test_packed_training_repeats_exactly_and_follows_the_padded_one() -> None:
     def run(pack_tokens: int) -> tuple[float, torch.Tensor]:
         policy = tiny_policy()
+        settings = WarmStartConfig(
+            batch_size=4,
+            optimizer="adamw",
+            learning_rate=1e-3,
+            weight_decay=0.0,
+            pack_tokens=pack_tokens,
+        )
+        config = Config(warm_start=settings, learner=LearnerConfig(max_grad_norm=1.0))
+        session: Any = SimpleNamespace(policy=policy, config=config)
         loss = train_supervised(
-            policy,
+            session,
             [partial(Pair, p.prompt_ids, p.target_ids) for p in make_pairs()],
-            SftSettings(
-                steps=20,
-                batch_size=4,
-                optimizer="adamw",
-                learning_rate=1e-3,
-                weight_decay=0.0,
-                max_grad_norm=1.0,
-                prompt_weight=0.3,
-                seed=0,
-                pack_tokens=pack_tokens,
-            ),
+            settings,
+            steps=20,
+            seed=0,
+            progress=lambda step, loss: None,
         )
         return loss, torch.cat([p.detach().flatten() for p in policy.model.parameters()])
 

@@ -13,7 +13,7 @@ from proverrl.config import Config, LearnerConfig, LossConfig
 from proverrl.errors import ConfigError, UsageError
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.checkpoint import latest_checkpoint, read_state
-from proverrl.loops.search_samples import check_sample_files
+from proverrl.loops.reverify import check_sample_files
 from proverrl.loops.session import load_training
 from proverrl.parallel import World
 from proverrl.search.path_tokens import build_path_sample, rescore

@@ -13,10 +13,8 @@ import pytest
 from proverrl.compose.archive import ProblemArchive
 from proverrl.config import Config, load_stored_config
 from proverrl.errors import UsageError
-from proverrl.loops import grpo, replay
 from proverrl.loops import train as train_module
 from proverrl.loops.export_proofs import export_proofs
-from proverrl.loops.session import Session
 from proverrl.loops.state import GrpoState
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Status, Verdict
 from tests.test_grpo import (
@@ -276,14 +274,14 @@ def test_weights_that_compose_imitate_scripts_again(
     settings: dict[str, Any],
     scripts: int,
 ) -> None:
-    make, sizes = replay.make_replay, []
+    make, sizes = GrpoState.make_replay, []
 
-    def make_replay(session: Session, state: GrpoState, version: int) -> Any:
-        draw = make(session, state, version)
+    def make_replay(state: GrpoState, version: int) -> Any:
+        draw = make(state, version)
         sizes.append(len(draw()))
         return draw
 
-    monkeypatch.setattr(grpo, "make_replay", make_replay)
+    monkeypatch.setattr(GrpoState, "make_replay", make_replay)
     run(make_play("play", settings, grpo__steps=1, learner__replay_samples=8))
     # Eight proofs, and a quarter as many scripts beside them.
     assert sizes == [8 + scripts]

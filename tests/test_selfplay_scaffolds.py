@@ -19,8 +19,14 @@ from proverrl.compose.operators import build_composed, compose, read_generation
 from proverrl.config import parse_config
 from proverrl.config.compose import SelfplayScaffold
 from proverrl.lang.records import Made, Parent
-from proverrl.loops.selfplay.attack import list_negations, use_attacks, write_attacks
-from proverrl.loops.selfplay.parents import draw_pairs, list_parents, weigh_operators
+from proverrl.loops.selfplay.composed import (
+    draw_pairs,
+    list_negations,
+    list_parents,
+    use_attacks,
+    weigh_operators,
+    write_attacks,
+)
 from proverrl.loops.selfplay.scaffolds import POOLS, Scaffolder, lift_failed
 from proverrl.seeds import derive_seed
 from proverrl.types import (

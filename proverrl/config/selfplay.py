@@ -2,7 +2,8 @@
 expert iteration on statements that the run composes itself.
 
 The functions that the names choose stand in ``proverrl.rewards.composer`` (``reward``),
-``proverrl.compose`` (``operators``, ``guards``, grades) and ``proverrl.loops.selfplay.source``.
+``proverrl.compose`` (``operators``, ``guards``, grades) and ``proverrl.loops.selfplay.selfplay``
+(``composer``).
 """
 
 from __future__ import annotations

@@ -3,15 +3,12 @@
 Flows in: judged draws. Flows out: the same draws, in which a failure that a second look turned
 over is a proof; the running estimate of the false-negative rate; the figures for the metrics.
 Not handled here: who judges again (``CachedVerifier.appeal``: another worker with larger limits;
-it keeps a proof that it finds) and what a reward makes of the rate (``proverrl.rewards.noise``).
+it keeps a proof that it finds), what a reward makes of the rate (``proverrl.rewards.noise``).
 
-A draw is given on when its audits are in, so that no proof is learned from as a failure once it
-is known to be one, and so that the loops in order stay bit-deterministic. They run beside the
-rest of the draw, the writing of the next one and the last update, on a worker that judges nothing
-else. Where groups are learned from as they complete nobody waits for an audit but its own group.
-
+A draw is given on when its audits are in, so that no proof is learned from as a failure and the
+loops in order repeat bit for bit. Audits run beside everything else, on a worker of their own.
 Which candidates are audited depends on the candidate and the seed alone. Each is audited once:
-draws that share it share the answer, and its draw that is learned from first counts it. All counts
+draws that share it share the answer, and the one that is learned from first counts it. All counts
 are made then, in the order of learning, so that a resumed run makes the same ones.
 """
 
@@ -54,11 +51,9 @@ class Auditor:
         last = _last_verdicts(judged.rollouts)
         asked = [c for c, verdict in last.values() if self._is_asked(c, verdict)]
         answers = await asyncio.gather(*(self._ask(candidate) for candidate in asked))
-        turned = {c.key: v for c, v in zip(asked, answers, strict=True) if v.proved}
-        appeals = [
-            (c.key, v.proved if v.status.judged else None)
-            for c, v in zip(asked, answers, strict=True)
-        ]
+        given = {c.key: verdict for c, verdict in zip(asked, answers, strict=True)}
+        turned = {key: verdict for key, verdict in given.items() if verdict.proved}
+        appeals = [(key, v.proved if v.status.judged else None) for key, v in given.items()]
         # Found before the run was killed, and so in the cache by now: the same audit.
         appeals += [
             (c.key, True)

@@ -1,4 +1,4 @@
-"""One atomic checkpoint: policy, optimizer, curriculum, pending draws, RNG, step.
+"""One atomic checkpoint: policy, learner, and the state of a loop.
 
 Flows in: the live objects of a loop. Flows out: ``checkpoints/step_NNNNNN/``, complete or absent:
 it is written under another name, synced and renamed. The two newest are kept.
@@ -40,11 +40,9 @@ def save_checkpoint(
     save_learner: Callable[[Path], None] | None = None,
     save_files: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Write ``folder/step_NNNNNN`` in one move and drop all but the two newest.
-
-    ``state`` holds JSON values; ``save_files`` puts further files into the folder. Raises
-    RunError when the disk refuses.
-    """
+    """Write ``folder/step_NNNNNN`` in one move and drop all but the two newest. ``state`` holds
+    JSON values; ``save_files`` puts further files into the folder. Raises ``RunError`` when the
+    disk refuses."""
     final = folder / f"step_{step:06d}"
     temporary = folder / f".writing_{step:06d}"
     with saving(final):
@@ -63,7 +61,7 @@ def save_checkpoint(
         finally:
             # What is left of a failure would fill the disk that has to be made room on.
             shutil.rmtree(temporary, ignore_errors=True)
-        for old in sorted(_checkpoints(folder))[:-KEPT]:
+        for old in _checkpoints(folder)[:-KEPT]:
             shutil.rmtree(folder / f"step_{old:06d}", ignore_errors=True)
     return final
 
@@ -71,7 +69,7 @@ def save_checkpoint(
 def latest_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint, or None."""
     steps = _checkpoints(folder)
-    return folder / f"step_{max(steps):06d}" if steps else None
+    return folder / f"step_{steps[-1]:06d}" if steps else None
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
@@ -80,9 +78,8 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     Raises:
         RunError: it is damaged.
     """
-    path = checkpoint / STATE_FILE
     try:
-        state = read_object(path)
+        state = read_object(checkpoint / STATE_FILE)
     except (OSError, ValueError) as error:
         raise _explain_damage(checkpoint, str(error)) from error
     with restoring(checkpoint):
@@ -112,11 +109,8 @@ def dump_draws(draws: Sequence[Draw]) -> list[dict[str, Any]]:
         {
             "id": draw.id,
             "problem_id": draw.problem.id,
-            "hint": None if draw.hint is None else asdict(draw.hint),
-            "extractions": [
-                {"body": e.body, "prelude": e.prelude, "reason": e.reason, "span": e.span}
-                for e in draw.extractions
-            ],
+            "hint": draw.hint and asdict(draw.hint),
+            "extractions": [asdict(extraction) for extraction in draw.extractions],
             "completions": [dump_completion(c) for c in draw.completions],
         }
         for draw in draws
@@ -156,7 +150,7 @@ def _checkpoints(folder: Path) -> list[int]:
     if not folder.is_dir():
         return []
     matches = (_NAME.fullmatch(path.name) for path in folder.iterdir())
-    return [int(match[1]) for match in matches if match]
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def _sync(folder: Path) -> None:

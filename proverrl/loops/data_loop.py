@@ -6,11 +6,10 @@ the same time, adds what was proved, and trains; until gains vanish. Ours are co
 problems in place of translated, and graded without a model; the other guards are asked too.
 
 Flows in: a session. Flows out: what expert iteration leaves, and ``archive.jsonl`` with a picture.
-A round is expert iteration's, before which new statements come in; what it learns from are the
-shortest proofs of base problems, statements and disproved statements' negations.
-Not handled here: several processes; later turns of the attack; a composer that learns from rewards
-(``selfplay``). With real verifiers the guards' calls of a round may differ by those under way when
-a first proof ended an attack.
+New statements come before each round of expert iteration, which learns the shortest proofs of base
+problems, statements and negations. Not handled here: several processes; later turns of the attack;
+a composer that learns from rewards (``selfplay``). With real verifiers the guards' calls of a round
+may differ by those under way when a first proof ended an attack.
 """
 
 from __future__ import annotations
@@ -24,20 +23,13 @@ from proverrl.compose.archive import Composed
 from proverrl.compose.composers import Draft, measure_truncated
 from proverrl.compose.grades import GRADES, Grade, grade_statement
 from proverrl.compose.guard_checks import make_guards
-from proverrl.compose.guards import (
-    Asker,
-    GuardTools,
-    NotJudgedError,
-    Stop,
-    run_guards,
-)
+from proverrl.compose.guards import Asker, GuardTools, NotJudgedError, Stop, run_guards
 from proverrl.config.compose import GuardName
 from proverrl.errors import UsageError
 from proverrl.lang import find_composing
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.pipeline import Order, Pipeline
-from proverrl.loops.selfplay.attack import list_bodies, negate
-from proverrl.loops.selfplay.composed import ComposedProblems, draw_lineage
+from proverrl.loops.selfplay.composed import ComposedProblems, draw_lineage, list_bodies, negate
 from proverrl.loops.selfplay.composer import open_composer
 from proverrl.loops.session import Session
 from proverrl.loops.state import RunState
@@ -67,7 +59,7 @@ async def run_data_loop(session: Session) -> None:
 
 
 @dataclass
-class Round:
+class OpenRound:
     """A round under way: its counts, the policy's samples by the id of what they may prove, and the
     stops of what was disproved. ``num_solved`` are the problems with a proof before it."""
 
@@ -122,7 +114,7 @@ class Statements:
         drafts = await self._composer.write(pairs, round_number=number)
         bodies: dict[str, Sequence[str]] = {}
         tools = self._composed.open_tools(bodies, self._composed.seen)
-        this = Round(len(self._state.store.proofs), tools, measure_truncated(drafts), bodies)
+        this = OpenRound(len(self._state.store.proofs), tools, measure_truncated(drafts), bodies)
         found = self._take_new(drafts, this)
         kept = await self._guard(this, found, list(found.values()), BEFORE_GRADES)
         kept = [c for c in kept if await self._grade(this, c)]
@@ -190,7 +182,7 @@ class Statements:
         number = self._state.progress.step + 1
         self._session.monitor.phase(f"round {number}, statements", text)
 
-    def _take_new(self, drafts: Sequence[Draft], this: Round) -> dict[str, Composed]:
+    def _take_new(self, drafts: Sequence[Draft], this: OpenRound) -> dict[str, Composed]:
         """The drafts that are problems, by id; one that the archive has already is a duplicate."""
         found: dict[str, Composed] = {}
         this.counts["written"] = len(drafts)
@@ -206,7 +198,7 @@ class Statements:
 
     async def _guard(
         self,
-        this: Round,
+        this: OpenRound,
         found: Mapping[str, Composed],
         asked: Iterable[Composed],
         names: Sequence[GuardName],
@@ -225,7 +217,7 @@ class Statements:
                 this.disproved.append(stop)
         return [found[problem.id] for problem in run.kept]
 
-    async def _grade(self, this: Round, composed: Composed) -> bool:
+    async def _grade(self, this: OpenRound, composed: Composed) -> bool:
         """Grade a statement; whether its grade is one that is kept."""
         parents = [self._by_id[name] for name in composed.parents]
         obligations = await _count_obligations(this.tools.asker, composed.problem)
@@ -242,7 +234,7 @@ class Statements:
         self._archive.add(composed)
         self._archive.note(composed.problem.id, stopped_by=by, reason=reason)
 
-    async def _write_attack(self, this: Round, problems: Sequence[Problem]) -> None:
+    async def _write_attack(self, this: OpenRound, problems: Sequence[Problem]) -> None:
         """The policy's samples on statements and negations, in one batch."""
         both = [*problems, *filter(None, map(negate, problems))]
         if not both:
@@ -254,7 +246,7 @@ class Statements:
             this.counts["tokens"] += sum(len(c.token_ids) for c in draw.completions)
             this.bodies[draw.problem.id] = list_bodies(draw)
 
-    async def _keep_negation(self, this: Round, stop: Stop) -> None:
+    async def _keep_negation(self, this: OpenRound, stop: Stop) -> None:
         """Archive a proved negation and learn its proof, unless it is known or held out."""
         assert stop.kept is not None
         problem, tools = stop.kept.problem, this.tools

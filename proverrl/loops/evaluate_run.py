@@ -1,4 +1,4 @@
-"""Evaluation by itself: of a run's policy, another checkpoint or a server.
+"""Evaluation by itself: of a run's policy, a checkpoint, a server, averages of two policies.
 
 Flows in: a ``Config``, and what is to be evaluated. Flows out: ``evals/NAME.json`` and
 ``evals/NAME.jsonl`` in the run folder. Interrupted, the same call continues.
@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -19,16 +21,18 @@ import torch
 from proverrl.benchmarks.open import Benchmark
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
+from proverrl.evaluation.attempts import read_summary
 from proverrl.lang import find_language
 from proverrl.lang.open import open_configured
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.loops.run_folder import RESOLVED_FILE, lock_run, write_resolved
+from proverrl.loops.session import load_weights
 from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
-from proverrl.policy.loading import choose_device, load_policy
+from proverrl.policy.merge import merge_policies
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.wiring import Tools, make_tools, needs_traces, open_confirm, open_value
 from proverrl.types import Problem, Sampling
@@ -37,8 +41,8 @@ from proverrl.verify.cache import CachedVerifier
 
 def name_benchmarks(config: Config, name: str, given: Sequence[str]) -> dict[str, str | None]:
     """The benchmarks to evaluate on, by the names of their results: those that were given, else
-    ``evaluation.benchmarks``, else the configured split. Of several each result is named after
-    its source too.
+    ``evaluation.benchmarks``, else the configured split (None). Of several each result is named
+    after its source too.
 
     Raises:
         UsageError: two sources would give one name.
@@ -63,7 +67,7 @@ def name_benchmarks(config: Config, name: str, given: Sequence[str]) -> dict[str
 
 
 def _stem(source: str) -> str:
-    """What of a source stands in the name of a file."""
+    """The part of a source that stands in the name of a file."""
     path = Path(source)
     stem = path.stem if path.suffix in (".jsonl", ".json", ".parquet") else source
     return re.sub(r"[^\w.-]+", "_", Path(stem).name if path.exists() else stem)
@@ -180,34 +184,20 @@ def open_policy(config: Config, from_run: Path | None) -> TransformersPolicy | E
 
     Raises:
         UsageError: nothing to evaluate, or both a run and an endpoint.
+        RunError: as ``find_weights``.
     """
     if not config.endpoint.url:
-        device = choose_device(config.policy.device)
-        weights = find_policy(config, from_run)
-        precision = config.learner.precision
-        return load_policy(weights, config.policy, device=device, precision=precision)
+        if from_run is None and not config.policy.path:
+            raise UsageError(
+                "nothing to evaluate: give --run RUN, or set policy.path to a Hugging Face folder"
+            )
+        return load_weights(config, find_weights(from_run) if from_run else config.policy.path)
     if from_run is not None:
         raise UsageError(
             "both --run and endpoint.url name a policy; give a configuration file for the "
             "endpoint, or unset endpoint.url"
         )
     return EndpointPolicy(config.endpoint, layout=config.policy.layout)
-
-
-def find_policy(config: Config, from_run: Path | None) -> Path | str:
-    """A run's final policy, else its newest checkpoint; without a run, ``policy.path``.
-
-    Raises:
-        RunError: the run has no weights yet.
-        UsageError: neither a run nor ``policy.path`` is given.
-    """
-    if from_run is None:
-        if not config.policy.path:
-            raise UsageError(
-                "nothing to evaluate: give --run RUN, or set policy.path to a Hugging Face folder"
-            )
-        return config.policy.path
-    return find_weights(from_run)
 
 
 def find_weights(run: Path) -> Path:
@@ -226,3 +216,48 @@ def find_weights(run: Path) -> Path:
     if (warm / "weights.pt").exists():
         return warm / "policy"
     raise RunError(f"{run} holds no weights yet: neither policy/ nor checkpoints/")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRow:
+    """A share of the second checkpoint, and its pass@k by k."""
+
+    alpha: float
+    passes: dict[int, float]
+
+
+async def sweep_alpha(
+    first: Path, second: Path, alphas: Sequence[float], config: Config, out: Path
+) -> list[SweepRow]:
+    """Merge and evaluate for each share; the one with the best pass@k at the largest k (at the
+    smallest k where those are equal) is copied to ``out/policy``."""
+    rows = []
+    for alpha in sorted(set(alphas)):
+        name = f"alpha-{alpha:g}"
+        folder = out / name
+        if not (folder / "config.json").exists():
+            merge_policies(first, second, alpha=alpha, out=folder)
+        found = out / "evals" / f"{name}.json"
+        if not found.exists():
+            policy = config.policy.model_copy(update={"path": str(folder)})
+            await evaluate_benchmarks(
+                config.model_copy(update={"policy": policy, "run": out}),
+                from_run=None,
+                benchmarks={name: str(config.problems.valid)},
+            )
+        rows.append(SweepRow(alpha, _read_passes(found)))
+    shutil.copytree(out / f"alpha-{find_best(rows).alpha:g}", out / "policy", dirs_exist_ok=True)
+    return rows
+
+
+def find_best(rows: Sequence[SweepRow]) -> SweepRow:
+    """The row that proves most at the largest k, then at the smallest; of equals the first."""
+    return max(rows, key=lambda row: (row.passes[max(row.passes)], row.passes[min(row.passes)]))
+
+
+def _read_passes(path: Path) -> dict[int, float]:
+    whole = next(level for level in read_summary(path)["levels"] if level["level"] == "all")
+    found = {int(k): figure["value"] for k, figure in whole["pass"].items()}
+    if None in found.values():
+        raise RunError(f"{path}: too few attempts were judged to choose by; see its unjudged ones")
+    return found

@@ -1,25 +1,45 @@
-"""What a configuration evaluates, as a stage of training or by itself.
+"""What a configuration evaluates, as a stage of training or by itself: whole proofs, or searches.
 
-Flows in: a ``Config``, a policy, a verifier. Flows out: ``evals/NAME.json`` and
-``evals/NAME.jsonl`` in the run folder. Interrupted, the same call goes on. Not handled here: whose
-weights are evaluated (``evaluate_run``).
+Flows in: a ``Config``, a policy, a verifier, tools of searches. Flows out: ``evals/NAME.json`` and
+``evals/NAME.jsonl`` in the run folder. Interrupted, the same call continues.
+
+An attempt by search is one search: its turns are the answers in the order of writing, so that
+``proverrl.evaluation.budgets`` and the report set it against independent samples at equal calls and
+equal tokens. ``evaluation.searches`` run side by side, and what they ask for at the same time is
+written in one batch; with 1 an evaluation repeats bit for bit. Not handled here: whose weights are
+evaluated (``evaluate_run``), a single search that is saved while it runs (``search_run``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from proverrl import __version__
 from proverrl.benchmarks.open import Benchmark, open_benchmark
-from proverrl.config import Config
-from proverrl.evaluation.evaluate import Evaluation, Standing, evaluate
-from proverrl.loops.evaluate_search import evaluate_searches
+from proverrl.concurrency import finish_all
+from proverrl.config import Config, SearchConfig
+from proverrl.evaluation.evaluate import (
+    Evaluation,
+    Figures,
+    Standing,
+    evaluate,
+    find_category,
+    store_summary,
+    take_stock,
+)
+from proverrl.evaluation.store import AttemptStore
 from proverrl.policy.base import Policy
+from proverrl.policy.endpoint import take_usage
 from proverrl.policy.weights import name_weights
 from proverrl.problems.contamination import check_problems, describe_overlap
-from proverrl.search.wiring import Tools
+from proverrl.search.base import SearchResult
+from proverrl.search.methods import make_search
+from proverrl.search.wiring import Tools, make_functions
+from proverrl.seeds import derive_seed
+from proverrl.types import Candidate, Problem, Status
 from proverrl.verify.cache import CachedVerifier
 
 
@@ -87,23 +107,10 @@ def build_evaluation(
     )
 
 
-def collect_figures(
-    evaluation: Evaluation, verifier: CachedVerifier, training: Path | None
-) -> Callable[[], dict[str, Any]]:
-    """What a summary says besides its estimates: how many canaries were refused while it was made
-    (one that is accepted ends it), and what of the training problems the benchmark shares; None
-    where there is no file of training problems."""
-    before = _count_canaries(verifier)
+def _find_overlap(evaluation: Evaluation, training: Path | None) -> dict[str, Any] | None:
+    """What of the training problems the benchmark shares; None without a file of them."""
     known = training is not None and training.is_file()
-    overlap = check_problems(evaluation.problems, training) if training and known else None
-
-    def collect() -> dict[str, Any]:
-        return {
-            "canaries": {"refused": _count_canaries(verifier) - before},
-            "contamination": overlap,
-        }
-
-    return collect
+    return check_problems(evaluation.problems, training) if training and known else None
 
 
 def _count_canaries(verifier: CachedVerifier) -> int:
@@ -123,9 +130,15 @@ async def evaluate_one(
 ) -> None:
     """Evaluate by whole proofs, or by searches where there are tools for them; ``show`` and
     ``warn`` are told how far it is, and of training problems in the benchmark."""
-    figures = collect_figures(evaluation, verifier, training)
-    if warning := describe_overlap(figures()["contamination"]):
+    before = _count_canaries(verifier)
+    overlap = _find_overlap(evaluation, training)
+    if warning := describe_overlap(overlap):
         warn("contamination", warning)
+
+    def figures() -> dict[str, Any]:
+        # A canary that is accepted ends the evaluation.
+        refused = _count_canaries(verifier) - before
+        return {"canaries": {"refused": refused}, "contamination": overlap}
 
     def progress(standing: Standing) -> None:
         unit = "attempts" if search is None else "searches"
@@ -142,3 +155,101 @@ async def evaluate_one(
     await evaluate_searches(
         evaluation, tools, config.search, searches=searches, progress=progress, figures=figures
     )
+
+
+async def evaluate_searches(
+    evaluation: Evaluation,
+    tools: Tools,
+    config: SearchConfig,
+    *,
+    searches: int,
+    progress: Callable[[Standing], None] = lambda standing: None,
+    figures: Figures = dict,
+) -> dict[str, Any]:
+    """Search, store, summarise. ``progress`` is told after each search.
+
+    Raises:
+        UsageError: searches are stored that were made under another setting.
+        RunError: the folder cannot be written.
+    """
+    started = time.monotonic()
+    store = AttemptStore(evaluation.folder, evaluation.name, evaluation.settings)
+    waiting = store.missing_attempts(evaluation.problems, evaluation.samples)
+    total = len(store.rows) + len(waiting)
+    waiting.reverse()
+
+    def show() -> None:
+        progress(take_stock(evaluation, store, total))
+
+    async def work() -> None:
+        while waiting:
+            problem, number = waiting.pop()
+            functions = make_functions(problem, tools, config)
+            seed = derive_seed(evaluation.seed, "search", number)
+            result = await make_search(problem, functions, config, seed=seed).run()
+            store.add([search_row(problem, number, result)], take_usage(tools.propose.policy))
+            show()
+
+    show()
+    await finish_all([work() for _ in range(min(searches, len(waiting)))])
+    return store_summary(
+        evaluation, store, lambda rows: {**_sum_up(rows, config), **figures()}, started=started
+    )
+
+
+def search_row(problem: Problem, number: int, result: SearchResult) -> dict[str, Any]:
+    """One search as it is stored: the fields of an attempt, and what it spent."""
+    best = result.proofs[0] if result.proofs else None
+    judged = any(turn.is_call for turn in result.turns)
+    # Nothing that was written could be judged: the search says nothing of the problem.
+    failed = Status.REJECTED if judged else Status.TIMEOUT
+    return {
+        "problem_id": problem.id,
+        "level": problem.level,
+        "family": problem.family,
+        "category": find_category(problem),
+        "attempt": number,
+        "body": best.body if best else "",
+        "completion_text": "",
+        "finish_reason": "stop",
+        "turns": [
+            {
+                "candidate": Candidate(problem, turn.body).key if turn.is_call else None,
+                "num_tokens": turn.num_tokens,
+                "finish_reason": "length" if turn.truncated else "stop",
+                **({"reason": turn.reason} if turn.reason else {}),
+            }
+            for turn in result.turns
+        ],
+        "status": str(Status.PROVED if best else failed),
+        "diagnostics": [],
+        "seconds": round(best.verdict.seconds, 4) if best else 0.0,
+        "search": {
+            "name": result.name,
+            "stopped": result.stopped,
+            "calls": result.calls,
+            "tokens": result.tokens,
+            "expansions": result.expansions,
+            "nodes": result.curve[-1].nodes if result.curve else 1,
+            "confirmations": result.confirmations,
+            "refuted": len(result.refuted),
+        },
+    }
+
+
+def _sum_up(rows: Sequence[Mapping[str, Any]], config: SearchConfig) -> dict[str, Any]:
+    """What all searches spent; calls are those of the verifier in each search."""
+    spent = [row["search"] for row in rows]
+    num = max(1, len(spent))
+    return {
+        "verifier_calls": sum(item["calls"] for item in spent),
+        "generated_tokens": sum(item["tokens"] for item in spent),
+        "search": {
+            "name": config.name,
+            "calls": config.calls,
+            "mean_calls": round(sum(item["calls"] for item in spent) / num, 2),
+            "mean_nodes": round(sum(item["nodes"] for item in spent) / num, 2),
+            "confirmations": sum(item["confirmations"] for item in spent),
+            "refuted": sum(item["refuted"] for item in spent),
+        },
+    }

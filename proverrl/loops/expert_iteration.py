@@ -3,9 +3,9 @@
 Paper order (Anthony et al. 2017, arXiv 1705.08439; for proofs Polu and Sutskever 2020,
 arXiv 2009.03393; DeepSeek-Prover, Xin et al. 2024, arXiv 2405.14333): each round draws problems,
 samples bodies, keeps the shortest distinct proved ones of every problem over all rounds, and trains
-on them together with the warm start's references. Proofs of an earlier run can be had as a start;
-whatever was not verified under the present conditions is verified before it is learned from. A
-round is the unit of resumption; verdicts of a half round come from the cache.
+on them together with the warm start's references. A run can start from the proofs of another;
+what was not verified under the present conditions is verified before it is learned from. Runs
+resume at a round; verdicts of a half round come from the cache.
 """
 
 from __future__ import annotations
@@ -21,23 +21,27 @@ import torch
 
 from proverrl.files.disk import loading
 from proverrl.loops.adapter_probe import probe_adapter
-from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
 from proverrl.loops.follow import push_weights
-from proverrl.loops.mixture import choose_proofs, load_sft_data
-from proverrl.loops.pairs import PairSource, make_source, proof_sources, reference_sources
+from proverrl.loops.pairs import (
+    PairSource,
+    choose_proofs,
+    load_sft_data,
+    make_source,
+    proof_sources,
+    reference_sources,
+)
 from proverrl.loops.pipeline import InOrder, Order, Pipeline
-from proverrl.loops.reverify import import_proofs, reverify_proofs
-from proverrl.loops.search_samples import keep_sample_proofs
-from proverrl.loops.session import Session, seconds_left
-from proverrl.loops.state import Part, RunState
+from proverrl.loops.reverify import import_proofs, keep_sample_proofs, reverify_proofs
+from proverrl.loops.session import Session
+from proverrl.loops.state import RunState, Stateful
 from proverrl.loops.tally import Tally
-from proverrl.loops.warm_start import settle, train_supervised
+from proverrl.loops.warm_start import train_supervised
 from proverrl.policy.lora import has_adapter, reset_adapter
 from proverrl.rewards import proved_reward
 from proverrl.seeds import derive_seed
 
 
-class Supply(Part, Protocol):
+class Supply(Stateful, Protocol):
     """Brings new problems before each round; its state is part of the checkpoint."""
 
     def why_done(self) -> str:
@@ -60,7 +64,7 @@ async def run_expert_iteration(
     supply = open_supply(state) if open_supply is not None else None
     if supply is not None:
         state.parts["supply"] = supply
-    _restore(state)
+    state.restore()
     progress = state.progress
     progress.verifier_calls += await _check_proofs(state)
     base = _base_sources(session)
@@ -74,13 +78,7 @@ async def run_expert_iteration(
                 session.monitor.phase("done", reason)
                 break
             await _make_round(state, base, supply)
-            await asyncio.to_thread(
-                save_checkpoint,
-                session.checkpoints,
-                progress.step,
-                state.state_dict(),
-                save_policy=session.policy.save,
-            )
+            await state.save()
     finally:
         state.auditor.close()
 
@@ -100,9 +98,7 @@ async def _make_round(state: RunState, base: list[PairSource], supply: Supply | 
     pushed = await asyncio.to_thread(session.sampler.push, progress.step)
     problems = session.problems.without_reference
     pushed |= await asyncio.to_thread(probe_adapter, session.policy, problems)
-    values = tally.metrics(sampling_seconds) | state.curriculum.metrics() | state.auditor.metrics()
-    values |= {
-        "verifier_calls_total": progress.verifier_calls,
+    figures = {
         "kept": len(state.store.pairs()),
         "trained_on": len(sources),
         "problems_solved": len(state.store.proofs),
@@ -111,10 +107,7 @@ async def _make_round(state: RunState, base: list[PairSource], supply: Supply | 
         **pushed,
         **(supply.describe() if supply is not None else {}),
     }
-    session.monitor.write_rollouts(progress.step, tally.rows(progress.step))
-    progress.seconds += time.monotonic() - started
-    values |= seconds_left(session.config, progress.seconds)
-    session.monitor.log("round", progress.step, values)
+    state.log("round", tally, figures, started=started, seconds=sampling_seconds)
 
 
 async def _sample_round(state: RunState) -> Tally:
@@ -200,19 +193,5 @@ def _train_round(session: Session, sources: list[PairSource], number: int) -> fl
     def show(step: int, loss: float) -> None:
         session.monitor.phase(f"round {number}", f"training {step}/{steps}, loss {loss:.3f}")
 
-    return train_supervised(
-        session.policy,
-        sources,
-        settle(config, settings, steps=steps, seed=derive_seed(config.seed, "round", number)),
-        progress=show,
-    )
-
-
-def _restore(state: RunState) -> None:
-    checkpoint = latest_checkpoint(state.session.checkpoints)
-    if checkpoint is None:
-        return
-    values = read_state(checkpoint)
-    with restoring(checkpoint):
-        state.load_state_dict(values)
-    state.session.sampler.push(state.progress.step)
+    seed = derive_seed(config.seed, "round", number)
+    return train_supervised(session, sources, settings, steps=steps, seed=seed, progress=show)

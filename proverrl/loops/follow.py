@@ -1,8 +1,8 @@
 """What the processes beside rank 0 do in a run: as they are told.
 
 Flows in: orders of rank 0, through ``World.share``. Flows out: their share of completions and
-gradients. Rank 0 holds everything else: problems, verifiers, curriculum, monitor, guard, files. Not
-handled here: supervised training, which rank 0 does alone and pushes.
+gradients. Rank 0 holds everything else. Not handled here: supervised training, which rank 0 does
+alone and pushes.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from proverrl.policy.transformers import TransformersPolicy
 PROBE_TOKENS = 64
 """Tokens of a sequence that sampler and learner are compared on, at most."""
 
-OpenLearner = Callable[[], TorchLearner]
-
 
 class Follower:
     """A process that obeys; ``open_learner`` makes the learner of rank 0, without its guard."""
 
-    def __init__(self, world: World, policy: TransformersPolicy, open_learner: OpenLearner) -> None:
+    learner: TorchLearner
+
+    def __init__(
+        self, world: World, policy: TransformersPolicy, open_learner: Callable[[], TorchLearner]
+    ) -> None:
         self.world = world
         self.policy = policy
         self.open_learner = open_learner
-        self.learner: TorchLearner | None = None
         self.orders: dict[str, Callable[..., Any]] = {
             "generate": self._generate,
             "learner": self._start_learner,
-            "step": self._step,
-            "state": self._state,
+            "step": lambda samples, pairs: self.learner.step(samples, tuple, pairs),
+            "state": lambda: self.learner.state(),
             "push": lambda: self.world.push(self.policy.model.parameters()),
             "check": lambda: self.world.check_same(self.policy.model.parameters()),
         }
@@ -65,14 +66,6 @@ class Follower:
         self.learner = self.open_learner()
         if checkpoint is not None:
             self.learner.load(checkpoint / "learner.pt")
-
-    def _step(self, samples: Any, pairs: Any) -> None:
-        assert self.learner is not None
-        self.learner.step(samples, tuple, pairs)
-
-    def _state(self) -> None:
-        assert self.learner is not None
-        self.learner.state()
 
 
 def open_learner(

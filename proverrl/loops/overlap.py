@@ -1,22 +1,19 @@
 """Generation, verification and learning at the same time, within a bound on staleness.
 
 Flows in: orders of the run's state. Flows out: judged draws of one group each, the oldest that are
-complete. Each group is judged by a task of its own (first turn, further turns, audits),
-so that a slow verification holds back its own group and no other. A group is learned from at most
-``max_staleness`` steps after the weights that wrote it; a later one is counted and dropped. Within
-the bound, ``[loss.weights]`` weighs what the sampler's probabilities are worth.
+complete. Each group is judged by a task of its own (first turn, further turns, audits), so that a
+slow verification holds back no other group. A group is learned from at most ``max_staleness`` steps
+after the weights that wrote it; a later one is counted and dropped.
 
-The policy writes on as long as fewer groups are unlearned than ``max_staleness`` + 1 steps take,
-so that none is too old by the time its turn comes. Groups that are too old to be learned from do
-not count, or one that hangs would hold its place for good. The sampler has weights of its own,
-because generation must not see an update half made, and a lock would let one wait for the other:
-after each step a copy is published, and the sampler takes it over before it writes the next batch.
-That costs the weights once more, and twice for the moment between.
+The policy writes on while fewer groups are unlearned than ``max_staleness`` + 1 steps take, so that
+none is too old when its turn comes. Groups that are too old already do not count, or one that hangs
+would hold its place for good. The sampler has weights of its own, because generation must not see
+an update half made nor wait for it: after each step a copy is published, which the sampler takes
+over before its next batch. That costs the weights once more, and twice for the moment between.
 
-All that is in flight is in the checkpoint: groups whose verdicts are awaited or not yet learned
-from, by their first turns, and the draw that is just being written, by its number and problems.
-What a resumed run judges again comes from the cache. Not handled here: bit-for-bit repetition,
-which the order of completion rules out (``pipeline.InOrder``); further turns of several groups in
+The checkpoint holds groups that are not yet learned from, by their first turns, and the draw that
+is being written, by its number and problems. What a resumed run judges again comes from the cache.
+Not handled here: bit-for-bit repetition (``pipeline.InOrder``); further turns of several groups in
 one batch.
 """
 
@@ -43,15 +40,14 @@ from proverrl.types import Completion, Problem, Prompt, Sampling
 
 
 class Publisher(Policy, Protocol):
-    """A sampler whose weights change only where ``publish`` says so; ``step`` is that of the
-    weights that wrote the last batch."""
+    """A sampler whose weights change only when ``publish`` says so; ``step`` is that of the weights
+    that wrote the last batch."""
 
     step: int
 
     async def publish(self, step: int) -> dict[str, float]:
         """The learner has made ``step`` steps: batches that begin from now on use its weights.
         Returns figures for the metrics."""
-        ...
 
 
 class SamplerCopy(TransformersPolicy):
@@ -73,7 +69,8 @@ class SamplerCopy(TransformersPolicy):
 
     async def publish(self, step: int) -> dict[str, float]:
         """See ``Publisher.publish``. Not to be called while the source is being updated."""
-        weights = await asyncio.to_thread(_copy_weights, self._source.model)
+        state = self._source.model.state_dict()
+        weights = {name: value.detach().clone() for name, value in state.items()}
         self._published = (weights, self._source.version, step)
         return {}
 
@@ -89,8 +86,8 @@ class SamplerCopy(TransformersPolicy):
 
 
 class PushedSampler:
-    """A ``Publisher`` on an engine that holds the weights itself. It is not copied: a push waits
-    for the batch that is being written, and the learner for the push."""
+    """A ``Publisher`` on an engine that holds the weights itself: a push waits for the batch that
+    is being written, and the learner for the push."""
 
     def __init__(self, session: Session, step: int) -> None:
         self.step = step
@@ -129,7 +126,7 @@ class PushedSampler:
             return await self._sampler.generate(prompts, n=n, sampling=sampling)
 
 
-class Overlap(Source):
+class AsCompleted(Source):
     """The ``Source`` that keeps sampler, pool and learner at work at the same time."""
 
     def __init__(
@@ -152,7 +149,12 @@ class Overlap(Source):
         self._changed = asyncio.Event()
         self._drawing: Order | None = None
         if in_flight is not None:
-            self._restore(in_flight)
+            by_id = {p.id: p for p in state.session.problems.without_reference}
+            draws = load_draws(in_flight["draws"], by_id)
+            for draw, step in zip(draws, in_flight["steps"], strict=True):
+                self._launch(draw, 0.0, step)
+            if in_flight["drawing"] is not None:
+                self._drawing = _load_order(in_flight["drawing"], by_id)
         self._generator = asyncio.create_task(self._generate())
         self._generator.add_done_callback(lambda _: self._arrived.set())
 
@@ -191,14 +193,6 @@ class Overlap(Source):
     async def aclose(self) -> None:
         await cancel_all([self._generator, *(group.judged for group in self._waiting.values())])
 
-    def _restore(self, in_flight: Mapping[str, Any]) -> None:
-        by_id = {p.id: p for p in self._state.session.problems.without_reference}
-        draws = load_draws(in_flight["draws"], by_id)
-        for draw, step in zip(draws, in_flight["steps"], strict=True):
-            self._launch(draw, 0.0, step)
-        if in_flight["drawing"] is not None:
-            self._drawing = _load_order(in_flight["drawing"], by_id)
-
     def _age(self, group: Flight) -> int:
         return self._state.progress.step - group.step
 
@@ -228,11 +222,12 @@ class Overlap(Source):
         self._num_launched += 1
         flight = self._pipeline.launch([draw], seconds, step=step, turns=True)
         self._waiting[key] = flight
-        flight.judged.add_done_callback(lambda _: self._land(key))
 
-    def _land(self, key: int) -> None:
-        self._complete.add(key)
-        self._arrived.set()
+        def land(_: object) -> None:
+            self._complete.add(key)
+            self._arrived.set()
+
+        flight.judged.add_done_callback(land)
 
     async def _next(self) -> Flight:
         """The oldest complete group, now no longer waiting; raises what broke the generator."""
@@ -244,10 +239,6 @@ class Overlap(Source):
         oldest = min(self._complete)
         self._complete.remove(oldest)
         return self._waiting.pop(oldest)
-
-
-def _copy_weights(model: Any) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
 def _dump_order(order: Order) -> dict[str, Any]:

@@ -2,12 +2,10 @@
 
 Flows in: orders, which say what to write on. Flows out: ``Judged`` draws, for the loop to reward
 and to learn from. ``Pipeline`` writes and judges; a ``Source`` says what overlaps with what.
-``InOrder`` gives draws in the order in which they were drawn, so that a run repeats bit for bit,
-and waits for every verdict of a draw. It is one draw ahead: while the pool judges a draw the policy
-writes the next one, and while the learner updates, the pool judges what was written; so a draw is
-at most one step behind. Without ``ahead`` every draw is of the weights that learn from it.
-Not handled here: groups in the order in which they complete (``overlap``), rounds of statements
-that a composer writes (``selfplay.source``), what becomes of the verdicts (the loops).
+``InOrder`` gives draws in the order in which they were drawn, so that a run repeats bit for bit. It
+is one draw ahead: while the pool judges a draw the policy writes the next, and while the learner
+updates, the pool judges what was written. Not handled here: groups as they complete (``overlap``),
+statements that a composer writes (``selfplay.source``), what becomes of the verdicts (the loops).
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from proverrl.concurrency import cancel_all
@@ -25,7 +23,7 @@ from proverrl.hint import Hint
 from proverrl.loops.audit import Auditor
 from proverrl.loops.checkpoint import dump_draws
 from proverrl.loops.session import Session
-from proverrl.loops.usage import IdleClock
+from proverrl.loops.tally import IdleClock, Tally
 from proverrl.policy.base import Policy
 from proverrl.rollout.flights import Flights
 from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
@@ -61,24 +59,14 @@ Use = Literal["learned", "stale", "counted"]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Draws with their verdicts, written ``age`` steps ago. Groups that are too old to be learned
-    from are ``stale``: their proofs are kept and they are counted; of what is ``counted`` only the
-    verdicts are."""
+    """Draws with their verdicts, written ``age`` steps ago. Groups too old to be learned from are
+    ``stale``: their proofs are kept and they are counted. Of what is ``counted`` only verdicts
+    are."""
 
     draws: Sequence[JudgedDraw]
     seconds: float
     age: int = 0
     use: Use = "learned"
-
-
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """What a step has beside the solver's groups: ``samples`` of another role, with their
-    advantages, verifier calls that are in no draw, and figures."""
-
-    samples: Sequence[TrainingSample] = ()
-    verifier_calls: int = 0
-    figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Source(ABC):
@@ -94,14 +82,15 @@ class Source(ABC):
     def took(self, num_groups: int) -> None:  # noqa: B027
         """So many groups of the step are admitted, and not learned from yet."""
 
-    def end_step(self, groups: Sequence[Group]) -> Beside:
-        """All draws of the step are rewarded, and these groups are admitted."""
-        return Beside()
+    def end_step(self, groups: Sequence[Group], tally: Tally) -> Sequence[TrainingSample]:
+        """All draws of the step are rewarded, and these groups are admitted. Returns what is
+        learned beside them."""
+        return ()
 
     @abstractmethod
     async def learned(self) -> dict[str, float]:
-        """A step was made: the weights of ``session.policy`` and ``progress.step`` are new.
-        Returns what bringing them to the sampler has to say for the metrics."""
+        """A step was made: bring the new weights of ``session.policy`` to the sampler. Returns
+        figures for the metrics."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """Restarts in a run: which groups of a draw begin with a hint, and what became of them.
 
 Flows in: an open session, the run's proofs, judged rollouts. Flows out: problems with their hints.
-A hint that would not fit the model's positions is not given. Not handled here: the choice of the
-share (``proverrl.rollout.restart``) and the cut (``proverrl.rollout.hints``).
+Not handled here: the choice of the share (``rollout.restart``), the cut (``rollout.hints``).
 """
 
 from __future__ import annotations
@@ -64,6 +63,8 @@ def observe_draw(session: Session, restarts: Restarts, judged: Sequence[JudgedDr
 def _make_hint(
     session: Session, restarts: Restarts, store: ProofStore, problem: Problem, ratio: float
 ) -> Hint | None:
+    """The hint at a share of what is known of the problem; None where it has none, or none that
+    fits the model's positions."""
     policy, settings = session.policy, restarts.settings
     if restarts.keeps_failures:
         failure = restarts.failures.get(problem.id)

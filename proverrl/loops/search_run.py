@@ -4,8 +4,7 @@ Flows in: a configuration, problems, where the policy comes from. Flows out: a f
 (``proverrl.search.folder``) and what was written into its ``result.json``. What a search calls a
 proof was judged twice: by the verifier and then, as a whole file, by a worker that was started for
 it; so was what is left of the shortest proof after minimising. Interrupted, the same call with
-``resume`` goes on.
-Not handled here: strategies, estimates over many problems (``proverrl.evaluation.evaluate``).
+``resume`` continues. Not handled here: strategies, estimates over many problems (``evaluation``).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -50,19 +49,6 @@ class SearchOptions:
     samples: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Desk:
-    """What all searches of one call share."""
-
-    config: Config
-    options: SearchOptions
-    tools: Tools
-    verifier: CachedVerifier
-    display: SearchDisplay
-    settings: Mapping[str, Any]
-    samples: dict[str, list[SearchSample]]
-
-
 async def search_problems(
     config: Config,
     problems: Sequence[Problem],
@@ -95,11 +81,10 @@ async def search_problems(
         try:
             display.note(f"policy: {policy.engine}")
             display.note(f"verifier: {verifier.backend}: {verifier.toolchain}")
-            desk = _Desk(config, options, tools, verifier, display, settings, {})
-            results = await _search_all(desk, problems, folders)
+            run = _SearchRun(config, options, tools, verifier, display, settings)
+            results = await run.search_all(problems, folders)
             if options.samples is not None:
-                everything = [sample for p in problems for sample in desk.samples[p.id]]
-                write_samples(options.samples, everything)
+                write_samples(options.samples, [s for p in problems for s in run.samples[p.id]])
             return results
         finally:
             display.close()
@@ -107,98 +92,99 @@ async def search_problems(
             await tools.confirm.aclose()
 
 
-async def _search_all(
-    desk: _Desk, problems: Sequence[Problem], folders: dict[str, Path]
-) -> list[dict[str, Any]]:
-    """Results in the order of the problems; when one fails, none is left running."""
-    free = asyncio.Semaphore(desk.options.parallel)
-    settings, seed = desk.config.search, desk.config.seed
-    # All of them before the first begins: a problem that cannot be searched is refused at once.
-    searches = [
-        make_search(problem, make_functions(problem, desk.tools, settings), settings, seed=seed)
-        for problem in problems
-    ]
+@dataclass(frozen=True, slots=True)
+class _SearchRun:
+    """The searches of one call, and what they share; ``samples`` by problem."""
 
-    async def search_next(search: Searching) -> dict[str, Any]:
-        async with free:
-            return await _search_one(desk, search, folders[search.problem.id])
+    config: Config
+    options: SearchOptions
+    tools: Tools
+    verifier: CachedVerifier
+    display: SearchDisplay
+    settings: Mapping[str, Any]
+    samples: dict[str, list[SearchSample]] = field(default_factory=dict)
 
-    return await finish_all(search_next(search) for search in searches)
+    async def search_all(
+        self, problems: Sequence[Problem], folders: dict[str, Path]
+    ) -> list[dict[str, Any]]:
+        """Results in the order of the problems; when one fails, none is left running."""
+        free = asyncio.Semaphore(self.options.parallel)
+        settings, seed = self.config.search, self.config.seed
+        # All before the first begins: a problem that cannot be searched is refused at once.
+        searches = [
+            make_search(problem, make_functions(problem, self.tools, settings), settings, seed=seed)
+            for problem in problems
+        ]
 
+        async def search_next(search: Searching) -> dict[str, Any]:
+            async with free:
+                return await self._search_one(search, folders[search.problem.id])
 
-async def _search_one(desk: _Desk, search: Searching, path: Path) -> dict[str, Any]:
-    config, problem = desk.config, search.problem
-    identity = desk.verifier.identify(Candidate(problem, "")).replace("\x00", " ")
-    settings = {**desk.settings, "verifier": identity}
-    with lock_run(path):
-        folder = SearchFolder(path, config.search, config.seed, settings)
-        if desk.options.resume and folder.load(search):
-            desk.display.note(f"{problem.id}: going on after {search.calls} calls")
-        result = await _run_saved(search, folder, desk.display)
-        shown = _find_finished(folder, result, desk.options)
-        if shown is None:
-            minimised = await _keep_proof(desk.options, folder, search, result)
-            shown = folder.write_result(search, result, minimised)
-        if desk.options.samples is not None:
-            parts = list_parts(search)
-            desk.samples[problem.id] = [one for part in parts for one in collect_samples(part)]
-        desk.display.end(search)
-        return shown
+        return await finish_all(search_next(search) for search in searches)
 
+    async def _search_one(self, search: Searching, path: Path) -> dict[str, Any]:
+        config, options, problem = self.config, self.options, search.problem
+        identity = self.verifier.identify(Candidate(problem, "")).replace("\x00", " ")
+        settings = {**self.settings, "verifier": identity}
+        with lock_run(path):
+            folder = SearchFolder(path, config.search, config.seed, settings)
+            if options.resume and folder.load(search):
+                self.display.note(f"{problem.id}: going on after {search.calls} calls")
+            result = await self._run_saved(search, folder)
+            shown = self._find_finished(folder, result)
+            if shown is None:
+                minimised = await self._keep_proof(folder, search, result)
+                shown = folder.write_result(search, result, minimised)
+            if options.samples is not None:
+                parts = list_parts(search)
+                self.samples[problem.id] = [one for part in parts for one in collect_samples(part)]
+            self.display.end(search)
+            return shown
 
-async def _run_saved(
-    search: Searching, folder: SearchFolder, display: SearchDisplay
-) -> SearchResult:
-    """Run it; however it ends, what was found out is saved."""
+    async def _run_saved(self, search: Searching, folder: SearchFolder) -> SearchResult:
+        """Run it; however it ends, what was found out is saved."""
 
-    def watch(_: Searching) -> None:
-        folder.save_if_due(search)
-        display.watch(search)
+        def watch(_: Searching) -> None:
+            folder.save_if_due(search)
+            self.display.watch(search)
 
-    display.watch(search)
-    bodies: list[str] = []
-    try:
-        result = await search.run(watch)
-        bodies = [proof.body for proof in result.proofs]
-    finally:
-        folder.save(search)
-        folder.write_tree(search, bodies)
-    return result
+        self.display.watch(search)
+        bodies: list[str] = []
+        try:
+            result = await search.run(watch)
+            bodies = [proof.body for proof in result.proofs]
+        finally:
+            folder.save(search)
+            folder.write_tree(search, bodies)
+        return result
 
+    async def _keep_proof(
+        self, folder: SearchFolder, search: Searching, result: SearchResult
+    ) -> Minimised | None:
+        """Write the shortest proof as a whole file, and beside it what is left of it."""
+        if not result.proofs:
+            return None
+        problem, functions, calls = search.problem, search.functions, self.options.minimise_calls
+        body = choose_shortest(result.proofs).body
+        folder.write_proof(problem, body)
+        if not calls:
+            return None
+        minimised = await minimise(
+            problem, body, functions.verify, calls=calls, confirm=functions.confirm
+        )
+        folder.write_proof(problem, minimised.body, minimised=True)
+        return minimised
 
-async def _keep_proof(
-    options: SearchOptions, folder: SearchFolder, search: Searching, result: SearchResult
-) -> Minimised | None:
-    """Write the shortest proof as a whole file, and beside it what is left of it."""
-    if not result.proofs:
-        return None
-    problem, functions = search.problem, search.functions
-    body = choose_shortest(result.proofs).body
-    folder.write_proof(problem, body)
-    if not options.minimise_calls:
-        return None
-    minimised = await minimise(
-        problem, body, functions.verify, calls=options.minimise_calls, confirm=functions.confirm
-    )
-    folder.write_proof(problem, minimised.body, minimised=True)
-    return minimised
-
-
-def _find_finished(
-    folder: SearchFolder, result: SearchResult, options: SearchOptions
-) -> dict[str, Any] | None:
-    """What an earlier call wrote about this very end of the search, its proofs minimised if they
-    are to be."""
-    earlier = folder.read_result()
-    if earlier is None or not options.resume:
-        return None
-    same = (
-        earlier.get("calls") == result.calls
-        and earlier.get("expansions") == result.expansions
-        and earlier.get("stopped") == result.stopped
-    )
-    is_whole = not result.proofs or not options.minimise_calls or earlier.get("minimised")
-    return earlier if same and is_whole else None
+    def _find_finished(self, folder: SearchFolder, result: SearchResult) -> dict[str, Any] | None:
+        """What an earlier call wrote about this very end of the search, its proofs minimised if
+        they are to be."""
+        earlier = folder.read_result()
+        if earlier is None or not self.options.resume:
+            return None
+        names = ("calls", "expansions", "stopped")
+        same = all(earlier.get(name) == getattr(result, name) for name in names)
+        minimises = result.proofs and self.options.minimise_calls
+        return earlier if same and (not minimises or earlier.get("minimised")) else None
 
 
 def _describe_settings(config: Config, tools: Tools) -> dict[str, Any]:

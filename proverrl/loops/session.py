@@ -29,10 +29,8 @@ from proverrl.verify.cache import CachedVerifier
 
 @dataclass(frozen=True, slots=True)
 class TrainingProblems:
-    """The training split in two: problems with a reference for warm start, and the rest.
-
-    The loops draw from ``without_reference`` only.
-    """
+    """The training split in two: problems with a reference for warm start, and the rest, which the
+    loops draw from."""
 
     references: tuple[tuple[Problem, str], ...]
     without_reference: tuple[Problem, ...]
@@ -144,24 +142,32 @@ def load_training(config: Config) -> TrainingProblems:
     )
 
 
+def load_weights(config: Config, folder: Path | str) -> TransformersPolicy:
+    """The policy in a Hugging Face folder, on the device and in the precision of a run."""
+    device = choose_device(config.policy.device)
+    return load_policy(folder, config.policy, device=device, precision=config.learner.precision)
+
+
 def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolicy:
     """The policy that a run starts from: the checkpoint in ``policy.path``, or a new model whose
     tokenizer is trained on all training statements and the references of warm start."""
-    device, precision = choose_device(config.policy.device), config.learner.precision
     if config.policy.path:
-        return load_policy(config.policy.path, config.policy, device=device, precision=precision)
+        return load_weights(config, config.policy.path)
     layout = config.policy.layout
     texts = [
         render_prompt(problem, layout) + render_body(problem, reference, layout)
         for problem, reference in problems.references
     ]
     texts += [render_prompt(problem, layout) for problem in problems.without_reference]
-    chosen = (*(p for p, _ in problems.references), *problems.without_reference)
-    languages = {find_language(problem.language) for problem in chosen}
+    languages = {find_language(problem.language) for problem in problems.all}
     keywords = {word for language in languages for word in language.keywords}
     tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size, keywords=keywords)
     return build_policy(
-        config.policy, tokenizer, seed=config.seed, device=device, precision=precision
+        config.policy,
+        tokenizer,
+        seed=config.seed,
+        device=choose_device(config.policy.device),
+        precision=config.learner.precision,
     )
 
 
@@ -175,12 +181,9 @@ def budget_spent(config: Config, verifier_calls: int, seconds: float) -> str:
 
 
 def run_fraction(config: Config, step_share: float, verifier_calls: int, seconds: float) -> float:
-    """The share of a loop that is done, in [0, 1]: of its steps, or of its limit on calls or time,
-    whichever is nearest to its end. Limits that are not set do not count.
-
-    With a limit on time it follows the clock, so that a method which reads it does not repeat
-    exactly.
-    """
+    """The share of a loop that is done, in [0, 1]: of its steps, or of a limit on calls or time
+    that is set, whichever is nearest to its end. A limit on time follows the clock, so that a
+    method which reads this does not repeat exactly."""
     shares = [step_share]
     if config.max_verifier_calls:
         shares.append(verifier_calls / config.max_verifier_calls)

@@ -1,43 +1,51 @@
-"""What a run knows beside its weights.
+"""What a run knows beside its weights, and its checkpoints.
 
 Flows in: judged draws, in the order in which they are learned from. Flows out: rewarded groups, the
-next orders, the state for the checkpoint. Everything here changes between steps or when a draw is
-learned from. Not handled here: where draws come from and when (``pipeline``, ``overlap``), which
-groups are compared and the update (``grpo``).
+next orders, proofs to imitate, checkpoints, lines of metrics. Not handled here: where draws come
+from and when (``pipeline``, ``overlap``), which groups are compared and the update (``grpo``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import copy
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
 from proverrl.advantages import RewardHistory
 from proverrl.curriculum.sampler import CURRICULA
+from proverrl.learner.learner import TorchLearner
 from proverrl.loops.audit import build_auditor
-from proverrl.loops.pairs import PairSource
+from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
+from proverrl.loops.pairs import PairSource, proof_sources, reference_sources
 from proverrl.loops.pipeline import Judged, Order
 from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
-from proverrl.loops.session import Session, budget_spent
+from proverrl.loops.session import Session, budget_spent, seconds_left
 from proverrl.loops.tally import Tally
 from proverrl.rewards import RewardFn
 from proverrl.rollout.group import build_group
 from proverrl.rollout.inject import InjectStore
 from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
+from proverrl.rollout.samples import build_replay_sample
+from proverrl.rollout.training_sample import TrainingSample
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Group, Problem
 
 
-class Part(Protocol):
+class Stateful(Protocol):
     """What has a state in the checkpoint."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-class Extension(Part, Protocol):
+class Extension(Stateful, Protocol):
     """What a loop knows beside a ``RunState``: values that stand beside its own in the checkpoint,
-    and what is no JSON value, in files of the checkpoint's folder."""
+    and files of the checkpoint's folder."""
 
     def save_files(self, folder: Path) -> None: ...
     def load_files(self, folder: Path) -> None: ...
@@ -69,7 +77,7 @@ class RunState:
             derive_seed(config.seed, "curriculum"),
         )
         self.extension: Extension | None = None
-        self.parts: dict[str, Part] = {
+        self.parts: dict[str, Stateful] = {
             "curriculum": self.curriculum,
             "proofs": self.store,
             "audits": self.auditor,
@@ -111,22 +119,70 @@ class RunState:
                 groups.append(group)
         return groups
 
+    def log(
+        self,
+        unit: str,
+        tally: Tally,
+        figures: Mapping[str, Any],
+        *,
+        started: float,
+        seconds: float | None = None,
+    ) -> None:
+        """Write down a step or round that began at ``started``; the tally's rates are over
+        ``seconds``, by default all that it took."""
+        progress, monitor = self.progress, self.session.monitor
+        took = time.monotonic() - started
+        progress.seconds += took
+        monitor.write_rollouts(progress.step, tally.rows(progress.step))
+        values = tally.metrics(took if seconds is None else seconds)
+        values |= self.curriculum.metrics() | self.auditor.metrics()
+        values |= {"verifier_calls_total": progress.verifier_calls, **figures}
+        values |= seconds_left(self.session.config, progress.seconds)
+        monitor.log(unit, progress.step, values)
+
+    async def save(self, save_learner: Callable[[Path], None] | None = None, **more: Any) -> None:
+        """Write a checkpoint; ``more`` values stand beside the state's own."""
+        # Taken at one moment: a source may go on while the files are written.
+        state = copy.deepcopy({**self.state_dict(), **more})
+        await asyncio.to_thread(
+            save_checkpoint,
+            self.session.checkpoints,
+            self.progress.step,
+            state,
+            save_policy=self.session.policy.save,
+            save_learner=save_learner,
+            save_files=self.extension.save_files if self.extension is not None else None,
+        )
+
+    def restore(self, learner: TorchLearner | None = None) -> None:
+        """Become what the newest checkpoint holds, if there is one; the learner too. The session
+        has already loaded its weights."""
+        session = self.session
+        checkpoint = latest_checkpoint(session.checkpoints)
+        if checkpoint is None:
+            return
+        state = read_state(checkpoint)
+        version = state["step"]
+        if learner is not None:
+            learner.load(checkpoint / "learner.pt")
+            version = session.policy.version = learner.version
+        session.sampler.push(version)
+        if self.extension is not None:
+            self.extension.load_files(checkpoint)
+        with restoring(checkpoint):
+            self.load_state_dict(state)
+
     def state_dict(self) -> dict[str, Any]:
-        """The state as JSON values, but for the step."""
-        progress = self.progress
+        """The state as JSON values."""
         return {
-            "num_draws": progress.num_draws,
-            "verifier_calls": progress.verifier_calls,
-            "seconds": progress.seconds,
+            **asdict(self.progress),
             **{name: part.state_dict() for name, part in self.parts.items()},
             **(self.extension.state_dict() if self.extension is not None else {}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Become what ``state_dict`` wrote; ``state`` also names the ``step``."""
-        self.progress = Progress(
-            state["step"], state["num_draws"], state["verifier_calls"], state["seconds"]
-        )
+        """Become what ``state_dict`` wrote."""
+        self.progress = Progress(**{field.name: state[field.name] for field in fields(Progress)})
         for name, part in self.parts.items():
             part.load_state_dict(state[name])
         if self.extension is not None:
@@ -135,7 +191,8 @@ class RunState:
 
 class GrpoState(RunState):
     """Beside that what problems earned before, restarts and proofs to put in. ``other_role`` is
-    what else the weights were taught and must not forget; some of it is in each replay."""
+    what else the weights were taught and must not forget; some of it is in each replay.
+    ``in_flight`` is what the checkpoint held of the source, None in a new run."""
 
     def __init__(self, session: Session) -> None:
         settings = session.config.grpo
@@ -144,11 +201,16 @@ class GrpoState(RunState):
         self.restarts = open_restarts(session)
         self.injectable = InjectStore(settings.inject_max_rate)
         self.other_role: list[PairSource] = []
+        self.in_flight: dict[str, Any] | None = None
         self.parts |= {
             "rewards": self.history,
             "restarts": self.restarts,
             "injectable": self.injectable,
         }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.in_flight = state["in_flight"]
 
     def end(self) -> str:
         """Why no further step is to be made, or an empty string."""
@@ -177,3 +239,22 @@ class GrpoState(RunState):
             (*problems, *(problem for problem, _ in restarts)),
             (*(None for _ in problems), *(hint for _, hint in restarts)),
         )
+
+    def make_replay(self, version: int) -> Callable[[], list[TrainingSample]]:
+        """Gives proofs to imitate, drawn anew each time: half of them the run's own, as far as
+        there are so many, the rest references, so that what is not yet proved again is not
+        forgotten; and a quarter as many of another role beside them."""
+        session, other = self.session, self.other_role
+        num = session.config.learner.replay_samples
+        references = reference_sources(session) if num else []
+        own = proof_sources(session, self.store.pairs()) if num else []
+        rng = random.Random(derive_seed(session.config.seed, "replay", version))
+
+        def draw() -> list[TrainingSample]:
+            chosen = rng.sample(own, min((num + 1) // 2, len(own)))
+            chosen += rng.sample(references, min(num - len(chosen), len(references)))
+            chosen += rng.sample(other, min(num // 4, len(other)))
+            pairs = [source() for source in chosen]
+            return [build_replay_sample(pair.prompt_ids, pair.target_ids) for pair in pairs]
+
+        return draw

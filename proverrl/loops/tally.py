@@ -1,4 +1,4 @@
-"""Counts what became of the rollouts of a step or round.
+"""Counts what became of the rollouts of a step or round, and how long parts of a run were idle.
 
 Flows in: judged draws and groups. Flows out: the figures for ``metrics.jsonl`` and the rows for
 ``rollouts/step_N.jsonl``. Unjudged rollouts are counted apart, never as failures;
@@ -7,10 +7,12 @@ rejected ones whose candidate ended the verifier are failures and counted apart 
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from proverrl.advantages import Credit, GroupAdvantages, mean_credit
 from proverrl.evaluation.evaluate import verdict_fields
@@ -19,10 +21,13 @@ from proverrl.rollout.completion_counts import CompletionCounts
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Group, Reward, Rollout, Status
 
+Component = Literal["generator", "pool", "learner", "composer"]
+
 
 @dataclass
 class Tally:
-    """Running counts: build one per step, add draws and groups, read ``metrics`` and ``rows``."""
+    """Running counts: build one per step, add draws and groups, read ``metrics`` and ``rows``.
+    ``figures`` are added to the metrics as they are."""
 
     verifier_calls: int = 0
     audit_calls: int = 0
@@ -44,6 +49,7 @@ class Tally:
     advantages: dict[str, list[Credit]] = field(default_factory=dict)
     ages: list[int] = field(default_factory=list)
     num_stale: int = 0
+    figures: dict[str, Any] = field(default_factory=dict)
 
     def add_draw(self, judged: Sequence[JudgedDraw], generation_seconds: float) -> None:
         """Count calls, verdicts and tokens of everything that came back."""
@@ -90,12 +96,8 @@ class Tally:
             self.num_hinted += 1
         self.entries += zip(group.rollouts, group.rewards, strict=True)
 
-    def add_step(
-        self, groups: Sequence[Group], advantages: Sequence[GroupAdvantages], num_calls: int
-    ) -> None:
-        """Note what the rollouts of the admitted groups weigh in the update, all others 0; and
-        ``num_calls`` of the verifier that are no draw's."""
-        self.verifier_calls += num_calls
+    def add_step(self, groups: Sequence[Group], advantages: Sequence[GroupAdvantages]) -> None:
+        """Note what the rollouts of the admitted groups weigh in the update; all others weigh 0."""
         self.num_admitted += len(groups)
         for group, values in zip(groups, advantages, strict=True):
             self.advantages |= zip((r.id for r in group.rollouts), values, strict=True)
@@ -142,6 +144,7 @@ class Tally:
                 level: {"attempts": attempts, "solved": solved}
                 for level, (attempts, solved) in sorted(self.levels.items())
             },
+            **self.figures,
         }
 
     def staleness(self) -> dict[str, Any]:
@@ -198,3 +201,45 @@ class Tally:
 def _solve_rate(verdicts: Counter[str]) -> float | None:
     judged = sum(n for status, n in verdicts.items() if Status(status).judged)
     return verdicts["proved"] / judged if judged else None
+
+
+class IdleClock:
+    """How long each part of a run had nothing to do, in wall seconds. ``pool`` works while any
+    verdict is awaited; turns after the first, their writing included, count for it."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        parts: Sequence[Component] = ("generator", "pool", "learner"),
+    ) -> None:
+        self._clock = clock
+        self._since = clock()
+        self._depth: dict[Component, int] = dict.fromkeys(parts, 0)
+        self._began: dict[Component, float] = {}
+        self._busy: dict[Component, float] = dict.fromkeys(parts, 0.0)
+
+    @contextmanager
+    def busy(self, part: Component) -> Iterator[None]:
+        """The part is at work; scopes may lie within or beside each other."""
+        if self._depth[part] == 0:
+            self._began[part] = self._clock()
+        self._depth[part] += 1
+        try:
+            yield
+        finally:
+            self._depth[part] -= 1
+            if self._depth[part] == 0:
+                self._busy[part] += self._clock() - self._began[part]
+
+    def take_idle(self) -> dict[str, float]:
+        """Idle seconds of each part since this was last asked, for the metrics."""
+        now = self._clock()
+        idle = {}
+        for part, busy in self._busy.items():
+            if self._depth[part]:
+                busy += now - self._began[part]
+                self._began[part] = now
+            idle[f"idle_{part}_seconds"] = round(max(0.0, now - self._since - busy), 3)
+            self._busy[part] = 0.0
+        self._since = now
+        return idle

@@ -1,8 +1,7 @@
 """A whole run: warm start, evaluation before, the loop, evaluation after, the policy saved.
 
-Flows in: a ``Config``. Flows out: a run folder. Each stage leaves a file that says it is done,
-so that calling this again on the same folder continues where the run was stopped, and on a finished
-run does nothing. Not handled here: the report (``proverrl.report`` reads the folder).
+Flows in: a ``Config``. Flows out: a run folder. Each stage leaves a file that says it is done, so
+that the same call continues where the run was stopped, and does nothing on a finished run.
 """
 
 from __future__ import annotations
@@ -30,18 +29,23 @@ from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_bench
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.loops.grpo import run_grpo
-from proverrl.loops.mixture import check_files
+from proverrl.loops.pairs import check_files
+from proverrl.loops.reverify import check_sample_files, list_proofs
 from proverrl.loops.run_folder import RESOLVED_FILE, check_resumable, lock_run, write_resolved
-from proverrl.loops.search_samples import check_sample_files, list_proofs
 from proverrl.loops.selfplay.composer import teach_composer
 from proverrl.loops.selfplay.selfplay import run_selfplay
-from proverrl.loops.session import Session, TrainingProblems, load_training, make_policy
+from proverrl.loops.session import (
+    Session,
+    TrainingProblems,
+    load_training,
+    load_weights,
+    make_policy,
+)
 from proverrl.loops.warm_start import warm_start
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
-from proverrl.policy.loading import choose_device, load_policy
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.seeds import derive_seed
@@ -141,7 +145,14 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
 
 async def _run_stages(session: Session) -> None:
     config = session.config
-    _say_what_runs(session)
+    monitor, problems = session.monitor, session.problems
+    monitor.phase("policy", session.sampler.engine)
+    monitor.phase("verifier", f"{session.verifier.backend}: {session.verifier.toolchain}")
+    monitor.phase(
+        "problems",
+        f"{len(problems.references)} with references for warm start, "
+        f"{len(problems.without_reference)} without for the loop",
+    )
     if not session.warm_weights.exists():
         proofs = await list_proofs(session)
         await asyncio.to_thread(warm_start, session, proofs, teach_composer(session))
@@ -173,11 +184,8 @@ def describe_unsaved(session: Session) -> str:
 
 
 async def _until_stopped(session: Session, work: Coroutine[Any, Any, Any], saved: str) -> None:
-    """Do ``work``, which keeps what it has when it is cancelled, unless the run is to end first.
-
-    Raises:
-        StoppedError: it was to end.
-    """
+    """Do ``work``, which keeps what it has when it is cancelled; ``StoppedError`` where the run is
+    to end first."""
     task = asyncio.ensure_future(work)
     stop = asyncio.ensure_future(session.stop.wait())
     try:
@@ -189,22 +197,10 @@ async def _until_stopped(session: Session, work: Coroutine[Any, Any, Any], saved
         await cancel_all((task, stop))
 
 
-def _say_what_runs(session: Session) -> None:
-    problems = session.problems
-    session.monitor.phase("policy", session.sampler.engine)
-    session.monitor.phase("verifier", f"{session.verifier.backend}: {session.verifier.toolchain}")
-    session.monitor.phase(
-        "problems",
-        f"{len(problems.references)} with references for warm start, "
-        f"{len(problems.without_reference)} without for the loop",
-    )
-
-
 def _open_policy(config: Config, folder: Path, problems: TrainingProblems) -> TransformersPolicy:
     """The newest weights of this run: checkpoint, else warm-started, else fresh."""
     checkpoint = latest_checkpoint(folder / "checkpoints")
     warm = folder / "warm_start"
-    device, precision = choose_device(config.policy.device), config.learner.precision
     lora = config.policy.lora
     if lora.rank and not config.policy.path:
         raise UsageError(
@@ -216,7 +212,7 @@ def _open_policy(config: Config, folder: Path, problems: TrainingProblems) -> Tr
     else:
         # An adapter's base is the warm-started policy; a merged checkpoint would be rounded.
         newest = warm if checkpoint is None or lora.rank else checkpoint
-        policy = load_policy(newest / "policy", config.policy, device=device, precision=precision)
+        policy = load_weights(config, newest / "policy")
     if lora.rank:
         attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))
         if checkpoint is not None:

@@ -1,10 +1,9 @@
 """The loop ``value``: fits a value head to what runs and searches left, and measures it.
 
 Flows in: the section ``[value]``: a policy, rollouts, samples of searches. Flows out: a run folder
-with ``metrics.jsonl`` and ``value/``, which a search takes with ``--value``. Features are computed
-once and saved; after each epoch all of the fit is saved, so that an interrupted run ends as it
-would have. No problem is proved and no verifier is started. Not handled here: rollouts of Lean,
-whose bodies are not cut (samples of searches are, at their states).
+with ``metrics.jsonl`` and ``value/``, which a search takes with ``--value``. Features are saved,
+and the fit after each epoch, so that an interrupted run ends as it would have. No verifier starts.
+Not handled here: rollouts of Lean, whose bodies are not cut (samples of searches are).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -28,14 +27,13 @@ from proverrl.files.lines import ROLLOUTS_FOLDER
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluate_run import find_weights
 from proverrl.loops.run_folder import check_resumable, lock_run, write_resolved
+from proverrl.loops.session import load_weights
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
-from proverrl.policy.loading import choose_device, load_policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.weights import name_weights
 from proverrl.search.samples import read_samples
-from proverrl.search.value_fit import HeadFit, ValueData
-from proverrl.search.value_metrics import ValueMetrics
+from proverrl.search.value_fit import ValueData
 from proverrl.search.value_pairs import ValuePair, hash_pairs, list_pairs, read_pairs
 from proverrl.search.values import (
     SETTINGS,
@@ -79,16 +77,13 @@ def describe_value(folder: Path) -> list[str]:
     lines = [f"value model: {folder / VALUE_FOLDER}"]
     for name, title in (("all", "all prefixes"), ("inside", "prefixes with text")):
         if row := about["test"].get(name):
-            lines.append(f"{title} of held-back problems: {_describe(row)}")
+            lines.append(
+                f"{title} of held-back problems: AUC {row['auc']:.3f}, within a problem "
+                f"{row['within']:.3f}, Brier {row['brier']:.3f} (base rate "
+                f"{row['brier_base']:.3f}), calibration error {row['calibration']:.3f}; "
+                f"{row['num_pairs']:,} pairs of {row['num_problems']} problems"
+            )
     return lines
-
-
-def _describe(row: Mapping[str, Any]) -> str:
-    return (
-        f"AUC {row['auc']:.3f}, within a problem {row['within']:.3f}, Brier {row['brier']:.3f} "
-        f"(base rate {row['brier_base']:.3f}), calibration error {row['calibration']:.3f}; "
-        f"{row['num_pairs']:,} pairs of {row['num_problems']} problems"
-    )
 
 
 def _run(config: Config, live: bool | None, stop: Event) -> None:
@@ -101,9 +96,8 @@ def _run(config: Config, live: bool | None, stop: Event) -> None:
     identity = hashlib.sha256((name_weights(policy) + hash_pairs(pairs)).encode()).hexdigest()
     saved = _load(folder / _FIT, identity)
     resume_step = saved["epoch"] if saved else -1
-    with Monitor(
-        folder, live=live, total_steps=settings.epochs, resume_step=resume_step
-    ) as monitor:
+    epochs = settings.epochs
+    with Monitor(folder, live=live, total_steps=epochs, resume_step=resume_step) as monitor:
         monitor.phase("policy", policy.engine)
         num_problems = len({pair.problem.id for pair in pairs})
         monitor.phase("pairs", f"{len(pairs)} of {num_problems} problems")
@@ -111,29 +105,21 @@ def _run(config: Config, live: bool | None, stop: Event) -> None:
         fit = open_fit(data, pairs, settings, config.seed)
         if saved:
             fit.load_state_dict(saved)
-        _fit(fit, folder, monitor, identity, stop)
+        while not fit.done:
+            if stop.is_set():
+                raise StoppedError(
+                    f"stopped; epoch {fit.epoch} is saved; the same command continues"
+                )
+            losses = fit.run_epoch()
+            monitor.log("epoch", fit.epoch, losses)
+            monitor.phase("fit", f"epoch {fit.epoch}, loss on held-back {losses['valid_loss']:.4f}")
+            _save(folder / _FIT, {"of": identity, **fit.state_dict()})
         metrics = measure_head(fit.best, data, pairs, settings, config.seed)
         monitor.log("value", fit.epoch, {k: asdict(v) for k, v in metrics.items()})
-        _finish(folder, ValueModel(policy, fit.best, settings.layers), config, metrics)
-
-
-def _fit(fit: HeadFit, folder: Path, monitor: Monitor, identity: str, stop: Event) -> None:
-    while not fit.done:
-        if stop.is_set():
-            raise StoppedError(f"stopped; epoch {fit.epoch} is saved; the same command continues")
-        losses = fit.run_epoch()
-        monitor.log("epoch", fit.epoch, losses)
-        monitor.phase("fit", f"epoch {fit.epoch}, loss on held-back {losses['valid_loss']:.4f}")
-        _save(folder / _FIT, {"of": identity, **fit.state_dict()})
-
-
-def _finish(
-    folder: Path, model: ValueModel, config: Config, metrics: dict[str, ValueMetrics]
-) -> None:
     # The folder appears whole, because it is what says that the run is finished.
     unfinished = folder / f".{VALUE_FOLDER}"
     shutil.rmtree(unfinished, ignore_errors=True)
-    save_value(model, unfinished, config.value, metrics)
+    save_value(ValueModel(policy, fit.best, settings.layers), unfinished, settings, metrics)
     os.replace(unfinished, folder / VALUE_FOLDER)
     for name in (_FEATURES, _FIT):
         (folder / name).unlink(missing_ok=True)
@@ -141,17 +127,16 @@ def _finish(
 
 def _open_policy(config: Config) -> TransformersPolicy:
     """The policy of ``policy.path``, else the newest weights of ``value.run`` in its layout."""
-    device, precision = choose_device(config.policy.device), config.learner.precision
     if config.policy.path:
-        return load_policy(config.policy.path, config.policy, device=device, precision=precision)
+        return load_weights(config, config.policy.path)
     if not config.value.run:
         raise UsageError(
             "a value model reads the hidden states of a policy; set value.run to a run, or "
             "policy.path"
         )
     run = Path(config.value.run)
-    settings = load_stored_config(run).policy
-    return load_policy(find_weights(run), settings, device=device, precision=precision)
+    settings = load_stored_config(run).policy.model_copy(update={"device": config.policy.device})
+    return load_weights(config.model_copy(update={"policy": settings}), find_weights(run))
 
 
 def _read_pairs(config: Config) -> list[ValuePair]:
@@ -198,11 +183,9 @@ def _open_data(
 ) -> ValueData:
     """The features, from the folder where they were computed before."""
     if saved := _load(folder / _FEATURES, identity):
-        return ValueData(saved["features"], saved["rows"], saved["labels"], saved["problems"])
+        return ValueData(**{field.name: saved[field.name] for field in fields(ValueData)})
     data = build_data(policy, pairs, layers)
-    tensors = {"features": data.features, "rows": data.rows}
-    tensors |= {"labels": data.labels, "problems": data.problems}
-    _save(folder / _FEATURES, {"of": identity, **tensors})
+    _save(folder / _FEATURES, {"of": identity, **vars(data)})
     return data
 
 

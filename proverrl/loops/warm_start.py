@@ -2,8 +2,7 @@
 
 Flows in: sources of (prompt ids, body ids) pairs. Flows out: updated weights of the model; the
 warm start's are in ``warm_start/`` of the run's folder. Expert iteration trains in the same way on
-the proofs that it kept. A batch is padded, or laid end to end in rows of a budget of tokens; the
-loss is the same. Not handled here: which pairs there are.
+the proofs that it kept. Not handled here: which pairs there are (``pairs``).
 """
 
 from __future__ import annotations
@@ -11,13 +10,11 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.nn import functional
 
-from proverrl.config import Config, OptimizerName
 from proverrl.config.training import ExpertIterationConfig, WarmStartConfig
 from proverrl.files.disk import saving
 from proverrl.learner.optimizers import scale_rates
@@ -30,41 +27,6 @@ from proverrl.policy.lora import attach_adapter, merge_adapter
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
-
-
-@dataclass(frozen=True, slots=True)
-class SftSettings:
-    """Settings of one supervised phase. The rate warms up over 5 % of the steps, then falls
-    linearly to a tenth. ``prompt_weight`` is the weight of a prompt token in the loss, where a
-    target token has 1: a small model learns what programs look like from the prompts. With
-    ``pack_tokens`` 0 batches are padded, else packed into rows of at most so many tokens."""
-
-    steps: int
-    batch_size: int
-    optimizer: OptimizerName
-    learning_rate: float
-    weight_decay: float
-    max_grad_norm: float
-    prompt_weight: float
-    seed: int
-    pack_tokens: int = 0
-
-
-def settle(
-    config: Config, section: WarmStartConfig | ExpertIterationConfig, *, steps: int, seed: int
-) -> SftSettings:
-    """The settings of a section of the configuration."""
-    return SftSettings(
-        steps=steps,
-        batch_size=section.batch_size,
-        optimizer=section.optimizer,
-        learning_rate=section.learning_rate,
-        weight_decay=section.weight_decay,
-        max_grad_norm=config.learner.max_grad_norm,
-        prompt_weight=config.warm_start.prompt_weight,
-        pack_tokens=section.pack_tokens,
-        seed=seed,
-    )
 
 
 def warm_start(
@@ -85,14 +47,8 @@ def warm_start(
             monitor.log("sft", step, {"loss": loss})
 
     if settings.steps and sources:
-        train_supervised(
-            policy,
-            sources,
-            settle(
-                config, settings, steps=settings.steps, seed=derive_seed(config.seed, "warm_start")
-            ),
-            progress=show,
-        )
+        seed = derive_seed(config.seed, "warm_start")
+        train_supervised(session, sources, settings, steps=settings.steps, seed=seed, progress=show)
     lora = config.policy.lora
     if lora.rank:
         merge_adapter(policy.model)
@@ -109,40 +65,43 @@ def warm_start(
 
 
 def train_supervised(
-    policy: TransformersPolicy,
+    session: Session,
     sources: Sequence[PairSource],
-    settings: SftSettings,
+    settings: WarmStartConfig | ExpertIterationConfig,
     *,
-    progress: Callable[[int, float], None] = lambda step, loss: None,
+    steps: int,
+    seed: int,
+    progress: Callable[[int, float], None],
 ) -> float:
-    """Minimise ``supervised_loss`` over random batches; every source once before any again.
+    """Minimise ``supervised_loss`` over random batches; every source once before any again. The
+    rate warms up over 5 % of the steps, then falls linearly to a tenth.
 
     ``progress(step, loss)`` is called after every step. Returns the mean loss of the last tenth.
-    Deterministic on CPU under ``settings.seed``.
+    Deterministic on CPU under ``seed``.
     """
-    model = policy.model
+    config, policy, model = session.config, session.policy, session.policy.model
     weights = TrainedWeights(
         model,
         settings.optimizer,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
     )
-    batches = draw_batches(sources, settings.batch_size, random.Random(settings.seed))
+    batches = draw_batches(sources, settings.batch_size, random.Random(seed))
     losses: list[float] = []
     # An adapter may have dropout, which draws from torch's own generator.
-    torch.manual_seed(settings.seed)
+    torch.manual_seed(seed)
     model.train()
-    for step, batch in zip(range(settings.steps), batches, strict=False):
-        scale_rates(weights.optimizers, _schedule(step, settings.steps))
+    for step, batch in zip(range(steps), batches, strict=False):
+        scale_rates(weights.optimizers, _schedule(step, steps))
         weights.zero_grad()
         loss = supervised_loss(
             policy,
             batch,
-            prompt_weight=settings.prompt_weight,
+            prompt_weight=config.warm_start.prompt_weight,
             pack_tokens=settings.pack_tokens,
         )
         loss.backward()  # type: ignore[no-untyped-call]
-        weights.clip(settings.max_grad_norm)
+        weights.clip(config.learner.max_grad_norm)
         weights.step()
         losses.append(float(loss.detach()))
         progress(step + 1, losses[-1])

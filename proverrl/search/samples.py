@@ -5,7 +5,7 @@ programs. DeepSearch says itself which paths to learn from and with what advanta
 arXiv 2509.25454). Of every other search all judged bodies are samples, and the value of a prefix is
 the share of the bodies through its state that were proved: the prefix values of TEMPO (Tran et al.
 2025, arXiv 2509.18314) over the states of the tree. A state under two parents is two nodes, as in
-the tree. Not handled here: judging again what a file says (``proverrl.loops.search_samples``).
+the tree. Not handled here: judging again what a file says (``proverrl.loops.reverify``).
 """
 
 from __future__ import annotations

@@ -1,29 +1,46 @@
-"""What a run has composed: the archive, what the guards said, and the base problems beside them.
+"""What a run composes from and keeps: parents, the archive, the guards, attacks on statements.
 
-Flows in: a session. Flows out: ``archive.jsonl`` in its folder with a picture beside it, pairs of
-parents, tools of the guards. Not handled here: what is put in (``rounds``, ``data_loop``).
+Flows in: a session, proofs, drafts. Flows out: ``archive.jsonl`` in the run's folder with a picture
+beside it; pairs of parents; tools of the guards; beliefs about operators; bodies that may prove the
+negations of statements (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333, attack both sides with
+the prover). Not handled here: what is put in (``rounds``, ``data_loop``), scaffolds, which draw
+parents of their own, attacks on methods, whose contracts have no negation.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.archive_picture import draw_archive
-from proverrl.compose.composers import Pair
-from proverrl.compose.guards import Asker, GuardLedger, GuardTools
+from proverrl.compose.composers import Draft, Pair
+from proverrl.compose.guard_checks import make_negation
+from proverrl.compose.guards import Asker, Attack, GuardLedger, GuardTools
+from proverrl.config.selfplay import ParentChoice
+from proverrl.curriculum.beliefs import Belief, update_belief
+from proverrl.errors import ProblemError
 from proverrl.files.lines import write_atomically
+from proverrl.lang.records import Parent
 from proverrl.loops.checkpoint import latest_checkpoint
-from proverrl.loops.selfplay.attack import use_attacks
-from proverrl.loops.selfplay.parents import draw_pairs
+from proverrl.loops.pipeline import make_sampling
 from proverrl.loops.session import Session
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
+from proverrl.rollout.whole_proof import Draw, draw_groups
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
+
+ARCHIVE_CHANCE = 0.5
+"""How often the first parent of a pair comes from the archive, where that may have parents."""
+MAX_GROWTH = 2
+"""How many times as long as the longest base problem a parent from the archive may be."""
+
+Attacks = dict[str, list[str]]
+"""Distinct bodies for each negation, by its id, in the order in which they are tried."""
 
 
 class ComposedProblems:
@@ -106,3 +123,143 @@ def _read_held_out(session: Session) -> list[Problem]:
     found = [p for source in sources for p in open_benchmark(source).problems]
     session.monitor.phase("guards", f"{len(found)} held-out problems must not leak")
     return found
+
+
+def draw_pairs(
+    rng: random.Random,
+    choice: ParentChoice,
+    num: int,
+    *,
+    base: Sequence[Problem],
+    archive: ProblemArchive,
+    proofs: Mapping[str, str],
+    references: Mapping[str, str],
+) -> list[Pair]:
+    """``num`` pairs. Solved are base problems that the run has proved (``proofs``); while there are
+    none, any problem may stand for them.
+
+    Raises:
+        ProblemError: a problem has no second one of its language.
+    """
+    problems = sorted(base, key=lambda problem: problem.id)
+    solved = [problem for problem in problems if problem.id in proofs]
+    open_ = [problem for problem in problems if problem.id not in proofs]
+    fertile = list_parents(archive, problems) if choice == "archive" else []
+    known = {**references, **proofs}
+    first, second = problems, [*problems, *fertile]
+    if choice == "solved":
+        first, second = solved or problems, solved or problems
+    elif choice == "mixed":
+        first, second = open_ or problems, solved or problems
+    return [
+        # No number is drawn where there is nothing to choose.
+        _draw_pair(
+            rng, fertile if fertile and rng.random() < ARCHIVE_CHANCE else first, second, known
+        )
+        for _ in range(num)
+    ]
+
+
+def list_parents(archive: ProblemArchive, base: Sequence[Problem]) -> list[Problem]:
+    """Composed problems that were kept and solved by some of their attempts only, in the order of
+    their ids. Much longer ones are left out: chains of fusions would outgrow the policy."""
+    longest = max((_length(problem) for problem in base), default=0)
+    found = []
+    for composed in archive:
+        facts = archive.facts(composed.problem.id)
+        rate = facts.get("solve_rate")
+        if rate is None or not 0.0 < rate < 1.0 or "stopped_by" in facts:
+            continue
+        if _length(composed.problem) <= MAX_GROWTH * longest:
+            found.append(composed.problem)
+    return sorted(found, key=lambda problem: problem.id)
+
+
+def weigh_operators(archive: ProblemArchive, low: float, high: float) -> dict[str, Belief]:
+    """How useful each operator has been: Beta parameters of the share of its statements that no
+    guard stopped and that more than ``low`` and at most ``high`` of the attempts proved. A
+    statement that was made again was of no use."""
+    beliefs: dict[str, Belief] = defaultdict(lambda: [1.0, 1.0])
+    for composed in archive:
+        facts = archive.facts(composed.problem.id)
+        rate = facts.get("solve_rate")
+        if rate is None and "stopped_by" not in facts:
+            continue
+        useful = rate is not None and low < rate <= high and "stopped_by" not in facts
+        for name in composed.operator.split("+"):
+            total = 1 + facts.get("repeats", 0)
+            update_belief(beliefs[name], int(useful), total, discount=1.0)
+    return dict(beliefs)
+
+
+def _draw_pair(
+    rng: random.Random,
+    first: Sequence[Problem],
+    second: Sequence[Problem],
+    references: Mapping[str, str],
+) -> Pair:
+    a = rng.choice(first)
+    # A pair is of one language; of two problems where there are two.
+    others = [p for p in second if p.id != a.id and p.language == a.language]
+    if not others:
+        raise ProblemError(
+            f"problem {a.id!r} has no second problem of its language to be paired with; give "
+            "problems.train at least two"
+        )
+    b = rng.choice(others)
+    return Parent(a, references.get(a.id)), Parent(b, references.get(b.id))
+
+
+def _length(problem: Problem) -> int:
+    return len(problem.preamble) + len(problem.statement)
+
+
+async def write_attacks(session: Session, drafts: Sequence[Draft], round_number: int) -> Attacks:
+    """``selfplay.attack_samples`` completions on the negation of each draft that has one. They are
+    written with the round and go into the checkpoint with it: the guards work while the learner
+    updates, so weights of that moment would depend on timing."""
+    config = session.config
+    num = config.selfplay.attack_samples
+    negations = list_negations(drafts) if num and "refuted" in config.selfplay.guards else []
+    if not negations:
+        return {}
+    draws = await draw_groups(
+        session.sampler,
+        negations,
+        n=num,
+        sampling=make_sampling(config, "attack", round_number),
+        name=f"attack{round_number}",
+    )
+    return {draw.problem.id: list_bodies(draw) for draw in draws}
+
+
+def list_bodies(draw: Draw) -> list[str]:
+    """A draw's distinct bodies, in the order of writing; none that needs a prelude, because a
+    stored proof has none."""
+    candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
+    return list(dict.fromkeys(c.body for c in candidates if c is not None and not c.prelude))
+
+
+def list_negations(drafts: Sequence[Draft]) -> list[Problem]:
+    """The negations of the drafts' statements, each once."""
+    problems = [draft.composed.problem for draft in drafts if draft.composed is not None]
+    return list({n.id: n for n in map(negate, problems) if n is not None}.values())
+
+
+def negate(problem: Problem) -> Problem | None:
+    """The negation of a statement; None where it has none, or where the program cannot be taken
+    apart (the guard says why)."""
+    try:
+        negation = make_negation(problem)
+    except ProblemError:
+        return None
+    return negation.problem if negation is not None else None
+
+
+def use_attacks(attacks: Mapping[str, Sequence[str]]) -> Attack:
+    """The attack of ``GuardTools`` that tries these bodies; none on anything else."""
+
+    async def attack(problem: Problem) -> Sequence[str]:
+        return attacks.get(problem.id, ())
+
+    return attack

@@ -1,8 +1,8 @@
 """Who composes in a run: a program, or a policy with the solver's weights or its own.
 
-Flows in: a session. Flows out: a ``Composer``; what warm start teaches it; its own weights, with a
-learner and files of their own in the checkpoints. Not handled here: what is composed from
-(``parents``, ``scaffolds``).
+Flows in: a session. Flows out: a ``Composer``; what warm start teaches it; its own weights and
+learner, with files in the checkpoints. Not handled here: what is composed from (``composed``,
+``scaffolds``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from proverrl.compose.composers import Composer, PolicyComposer, ProgramComposer, teach_scripts
@@ -17,9 +18,8 @@ from proverrl.curriculum.beliefs import Belief
 from proverrl.lang.records import Parent
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.pairs import Pair, PairSource
-from proverrl.loops.session import Session
+from proverrl.loops.session import Session, load_weights
 from proverrl.policy.base import Policy
-from proverrl.policy.loading import load_policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.rollout.training_sample import TrainingSample
 from proverrl.seeds import derive_seed
@@ -66,12 +66,7 @@ class OwnComposer:
 
     def load(self, folder: Path) -> None:
         """Read what ``save`` wrote, into the weights that the learner holds."""
-        stored = load_policy(
-            str(folder / COMPOSER_FOLDER),
-            self._config.policy,
-            device=self.policy.device,
-            precision=self._config.learner.precision,
-        )
+        stored = load_weights(self._config, folder / COMPOSER_FOLDER)
         self.policy.model.load_state_dict(stored.model.state_dict())
         if self.learner is not None:
             self.learner.load(folder / f"{COMPOSER_FOLDER}.pt")
@@ -94,11 +89,7 @@ def teach_composer(session: Session) -> list[PairSource]:
         others = [p for p in problems if p.id != first.id and p.language == first.language]
         pairs.append((Parent(first), Parent(rng.choice(others))))
     taught = teach_scripts(session.policy, pairs, settings.operators, seed=session.config.seed)
-    return [_give(Pair(prompt_ids, target_ids)) for prompt_ids, target_ids in taught]
-
-
-def _give(pair: Pair) -> PairSource:
-    return lambda: pair
+    return [partial(Pair, prompt_ids, target_ids) for prompt_ids, target_ids in taught]
 
 
 def open_composer(

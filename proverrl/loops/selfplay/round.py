@@ -1,7 +1,6 @@
 """A round of self-play: statements, what the guards said, the solver's attempts, its figures.
 
-Flows in: drafts, stops, judged attempts. Flows out: solve rates and the figures of a round for
-``metrics.jsonl``. All of it is pure. Not handled here: where it comes from (``source``).
+Flows in: drafts, stops, judged attempts. Flows out: solve rates, figures for ``metrics.jsonl``.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proverrl.compose.composers import Draft
+from proverrl.compose.composers import Draft, measure_truncated
 from proverrl.compose.operators import read_generation
 from proverrl.rewards.composer import Outcome
 from proverrl.types import Problem, Rollout, Status
@@ -21,13 +20,12 @@ BINS = ("0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """A round when all of it is judged: its drafts, what the guards made of them (the guard by the
-    id of what it stopped), and the solver's attempts by problem id.
+class JudgedRound:
+    """A round when all of it is judged: its drafts, the guards by the ids of what they stopped, and
+    the solver's attempts by problem id; verifier calls of the guards, bodies tried on negations.
 
     ``tried`` passed the guards that are asked before the solver tries, ``kept`` all of them. What
-    is tried and neither kept nor stopped was not asked about any further, and nothing learns from
-    it.
+    is tried and neither kept nor stopped was not asked about any further: nothing learns from it.
     """
 
     number: int
@@ -37,6 +35,7 @@ class Round:
     kept: Sequence[Problem]
     attempts: Mapping[str, Sequence[Rollout]]
     guard_calls: int
+    attack_bodies: int
 
     @property
     def set_aside(self) -> set[str]:
@@ -62,7 +61,7 @@ def name_bin(rate: float) -> str:
 
 
 def describe_round(
-    this: Round, outcomes: Sequence[Outcome], rewards: Sequence[float | None]
+    this: JudgedRound, outcomes: Sequence[Outcome], rewards: Sequence[float | None]
 ) -> dict[str, Any]:
     """The figures of a round for ``metrics.jsonl``."""
     rates = [outcome.solved for outcome in outcomes if outcome.solved is not None]
@@ -86,4 +85,6 @@ def describe_round(
             sum(outcome.modified for outcome in outcomes) / len(rates) if rates else 0.0
         ),
         "composer_reward": sum(earned) / len(earned) if earned else None,
+        "attack_bodies": this.attack_bodies,
+        **measure_truncated(this.drafts),
     }

@@ -2,9 +2,8 @@
 
 Flows in: drafts of a composer, the guards' answers, judged rounds. Flows out: the next pairs of
 parents, problems that passed (in the archive, in the curriculum), the composer's rewards and
-samples, the figures of a round. A round is a step. Everything that decides the future is in the
-checkpoint; pairs are drawn from the seed and the round, so that there is no generator to save.
-Not handled here: when anything happens (``source``), the composer's own weights (``composer``).
+samples, the figures of a round. A round is a step. Not handled here: when anything happens
+(``selfplay``), the composer's own weights (``composer``).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from proverrl.config.compose import GuardName
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
 from proverrl.loops.selfplay.composed import ComposedProblems
 from proverrl.loops.selfplay.composer import OwnComposer
-from proverrl.loops.selfplay.round import Round, describe_round, solve_rate
+from proverrl.loops.selfplay.round import JudgedRound, describe_round, solve_rate
 from proverrl.loops.selfplay.scaffolds import Scaffolder
 from proverrl.loops.state import GrpoState
 from proverrl.rewards.composer import COMPOSER_REWARDS, Outcome, compare_statements, is_modified
@@ -41,9 +40,9 @@ class Checked:
 
 
 class Rounds:
-    """The rounds of a run: the ``Extension`` of its state. Base problems are those of the training
-    file; ``own`` are the composer's weights where it has some. ``early`` and ``late`` name the
-    guards that are asked before and after the solver's attempts."""
+    """The rounds of a run: the ``Extension`` of its state. ``own`` are the composer's weights where
+    it has some. ``early`` and ``late`` name the guards that are asked before and after the solver's
+    attempts."""
 
     def __init__(self, state: GrpoState, own: OwnComposer | None) -> None:
         session = state.session
@@ -93,12 +92,16 @@ class Rounds:
 
     def admit(self, drafts: Sequence[Draft], checked: Checked) -> list[Problem]:
         """Take a round into the archive; what the early guards let pass is tried by the solver."""
-        made = {d.composed.problem.id: d.composed for d in drafts if d.composed is not None}
+        made = _list_made(drafts)
         # Stopped ones too: to stop them again would cost the same calls again.
         self._composed.see(composed.problem for composed in made.values())
         self._composed.guards.num_seen += len(made)
         self._note_stops(made, checked)
-        tried = [self._keep(made[problem.id]) for problem in checked.run.kept]
+        tried = []
+        for problem in checked.run.kept:
+            # One that is there already stays as it was.
+            self.archive.add(made[problem.id])
+            tried.append(self.archive.get(problem.id).problem)
         if not self.late:
             self._take(tried)
         self._composed.join()
@@ -107,8 +110,7 @@ class Rounds:
     def settle(self, drafts: Sequence[Draft], checked: Checked) -> None:
         """Take what the late guards let pass into the curriculum. Nothing is learned from what
         else was tried: no group, no stored proof."""
-        made = {d.composed.problem.id: d.composed for d in drafts if d.composed is not None}
-        self._note_stops(made, checked)
+        self._note_stops(_list_made(drafts), checked)
         self._take(checked.run.kept)
         self._composed.join()
 
@@ -132,18 +134,13 @@ class Rounds:
                 self.archive.note(stop.kept.problem.id, negation_of=stop.problem_id)
                 self._composed.see([stop.kept.problem])
 
-    def _keep(self, composed: Composed) -> Problem:
-        """Archive a problem; one that is there already stays as it was."""
-        self.archive.add(composed)
-        return self.archive.get(composed.problem.id).problem
-
     def is_within(self, group: Group) -> bool:
         """Whether the solver learns from a group: within its window (GAR: 0 < p <= 0.5)."""
         rate = solve_rate(group.rollouts) or 0.0
         return self.settings.solver_low < rate <= self.settings.solver_high
 
     def reward(
-        self, this: Round, groups: Sequence[Group]
+        self, this: JudgedRound, groups: Sequence[Group]
     ) -> tuple[list[TrainingSample], dict[str, Any]]:
         """Note what became of each statement, and return the composer's samples with the figures of
         the round; no samples where no policy wrote, or it is not trained. ``groups`` are those that
@@ -190,7 +187,7 @@ class Rounds:
         return rewards, advantages
 
     def _watch(
-        self, this: Round, outcomes: Sequence[Outcome], rewards: Sequence[float | None]
+        self, this: JudgedRound, outcomes: Sequence[Outcome], rewards: Sequence[float | None]
     ) -> dict[str, Any]:
         """The collapse watch's figures of the round, and its warnings."""
         tried = [
@@ -240,15 +237,17 @@ class Rounds:
             self.own.load(folder)
 
 
-def _judge(draft: Draft, this: Round) -> Outcome:
+def _list_made(drafts: Sequence[Draft]) -> dict[str, Composed]:
+    return {d.composed.problem.id: d.composed for d in drafts if d.composed is not None}
+
+
+def _judge(draft: Draft, this: JudgedRound) -> Outcome:
     """What became of a statement."""
     if draft.composed is None:
-        stage = "stopped" if draft.reason == REPEATED else "malformed"
-        return Outcome(stage, task=draft.task)  # type: ignore[arg-type]
+        return Outcome("stopped" if draft.reason == REPEATED else "malformed", task=draft.task)
     problem = draft.composed.problem
     if guard := this.stops.get(problem.id):
-        stage = "malformed" if guard == "well_formed" else "stopped"
-        return Outcome(stage, task=draft.task)  # type: ignore[arg-type]
+        return Outcome("malformed" if guard == "well_formed" else "stopped", task=draft.task)
     attempts = this.attempts.get(problem.id, ())
     proofs = [
         len(rollout.turns[-1].candidate.body)

@@ -7,27 +7,44 @@ otherwise the composer has a copy of the solver's first weights, with a learner 
 its own, or stays as it is.
 
 Flows in: a session. Flows out: what a GRPO run leaves, and ``archive.jsonl`` with a picture. It is
-the loop of ``grpo`` with draws from another source, whose rounds are part of the state. Not handled
-here: several processes.
+the loop of ``grpo`` with draws from another source. That has a fixed order, so that a run repeats
+bit for bit: the pool checks the round's statements while the policy writes the step's groups on
+base problems; what passed is given to the solver; while the pool judges its proofs the composer
+writes the next round, whose checks go on while the learner updates. Late guards are asked once the
+attempts on the round are judged. So a solver's group is never stale, and a statement is one step
+older than its update. A checkpoint holds the next round's drafts; their checks are made again, from
+the cache. Not handled here: several processes, what is learned from (``rounds``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from proverrl.compose.composers import Composer, Draft, drop_repeats, dump_drafts, load_drafts
+from proverrl.concurrency import cancel_all
+from proverrl.config.compose import GuardName
 from proverrl.errors import UsageError
 from proverrl.loops.grpo import make_reward, run_steps
-from proverrl.loops.selfplay.composed import draw_lineage
+from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source
+from proverrl.loops.selfplay.composed import (
+    Attacks,
+    draw_lineage,
+    weigh_operators,
+    write_attacks,
+)
 from proverrl.loops.selfplay.composer import OwnComposer, open_composer, teach_composer
-from proverrl.loops.selfplay.parents import weigh_operators
-from proverrl.loops.selfplay.rounds import Rounds
-from proverrl.loops.selfplay.source import SelfplaySource
+from proverrl.loops.selfplay.round import JudgedRound, solve_rate
+from proverrl.loops.selfplay.rounds import Checked, Rounds
 from proverrl.loops.session import Session
 from proverrl.loops.state import GrpoState
+from proverrl.loops.tally import IdleClock, Tally
 from proverrl.rewards.composer import is_modified, penalise_modified
-from proverrl.types import Reward, Rollout
+from proverrl.rollout.training_sample import TrainingSample
+from proverrl.types import Group, Problem, Reward, Rollout
 
 
 async def run_selfplay(session: Session) -> None:
@@ -58,9 +75,7 @@ async def run_selfplay(session: Session) -> None:
         draw_lineage(session)
 
 
-def _open_source(
-    state: GrpoState, rounds: Rounds, in_flight: Mapping[str, Any] | None
-) -> SelfplaySource:
+def _open_source(state: GrpoState, rounds: Rounds) -> SelfplaySource:
     settings, own = rounds.settings, rounds.own
     weigh = None
     if settings.operator_choice == "useful":
@@ -68,7 +83,7 @@ def _open_source(
         weigh = partial(weigh_operators, rounds.archive, low, high)
     writer = state.session.sampler if own is None else own.policy
     composer = open_composer(state.session, writer, weigh=weigh)
-    return SelfplaySource(state, rounds, composer, in_flight)
+    return SelfplaySource(state, rounds, composer)
 
 
 def _say_who_composes(session: Session) -> None:
@@ -80,3 +95,161 @@ def _say_who_composes(session: Session) -> None:
         trained = f"reward {settings.reward}" if settings.train_composer else "not trained"
         text = f"a policy with {whose}, form {settings.format}, {trained}"
     session.monitor.phase("composer", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """A round's drafts, whose checks are under way, and what is tried on their negations."""
+
+    number: int
+    drafts: list[Draft]
+    attacks: Attacks
+    checked: asyncio.Task[Checked]
+
+
+class SelfplaySource(Source):
+    """The ``Source`` of a self-play run: a round and a draw on base problems each step. A composer
+    with weights of its own learns apart from the solver."""
+
+    def __init__(self, state: GrpoState, rounds: Rounds, composer: Composer) -> None:
+        self.usage = IdleClock(parts=("generator", "pool", "learner", "composer"))
+        self._state = state
+        self._session = session = state.session
+        self._rounds = rounds
+        self._composer = composer
+        self._num_groups = session.config.grpo.groups_per_draw
+        self._pipeline = Pipeline(
+            session, state.auditor, session.config.grpo.group_size, usage=self.usage
+        )
+        self._own = rounds.own if rounds.own is not None and rounds.own.learner else None
+        self._samples: list[TrainingSample] = []
+        self._next: Composition | None = None
+        self._flights: list[Flight] = []
+        self._late: asyncio.Task[Checked] | None = None
+        self._judged: JudgedRound | None = None
+        in_flight = state.in_flight
+        if in_flight is not None and in_flight["drafts"] is not None:
+            drafts = load_drafts(in_flight["drafts"])
+            self._next = self._check(in_flight["round"], drafts, in_flight["attacks"])
+
+    async def draws(self) -> AsyncIterator[Judged]:
+        """See ``Source.draws``; all groups of the step, whatever is admitted."""
+        state, rounds = self._state, self._rounds
+        num_base = round(rounds.settings.base_share * self._num_groups)
+        self._next = this = self._next or await self._compose()
+        if num_base:
+            await self._write(state.choose(num_base))
+        checked = await this.checked
+        tried = rounds.admit(this.drafts, checked)
+        on_round = None
+        if tried:
+            on_round = await self._write(Order(state.number_draw(), tuple(tried)))
+        missing = self._num_groups - num_base - len(tried)
+        if missing > 0:
+            await self._write(state.choose(missing))
+        self._next = await self._compose()
+        landed, attempts = await self._land(tried, on_round, this.attacks)
+        kept: Sequence[Problem] = tried
+        runs = [checked.run]
+        if self._late is not None:
+            late = await self._late
+            rounds.settle(this.drafts, late)
+            kept = late.run.kept
+            runs.append(late.run)
+        self._flights, self._late = [], None
+        stops = {stop.problem_id: stop.guard for run in runs for stop in run.stops}
+        calls = sum(run.num_calls for run in runs)
+        bodies = sum(map(len, this.attacks.values()))
+        self._judged = done = JudgedRound(
+            this.number, this.drafts, stops, tried, kept, attempts, calls, bodies
+        )
+        for judged in landed:
+            aside = [d for d in judged.draws if d.rollouts[0].problem.id in done.set_aside]
+            used = [d for d in judged.draws if d.rollouts[0].problem.id not in done.set_aside]
+            for draw in used:
+                rounds.scaffolder.see(draw.rollouts)
+            yield Judged(aside, 0.0, use="counted")
+            yield Judged(used, judged.seconds)
+
+    def end_step(self, groups: Sequence[Group], tally: Tally) -> Sequence[TrainingSample]:
+        """See ``Source.end_step``: the composer's samples, and the figures of the round."""
+        assert self._judged is not None
+        samples, tally.figures = self._rounds.reward(self._judged, groups)
+        tally.verifier_calls += self._judged.guard_calls
+        self._samples = samples if self._own is not None else []
+        return samples if self._own is None else ()
+
+    async def learned(self) -> dict[str, float]:
+        """Bring the solver's weights to the sampler, and train a composer that has its own."""
+        session = self._session
+        metrics = await asyncio.to_thread(session.sampler.push, session.policy.version)
+        if self._own is not None and self._samples:
+            with self.usage.busy("learner"):
+                metrics |= await asyncio.to_thread(self._own.step, self._samples)
+        return metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        following = self._next
+        return {
+            "round": following.number if following else 0,
+            "drafts": dump_drafts(following.drafts) if following else None,
+            "attacks": following.attacks if following else {},
+        }
+
+    async def aclose(self) -> None:
+        tasks: list[asyncio.Task[Any]] = [flight.judged for flight in self._flights]
+        if self._next is not None:
+            tasks.append(self._next.checked)
+        if self._late is not None:
+            tasks.append(self._late)
+        await cancel_all(tasks)
+
+    async def _compose(self) -> Composition:
+        with self.usage.busy("composer"):
+            number, pairs, scaffolds = self._rounds.draw()
+            written = await self._composer.write(pairs, round_number=number)
+            drafts = drop_repeats([*written, *scaffolds])
+        with self.usage.busy("generator"):
+            attacks = await write_attacks(self._session, drafts, number)
+        return self._check(number, drafts, attacks)
+
+    def _check(self, number: int, drafts: list[Draft], attacks: Attacks) -> Composition:
+        problems = [draft.composed.problem for draft in drafts if draft.composed is not None]
+        return Composition(
+            number, drafts, attacks, self._ask(self._rounds.early, problems, attacks)
+        )
+
+    async def _write(self, order: Order) -> Flight:
+        self._flights.append(self._pipeline.launch(*await self._pipeline.write(order)))
+        return self._flights[-1]
+
+    async def _land(
+        self, tried: Sequence[Problem], on_round: Flight | None, attacks: Attacks
+    ) -> tuple[list[Judged], dict[str, tuple[Rollout, ...]]]:
+        """Await the step's verdicts, in the order of writing, and find the attempts on what was
+        ``tried``. The late guards are asked about it while the others are judged."""
+        names, late = {problem.id for problem in tried}, self._rounds.late
+        attempts: dict[str, tuple[Rollout, ...]] = {}
+        landed = []
+        for flight in self._flights:
+            judged = await self._pipeline.land(flight)
+            landed.append(Judged(judged, flight.seconds))
+            for draw in judged:
+                name = draw.rollouts[0].problem.id
+                if name in names:
+                    attempts[name] = (*attempts.get(name, ()), *draw.rollouts)
+            if flight is on_round and late:
+                rates = {name: solve_rate(rollouts) or 0.0 for name, rollouts in attempts.items()}
+                # Nothing is learned from the others: questions about them would cost for nothing.
+                between = [p for p in tried if 0.0 < rates.get(p.id, 0.0) < 1.0]
+                self._late = self._ask(late, between, attacks)
+        return landed, attempts
+
+    def _ask(
+        self, guards: Sequence[GuardName], problems: Sequence[Problem], attacks: Attacks
+    ) -> asyncio.Task[Checked]:
+        async def check() -> Checked:
+            with self.usage.busy("pool"):
+                return await self._rounds.ask(guards, problems, attacks)
+
+        return asyncio.create_task(check())
