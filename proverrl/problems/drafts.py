@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.generate import Draft, build_id, stream_level
+from proverrl.lang.dafny.generate import CurriculumDraft, build_id, stream_level
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.vacuity import VacuityCheck, check_vacuity
 from proverrl.lang.dafny.workers.start import start_dafny_worker
@@ -87,7 +87,7 @@ def open_draft_verifier(workers: int = 2) -> tuple[VerifierPool, FindEntries]:
     return pool, known.find_entries
 
 
-def build_problem(draft: Draft, split: Split, entries: Iterable[str] = ()) -> Problem:
+def build_problem(draft: CurriculumDraft, split: Split, entries: Iterable[str] = ()) -> Problem:
     """The problem of a draft; ``entries`` go into its metadata when there are any."""
     metadata: Row = {"level": draft.level, "family": draft.family}
     if names := sorted(entries):
@@ -104,7 +104,7 @@ def build_problem(draft: Draft, split: Split, entries: Iterable[str] = ()) -> Pr
     )
 
 
-def build_row(draft: Draft, split: Split, entries: Iterable[str]) -> Row:
+def build_row(draft: CurriculumDraft, split: Split, entries: Iterable[str]) -> Row:
     """The line of a draft in a file of problems, with its reference beside the problem."""
     row = make_row(build_problem(draft, split, entries))
     # A draft has none, and the published files no such field.
@@ -113,7 +113,7 @@ def build_row(draft: Draft, split: Split, entries: Iterable[str]) -> Row:
 
 
 async def check_draft(
-    draft: Draft,
+    draft: CurriculumDraft,
     split: Split,
     verifier: Verifier,
     find_entries: FindEntries,
@@ -170,7 +170,7 @@ async def _find_vacuous(
 
 
 async def check_drafts(
-    drafts: Iterable[Draft],
+    drafts: Iterable[CurriculumDraft],
     split: Split,
     verifier: Verifier,
     find_entries: FindEntries,
@@ -179,7 +179,7 @@ async def check_drafts(
     deadline_seconds: float = DEADLINE_SECONDS,
     vacuity: bool = False,
     progress: Progress | None = None,
-) -> AsyncIterator[tuple[Draft, Row | None]]:
+) -> AsyncIterator[tuple[CurriculumDraft, Row | None]]:
     """Each draft with its row, or None where it was dropped, in the order of ``drafts``.
 
     A few are in work at once. Raises what the verifier raises; then, and when the caller stops
@@ -187,7 +187,7 @@ async def check_drafts(
     """
     tally = DraftCounts() if counts is None else counts
     waiting = iter(drafts)
-    running: list[tuple[Draft, asyncio.Task[Row | None]]] = []
+    running: list[tuple[CurriculumDraft, asyncio.Task[Row | None]]] = []
 
     def start(num: int) -> None:
         for draft in islice(waiting, num):
