@@ -11,7 +11,7 @@ import pytest
 
 from proverrl.errors import ProblemError, VerifierError
 from proverrl.lang.dafny.generate import FAMILIES, build_id, generate_drafts, stream_level
-from proverrl.lang.dafny.generate.draft import Program
+from proverrl.lang.dafny.generate.draft import ProgramText
 from proverrl.lang.dafny.generate.names import Names
 from proverrl.problems.drafts import DraftChecker, DraftCounts, generate_and_check
 from proverrl.problems.load import load_problems, load_references
@@ -138,8 +138,8 @@ def test_a_request_for_no_problem_is_refused(tmp_path: Path) -> None:
 def test_a_request_for_more_than_there_is_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def make_tiny(rng: random.Random, names: Names) -> Program:
-        return Program([f"{HOLE} {rng.randrange(9)}"], "", "calc")
+    def make_tiny(rng: random.Random, names: Names) -> ProgramText:
+        return ProgramText([f"{HOLE} {rng.randrange(9)}"], "", "calc")
 
     monkeypatch.setitem(FAMILIES, 1, {"tiny": make_tiny})
     num_tiny = len(list(stream_level(1, 0, "train")))

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.generate import Draft, build_id, stream_level
+from proverrl.lang.dafny.generate import CurriculumDraft, build_id, stream_level
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.vacuity import check_vacuity
 from proverrl.lang.dafny.workers.start import start_dafny_worker
@@ -82,7 +82,7 @@ def open_draft_verifier(workers: int = 2) -> tuple[VerifierPool, FindEntries]:
     return pool, known.find_entries
 
 
-def build_problem(draft: Draft, split: Split, entries: Iterable[str] = ()) -> Problem:
+def build_problem(draft: CurriculumDraft, split: Split, entries: Iterable[str] = ()) -> Problem:
     """The problem of a draft; ``entries`` go into its metadata when there are any."""
     metadata: Row = {"level": draft.level, "family": draft.family}
     if names := sorted(entries):
@@ -110,7 +110,7 @@ class DraftChecker:
     vacuity: bool = False
     counts: DraftCounts = field(default_factory=DraftCounts)
 
-    async def check(self, draft: Draft) -> Row | None:
+    async def check(self, draft: CurriculumDraft) -> Row | None:
         """The line of a draft in a file of problems, its reference beside the problem; None when it
         is dropped."""
         problem = build_problem(draft, self.split)
@@ -128,14 +128,16 @@ class DraftChecker:
         del row["informal"]
         return row | {"reference": draft.reference}
 
-    async def check_all(self, drafts: Iterable[Draft]) -> AsyncIterator[tuple[Draft, Row | None]]:
+    async def check_all(
+        self, drafts: Iterable[CurriculumDraft]
+    ) -> AsyncIterator[tuple[CurriculumDraft, Row | None]]:
         """Each draft with its row, or None where it was dropped, in the order of ``drafts``.
 
         A few are in work at once. Raises what the verifier raises; then, and when the caller stops
         early, the checks that still run are cancelled.
         """
         waiting = iter(drafts)
-        running: list[tuple[Draft, asyncio.Task[Row | None]]] = []
+        running: list[tuple[CurriculumDraft, asyncio.Task[Row | None]]] = []
 
         def start(num: int) -> None:
             drawn = islice(waiting, num)
