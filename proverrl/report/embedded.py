@@ -23,11 +23,6 @@ class Piece:
     name: str
     packed: str
 
-    @property
-    def element(self) -> str:
-        """The HTML element."""
-        return f'<script type="{PACKED_TYPE}" id="{self.name}">{self.packed}</script>'
-
 
 def embed_json(value: Any) -> str:
     """JSON that can stand in a script element whatever text it carries."""
