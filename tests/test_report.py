@@ -16,17 +16,16 @@ import pytest
 from rich.console import Console
 
 from proverrl.errors import RunError
-from proverrl.evaluation.stored import StoredEvaluation
-from proverrl.evaluation.tally import fetch_rows
+from proverrl.evaluation.tally import StoredEvaluation, fetch_rows
 from proverrl.report import build_page, headline_table, write_report
-from proverrl.report.embedded import embed_json, pack_json, unpack_json
+from proverrl.report.embedded import embed_json, pack_json
 from proverrl.report.examples import choose_examples, make_listing, place_messages
 from proverrl.report.figures import build_charts, smoothing_width, trailing_mean
 from proverrl.report.headline import find_cell, list_columns, signed
 from proverrl.report.page import open_template
 from proverrl.report.run import load_runs
 from tests import report_runs as made
-from tests.report_page import Page
+from tests.report_page import Page, unpack_json
 
 HOSTILE = "</script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'>&amp;"
 NETWORK_ATTRIBUTES = ("src", "href", "srcset", "poster", "data", "action", "background")

@@ -21,7 +21,7 @@ from proverrl.cli.options import WORKERS, FiniteRange, GivenPath
 
 if TYPE_CHECKING:
     from proverrl.evaluation.claims import Claim, Misfit
-    from proverrl.evaluation.recheck import Outcome
+    from proverrl.evaluation.recheck import RecheckedClaim
 
 _FILE = GivenPath(dir_okay=False, path_type=Path)
 
@@ -173,7 +173,7 @@ def _open_out(path: Path, mode: str) -> IO[str]:
         raise UsageError(f"--out {path}: cannot be written: {error.strerror}") from error
 
 
-def _show(file: Path, outcome: Outcome, sink: IO[str] | None) -> None:
+def _show(file: Path, outcome: RecheckedClaim, sink: IO[str] | None) -> None:
     from proverrl.files.disk import saving
 
     if sink is not None:

@@ -1,9 +1,8 @@
 """Solve rate against what was spent, for evaluations on one benchmark.
 
-Flows in: shelves of columns. Flows out: for each unit a ``BudgetTable``: the share of the common
-problems solved within each budget, with intervals over problems and differences from the first
-column, paired by problem. Not handled here: how spending is counted and compared
-(``proverrl.evaluation.budgets``).
+Flows in: shelves of columns. Flows out: for each unit the share of the common problems solved
+within each budget, with intervals over problems and differences from the first column, paired by
+problem. Not handled here: how spending is counted (``proverrl.evaluation.budgets``).
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """How well difficulty was predicted: expected solve rates against those that were measured.
 
-Flows in: a run's newest checkpoint (the curriculum's Beta posterior of each family), its metrics
-(solve rate of each level over the last steps) and the tallies of its evaluation. Flows out: bins of
-problems by predicted rate, with the measured rate of each and its interval over problems.
-Predictions come from training and are held against held-out problems of the same family or level.
-Not handled here: curricula without estimates; problems that no prediction speaks of are counted.
+Flows in: the Beta posterior of each family in a run's newest checkpoint, the solve rate of each
+level over its last steps, the tallies of its evaluation. Flows out: bins of problems by predicted
+rate with the measured rate of each. Problems without a prediction are counted.
 """
 
 from __future__ import annotations
@@ -86,10 +84,7 @@ def list_predictors(run: RunRecord) -> list[tuple[str, str, Predict]]:
 
 def read_beliefs(run: RunRecord) -> dict[str, float]:
     """Mean of each family's Beta posterior in the newest checkpoint; empty when there is none.
-
-    Raises:
-        RunError: the checkpoint's state cannot be read.
-    """
+    Raises RunError: the checkpoint's state cannot be read."""
     files = sorted((run.path / "checkpoints").glob("step_*/state.json"))
     posterior = read_posterior(files[-1]) if files else {}
     return {name: a / (a + b) for name, (a, b) in posterior.items()}

@@ -1,9 +1,8 @@
 """Evaluations on one benchmark set side by side, problem by problem.
 
 Flows in: run records. Flows out: groups of columns whose attempts were kept, which of them are
-compared, and warnings where columns were measured under unlike conditions. The figures themselves
-are those of ``proverrl.evaluation.compare``. Not handled here: what a solution cost (``budgets``),
-how it is drawn (``page.html``).
+compared, and warnings where columns were measured under unlike conditions. The figures are those
+of ``proverrl.evaluation.compare``. Not handled here: what a solution cost (``budgets``).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proverrl.evaluation.attempts import read_summary
-from proverrl.evaluation.stored import StoredEvaluation
+from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.monitor.display import format_figure, format_share
 from proverrl.report.run import Row, RunRecord
 from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proverrl.evaluation.stored import StoredEvaluation
-from proverrl.evaluation.tally import ProblemTally, fetch_rows
+from proverrl.evaluation.tally import ProblemTally, StoredEvaluation, fetch_rows
 from proverrl.report.run import Row, RunRecord
 from proverrl.types import HOLE
 

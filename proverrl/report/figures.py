@@ -2,7 +2,6 @@
 
 Flows in: run records. Flows out: JSON-ready chart descriptions with three possible x axes
 (step, verifier calls, minutes), so that runs with unlike steps can be compared fairly.
-Not handled here: colours and layout, which follow the theme in the browser.
 """
 
 from __future__ import annotations

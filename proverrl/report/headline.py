@@ -1,9 +1,8 @@
-"""The before/after table: one set of columns and cells for the page and for the terminal; and for
-the terminal, evaluations on several benchmarks in one table.
+"""The before/after table: one set of columns and cells for the page and for the terminal; and
+evaluations on several benchmarks in one table.
 
 Flows in: run records, result files. Flows out: ``Column`` and ``Cell`` records, and rich tables.
-Not handled here: how pass@k and its intervals are computed (``proverrl.evaluation.evaluate``);
-comparing figures on different benchmarks, which are not comparable.
+Not handled here: computing pass@k; comparing figures on different benchmarks.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from rich.text import Text
 
 from proverrl.config import ROUND_LOOPS
 from proverrl.evaluation.attempts import read_summary
-from proverrl.evaluation.stored import StoredEvaluation
+from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.monitor.display import format_seconds
 from proverrl.report.completions import describe_completions, list_completion_warnings
 from proverrl.report.run import Row, RunRecord, load_runs, unjudged_counts

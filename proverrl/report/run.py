@@ -1,9 +1,8 @@
 """Reads a run folder into one record, whatever stage the run is in.
 
-Flows in: resolved.json, metrics.jsonl, rollouts/, evals/. Flows out: ``RunRecord``.
-A missing piece is an empty value; a folder that is no run, or a damaged file, is a RunError.
-Attempts, problems and rollouts are read when they are first asked for, since their files are long.
-Not handled here: how any of it is drawn.
+Flows in: resolved.json, metrics.jsonl, rollouts/, evals/, files of problems. Flows out:
+``RunRecord``. A missing piece is an empty value; a folder that is no run, or a damaged file, is a
+RunError. Attempts, problems and rollouts, whose files are long, are read when first asked for.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ from typing_extensions import TypedDict
 
 from proverrl.errors import RunError
 from proverrl.evaluation.attempts import read_summary
-from proverrl.evaluation.stored import StoredEvaluation
-from proverrl.evaluation.tally import count_reason
+from proverrl.evaluation.tally import StoredEvaluation, count_reason
 from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, ROLLOUTS_FOLDER, only_evaluates
 from proverrl.files.typed_rows import ROW, iter_typed_lines, read_row
 from proverrl.monitor.metrics import RESTORE, Count, count_steps_wanted, read_metrics

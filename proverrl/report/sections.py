@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from proverrl.config import ROUND_LOOPS
-from proverrl.evaluation.stored import StoredEvaluation
+from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.monitor.display import format_seconds
 from proverrl.monitor.metrics import count_unfinished
 from proverrl.report.headline import Cell, Column, find_cell, group_by_benchmark, list_ks
