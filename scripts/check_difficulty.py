@@ -22,7 +22,7 @@ from pathlib import Path
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.config import Config, load_stored_config
 from proverrl.errors import RunError, UsageError
-from proverrl.evaluation.stored import StoredEvaluation
+from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.files.lines import write_lines_atomically
 from proverrl.loops.evaluate_run import evaluate_benchmarks, find_weights
 from proverrl.problems.load import make_row

@@ -34,7 +34,7 @@ from proverrl.evaluation.budgets import (
     measure_spending,
     solved_within,
 )
-from proverrl.evaluation.stored import StoredEvaluation
+from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.files.lines import read_json_lines, write_lines_atomically
 from proverrl.loops.evaluate_run import evaluate_benchmarks
 from proverrl.problems.load import load_problems, make_row

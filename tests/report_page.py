@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
 from html.parser import HTMLParser
 from typing import Any
 
-from proverrl.report.embedded import PACKED_TYPE, unpack_json
+from proverrl.report.embedded import PACKED_TYPE
+
+
+def unpack_json(packed: str) -> Any:
+    """What ``pack_json`` packed."""
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
 class Page(HTMLParser):

@@ -44,7 +44,7 @@ from proverrl.problems.contamination import read_statements
 from proverrl.problems.input_paths import check_paths
 from proverrl.problems.inputs import Unusable, read_inputs
 from proverrl.problems.load import load_problems, write_problems
-from proverrl.report.run_rows import iter_problems
+from proverrl.report.run import iter_problems
 from proverrl.search.samples import read_samples
 from proverrl.search.value_pairs import read_pairs
 from proverrl.types import HOLE, Sampling

@@ -24,7 +24,7 @@ from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.weights import name_weights
 from proverrl.problems.load import benchmark_sha256
-from proverrl.report.benchmark_table import make_benchmark_table
+from proverrl.report.headline import make_benchmark_table
 from tests.test_evaluate import CountingPolicy
 from tests.test_grpo import StubVerifier, judge, make_config, run, verifiers, write_split
 from tests.test_policy import tiny_policy

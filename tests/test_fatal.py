@@ -18,7 +18,7 @@ from proverrl.loops.tally import Tally
 from proverrl.monitor.display import LiveDisplay, describe_step
 from proverrl.monitor.watch import describe_verdicts
 from proverrl.report import build_page, headline_table, write_tables
-from proverrl.report.benchmark_table import make_benchmark_table
+from proverrl.report.headline import make_benchmark_table
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Candidate, Completion, Rollout, Status, Turn, Verdict
 from tests import report_runs as made

@@ -32,8 +32,11 @@ from proverrl.monitor.search_display import (
 )
 from proverrl.monitor.watch import RunView, render_view, watch_run
 from proverrl.report import build_page, headline_table, write_tables
-from proverrl.report.benchmark_table import list_result_warnings, make_completion_table
-from proverrl.report.completions import list_completion_rows
+from proverrl.report.completions import (
+    list_completion_rows,
+    list_result_warnings,
+    make_completion_table,
+)
 from proverrl.report.run import load_runs
 from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
 from proverrl.rollout.whole_proof import JudgedDraw

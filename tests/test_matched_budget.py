@@ -24,8 +24,7 @@ from proverrl.evaluation.budgets import (
     paired_difference,
     solve_curve,
 )
-from proverrl.evaluation.stored import StoredEvaluation
-from proverrl.evaluation.tally import tally_rows
+from proverrl.evaluation.tally import StoredEvaluation, tally_rows
 
 
 def attempt(

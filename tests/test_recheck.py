@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from proverrl.evaluation.claims import Claim, Misfit, read_claims
-from proverrl.evaluation.recheck import Outcome, prepare, recheck_claims
+from proverrl.evaluation.recheck import RecheckedClaim, prepare, recheck_claims
 from proverrl.lang.lean.syntax.declarations import problem_from_statement
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem, Status
@@ -84,7 +84,7 @@ def build_claim(code: str | None, name: str = "twice", **fields: Any) -> Claim:
     return Claim(1, 0, (name,), code, True, **fields)
 
 
-def body_of(found: Candidate | Outcome) -> str:
+def body_of(found: Candidate | RecheckedClaim) -> str:
     assert isinstance(found, Candidate), found
     return found.body.strip()
 
@@ -105,14 +105,14 @@ def test_lean_files_give_the_proof_and_keep_our_statement() -> None:
         (HEADER + STATEMENT, "no proof follows the statement of twice"),
     ):
         other = prepare(build_claim(code), by_id)
-        assert isinstance(other, Outcome)
+        assert isinstance(other, RecheckedClaim)
         assert (other.status, other.reason) == ("other-statement", reason)
     unknown = prepare(build_claim(WHOLE, "twicf"), by_id)
-    assert isinstance(unknown, Outcome)
+    assert isinstance(unknown, RecheckedClaim)
     assert unknown.status == "unknown-problem"
     assert "the nearest id is 'twice'" in unknown.reason
     nothing = prepare(build_claim(None), by_id)
-    assert isinstance(nothing, Outcome)
+    assert isinstance(nothing, RecheckedClaim)
     assert nothing.status == "no-proof"
 
 
@@ -134,7 +134,7 @@ def test_outcomes_come_in_order_and_unjudged_is_not_confirmed() -> None:
         claims += [Claim(line, 0, (name,), body, True, is_body=True), Misfit(line, "x")]
     claims.append(Claim(6, 0, ("p",), "good", False, is_body=True))
     found = collect(claims, problems, FakeVerifier(lambda c: statuses[c.body]))
-    outcomes = [item for item in found if isinstance(item, Outcome)]
+    outcomes = [item for item in found if isinstance(item, RecheckedClaim)]
     assert [item.line if isinstance(item, Misfit) else item.claim.line for item in found] == [
         1, 1, 2, 2, 3, 3, 4, 4, 5, 5
     ]  # fmt: skip

@@ -16,17 +16,16 @@ import pytest
 from rich.console import Console
 
 from proverrl.errors import RunError
-from proverrl.evaluation.stored import StoredEvaluation
-from proverrl.evaluation.tally import fetch_rows
+from proverrl.evaluation.tally import StoredEvaluation, fetch_rows
 from proverrl.report import build_page, headline_table, write_report
-from proverrl.report.embedded import embed_json, pack_json, unpack_json
-from proverrl.report.examples import choose_examples
+from proverrl.report.embedded import embed_json, pack_json
+from proverrl.report.examples import choose_examples, make_listing, place_messages
 from proverrl.report.figures import build_charts, smoothing_width, trailing_mean
 from proverrl.report.headline import find_cell, list_columns, signed
-from proverrl.report.listing import place_messages, render_listing
+from proverrl.report.page import open_template
 from proverrl.report.run import load_runs
 from tests import report_runs as made
-from tests.report_page import Page
+from tests.report_page import Page, unpack_json
 
 HOSTILE = "</script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'>&amp;"
 NETWORK_ATTRIBUTES = ("src", "href", "srcset", "poster", "data", "action", "background")
@@ -316,7 +315,7 @@ def test_examples_show_rare_proofs_first_and_unsolved_problems(tmp_path: Path) -
 
 def test_a_listing_marks_the_body_and_places_messages() -> None:
     problem = {"preamble": "a\n", "statement": "b\n  /*{HOLE}*/\nc\n"}
-    html = render_listing(
+    shown = make_listing(
         problem,
         "x < y\n  z",
         [
@@ -324,6 +323,7 @@ def test_a_listing_marks_the_body_and_places_messages() -> None:
             {"severity": "warning", "message": "far", "line": 99},
         ],
     )
+    html = open_template("macros.html").module.listing(shown)
     lines = re.findall(r'<div class="(ln[^"]*|msg[^"]*)">(.*?)</div>', html)
     text = [(css, re.sub("<(?!/?mark)[^>]+>", "", part)) for css, part in lines]
     assert text == [

@@ -18,11 +18,11 @@ from proverrl.evaluation.tally import count_reason, fetch_rows, tally_attempts
 from proverrl.files.lines import read_json_lines
 from proverrl.report import problem_data
 from proverrl.report.comparison import list_shelves
-from proverrl.report.embedded import unpack_json
 from proverrl.report.problem_data import build_problems
 from proverrl.report.run import load_runs
 from proverrl.types import Status
 from tests import report_runs as made
+from tests.report_page import unpack_json
 
 NUMBERS = itertools.count()
 """No two attempts have one number."""

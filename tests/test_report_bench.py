@@ -11,8 +11,7 @@ from click.testing import CliRunner
 from proverrl.bench.report import Size, build_report, measure_report, write_run
 from proverrl.cli.main import cli
 from proverrl.errors import RunError
-from proverrl.report.embedded import unpack_json
-from tests.report_page import Page
+from tests.report_page import Page, unpack_json
 
 
 @pytest.mark.slow

@@ -28,13 +28,12 @@ from proverrl.report.comparison import (
     list_shelves,
     list_warnings,
 )
-from proverrl.report.embedded import unpack_json
 from proverrl.report.formats import DIFFERENCE_COLUMNS, HEADLINE_COLUMNS, PROBLEM_COLUMNS
 from proverrl.report.headline import list_columns
 from proverrl.report.run import load_runs
 from proverrl.statistics import McNemar, compare_paired
 from tests import report_runs as made
-from tests.report_page import Page
+from tests.report_page import Page, unpack_json
 
 # Status letters of each attempt: p proved, r rejected, t timeout.
 ONE = {"a": "prr", "b": "ppp", "c": "rrr", "d": "ttt"}

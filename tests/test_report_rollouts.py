@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from proverrl.errors import RunError
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.report import rollout_data
-from proverrl.report.decoder import find_tokenizer, open_decoder
-from proverrl.report.embedded import unpack_json
 from proverrl.report.rollout_data import build_rollouts, describe_step, order_steps
 from proverrl.report.run import load_runs
+from proverrl.report.transcript import find_tokenizer, open_decoder
 from tests import report_runs as made
+from tests.report_page import unpack_json
 
 
 def unpack(run: Path) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]:

@@ -10,9 +10,13 @@ import pytest
 from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.errors import RunError
 from proverrl.report import build_page, write_report
-from proverrl.report.lineage import MAX_TEXT_CHARS, build_lineages
 from proverrl.report.run import load_runs
-from proverrl.report.selfplay import build_selfplay_charts, count_outcomes, render_selfplay
+from proverrl.report.selfplay import (
+    MAX_TEXT_CHARS,
+    build_lineages,
+    build_selfplay_charts,
+    count_outcomes,
+)
 from proverrl.types import HOLE, Problem
 from tests import report_runs as made
 from tests.report_browser import CHROMEDRIVER, CHROMIUM, Browser
@@ -119,9 +123,9 @@ def test_figures_of_the_collapse_watch_and_its_warnings(tmp_path: Path) -> None:
         ("skeletons a problem", [2], [0.4]),
         ("solved by none", [2], [0.9]),
     ]
-    html = render_selfplay(runs, [])
+    html = build_page([tmp_path])
     assert "<li>step 2: none_solved: 90%</li>" in html
-    assert "<script>" not in html
+    assert "<script>60%" not in html
     assert "&lt;script&gt;60%" in html
 
 
@@ -146,7 +150,7 @@ def test_what_no_late_guard_was_asked_about_was_not_stopped(tmp_path: Path) -> N
         tmp_path / "metrics.jsonl",
         [make_row(1, 1, {"trivial": 2}, statements_unchecked=3, statements_written=7)],
     )
-    html = render_selfplay(load_runs([tmp_path]), [])
+    html = build_page([tmp_path])
     # 7 - 1 kept - 1 unreadable - 3 not asked about = 2.
     assert "2 stopped by guards, 1 kept, 3 too easy or too hard for the late guards" in html
     assert '<th scope="row">not asked about</th>' not in html

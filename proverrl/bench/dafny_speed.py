@@ -1,9 +1,8 @@
 """Programs per second: warm Dafny servers against one Dafny process per file.
 
-Flows in: candidates. Flows out: the speed of both on the same programs, one after the other in
-one run, with as many workers and the same z3, and whether the verdicts agree. Each program is
-verified once on either side: which entries a proof must have is found before, and starts of the
-pool and their tests are outside the measured time of both.
+Flows in: candidates. Flows out: the speed of both on the same programs, one after the other, with
+as many workers and the same z3, and whether the verdicts agree. Finding out which entries a proof
+must have, starts of the pool and their tests are outside the measured time of both.
 """
 
 from __future__ import annotations

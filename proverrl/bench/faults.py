@@ -1,23 +1,25 @@
 """What one bad candidate in a hundred costs, with real processes that crash or hang.
 
 Flows in: how many candidates, and which fault. Flows out: verdicts lost, neighbours changed, and
-the speed against the bound that restarts alone impose. The bound takes the time per good
-candidate from a run without faults, and the time of a restart from the run itself, so the ratio
-is of figures taken under the same load.
+the speed against the bound that restarts alone impose: the time per good candidate of a run without
+faults, and the time of a restart of the run itself, so that both are taken under the same load.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+import sys
 import time
 from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from proverrl.bench.echo_worker import EchoWorker
+from proverrl.errors import WorkerError
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Worker
 from proverrl.verify.pool import VerifierPool
+from proverrl.verify.process_group import GroupWorker, ProcessGroup
 
 Fault = Literal["crash", "hang"]
 _SERVICE_SECONDS = 0.02
@@ -25,6 +27,50 @@ _FAULT_SHARE = 0.01
 _EXPECTED = {"crash": Status.REJECTED, "hang": Status.TIMEOUT}
 # A crash is tried on two fresh workers after the used one, a hang on one; a new worker after each.
 _RESTARTS = {"crash": 3, "hang": 2}
+_SCRIPT = """
+import sys, time
+for line in sys.stdin:
+    nonce, word, seconds, name = line.split()
+    time.sleep(float(seconds))
+    if word == "crash":
+        sys.exit(3)
+    if word == "hang":
+        time.sleep(3600)
+    print(nonce, name, flush=True)
+"""
+
+
+class EchoWorker(GroupWorker):
+    """A real process. The body is a word (``answer``, ``crash``, ``hang``) and the seconds before
+    it; a proof has the problem's id among its checks, so that an answer to another shows."""
+
+    @classmethod
+    async def start(cls) -> EchoWorker:
+        """Start a process and wait for its first answer."""
+        worker = cls(await ProcessGroup.start((sys.executable, "-I", "-S", "-c", _SCRIPT)))
+        await worker._ask("answer 0", "start")
+        return worker
+
+    async def judge(self, candidate: Candidate) -> Verdict:
+        name = await self._ask(candidate.body, candidate.problem.id)
+        return Verdict(Status.PROVED, checks=(name,))
+
+    async def _ask(self, words: str, name: str) -> str:
+        nonce = secrets.token_hex(8)
+        try:
+            await self._group.write(f"{nonce} {words} {name}\n".encode())
+        except OSError as error:
+            raise await self._group.explain_end("the process is gone") from error
+        said = b""
+        while not said.endswith(b"\n"):
+            chunk = await self._group.read()
+            if not chunk:
+                raise await self._group.explain_end("the process died")
+            said += chunk
+        found, answer = said.decode().split()
+        if found != nonce:
+            raise WorkerError("the answer belongs to another question")
+        return answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,8 @@
 
 Flows in: sizes. Flows out: one JSON object and a table. Both sides load the same checkpoint, get
 the same prompts, group size, token limit, number of updates and a reward that costs nothing, and
-run in processes of their own, in turn, so that neither warms the other. Rewards are 1 for every
-second completion of a group, so that every group is mixed and nothing is left out on either side.
-Not handled here: what a verifier costs (``proverrl.bench.pool``); multi-GPU.
+run in turn in processes of their own. Rewards are 1 for every second completion of a group, so that
+every group is mixed. Not handled here: what a verifier costs (``pool``); several GPUs.
 """
 
 from __future__ import annotations
@@ -62,10 +61,7 @@ def measure_grpo(
     work: Work, *, model: str, rounds: int, sides: tuple[Side, ...], say: Say
 ) -> dict[str, Any]:
     """Both sides ``rounds`` times in turn. ``model`` is a folder, or empty for the demo's size.
-
-    Raises:
-        UsageError: TRL is not installed, or a side failed; the message carries what it said.
-    """
+    Raises UsageError: TRL is not installed, or a side failed; the message carries what it said."""
     if "trl" in sides and importlib.util.find_spec("trl") is None:
         raise UsageError(
             f"TRL is not installed; run: {sys.executable} -m pip install -e '.[bench]'"

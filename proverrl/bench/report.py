@@ -1,9 +1,8 @@
 """What a report costs on a run of any size: made-up attempts and rollouts, then the real report.
 
 Flows in: how many attempts, problems, steps and rollouts. Flows out: seconds, CPU seconds, peak
-memory and the size of the page; the report is built in a process of its own, so that its memory is
-its own. Nothing of what is made up is a result.
-Not handled here: opening the page in a browser (``tests/report_open.py``).
+memory and the size of the page, built in a process of its own. Not handled here: opening the page
+in a browser (``tests/report_open.py``).
 """
 
 from __future__ import annotations
@@ -69,11 +68,8 @@ class Cost:
 
 
 def measure_report(size: Size, folder: Path, *, say: Callable[[str], None]) -> dict[str, Any]:
-    """Make the run in ``folder``, build its report there, and say what that cost.
-
-    Raises:
-        RunError: the folder is not empty, or the report could not be built.
-    """
+    """Make the run in ``folder``, build its report there, and say what that cost. Raises RunError:
+    the folder is not empty, or the report could not be built."""
     if folder.exists() and any(folder.iterdir()):
         raise RunError(f"{folder} is not empty; give another folder, or empty it")
     say(f"making {size.attempts:,} attempts and {size.steps:,} steps in {folder}")
@@ -83,11 +79,7 @@ def measure_report(size: Size, folder: Path, *, say: Callable[[str], None]) -> d
 
 
 def build_report(run: Path) -> Cost:
-    """Build the report of ``run`` in a process of its own.
-
-    Raises:
-        RunError: it failed.
-    """
+    """Build the report of ``run`` in a process of its own. Raises RunError: it failed."""
     started = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-c", _BUILD, str(run)])
     _, status, used = os.wait4(process.pid, 0)

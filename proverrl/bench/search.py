@@ -1,8 +1,7 @@
-"""What a search tree itself costs: selections and backups per second, and memory per node.
+"""What a search tree itself costs: selections and backups per CPU second, and memory per node.
 
 Flows in: a number of nodes and of expansions. Flows out: figures. Nothing is proposed or verified:
-bodies are made up, one in five takes a step that is new. Processor time, not wall time. Not
-handled here: what a search finds.
+bodies are made up, one in five takes a step that is new.
 """
 
 from __future__ import annotations

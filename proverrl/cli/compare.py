@@ -18,7 +18,7 @@ from proverrl.errors import UsageError
 if TYPE_CHECKING:
     from proverrl.evaluation.budgets import BudgetUnit
     from proverrl.evaluation.compare import GroupComparison, Grouping
-    from proverrl.evaluation.stored import StoredEvaluation
+    from proverrl.evaluation.tally import StoredEvaluation
 
 
 @click.command()

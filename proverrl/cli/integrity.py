@@ -28,7 +28,7 @@ from proverrl.cli.options import (
 
 if TYPE_CHECKING:
     from proverrl.evaluation.claims import Claim, Misfit
-    from proverrl.evaluation.recheck import Outcome
+    from proverrl.evaluation.recheck import RecheckedClaim
 
 
 @click.command()
@@ -171,7 +171,7 @@ def _open_out(path: Path, mode: str) -> IO[str]:
         raise UsageError(f"--out {path}: cannot be written: {error.strerror}") from error
 
 
-def _show(file: Path, outcome: Outcome, sink: IO[str] | None) -> None:
+def _show(file: Path, outcome: RecheckedClaim, sink: IO[str] | None) -> None:
     from proverrl.files.disk import saving
 
     if sink is not None:

@@ -210,11 +210,8 @@ def evaluate_command(
     config = _read_config(config_file, overrides, None, run)
     from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
     from proverrl.monitor.interrupt import run_interruptible
-    from proverrl.report.benchmark_table import (
-        list_result_warnings,
-        make_benchmark_table,
-        make_completion_table,
-    )
+    from proverrl.report.completions import list_result_warnings, make_completion_table
+    from proverrl.report.headline import make_benchmark_table
 
     if name != Path(name).name or name in ("", ".."):
         raise UsageError(f"--name {name!r}: results are files of RUN/evals; give a plain name")

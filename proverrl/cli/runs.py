@@ -73,8 +73,13 @@ def inspect(run: Path, step: int, rollout_id: str | None, only_list: bool) -> No
     """
     from rich.console import Console
 
-    from proverrl.report.decoder import open_decoder
-    from proverrl.report.transcript import choose_rollout, read_step, render_list, render_rollout
+    from proverrl.report.transcript import (
+        choose_rollout,
+        open_decoder,
+        read_step,
+        render_list,
+        render_rollout,
+    )
 
     rows = read_step(run, step)
     console = Console()

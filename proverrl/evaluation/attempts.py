@@ -1,10 +1,9 @@
 """The files of an evaluation as every reader takes them: its attempts, and the summary of them.
 
-Flows in: ``NAME.jsonl`` with an attempt a line, ``NAME.json``. Flows out: rows whose fields have
-the types below (others pass through as they are), or a ``RunError`` that names the file, the line,
-the field and the remedy. An attempt counts once: a line that repeats one is passed over and told,
-and so is a last line that was cut.
-Not handled here: writing them (``store``, ``evaluate``), what figures follow from them (``tally``).
+Flows in: ``NAME.jsonl`` with an attempt per line, ``NAME.json``. Flows out: rows whose fields have
+the types below (others pass through), or a ``RunError`` that names file, line, field and remedy. A
+line that repeats an attempt is passed over and told, and so is a last line that was cut.
+Not handled here: writing (``store``, ``evaluate``), figures (``tally``).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _Share = Annotated[float, Field(ge=0.0, le=1.0)]
 _K = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}$")]
 
 
-class TurnRow(TypedDict):
+class TurnCostRow(TypedDict):
     """What a turn cost; ``num_tokens`` is None where a server did not say. Earlier versions wrote
     no ``finish_reason``; ``reason`` says why there is no candidate."""
 
@@ -83,7 +82,7 @@ class AttemptRow(TypedDict):
     cause: NotRequired[Cause]
     body: NotRequired[str | None]
     prelude: NotRequired[str]
-    turns: NotRequired[list[TurnRow]]
+    turns: NotRequired[list[TurnCostRow]]
     diagnostics: NotRequired[list[MessageRow]]
     problem: NotRequired[dict[str, Any]]
     search: NotRequired[dict[str, Any]]
@@ -148,11 +147,8 @@ _SUMMARY = TypeAdapter(SummaryRow)
 
 class AttemptFile:
     """The attempts of a file, read once and in its order, each with its place in bytes. ``tell`` is
-    given a sentence for each line that is passed over, doubled or cut.
-
-    Raises:
-        RunError: the file cannot be read, or a line is no attempt.
-    """
+    given a sentence for each line that is passed over, doubled or cut. Raises RunError: the file
+    cannot be read, or a line is no attempt."""
 
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         self.path = path
@@ -180,11 +176,8 @@ def read_attempt(value: Mapping[str, Any], where: str) -> AttemptRow:
 
 
 def read_summary(path: Path) -> dict[str, Any]:
-    """The table of an evaluation, its fields checked.
-
-    Raises:
-        RunError: the file cannot be read, or a field of it.
-    """
+    """The table of an evaluation, its fields checked. Raises RunError: the file cannot be read, or
+    a field of it."""
     if not path.is_file():
         raise RunError(f"{path}: no such file; give evals/NAME.json of a finished evaluation")
     return read_row(path, _SUMMARY, ANEW)

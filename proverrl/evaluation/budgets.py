@@ -1,10 +1,8 @@
 """How many problems an evaluation solves for what it spends: turns, verifier calls or tokens.
 
 Flows in: tallies of evaluations on the same problems. Flows out: the share solved against a budget
-a problem, so that n rollouts of T turns can be set against n T independent samples, and the paired
-difference of two evaluations. `proverrl compare` and the report take their figures from here.
-Attempts count in the order of their numbers, one after another, as a search would make them that
-stops at its first proof. Not handled here: other orders; seconds.
+per problem, and the paired difference of two evaluations. Attempts count in the order of their
+numbers, as a search would make them that stops at its first proof. Not handled here: seconds.
 """
 
 from __future__ import annotations
@@ -95,10 +93,7 @@ def solve_curve(
     first: Mapping[str, Spending] | None = None,
 ) -> list[Point]:
     """The share of problems solved within each budget, and against ``first`` where it is given.
-
-    Raises:
-        UsageError: they are not on the same problems.
-    """
+    Raises UsageError: they are not on the same problems."""
     points = []
     for budget in budgets:
         solved = solved_within(spending, budget)
@@ -122,11 +117,7 @@ def solved_within(spending: Mapping[str, Spending], budget: int) -> list[float]:
 def paired_difference(
     one: Mapping[str, Spending], other: Mapping[str, Spending], budget: int
 ) -> Difference:
-    """``one`` less ``other`` at a budget.
-
-    Raises:
-        UsageError: they are not on the same problems.
-    """
+    """``one`` less ``other`` at a budget. Raises UsageError: they are not on the same problems."""
     if list(one) != list(other):
         raise UsageError("the two evaluations are not on the same problems")
     return compare_values(solved_within(other, budget), solved_within(one, budget))

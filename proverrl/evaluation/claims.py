@@ -1,8 +1,8 @@
-"""Reads result files of others: which proofs they claim.
+"""Reads the proofs that others claim, from their result files, to be rechecked.
 
 Flows in: JSON lines. Flows out, in order: a ``Claim`` for every proof that a line holds, or a
-``Misfit`` for a line that cannot be read. Layouts differ in names only, so that a line may use any
-of the fields below; values may be lists of equal length, one entry per sample.
+``Misfit`` for a line that cannot be read. Layouts differ in names only: a line may use any of the
+fields below; values may be lists of equal length, one entry per sample.
 
 - problem: ``name`` (DeepSeek-Prover), ``problem_id`` (Goedel-Prover, this package), ``id``
   (DafnyBench), ``problem_name``, ``custom_id`` (Kimina Lean Server);
@@ -70,11 +70,8 @@ class Misfit:
 
 
 def read_claims(path: Path) -> Iterator[Claim | Misfit]:
-    """Everything that a file claims, line by line.
-
-    Raises:
-        UsageError: the file cannot be read, or holds no line.
-    """
+    """Everything that a file claims, line by line. Raises UsageError: the file cannot be read, or
+    holds no line."""
     empty = True
     try:
         with path.open("rb") as file:

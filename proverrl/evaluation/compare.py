@@ -1,13 +1,10 @@
-"""Two evaluations on the same problems, set against each other problem by problem.
+"""Two evaluations on the same problems, compared problem by problem.
 
-Flows in: stored evaluations. Flows out: for all problems and for each group of them both estimates
-of pass@k, their paired difference, and McNemar's test; and in words what else differs between the
-two. `proverrl compare` and the report take their figures from here. Attempts that a summary counts
-and that are not stored, or the other way round, are an error, unless what is there is to be
-compared. Both sides' figures are over the problems that have at least k judged attempts on both;
-how many were left out is said beside them. Not handled here: equal cost
-(``proverrl.evaluation.budgets``), more than two sides at once (each pair is compared apart, and no
-p is corrected for their number).
+Flows in: stored evaluations. Flows out: for all problems and for each group both estimates of
+pass@k over the problems with at least k judged attempts on both sides, their paired difference and
+McNemar's test; and in words what else differs. Attempts that a summary counts and that are not
+stored, or the reverse, are an error unless only what is there is to be compared. Not handled here:
+equal cost (``budgets``); correcting p for the number of pairs.
 """
 
 from __future__ import annotations
@@ -19,8 +16,7 @@ from typing import Literal
 
 from proverrl.errors import UsageError
 from proverrl.evaluation.attempts import AGAIN, read_summary
-from proverrl.evaluation.stored import StoredEvaluation
-from proverrl.evaluation.tally import ProblemTally
+from proverrl.evaluation.tally import ProblemTally, StoredEvaluation
 from proverrl.statistics import Difference, McNemar, compare_paired, estimate, mcnemar
 
 Grouping = Literal["level", "family", "category"]
@@ -89,11 +85,8 @@ def count_solvers(pairs: Sequence[Pair], num_attempts: int | None = None) -> McN
 
 def read_evaluation(path: Path, tell: Callable[[str], None] | None = None) -> StoredEvaluation:
     """One evaluation, from its ``NAME.json`` (the attempts lie beside it). ``tell`` is given a
-    sentence for everything that is missing, doubled or cut; without it that is an error.
-
-    Raises:
-        UsageError: a file is missing, damaged, or not an evaluation's.
-    """
+    sentence for everything that is missing, doubled or cut; without it that is an error. Raises
+    UsageError: a file is missing, damaged, or not an evaluation's."""
     place = path.with_suffix(".json")
     evaluation = StoredEvaluation(place, read_summary(place))
     for key in REQUIRED:
@@ -112,11 +105,8 @@ def read_evaluation(path: Path, tell: Callable[[str], None] | None = None) -> St
 
 
 def find_common(evaluations: Sequence[StoredEvaluation], tell: Callable[[str], None]) -> list[str]:
-    """The problems that all of them have; ``tell`` is given how many others each has.
-
-    Raises:
-        UsageError: they have no problem in common.
-    """
+    """The problems that all of them have; ``tell`` is given how many others each has. Raises
+    UsageError: they have no problem in common."""
     common = set.intersection(*(set(item.problems) for item in evaluations))
     if not common:
         raise UsageError("the evaluations have no problem in common; evaluate them on one file")
@@ -129,12 +119,9 @@ def find_common(evaluations: Sequence[StoredEvaluation], tell: Callable[[str], N
 def check_comparable(
     first: StoredEvaluation, second: StoredEvaluation, *, common: bool = False
 ) -> list[str]:
-    """What differs between two evaluations besides the policy, a line each with both values.
-
-    Raises:
-        UsageError: they are not on the same benchmark, or, unless what they have in ``common`` is
-            compared, not on the same problems.
-    """
+    """What differs between two evaluations besides the policy, a line each with both values. Raises
+    UsageError: they are not on the same benchmark, or, unless what they have in ``common`` is
+    compared, not on the same problems."""
     one, two = first.summary.get("benchmark_sha256"), second.summary.get("benchmark_sha256")
     if one != two:
         raise UsageError(
@@ -175,11 +162,7 @@ def compare_evaluations(
 
 
 def choose_ks(evaluations: Sequence[StoredEvaluation]) -> list[int]:
-    """The k that all of them have estimates for.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The k that all of them have estimates for. Raises UsageError: there is none."""
     common = set.intersection(*(set(item.ks) for item in evaluations))
     if not common:
         told = "; ".join(f"{item.path} has {item.ks}" for item in evaluations)

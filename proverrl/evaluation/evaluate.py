@@ -2,9 +2,8 @@
 
 Flows in: a policy, problems, a verifier. Flows out: ``NAME.jsonl`` with every attempt as its block
 is judged, ``NAME.json`` with the table. An interrupted evaluation continues where it stopped, and
-more attempts may be added later (``proverrl.evaluation.store``).
-Attempts that were not judged leave the estimate and are counted beside it; those that ended the
-verifier are failures and counted apart as well.
+more attempts may be added later (``store``). Attempts that were not judged leave the estimate and
+are counted beside it; those that ended the verifier are failures and counted apart as well.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 from proverrl.config import RolloutConfig
 from proverrl.errors import UsageError
 from proverrl.evaluation.attempts import read_summary
-from proverrl.evaluation.store import AttemptStore, Block, Row, count_completions, sum_usage
+from proverrl.evaluation.store import AttemptBlock, AttemptStore, Row, count_completions, sum_usage
 from proverrl.files.lines import write_atomically
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
@@ -32,6 +31,8 @@ from proverrl.seeds import derive_seed
 from proverrl.statistics import INTERVAL_METHOD, estimate
 from proverrl.types import Problem, Rollout, Sampling, Status, Turn, is_fatal
 from proverrl.verify.base import Verifier
+
+_DIAGNOSTIC_FIELDS = ("severity", "message", "line", "column", "body_line")
 
 Figures = Callable[[], Mapping[str, Any]]
 
@@ -93,12 +94,9 @@ async def evaluate(
     asked at the end for more to put into the summary.
 
     Only attempts that are not stored are made: none when all are. Generation of one block overlaps
-    the verification of the one before.
-
-    Raises:
-        UsageError: a k is larger than the number of samples, or the attempts that are stored were
-            made under another setting.
-        RunError: the folder cannot be written.
+    the verification of the one before. Raises UsageError: a k is larger than the number of samples,
+    or the attempts that are stored were made under another setting; RunError: the folder cannot be
+    written.
     """
     if max(evaluation.ks) > evaluation.samples:
         raise UsageError(
@@ -120,7 +118,7 @@ async def evaluate(
 
     remaining = iter(blocks)
 
-    async def write() -> tuple[Block, asyncio.Task[list[JudgedDraw]]] | None:
+    async def write() -> tuple[AttemptBlock, asyncio.Task[list[JudgedDraw]]] | None:
         block = next(remaining, None)
         if block is None:
             return None
@@ -128,7 +126,7 @@ async def evaluate(
         judging = judge_all(draws, verifier, deadline_seconds=evaluation.deadline_seconds)
         return block, asyncio.create_task(judging)
 
-    async def finish(block: Block, judging: asyncio.Task[list[JudgedDraw]]) -> None:
+    async def finish(block: AttemptBlock, judging: asyncio.Task[list[JudgedDraw]]) -> None:
         rows = await _finish(evaluation, policy, verifier, block, judging)
         store.add(rows, take_usage(policy))
 
@@ -262,7 +260,7 @@ def _summarise_group(
     }
 
 
-async def _draw(evaluation: Evaluation, policy: Policy, block: Block) -> list[Draw]:
+async def _draw(evaluation: Evaluation, policy: Policy, block: AttemptBlock) -> list[Draw]:
     """The whole block is drawn, so that every attempt comes out as ever; what is stored or not
     wanted is left out."""
     draws = await draw_groups(
@@ -283,7 +281,7 @@ async def _draw(evaluation: Evaluation, policy: Policy, block: Block) -> list[Dr
     ]
 
 
-def _sampling(evaluation: Evaluation, name: str, block: Block) -> Sampling:
+def _sampling(evaluation: Evaluation, name: str, block: AttemptBlock) -> Sampling:
     return Sampling(
         temperature=evaluation.temperature,
         max_new_tokens=evaluation.max_new_tokens,
@@ -297,7 +295,7 @@ async def _finish(
     evaluation: Evaluation,
     policy: Policy,
     verifier: Verifier,
-    block: Block,
+    block: AttemptBlock,
     judging: asyncio.Task[list[JudgedDraw]],
 ) -> list[Row]:
     """The attempts of a block, once the turns after the first are taken."""
@@ -380,14 +378,8 @@ def verdict_fields(rollout: Rollout) -> dict[str, Any]:
         "status": str(rollout.status),
         **({"cause": verdict.cause} if verdict and verdict.cause else {}),
         "diagnostics": [
-            {
-                "severity": d.severity,
-                "message": d.message,
-                "line": d.line,
-                "column": d.column,
-                "body_line": d.body_line,
-            }
-            for d in (verdict.diagnostics if verdict else ())
+            {name: getattr(found, name) for name in _DIAGNOSTIC_FIELDS}
+            for found in (verdict.diagnostics if verdict else ())
         ],
         "seconds": round(verdict.seconds, 4) if verdict else 0.0,
     }

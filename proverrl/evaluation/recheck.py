@@ -1,11 +1,9 @@
 """Checks the proofs that somebody claims, against a benchmark's own statements.
 
-Flows in: claims, problems, a verifier. Flows out: an ``Outcome`` for each claimed proof. Of what is
-claimed only the text in the place of the hole is taken (and, for Lean, the lemmas before the
-statement); the statement is ours, and the audit judges as it does in training. A file that changes
-the statement is told so and costs no verifier call.
-Not handled here: whether failures that were reported are failures; statements that are ours in
-meaning but not in tokens.
+Flows in: claims, problems, a verifier. Flows out: a ``RecheckedClaim`` for each claimed proof. Only
+the text in the place of the hole is taken (and, for Lean, the lemmas before the statement); the
+statement is ours, and the audit judges as in training. A changed statement costs no verifier call.
+Not handled here: reported failures; statements that are ours in meaning but not in tokens.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from proverrl.problems.inputs import Submission, Unusable, VerifyInput
 from proverrl.types import Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Verifier
 
-OutcomeStatus = Literal[
+RecheckStatus = Literal[
     "proved",
     "rejected",
     "incomplete",
@@ -48,12 +46,12 @@ OutcomeStatus = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RecheckedClaim:
     """What became of a claim. ``reason`` is empty for a proof; ``key`` names the candidate."""
 
     claim: Claim
     problem_id: str
-    status: OutcomeStatus
+    status: RecheckStatus
     reason: str = ""
     key: str = ""
     verdict: Verdict | None = None
@@ -81,28 +79,25 @@ class Outcome:
 
 
 @with_config(ROW)
-class _OutcomeRow(TypedDict):
+class _RecheckRow(TypedDict):
     line: int
     sample: int
     claim: str
-    status: OutcomeStatus
+    status: RecheckStatus
 
 
-_OUTCOME = TypeAdapter(_OutcomeRow)
+_RECHECK = TypeAdapter(_RecheckRow)
 
 
 def read_written(path: Path) -> dict[tuple[int, int], tuple[str, str]]:
     """Digest and status of each outcome that an interrupted run wrote, by line and sample. A last
-    line that was cut is dropped from the file, and so is what was not judged.
-
-    Raises:
-        RunError: the file cannot be read, or a line is no outcome.
-    """
+    line that was cut is dropped from the file, and so is what was not judged. Raises RunError: the
+    file cannot be read, or a line is no outcome."""
     if not path.exists():
         return {}
     rows = []
     for line, _, row in iter_numbered_lines(path, lambda text: None):
-        check_fields(_OUTCOME, row, f"{path}, line {line}", "leave out --resume to start anew")
+        check_fields(_RECHECK, row, f"{path}, line {line}", "leave out --resume to start anew")
         if row["status"] not in ("timeout", "crashed"):
             rows.append(row)
     write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
@@ -115,11 +110,11 @@ async def recheck_claims(
     verifier: Verifier,
     *,
     deadline_seconds: float,
-) -> AsyncIterator[Outcome | Misfit]:
+) -> AsyncIterator[RecheckedClaim | Misfit]:
     """Every claimed proof with what became of it, and lines that do not fit, in order. Lines that
     claim no proof are passed over. Raises what the verifier raises."""
     by_id = {problem.id: problem for problem in problems}
-    waiting: deque[Outcome | Misfit] = deque()
+    waiting: deque[RecheckedClaim | Misfit] = deque()
     prepared: deque[tuple[Claim, Candidate]] = deque()
 
     async def submit() -> AsyncIterator[VerifyInput]:
@@ -143,7 +138,7 @@ async def recheck_claims(
             continue
         assert verdict is not None
         claim, candidate = prepared.popleft()
-        yield Outcome(
+        yield RecheckedClaim(
             claim,
             candidate.problem.id,
             verdict.status.value,
@@ -153,22 +148,24 @@ async def recheck_claims(
         )
 
 
-def prepare(claim: Claim, by_id: Mapping[str, Problem]) -> Candidate | Outcome:
+def prepare(claim: Claim, by_id: Mapping[str, Problem]) -> Candidate | RecheckedClaim:
     """The candidate that a claim amounts to on our problem, or why there is none."""
     problem = find_problem(claim, by_id)
     if problem is None:
         near = difflib.get_close_matches(claim.names[0], by_id, n=1)
         hint = f"; the nearest id is {near[0]!r}" if near else ""
         reason = f"the benchmark has no problem {claim.names[0]!r}{hint}"
-        return Outcome(claim, claim.names[0], "unknown-problem", reason)
+        return RecheckedClaim(claim, claim.names[0], "unknown-problem", reason)
     if claim.code is None:
-        return Outcome(claim, problem.id, "no-proof", "a proof is claimed, but there is none")
+        return RecheckedClaim(
+            claim, problem.id, "no-proof", "a proof is claimed, but there is none"
+        )
     if claim.is_body:
         return Candidate(problem, claim.code, claim.prelude)
     read: Extraction = find_language(problem.language).read_code(problem, claim.code)
     candidate = read.candidate(problem)
     if candidate is None:
-        return Outcome(claim, problem.id, "other-statement", read.reason)
+        return RecheckedClaim(claim, problem.id, "other-statement", read.reason)
     return candidate
 
 

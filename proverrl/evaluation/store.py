@@ -1,11 +1,10 @@
 """The attempts of an evaluation on disk, and the plan of which are still to be made.
 
-Flows in: a folder, a name, the settings that every attempt must share. Flows out: ``Block`` after
-``Block`` to be drawn; ``NAME.jsonl`` with a line an attempt, ``NAME.settings`` with what they
-share. Attempts are numbered. A number belongs to a fixed block, drawn under a seed of its own and
-together with the same problems, so that 8 attempts and later 24 more are the same as 32 at once,
-bit for bit where the policy repeats itself. Blocks are small at first and hold as many rows each,
-so that few attempts on many problems fill a batch as many attempts on few do.
+Flows in: a folder, a name, the settings that every attempt must share. Flows out: the blocks still
+to be drawn; ``NAME.jsonl`` with a line an attempt, ``NAME.settings`` with what they share. Attempts
+are numbered. A number belongs to a fixed block, drawn under a seed of its own and together with the
+same problems, so that 8 attempts and later 24 more are the same as 32 at once, bit for bit where
+the policy repeats itself. Early blocks hold few attempts, and every block about as many rows.
 Not handled here: what an attempt is (``proverrl.evaluation.evaluate``).
 """
 
@@ -39,7 +38,7 @@ _SETTINGS = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class AttemptBlock:
     """Some problems and some attempts at each, drawn in one call.
 
     ``first`` is the first attempt and ``size`` how many are drawn from there on; ``missing`` are
@@ -65,7 +64,7 @@ def split_attempts(samples: int) -> Iterator[tuple[int, int]]:
 
 def plan_blocks(
     problems: Sequence[Problem], samples: int, stored: Collection[tuple[str, int]]
-) -> list[Block]:
+) -> list[AttemptBlock]:
     """The blocks that lack an attempt, in the order in which they are drawn."""
     blocks = []
     for first, size in split_attempts(samples):
@@ -74,7 +73,7 @@ def plan_blocks(
             missing = tuple(n for n in wanted if any((p.id, n) not in stored for p in part))
             if missing:
                 name = f"{first}+{size} at {part[0].id}"
-                blocks.append(Block(name, tuple(part), first, size, missing))
+                blocks.append(AttemptBlock(name, tuple(part), first, size, missing))
     return blocks
 
 
@@ -87,12 +86,9 @@ def split_evenly(problems: Sequence[Problem], most: int) -> list[Sequence[Proble
 
 class AttemptStore:
     """The attempts of the evaluation ``name`` in ``folder``; opening it checks the settings.
-    ``num_proved`` and ``completions`` (``count_completions``) count what is stored.
-
-    Raises:
-        UsageError: attempts are stored that were made under another setting.
-        RunError: a file cannot be read or written.
-    """
+    ``num_proved`` and ``completions`` (``count_completions``) count what is stored. Raises
+    UsageError: attempts are stored that were made under another setting; RunError: a file cannot be
+    read or written."""
 
     def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
         self.path = folder / f"{name}.jsonl"
@@ -104,7 +100,7 @@ class AttemptStore:
             folder.mkdir(parents=True, exist_ok=True)
             self._check_settings(settings)
 
-    def missing_blocks(self, problems: Sequence[Problem], samples: int) -> list[Block]:
+    def missing_blocks(self, problems: Sequence[Problem], samples: int) -> list[AttemptBlock]:
         """Read what is stored and plan the rest. Attempts of which a block was written in part
         only, when a process was killed, are dropped and made again."""
         found = {(row["problem_id"], row["attempt"]): row for row in self._read()}

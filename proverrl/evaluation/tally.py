@@ -1,9 +1,8 @@
 """The attempts of an evaluation, counted while they stream past.
 
-Flows in: ``evals/NAME.jsonl``, of any length. Flows out: for each problem how its attempts went and
-what each cost, and the places in the file of a few that are worth showing: the shortest proofs, and
-failures with distinct messages. Of an attempt a few numbers are held; its text stays on disk until
-``fetch_rows`` gets it. `proverrl compare` and the report count by this alone.
+Flows in: ``evals/NAME.json`` and ``evals/NAME.jsonl``, of any length. Flows out: for each problem
+how its attempts went and what each cost, and the places in the file of a few worth showing. Of an
+attempt a few numbers are held; its text stays on disk until ``fetch_rows`` gets it.
 Not handled here: what figures follow (``proverrl.evaluation.compare``, ``budgets``).
 """
 
@@ -20,9 +19,11 @@ from typing import Any, NamedTuple
 
 from proverrl.errors import RunError
 from proverrl.evaluation.attempts import (
+    AGAIN,
+    NO_TURNS,
     AttemptFile,
     AttemptRow,
-    TurnRow,
+    TurnCostRow,
     describe_gaps,
 )
 from proverrl.types import Status
@@ -159,11 +160,8 @@ class AttemptTally:
 
 
 def tally_attempts(path: Path) -> AttemptTally:
-    """Count a file of attempts in one pass.
-
-    Raises:
-        RunError: the file cannot be read, or a line is no attempt.
-    """
+    """Count a file of attempts in one pass. Raises RunError: the file cannot be read, or a line is
+    no attempt."""
     damage: list[str] = []
     return tally_rows(AttemptFile(path, damage.append), path, damage)
 
@@ -193,7 +191,7 @@ def _is_judged(attempt: Attempt) -> bool:
     return attempt.status not in UNJUDGED
 
 
-def _measure_turn(turn: TurnRow) -> tuple[int | None, int | None]:
+def _measure_turn(turn: TurnCostRow) -> tuple[int | None, int | None]:
     candidate = turn["candidate"]
     return None if candidate is None else hash(candidate), turn["num_tokens"]
 
@@ -220,11 +218,8 @@ def count_reason(reasons: Counter[str], row: Mapping[str, Any]) -> None:
 
 
 def fetch_rows(tally: AttemptTally, places: Sequence[int]) -> list[Row]:
-    """The attempts at these places of the tally's file, in the order asked for.
-
-    Raises:
-        RunError: the file has changed since it was counted.
-    """
+    """The attempts at these places of the tally's file, in the order asked for. Raises RunError:
+    the file has changed since it was counted."""
     if tally.path is None or not places:
         return []
     rows = []
@@ -238,3 +233,59 @@ def fetch_rows(tally: AttemptTally, places: Sequence[int]) -> list[Row]:
             f"{tally.path}: changed while the report was made ({error}); make the report again"
         ) from error
     return rows
+
+
+@dataclass(frozen=True)
+class StoredEvaluation:
+    """One evaluation: the place of its summary, and the summary."""
+
+    path: Path
+    summary: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @cached_property
+    def attempts(self) -> AttemptTally:
+        """Every attempt that it rests on, counted; none where they were not kept."""
+        lines = self.path.with_suffix(".jsonl")
+        return tally_attempts(lines) if lines.exists() else AttemptTally()
+
+    def require_attempts(self, *, damaged: bool = False) -> AttemptTally:
+        """The attempts, for figures to rest on; ``damaged`` admits lines that were passed over,
+        doubled or cut. Raises RunError: there are none, their file is damaged, or an earlier
+        version wrote it."""
+        lines = self.path.with_suffix(".jsonl")
+        if not lines.is_file():
+            raise RunError(f"{lines}: no such file; give evals/NAME.json of a run")
+        tally = self.attempts
+        if tally.damage and not damaged:
+            raise RunError(f"{tally.damage[0]}; {AGAIN}")
+        if not tally.total:
+            raise RunError(f"{lines} holds no attempt; {AGAIN}")
+        if any(item.turns is None for problem in tally.problems.values() for item in problem.made):
+            raise RunError(f"{lines} {NO_TURNS}")
+        return tally
+
+    @property
+    def problems(self) -> Mapping[str, ProblemTally]:
+        return self.attempts.problems
+
+    @property
+    def benchmark(self) -> tuple[str, str]:
+        """What it was measured on; figures on unlike benchmarks are never set side by side."""
+        summary = self.summary
+        return (str(summary.get("benchmark_sha256", "")), str(summary.get("benchmark", "")))
+
+    def level(self, level: str) -> dict[str, Any] | None:
+        """The figures of one level ("all", "1", ...), or None when it was not evaluated."""
+        for row in self.summary.get("levels", ()):
+            if str(row.get("level")) == level:
+                return dict(row)
+        return None
+
+    @property
+    def ks(self) -> list[int]:
+        """The k that its summary has estimates for."""
+        return sorted(int(k) for k in self.summary["levels"][0].get("pass", {}))

@@ -1,8 +1,7 @@
 """What a run shows while it goes on: metrics on disk always, and a terminal display.
 
 Flows in: figures and rollouts from the loops. Flows out: ``metrics.jsonl``,
-``rollouts/step_N.jsonl`` and lines or a live panel on the terminal.
-Not handled here: the HTML page (``proverrl.report``) and remote trackers.
+``rollouts/step_N.jsonl``, and lines or a live panel. Not handled here: the HTML page.
 """
 
 from proverrl.monitor.display import can_draw_live

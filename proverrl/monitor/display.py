@@ -1,7 +1,8 @@
 """How a run looks on a terminal: a live panel, or plain lines when nobody is watching.
 
-Flows in: the latest figures. Flows out: text on one stream.
-Not handled here: files; where the figures come from.
+Flows in: the latest figures. Flows out: text on one stream. A panel leaves the terminal as it was,
+however its process ends. Not handled here: files; keys other than Ctrl-C that are typed meanwhile;
+a process that is killed.
 """
 
 from __future__ import annotations
@@ -9,19 +10,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from proverrl.monitor.live_panel import LivePanel, choose_width
 from proverrl.rollout.completion_counts import describe_lost
 
 SECONDS_BETWEEN_PHASE_LINES = 5.0
 SPARKLINE_WIDTH = 32
+_KEY_COLUMNS = 4
+_SHOW_CURSOR = b"\x1b[?25h\n"
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -166,24 +169,84 @@ class PlainDisplay:
         print(line, file=self._stream, flush=True)
 
 
-class LiveDisplay:
-    """A panel redrawn in place until the run is closed; its last state stays on the screen, and so
-    does each warning in it while there is cause for it."""
+class LivePanel(Live):
+    """rich's ``Live``; ``abandon_all`` is for a process that ends at once."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
+    _abandoned: ClassVar[bool] = False
+
+    def refresh(self) -> None:
+        """Draw it anew, from whatever thread."""
+        if not LivePanel._abandoned:
+            super().refresh()
+
+    @staticmethod
+    def abandon_all() -> None:
+        """Leave what is drawn as it is, with a visible cursor below it. Takes no lock, so that a
+        signal handler may call it; nothing is drawn afterwards."""
+        LivePanel._abandoned = True
+        if sys.__stdout__ is not None and sys.__stdout__.isatty():
+            os.write(sys.__stdout__.fileno(), _SHOW_CURSOR)
+
+
+def choose_width(console: Console) -> int:
+    """Columns for a panel: room is left for two ``^C``, which the terminal prints behind the last
+    line. In a panel as wide as the screen they would begin a new line, below which the panel would
+    be drawn a second time."""
+    return max(20, console.width - _KEY_COLUMNS)
+
+
+class TimedPanel:
+    """A panel with the seconds since it was opened, redrawn in place until it is closed. What is
+    drawn is set before ``__init__``: another thread draws."""
+
+    def __init__(
+        self, stream: TextIO, clock: Callable[[], float], title: str, *, transient: bool
+    ) -> None:
         self._console = Console(file=stream)
-        self._state: Mapping[str, Any] = {}
-        self._warnings: dict[str, str] = {}
-        self._phase = "starting"
         self._clock = clock
+        self._title = title
         self._started = clock()
         self._live = LivePanel(
             get_renderable=self._render,
             console=self._console,
             refresh_per_second=4,
-            transient=False,
+            transient=transient,
         )
         self._live.start()
+
+    def close(self) -> None:
+        self._live.stop()
+
+    @property
+    def draw_blocks(self) -> bool:
+        """Whether the terminal knows block characters."""
+        return self._console.encoding.startswith("utf")
+
+    def list_rows(self) -> list[RenderableType]:
+        """What stands in the panel."""
+        raise NotImplementedError
+
+    def _render(self) -> RenderableType:
+        return Panel(
+            Group(*self.list_rows()),
+            title=self._title,
+            subtitle=format_seconds(self._clock() - self._started),
+            title_align="left",
+            subtitle_align="right",
+            border_style="dim",
+            width=choose_width(self._console),
+        )
+
+
+class LiveDisplay(TimedPanel):
+    """A panel whose last state stays on the screen, and so does each warning in it while there is
+    cause for it."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float]) -> None:
+        self._state: Mapping[str, Any] = {}
+        self._warnings: dict[str, str] = {}
+        self._phase = "starting"
+        super().__init__(stream, clock, "ProverRL", transient=False)
 
     def show_phase(self, name: str, detail: str) -> None:
         self._phase = f"{name}: {detail}" if detail else name
@@ -200,37 +263,24 @@ class LiveDisplay:
     def refresh(self, state: Mapping[str, Any]) -> None:
         self._state = dict(state)
 
-    def close(self) -> None:
-        self._live.stop()
-
-    def _render(self) -> RenderableType:
+    def list_rows(self) -> list[RenderableType]:
         state = dict(self._state)
-        elapsed = format_seconds(self._clock() - self._started)
         rows: list[RenderableType] = []
         if self._phase:
             rows.append(Text(self._phase, style="cyan"))
         if "step" in state:
-            rows.append(render_steps(state, draw_blocks=self._console.encoding.startswith("utf")))
+            rows.append(render_steps(state, draw_blocks=self.draw_blocks))
         rows += [Text(f"warning: {text}", style="yellow") for text in self._warnings.values()]
-        return Panel(
-            Group(*rows) if rows else Text("starting"),
-            title="ProverRL",
-            subtitle=elapsed,
-            title_align="left",
-            subtitle_align="right",
-            border_style="dim",
-            width=choose_width(self._console),
-        )
+        return rows or [Text("starting")]
 
 
 def render_steps(state: Mapping[str, Any], *, draw_blocks: bool = True) -> RenderableType:
     """The panel's body: progress, solve rate with its trend, rates, loss and time left."""
     step, total = int(state["step"]), max(1, int(state["total_steps"]))
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", justify="right", no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(style="dim", justify="right", no_wrap=True)
-    grid.add_column(no_wrap=True)
+    for _ in range(2):
+        grid.add_column(style="dim", justify="right", no_wrap=True)
+        grid.add_column(no_wrap=True)
     history = [value for value in state.get("history", ()) if value is not None]
     trend = sparkline(history) if draw_blocks else ""
     solved = Text.assemble((format_figure(state.get("solve_rate")), "bold green"), "  ", trend)

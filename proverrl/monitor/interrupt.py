@@ -1,8 +1,8 @@
 """Ctrl-C and SIGTERM: the first lets what runs end in good order, a second Ctrl-C ends at once.
 
 Flows in: work on the event loop; what to do first; what to say. Flows out: the work's result, or a
-``StoppedError`` with the line for the user and the exit status. Not handled here: what is saved
-(``proverrl.loops``), signals that were ignored from the start, as a shell does for its background.
+``StoppedError``. Not handled here: what is saved (``proverrl.loops``), signals that were ignored
+from the start, as a shell does for its background.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 from proverrl.errors import StoppedError
-from proverrl.monitor.live_panel import LivePanel
+from proverrl.monitor.display import LivePanel
 
 T = TypeVar("T")
 
@@ -86,11 +86,8 @@ def stop_on_signals(
 
 
 async def run_interruptible(work: Coroutine[Any, Any, T], *, how_to_go_on: str) -> T:
-    """The result of ``work``; Ctrl-C cancels it, which leaves what it had found out.
-
-    Raises:
-        StoppedError: it was interrupted; the message is ``interrupted; how_to_go_on``.
-    """
+    """The result of ``work``; Ctrl-C cancels it, which leaves what it had found out. Raises
+    StoppedError: it was interrupted; the message is ``interrupted; how_to_go_on``."""
     task = asyncio.ensure_future(work)
 
     line = f"ended at once; {how_to_go_on}"

@@ -1,9 +1,8 @@
 """The lines of a run's ``metrics.jsonl``, each field that is read again checked.
 
-Flows in: the file, whole or look by look while it is written, cut or replaced. Flows out: its rows.
-A damaged line of a whole file is a ``RunError`` with file, line and field; one of a file that is
-being followed is counted and passed over. Not handled here: what is drawn of the rows
-(``proverrl.monitor.watch``, ``proverrl.report``).
+Flows in: the file, whole or look by look while it is written, cut or replaced. Flows out: rows.
+A damaged line of a whole file is a ``RunError``; one of a file that is being followed is counted
+and passed over. Not handled here: what is drawn of the rows.
 """
 
 from __future__ import annotations

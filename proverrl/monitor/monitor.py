@@ -1,8 +1,7 @@
 """The one sink of a run: every figure and every rollout goes through it.
 
-Flows in: ``log``, ``write_rollouts``, ``phase`` and ``display`` calls of a loop.
-Flows out: ``metrics.jsonl``, ``rollouts/step_N.jsonl``, and a terminal display.
-Not handled here: checkpoints, evaluation files, the HTML page, remote trackers.
+Flows in: calls of a loop. Flows out: ``metrics.jsonl``, ``rollouts/step_N.jsonl``, and a terminal
+display. Not handled here: checkpoints, evaluation files, the HTML page.
 """
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
 """The turns of a rollout as rows of ``rollouts/step_N.jsonl``, token by token, and back.
 
-Flows in: a ``Rollout`` and its advantages, or a file. Flows out: JSON values; rows of a file, each
-field that is read again checked, and ``StoredTurn`` records of their turns. A turn's prompt is
-written as what it adds to the turns before it, so that a row grows with the number of tokens and
-not with its square.
-Not handled here: the other keys of a row (``proverrl.loops.tally``), how it is shown
-(``proverrl.report.transcript``).
+Flows in: a ``Rollout`` and its advantages, or a file. Flows out: JSON values; checked rows of a
+file, and ``StoredTurn`` records of their turns. A prompt is written as what it adds to the turns
+before it, so a row grows with the number of tokens and not with its square.
+Not handled here: the other keys of a row (``proverrl.loops.tally``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NotRequired
 
@@ -160,11 +158,8 @@ def iter_rollouts(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_turns(row: Mapping[str, Any]) -> list[StoredTurn]:
-    """The turns of a row of ``iter_rollouts``.
-
-    Raises:
-        RunError: the file was written by a version that stored no tokens, or figures are missing.
-    """
+    """The turns of a row of ``iter_rollouts``. Raises RunError: the file was written by a version
+    that stored no tokens, or figures are missing."""
     name = row.get("rollout_id")
     if "turns" not in row:
         raise RunError(
@@ -183,20 +178,13 @@ def read_turns(row: Mapping[str, Any]) -> list[StoredTurn]:
     return turns
 
 
-def _read_turn(turn: _TurnRow) -> StoredTurn:
+def _read_turn(turn: Mapping[str, Any]) -> StoredTurn:
     credit = turn["advantages"]
     if not isinstance(credit, list):
         credit = [] if credit is None else [credit] * len(turn["token_ids"])
-    return StoredTurn(
-        context_ids=tuple(turn["context_ids"]),
-        restarts=turn["restarts"],
-        token_ids=tuple(turn["token_ids"]),
-        logprobs=tuple(turn["logprobs"]),
-        advantages=tuple(credit),
-        text=turn["text"],
-        status=turn["status"],
-        reason=turn["reason"],
-        feedback=turn["feedback"],
-        diagnostics=tuple(turn["diagnostics"]),
-        policy_version=turn["policy_version"],
-    )
+    values = {**turn, "advantages": tuple(credit)}
+    read: dict[str, Any] = {
+        part.name: tuple(value) if isinstance(value := values[part.name], list) else value
+        for part in fields(StoredTurn)
+    }
+    return StoredTurn(**read)

@@ -1,7 +1,7 @@
 """Searches on a terminal: a live tree while it grows, or plain lines when nobody is watching.
 
 Flows in: searches, after every expansion. Flows out: text on one stream, a few times a second at
-most; a table at the end. Not handled here: files.
+most; a table at the end.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
-from rich.console import Console, Group, RenderableType
-from rich.panel import Panel
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree as ShownTree
 
-from proverrl.monitor.display import can_draw_live, format_seconds, format_share, sparkline
-from proverrl.monitor.live_panel import LivePanel, choose_width
+from proverrl.monitor.display import TimedPanel, can_draw_live, format_share, sparkline
 from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost
 from proverrl.search.base import Searching, StopReason
 from proverrl.search.spending import count_turns
@@ -83,24 +81,6 @@ def describe_glance(glance: Glance) -> str:
     )
 
 
-class SearchDisplay(Protocol):
-    """``note`` prints a line that stays, ``watch`` shows a search that goes on, ``end`` one that
-    ended."""
-
-    def note(self, line: str) -> None: ...
-
-    def watch(self, search: Searching) -> None: ...
-
-    def end(self, search: Searching) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def open_display(stream: TextIO, max_calls: int) -> SearchDisplay:
-    """The live display on a terminal, else plain lines."""
-    return (LiveSearches if can_draw_live(stream) else PlainSearches)(stream, max_calls)
-
-
 class PlainSearches:
     """A line every few seconds, the last of each search always."""
 
@@ -129,27 +109,18 @@ class PlainSearches:
         """Nothing is held back."""
 
 
-class LiveSearches:
-    """A panel redrawn in place: a row for each search under way, and the way to the best state of
-    the one that moved last. Those that ended are lines above it."""
+class LiveSearches(TimedPanel):
+    """A row for each search under way, and the way to the best state of the one that moved last.
+    Those that ended are lines above the panel."""
 
     def __init__(
         self, stream: TextIO, max_calls: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._max_calls = max_calls
-        self._console = Console(file=stream)
-        self._clock = clock
-        self._started = clock()
         self._looked: dict[str, float] = {}
         self._glances: dict[str, Glance] = {}
         self._last = ""
-        self._live = LivePanel(
-            get_renderable=self._render,
-            console=self._console,
-            refresh_per_second=4,
-            transient=True,
-        )
-        self._live.start()
+        super().__init__(stream, clock, "search", transient=True)
 
     def note(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)
@@ -169,24 +140,22 @@ class LiveSearches:
         style = "green" if glance.proofs else ""
         self._console.print(Text(describe_glance(glance), style=style), soft_wrap=True)
 
-    def close(self) -> None:
-        self._live.stop()
-
-    def _render(self) -> RenderableType:
+    def list_rows(self) -> list[RenderableType]:
         glances = dict(self._glances)
         rows: list[RenderableType] = [make_live_table(list(glances.values()))]
         last = glances.get(self._last)
         if last is not None:
-            rows.append(draw_way(last, draw_blocks=self._console.encoding.startswith("utf")))
-        return Panel(
-            Group(*rows),
-            title="search",
-            subtitle=format_seconds(self._clock() - self._started),
-            title_align="left",
-            subtitle_align="right",
-            border_style="dim",
-            width=choose_width(self._console),
-        )
+            rows.append(draw_way(last, draw_blocks=self.draw_blocks))
+        return rows
+
+
+SearchDisplay = LiveSearches | PlainSearches
+
+
+def open_display(stream: TextIO, max_calls: int) -> SearchDisplay:
+    """The live display on a terminal, else plain lines. Of both, ``note`` prints a line that stays,
+    ``watch`` shows a search that goes on, ``end`` one that ended."""
+    return (LiveSearches if can_draw_live(stream) else PlainSearches)(stream, max_calls)
 
 
 def make_live_table(glances: list[Glance]) -> Table:

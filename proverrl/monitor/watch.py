@@ -1,9 +1,8 @@
 """Follows a run from outside: what ``metrics.jsonl`` gains, drawn as the run itself would draw it.
 
-Flows in: a run folder that may not exist yet, may be written to, or may be resumed meanwhile. Flows
-out: a live panel or plain lines on one stream; nothing is written to the folder. A folder that
-holds evaluations and no training is told of once: there is nothing to follow.
-Not handled here: rollouts, attempts under way and pages (``proverrl.report``).
+Flows in: a run folder that may not exist yet, be written to, or be resumed meanwhile. Flows out: a
+live panel or plain lines; nothing is written to the folder. A folder that holds evaluations and no
+training is reported once. Not handled here: rollouts and pages (``proverrl.report``).
 """
 
 from __future__ import annotations
@@ -23,13 +22,14 @@ from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, only_evaluates
 from proverrl.files.strict_json import read_object
 from proverrl.monitor.display import (
     SPARKLINE_WIDTH,
+    LivePanel,
     can_draw_live,
+    choose_width,
     describe_step,
     format_figure,
     format_seconds,
     render_steps,
 )
-from proverrl.monitor.live_panel import LivePanel, choose_width
 from proverrl.monitor.metrics import MetricsTail, Row, count_steps_wanted, count_unfinished
 from proverrl.rollout.completion_counts import warn_of_lost
 
@@ -321,45 +321,43 @@ def _watch_plain(
     view: RunView, stream: TextIO, every: float, sleep: Callable[[float], None]
 ) -> None:
     """A line per step; what was there before is told by its last step."""
+
+    def say(line: str) -> None:
+        print(line, file=stream, flush=True)
+
     stage, damaged, resumed, begun = "", "", 0, False
     warned: set[str] = set()
     while True:
         finished = view.finished
         rows = view.look()
-        if view.resumed > resumed or not begun:
-            if view.resumed > resumed:
-                print(
-                    f"{view.run}: continues from step {_last_step(view)}", file=stream, flush=True
-                )
-            elif view.steps:
-                print(describe_lines(view, view.steps[-1]), file=stream, flush=True)
-            resumed, begun = view.resumed, True
-        else:
+        if view.resumed > resumed:
+            last = int(view.steps[-1]["step"]) if view.steps else 0
+            say(f"{view.run}: continues from step {last}")
+        elif begun:
             for row in rows:
                 if row.get("kind") in _STEP_KINDS:
-                    print(describe_lines(view, row), file=stream, flush=True)
+                    say(describe_lines(view, row))
                 elif row.get("kind") == "eval":
-                    print(f"evaluated: {row.get('name')}", file=stream, flush=True)
+                    say(f"evaluated: {row.get('name')}")
+        elif view.steps:
+            say(describe_lines(view, view.steps[-1]))
+        resumed, begun = view.resumed, True
         for name, text in view.lost.items():
             if name not in warned:
-                print(f"warning: {text}", file=stream, flush=True)
+                say(f"warning: {text}")
         warned = set(view.lost)
         now = describe_stage(view)
         if now and now != stage:
-            print(f"{view.run}: {now}", file=stream, flush=True)
+            say(f"{view.run}: {now}")
         stage = now
         if (damage := describe_damage(view)) != damaged and damage:
-            print(f"damaged: {damage}", file=stream, flush=True)
+            say(f"damaged: {damage}")
         damaged = damage
         if view.only_evaluates:
-            print(f"evaluated: {', '.join(view.evaluations)}", file=stream, flush=True)
+            say(f"evaluated: {', '.join(view.evaluations)}")
             return
         if finished:
             if guard := describe_guard(view):
-                print(f"guard: {guard}", file=stream, flush=True)
+                say(f"guard: {guard}")
             return
         sleep(every)
-
-
-def _last_step(view: RunView) -> int:
-    return int(view.steps[-1]["step"]) if view.steps else 0

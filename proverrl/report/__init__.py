@@ -1,7 +1,6 @@
-"""What a run did, as one self-contained HTML page and as a table for the terminal.
+"""What a run did, as one self-contained HTML page and as tables.
 
 Flows in: run folders. Flows out: ``report.html``, the same figures as tables, the headline table.
-Not handled here: running anything; judging anything again.
 """
 
 from proverrl.report.formats import write_tables

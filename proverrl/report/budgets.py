@@ -1,16 +1,14 @@
 """Solve rate against what was spent, for evaluations on one benchmark.
 
-Flows in: shelves of columns. Flows out: for each unit a ``BudgetTable``: the share of the common
-problems solved within each budget, with intervals over problems and differences from the first
-column, paired by problem. Not handled here: how spending is counted and compared
-(``proverrl.evaluation.budgets``).
+Flows in: shelves of columns. Flows out: for each unit the share of the common problems solved
+within each budget, with intervals over problems and differences from the first column, paired by
+problem. Not handled here: how spending is counted (``proverrl.evaluation.budgets``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from proverrl.evaluation.budgets import (
     UNITS,
@@ -23,7 +21,6 @@ from proverrl.evaluation.budgets import (
 )
 from proverrl.report.comparison import Shelf
 from proverrl.report.figures import Chart, plain_chart, plain_series
-from proverrl.report.headline import signed
 
 UNIT_NAMES: dict[BudgetUnit, str] = {
     "turns": "completions",
@@ -43,12 +40,21 @@ class BudgetTable:
     ``unjudged`` the attempts at them that were left out, all columns together."""
 
     unit: BudgetUnit
-    titles: Sequence[str]
+    titles: list[str]
     places: Sequence[int]
     budgets: Sequence[int]
     cells: Sequence[Sequence[Point]]
     problems: int
     unjudged: int
+
+    @property
+    def unit_name(self) -> str:
+        return UNIT_NAMES[self.unit]
+
+    @property
+    def rows(self) -> list[tuple[Point, ...]]:
+        """The cells by budget."""
+        return list(zip(*self.cells, strict=True))
 
 
 def build_tables(shelf: Shelf) -> tuple[list[BudgetTable], list[str]]:
@@ -92,7 +98,7 @@ def _build_table(
     return BudgetTable(unit, titles, [*chosen], budgets, cells, len(common), unjudged)
 
 
-def build_budget_charts(shelf: Shelf, tables: Sequence[BudgetTable]) -> list[Chart]:
+def build_budget_charts(tables: Sequence[BudgetTable]) -> list[Chart]:
     """A curve with its interval for each column, one chart a unit."""
     charts = []
     for table in tables:
@@ -109,40 +115,13 @@ def build_budget_charts(shelf: Shelf, tables: Sequence[BudgetTable]) -> list[Cha
         ]
         charts.append(
             plain_chart(
-                f"Solved within {UNIT_NAMES[table.unit]}",
+                f"Solved within {table.unit_name}",
                 f"share of {table.problems:,} problems, 95 % intervals over problems; "
                 f"{table.unjudged:,} attempts unjudged, left out",
                 series,
                 holder="budget-charts",
-                axis=f"{UNIT_NAMES[table.unit]} a problem",
+                axis=f"{table.unit_name} a problem",
                 log=True,
             )
         )
     return charts
-
-
-def render_table(table: BudgetTable) -> str:
-    """The figures of the curve, folded away."""
-    heads = "".join(f"<th>{escape(title)}</th>" for title in table.titles)
-    rows = ""
-    for number, budget in enumerate(table.budgets):
-        cells = "".join(f"<td>{_render_cell(row[number])}</td>" for row in table.cells)
-        rows += f'<tr><th scope="row">{budget:,}</th>{cells}</tr>'
-    name = UNIT_NAMES[table.unit]
-    return (
-        f'<details class="card"><summary><span class="id">By {name}</span>'
-        f'<span class="dim">{table.problems:,} problems, percent solved within a budget</span>'
-        f'</summary><div class="scroll inset"><table><thead><tr><th>{name.capitalize()}'
-        f"</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>"
-    )
-
-
-def _render_cell(cell: Point) -> str:
-    text = f'<span class="value">{100 * cell.solved:.1f}</span>'
-    text += f'<span class="sub">{100 * cell.low:.1f}–{100 * cell.high:.1f}</span>'
-    if gap := cell.against_first:
-        value, low, high = (signed(100 * part) for part in (gap.value, gap.low, gap.high))
-        text += f'<span class="sub">{value} [{low}, {high}]</span>'
-    if cell.ran_out:
-        text += f'<span class="sub lost">{100 * cell.ran_out:.1f} % out of attempts</span>'
-    return text

@@ -1,23 +1,19 @@
 """How well difficulty was predicted: expected solve rates against those that were measured.
 
-Flows in: a run's newest checkpoint (the curriculum's Beta posterior of each family), its metrics
-(solve rate of each level over the last steps) and the tallies of its evaluation. Flows out: bins of
-problems by predicted rate, with the measured rate of each and its interval over problems.
-Predictions come from training and are held against held-out problems of the same family or level.
-Not handled here: curricula without estimates; problems that no prediction speaks of are counted.
+Flows in: the Beta posterior of each family in a run's newest checkpoint, the solve rate of each
+level over its last steps, the tallies of its evaluation. Flows out: bins of problems by predicted
+rate with the measured rate of each. Problems without a prediction are counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from proverrl.evaluation.tally import ProblemTally
 from proverrl.report.figures import Chart, plain_chart, plain_series
 from proverrl.report.headline import choose_evaluation
-from proverrl.report.run import RunRecord
-from proverrl.report.run_rows import read_posterior
+from proverrl.report.run import RunRecord, read_posterior
 from proverrl.statistics import mean_interval
 
 NUM_BINS = 10
@@ -88,10 +84,7 @@ def list_predictors(run: RunRecord) -> list[tuple[str, str, Predict]]:
 
 def read_beliefs(run: RunRecord) -> dict[str, float]:
     """Mean of each family's Beta posterior in the newest checkpoint; empty when there is none.
-
-    Raises:
-        RunError: the checkpoint's state cannot be read.
-    """
+    Raises RunError: the checkpoint's state cannot be read."""
     files = sorted((run.path / "checkpoints").glob("step_*/state.json"))
     posterior = read_posterior(files[-1]) if files else {}
     return {name: a / (a + b) for name, (a, b) in posterior.items()}
@@ -183,37 +176,3 @@ def build_calibration_charts(calibrations: Sequence[Calibration]) -> list[Chart]
             )
         )
     return charts
-
-
-def render_calibrations(calibrations: Sequence[Calibration], *, several: bool) -> str:
-    """What each predictor was worth, and its bins folded away; a sentence when there is none."""
-    if not calibrations:
-        return (
-            '<p class="empty">Nothing to compare: this needs an evaluation whose attempts were '
-            "kept, and a training that logged its levels or a curriculum that estimates solve "
-            "rates.</p>"
-        )
-    return "".join(_render(item, several) for item in calibrations)
-
-
-def _render(item: Calibration, several: bool) -> str:
-    name = f"{item.title}: " if several else ""
-    rows = "".join(
-        f'<tr><th scope="row">{100 * part.low:.0f}–{100 * part.high:.0f} %</th>'
-        f"<td>{part.problems:,}</td><td>{part.attempts:,}</td><td>{100 * part.predicted:.1f}</td>"
-        f'<td><span class="value">{100 * part.measured:.1f}</span><span class="sub">'
-        f"{100 * part.interval[0]:.1f}–{100 * part.interval[1]:.1f}</span></td></tr>"
-        for part in item.bins
-    )
-    told = (
-        f"{item.problems:,} problems, {item.without:,} without a prediction or a judged attempt, "
-        f"{item.unjudged:,} attempts unjudged. Off by {100 * item.error:.1f} points per problem; "
-        f"one rate for all would be off by {100 * item.spread:.1f}."
-    )
-    return (
-        f'<details class="card"><summary><span class="id">{escape(name)}by {escape(item.source)}'
-        f'</span><span class="tally">{len(item.bins)} bins</span></summary><p>{escape(told)}</p>'
-        '<div class="scroll inset"><table><thead><tr><th>Predicted</th><th>Problems</th>'
-        "<th>Judged attempts</th><th>Mean predicted, %</th><th>Measured, %</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table></div></details>"
-    )

@@ -1,13 +1,13 @@
 """Evaluations on one benchmark set side by side, problem by problem.
 
 Flows in: run records. Flows out: groups of columns whose attempts were kept, which of them are
-compared, and warnings where columns were measured under unlike conditions. The figures themselves
-are those of ``proverrl.evaluation.compare``. Not handled here: what a solution cost (``budgets``),
-how it is drawn.
+compared, and warnings where columns were measured under unlike conditions. The figures are those
+of ``proverrl.evaluation.compare``. Not handled here: what a solution cost (``budgets``).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -158,3 +158,23 @@ def list_warnings(runs: Sequence[RunRecord]) -> list[str]:
 def _benchmark(column: Column) -> str:
     digest, name = column.evaluation.benchmark
     return f"{name} ({digest[:12] or 'no checksum'})"
+
+
+def describe_pairs(shelf: Shelf) -> list[str]:
+    """A sentence for every two columns: who solved how many problems that the other did not."""
+    return [
+        _describe_pair(shelf, one, other)
+        for one, other in itertools.combinations(range(len(shelf.columns)), 2)
+    ]
+
+
+def _describe_pair(shelf: Shelf, one: int, other: int) -> str:
+    overlap = count_overlap(shelf, one, other)
+    text = (
+        f"{shelf.columns[one].title} and {shelf.columns[other].title}: both solved "
+        f"{overlap.both:,}, only the first {overlap.only_first:,}, only the second "
+        f"{overlap.only_second:,}, neither {overlap.neither:,}"
+    )
+    known = overlap.both + overlap.only_first + overlap.only_second + overlap.neither
+    lost = len(shelf.names) - known
+    return text + (f"; {lost:,} have no judged attempt in one of them." if lost else ".")

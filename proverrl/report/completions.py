@@ -1,17 +1,21 @@
-"""What became of completions and what they cost: as rows, as words, and as the report's section.
+"""What became of completions and what they cost.
 
-Flows in: run records. Flows out: a row for the training of each run and for each evaluation, lines
-for a terminal, escaped HTML, warnings. Figures that a run of an earlier version did not store are
-None. Not handled here: verdicts (``sections``), spending per problem (``budgets``).
+Flows in: run records, result files. Flows out: a row for the training of each run and for each
+evaluation, tables of them, lines for a terminal, warnings. Figures that an earlier version did not
+store are None. Not handled here: verdicts (``sections``), spending per problem (``budgets``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
+from pathlib import Path
 from typing import Any
 
-from proverrl.evaluation.stored import StoredEvaluation
+from rich.table import Table
+from rich.text import Text
+
+from proverrl.evaluation.attempts import read_summary
+from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.monitor.display import format_figure, format_share
 from proverrl.report.run import Row, RunRecord
 from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost
@@ -94,31 +98,69 @@ def describe_usage(usage: Mapping[str, Any]) -> str:
     return text
 
 
-def render_completions(runs: Sequence[RunRecord]) -> str:
-    """The table of the page."""
+def list_completion_cells(runs: Sequence[RunRecord]) -> list[list[str]]:
+    """The page's table, its heads first; empty when nothing was written. Columns of what a server
+    counted are left out where none did."""
     rows = list_completion_rows(runs)
     if not rows:
-        return '<p class="empty">Nothing has been written by a policy yet.</p>'
+        return []
     has_usage = any(row["prompt_tokens"] is not None for row in rows)
     heads = ["Where", "Completions", "Cut off", "No candidate", "Most often because"]
     heads += ["Tokens in", "Tokens out", "Cost"] if has_usage else []
-    body = "".join(_render_row(row, has_usage=has_usage) for row in rows)
-    head = "".join(f"<th>{name}</th>" for name in heads)
+    return [
+        heads,
+        *(
+            [
+                row["where"],
+                *_describe_counts(row),
+                row["without_candidate_reason"] or "-",
+                *(_describe_usage(row) if has_usage else ()),
+            ]
+            for row in rows
+        ),
+    ]
+
+
+def _describe_counts(figures: Mapping[str, Any]) -> tuple[str, str, str]:
     return (
-        f'<div class="scroll"><table class="completions"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
+        format_figure(figures.get("completions")),
+        format_share(figures.get("truncated_share")),
+        format_share(figures.get("without_candidate_share")),
     )
 
 
-def _render_row(row: Row, *, has_usage: bool) -> str:
-    cells = [
-        format_figure(row["completions"]),
-        format_share(row["truncated_share"]),
-        format_share(row["without_candidate_share"]),
-        row["without_candidate_reason"] or "-",
-    ]
-    if has_usage:
-        cells += [format_figure(row[name]) for name in ("prompt_tokens", "completion_tokens")]
-        cells.append(format_figure(row["cost"], 2))
-    found = "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)
-    return f'<tr><th scope="row">{escape(str(row["where"]))}</th>{found}</tr>'
+def _describe_usage(usage: Mapping[str, Any]) -> tuple[str, str, str]:
+    return (
+        format_figure(usage.get("prompt_tokens")),
+        format_figure(usage.get("completion_tokens")),
+        format_figure(usage.get("cost"), 2),
+    )
+
+
+def make_completion_table(results: Sequence[Path]) -> Table:
+    """What share of each evaluation's completions came to nothing, and what a server counted, where
+    one wrote them; dashes for a result of an earlier version.
+
+    Raises RunError for a file that is no result.
+    """
+    summaries = [read_summary(path) for path in results]
+    has_usage = any(summary.get("usage") for summary in summaries)
+    table = Table(title=Text("Completions"), title_justify="left")
+    table.add_column("evaluation", overflow="fold")
+    counted = ("tokens in", "tokens out", "cost") if has_usage else ()
+    for name in ("completions", "cut off", "no candidate", *counted):
+        # Figures stand whole on a terminal of any width.
+        table.add_column(name, justify="right", no_wrap=True)
+    for summary in summaries:
+        table.add_row(
+            Text(str(summary.get("name"))),
+            *_describe_counts(summary),
+            *(_describe_usage(summary.get("usage") or {}) if has_usage else ()),
+        )
+    return table
+
+
+def list_result_warnings(results: Sequence[Path]) -> list[str]:
+    """The warnings of each result, after its name. Raises RunError for a file that is none."""
+    summaries = [read_summary(path) for path in results]
+    return [f"{s.get('name')}: {text}" for s in summaries for text in s.get("warnings") or ()]

@@ -1,4 +1,4 @@
-"""The section "Curriculum": what was drawn when.
+"""The charts of the section "Curriculum": what was drawn when.
 
 Flows in: the figures that a curriculum logs with every step. Flows out: charts. Not handled here:
 how well difficulty was predicted in the end (``calibration``), composed problems (``selfplay``).
@@ -6,12 +6,13 @@ how well difficulty was predicted in the end (``calibration``), composed problem
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from proverrl.report.figures import (
     Chart,
+    counts_of,
     read_number,
+    shares_chart,
     smoothing_width,
     step_chart,
     step_series,
@@ -19,8 +20,7 @@ from proverrl.report.figures import (
 )
 from proverrl.report.run import Row, RunRecord
 
-MOST_NAMES = 7
-OTHERS, GIVEN = "others", "given"
+_DRAWN = "share of the problems drawn"
 
 
 def build_curriculum_charts(runs: Sequence[RunRecord]) -> list[Chart]:
@@ -31,47 +31,25 @@ def build_curriculum_charts(runs: Sequence[RunRecord]) -> list[Chart]:
         end = "" if len(runs) == 1 else f", {run.label}"
         drawn = [row for row in run.steps if row.get("curriculum_drawn")]
         charts += [
-            _shares_chart(f"Levels drawn{end}", drawn, "curriculum_levels", "levels"),
-            _shares_chart(f"Families drawn{end}", drawn, "curriculum_families", "runs"),
-            _shares_chart(f"Composed by{end}", _with_given(drawn), "curriculum_operators", "runs"),
+            shares_chart(
+                f"Levels drawn{end}",
+                _DRAWN,
+                drawn,
+                "curriculum_levels",
+                label=lambda name: f"level {name}",
+                ramp="levels",
+            ),
+            shares_chart(f"Families drawn{end}", _DRAWN, drawn, "curriculum_families"),
+            shares_chart(f"Composed by{end}", _DRAWN, _with_given(drawn), "curriculum_operators"),
             _rates_chart(f"Expected solve rate{end}", drawn),
             _difficulty_chart(f"Difficulty aimed at{end}", drawn),
         ]
     return [chart | {"holder": "curriculum-charts"} for chart in charts if chart["series"]]
 
 
-def render_curriculum(runs: Sequence[RunRecord]) -> str:
-    """A sentence when nothing was logged, else nothing."""
-    if any(row.get("curriculum_drawn") for run in runs for row in run.steps):
-        return ""
-    return '<p class="empty">No step has logged what was drawn.</p>'
-
-
-def count_shares(
-    rows: Sequence[Row], key: str, *, width: int
-) -> tuple[list[str], list[dict[str, float]]]:
-    """Names in the order in which they are drawn, and for each row their shares in the last
-    ``width`` rows. Names beyond the ``MOST_NAMES`` commonest of the run are one, ``others``."""
-    counts = [_counts(row, key) for row in rows]
-    total: Counter[str] = sum(counts, Counter())
-    kept = [name for name, _ in total.most_common(MOST_NAMES)]
-    names = sorted(kept, key=lambda name: name.zfill(9) if name.isdigit() else name)
-    names += [OTHERS] if len(total) > len(kept) else []
-    shares = []
-    for end in range(1, len(counts) + 1):
-        window: Counter[str] = sum(counts[max(0, end - width) : end], Counter())
-        all_of = sum(window.values())
-        values = {name: window[name] / all_of for name in kept}
-        values[OTHERS] = sum(n for name, n in window.items() if name not in kept) / all_of
-        shares.append({name: values[name] for name in names})
-    return names, shares
-
-
-def _counts(row: Row, key: str) -> Counter[str]:
-    value = row.get(key)
-    return Counter(
-        {str(name): int(n) for name, n in value.items()} if isinstance(value, Mapping) else {}
-    )
+def has_curriculum(runs: Sequence[RunRecord]) -> bool:
+    """Whether a step has logged what was drawn."""
+    return any(row.get("curriculum_drawn") for run in runs for row in run.steps)
 
 
 def _with_given(rows: Sequence[Row]) -> list[Row]:
@@ -80,28 +58,10 @@ def _with_given(rows: Sequence[Row]) -> list[Row]:
         return []
     found = []
     for row in rows:
-        operators = _counts(row, "curriculum_operators")
+        operators = counts_of(row, "curriculum_operators")
         given = int(row["curriculum_drawn"]) - operators.total()
-        found.append({**row, "curriculum_operators": {**operators, GIVEN: given}})
+        found.append({**row, "curriculum_operators": {**operators, "given": given}})
     return found
-
-
-def _shares_chart(title: str, rows: Sequence[Row], key: str, ramp: str) -> Chart:
-    rows = [row for row in rows if _counts(row, key)]
-    width = smoothing_width(len(rows))
-    names, shares = count_shares(rows, key, width=width)
-    series = [
-        step_series(
-            f"level {name}" if key == "curriculum_levels" else name,
-            color,
-            rows,
-            [share[name] for share in shares],
-            stacked=True,
-            width=width,
-        )
-        for color, name in enumerate(names)
-    ]
-    return step_chart(title, "share of the problems drawn", series, percent=True, ramp=ramp)
 
 
 def _rates_chart(title: str, rows: Sequence[Row]) -> Chart:
@@ -113,7 +73,7 @@ def _rates_chart(title: str, rows: Sequence[Row]) -> Chart:
         values = trailing_mean([read_number(row.get(key)) for row in rows], width)
         if any(value is not None for value in values):
             series.append(step_series(name, color, rows, values, width=width))
-    note = "a draw is learned from up to some steps later than it was drawn" if series else ""
+    note = "a draw is learned from up to some steps later than it was drawn"
     return step_chart(title, "mean over problems", series, percent=True, note=note)
 
 

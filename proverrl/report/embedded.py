@@ -1,8 +1,7 @@
 """Data that travels inside the page: plain JSON, and packed pieces that are unpacked on demand.
 
-Flows in: JSON values. Flows out: text that can stand in a script element whatever it carries.
-A packed piece is gzip in base64, which ``page.js`` unpacks with the browser's DecompressionStream.
-Not handled here: what is in the pieces.
+Flows in: JSON values. Flows out: text that can stand in a script element whatever it carries. A
+packed piece is gzip in base64, which ``page.js`` unpacks with the browser's DecompressionStream.
 """
 
 from __future__ import annotations
@@ -23,11 +22,6 @@ class Piece:
     name: str
     packed: str
 
-    @property
-    def element(self) -> str:
-        """The HTML element."""
-        return f'<script type="{PACKED_TYPE}" id="{self.name}">{self.packed}</script>'
-
 
 def embed_json(value: Any) -> str:
     """JSON that can stand in a script element whatever text it carries."""
@@ -37,11 +31,6 @@ def embed_json(value: Any) -> str:
 def pack_json(value: Any) -> str:
     """JSON, compressed, in characters that mean nothing in HTML; the same value gives the same."""
     return base64.b64encode(gzip.compress(_json(value).encode(), 6, mtime=0)).decode()
-
-
-def unpack_json(packed: str) -> Any:
-    """What ``pack_json`` packed."""
-    return json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
 def _json(value: Any) -> str:

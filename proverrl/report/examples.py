@@ -1,25 +1,24 @@
-"""Solved and unsolved held-out problems of each level, with the verifier's messages.
+"""Solved and unsolved held-out problems of each level, with the verifier's messages in place.
 
-Flows in: the attempts of an evaluation. Flows out: ``Example`` records and their HTML.
-Not handled here: training rollouts, which the page's browser shows.
+Flows in: the attempts of an evaluation, texts of problems. Flows out: examples, and the numbered
+lines of each, for the templates, which escape all text. Not handled here: training rollouts, which
+the page's browser shows; highlighting of the language's syntax.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
-from proverrl.evaluation.stored import StoredEvaluation
-from proverrl.evaluation.tally import ProblemTally, fetch_rows
-from proverrl.report.headline import choose_evaluation
-from proverrl.report.listing import render_listing
+from proverrl.evaluation.tally import ProblemTally, StoredEvaluation, fetch_rows
 from proverrl.report.run import Row, RunRecord
-from proverrl.report.sections import name_of
-from proverrl.types import Status
+from proverrl.types import HOLE
 
 EXAMPLES_PER_KIND = 2
+MAX_LISTING_LINES = 400
+
+Messages = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,66 +52,80 @@ def choose_examples(evaluation: StoredEvaluation) -> dict[str, tuple[list[Exampl
     }
 
 
-def render_examples(runs: Sequence[RunRecord]) -> str:
-    """The section's HTML, or a sentence that says what is missing."""
-    parts = []
-    for run in runs:
-        evaluation = choose_evaluation(run)
-        if evaluation is None or not evaluation.attempts.total:
-            what = "No evaluation yet" if evaluation is None else "The attempts were not kept"
-            name = f"{run.label}: " if len(runs) > 1 else ""
-            parts.append(f'<p class="empty">{escape(name)}{what}.</p>')
-            continue
-        if len(runs) > 1:
-            parts.append(f"<h3>{escape(name_of(run))}</h3>")
-        parts.append(
-            f'<p class="lead">From the evaluation “{escape(evaluation.name)}”. '
-            "The text that the policy wrote is highlighted.</p>"
-        )
-        for level, (solved, unsolved) in choose_examples(evaluation).items():
-            parts.append(_render_level(run, evaluation, level, solved, unsolved))
-    return "".join(parts)
+def list_examples(
+    run: RunRecord, evaluation: StoredEvaluation
+) -> list[tuple[str, str, list[tuple[Row, str, Row | None]]]]:
+    """For each level: its name, what has no example, and the examples, each as the stored attempt,
+    how its problem's attempts went, and the problem's text, where it was found."""
+    levels = []
+    for level, (solved, unsolved) in choose_examples(evaluation).items():
+        missing = "" if solved and unsolved else "none left unsolved" if solved else "none solved"
+        items = [*solved, *unsolved]
+        rows = fetch_rows(evaluation.attempts, [item.place for item in items])
+        examples = [
+            (row, _describe_tally(item.tally), run.problems.get(item.tally.problem_id))
+            for item, row in zip(items, rows, strict=True)
+        ]
+        levels.append((level, missing, examples))
+    return levels
 
 
-def _render_level(
-    run: RunRecord,
-    evaluation: StoredEvaluation,
-    level: str,
-    solved: Sequence[Example],
-    unsolved: Sequence[Example],
-) -> str:
-    items = [*solved, *unsolved]
-    rows = fetch_rows(evaluation.attempts, [item.place for item in items])
-    cards = "".join(
-        _render_example(item.tally, row, run.problems.get(item.tally.problem_id))
-        for item, row in zip(items, rows, strict=True)
-    )
-    missing = "" if solved else "none solved"
-    missing = missing or ("" if unsolved else "none left unsolved")
-    note = f' <span class="dim">{missing}</span>' if missing else ""
-    return f'<h4>Level {escape(level)}{note}</h4><div class="cards">{cards}</div>'
-
-
-def _render_example(tally: ProblemTally, row: Row, problem: Mapping[str, Any] | None) -> str:
-    status = str(row.get("status"))
-    lost = tally.unjudged
+def _describe_tally(tally: ProblemTally) -> str:
     text = f"{tally.solved} of {tally.judged} attempts proved"
-    if lost:
-        text += f", {lost} unjudged"
-    note = "" if problem else '<p class="dim">The problem’s text was not found; its body alone.</p>'
-    listing = render_listing(
-        problem or {}, str(row.get("body") or ""), row.get("diagnostics") or ()
-    )
-    family = escape(str(row.get("family") or ""))
-    return (
-        f'<details class="card"><summary>{render_badge(status)}'
-        f'<span class="id">{escape(str(row.get("problem_id")))}</span>'
-        f'<span class="dim">{family}</span><span class="tally">{text}</span></summary>'
-        f"{note}{listing}</details>"
-    )
+    return f"{text}, {tally.unjudged} unjudged" if tally.unjudged else text
 
 
-def render_badge(status: str) -> str:
-    """The status as a coloured word; one that is not a known status stays plain."""
-    css = status if status in {item.value for item in Status} else "unknown"
-    return f'<span class="badge {css}">{escape(status)}</span>'
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a listing. ``marked`` is what the policy wrote of it; ``is_body`` says whether the
+    line is part of that at all, as an empty one may be."""
+
+    number: int
+    before: str
+    marked: str
+    after: str
+    is_body: bool
+    messages: Messages
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A problem with a proposed body: messages about all of it, lines, how many are left out."""
+
+    on_top: Messages
+    lines: Sequence[Line]
+    num_more: int
+
+
+def make_listing(problem: Mapping[str, Any] | None, body: str, diagnostics: Messages) -> Listing:
+    """The assembled file, each message with the line it points at; the body alone if no problem."""
+    problem = problem or {}
+    above, _, rest = str(problem.get("statement") or HOLE).partition(HOLE)
+    head = str(problem.get("preamble") or "") + above
+    texts = (head + body + rest).removesuffix("\n").split("\n")
+    messages = place_messages(diagnostics, len(texts))
+    lines, offset = [], 0
+    for number, text in enumerate(texts[:MAX_LISTING_LINES], start=1):
+        start, end = len(head) - offset, len(head) + len(body) - offset
+        left, right = max(0, min(start, len(text))), max(0, min(end, len(text)))
+        lines.append(
+            Line(
+                number,
+                text[:left],
+                text[left:right],
+                text[right:],
+                right > left or start < 0 < end,
+                messages.get(number, ()),
+            )
+        )
+        offset += len(text) + 1
+    return Listing(messages.get(0, ()), lines, max(0, len(texts) - MAX_LISTING_LINES))
+
+
+def place_messages(diagnostics: Messages, num_lines: int) -> dict[int, list[Mapping[str, Any]]]:
+    """Messages by line; those that point outside the file come under line 0, at the top."""
+    placed: dict[int, list[Mapping[str, Any]]] = {}
+    for item in diagnostics:
+        line = int(item.get("line") or 0)
+        placed.setdefault(line if 1 <= line <= num_lines else 0, []).append(item)
+    return placed

@@ -2,13 +2,13 @@
 
 Flows in: run records. Flows out: JSON-ready chart descriptions with three possible x axes
 (step, verifier calls, minutes), so that runs with unlike steps can be compared fairly.
-Not handled here: colours and layout, which follow the theme in the browser.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from proverrl.report.run import Row, RunRecord, unjudged_counts
@@ -16,6 +16,7 @@ from proverrl.statistics import clopper_pearson
 
 POINTS_UNTIL_SMOOTHED = 40
 MAX_POINTS = 1500
+MOST_NAMES = 7
 BAND_NOTE = "band: 95 % interval"
 
 Series = dict[str, Any]
@@ -67,15 +68,14 @@ def smoothing_width(count: int) -> int:
 def _line_chart(
     runs: Sequence[RunRecord], key: str, title: str, unit: str, *, percent: bool = False
 ) -> Chart:
-    def read(row: Row) -> float | None:
-        return read_number(row.get(key))
-
     series: list[Series] = []
     gaps: list[str] = []
     for index, run in enumerate(runs):
         rows = [row for row in run.steps if key in row]
-        values = [read(row) for row in rows]
-        missing = [str(row.get("step")) for row in rows if read(row) is None]
+        values = [read_number(row.get(key)) for row in rows]
+        missing = [
+            row.get("step") for row, value in zip(rows, values, strict=True) if value is None
+        ]
         if missing:
             gaps.append(f"{run.label}: not finite at {len(missing)} steps, first {missing[0]}")
         bands = _solve_rate_bands(rows, values) if key == "solve_rate" else None
@@ -126,22 +126,15 @@ def _groups_chart(run: RunRecord, runs: Sequence[RunRecord]) -> Chart:
     rows = [row for row in run.steps if read_number(row.get("groups"))]
     width = smoothing_width(len(rows))
     series = []
-    for color, (key, name) in enumerate(
-        (
-            ("groups_solved", "all solved"),
-            ("groups_mixed", "mixed"),
-            ("groups_failed", "all failed"),
-        )
-    ):
+    names = {"groups_solved": "all solved", "groups_mixed": "mixed", "groups_failed": "all failed"}
+    for color, (key, name) in enumerate(names.items() if rows else ()):
         shares = [float(row.get(key) or 0) / float(row["groups"]) for row in rows]
         smooth = trailing_mean(shares, width)
-        if rows:
-            series.append(step_series(name, color, rows, smooth, stacked=True, width=width))
+        series.append(step_series(name, color, rows, smooth, stacked=True, width=width))
     title = "Groups" if len(runs) == 1 else f"Groups, {run.label}"
-    note = "only mixed groups carry a learning signal" if rows else ""
-    return step_chart(
-        title, "share of the groups drawn", series, percent=True, note=note, ramp="groups"
-    )
+    note = "only mixed groups carry a learning signal"
+    unit = "share of the groups drawn"
+    return step_chart(title, unit, series, percent=True, note=note, ramp="groups")
 
 
 def _levels_chart(run: RunRecord, runs: Sequence[RunRecord]) -> Chart:
@@ -150,16 +143,14 @@ def _levels_chart(run: RunRecord, runs: Sequence[RunRecord]) -> Chart:
     width = smoothing_width(len(rows))
     series = []
     for color, name in enumerate(names):
-        attempts = [float(_level(row, name).get("attempts") or 0) for row in rows]
-        solved = [float(_level(row, name).get("solved") or 0) for row in rows]
+        levels = [row["levels"].get(name) or {} for row in rows]
+        solved, attempts = (
+            [float(level.get(key) or 0) for level in levels] for key in ("solved", "attempts")
+        )
         rates = _window_rates(solved, attempts, width)
         series.append(step_series(f"level {name}", color, rows, rates, width=width))
     title = "Solve rate per level" if len(runs) == 1 else f"Per level, {run.label}"
     return step_chart(title, "share of judged rollouts", series, percent=True, ramp="levels")
-
-
-def _level(row: Row, name: str) -> Row:
-    return dict(row["levels"].get(name) or {})
 
 
 def _window_rates(
@@ -203,6 +194,83 @@ def _unjudged_notes(runs: Sequence[RunRecord]) -> list[str]:
         name = "" if len(runs) == 1 else f"{run.label}: "
         notes.append(f"{name}{lost:,} of {rollouts:,} rollouts unjudged, left out")
     return notes
+
+
+def counts_of(row: Row, key: str) -> Counter[str]:
+    """A logged table of counts; empty where the row has none."""
+    value = row.get(key)
+    return Counter(
+        {str(name): int(n) for name, n in value.items()} if isinstance(value, Mapping) else {}
+    )
+
+
+def count_shares(
+    rows: Sequence[Row], key: str, *, width: int
+) -> tuple[list[str], list[dict[str, float]]]:
+    """Names in the order in which they are drawn, and for each row their shares in the last
+    ``width`` rows. Names beyond the ``MOST_NAMES`` commonest of the run are one, ``others``."""
+    counts = [counts_of(row, key) for row in rows]
+    total: Counter[str] = sum(counts, Counter())
+    kept = [name for name, _ in total.most_common(MOST_NAMES)]
+    names = sorted(kept, key=lambda name: name.zfill(9) if name.isdigit() else name)
+    names += ["others"] if len(total) > len(kept) else []
+    shares = []
+    for end in range(1, len(counts) + 1):
+        window: Counter[str] = sum(counts[max(0, end - width) : end], Counter())
+        all_of = window.total()
+        values = {name: window[name] / all_of for name in kept}
+        values["others"] = sum(n for name, n in window.items() if name not in kept) / all_of
+        shares.append({name: values[name] for name in names})
+    return names, shares
+
+
+def shares_chart(
+    title: str,
+    unit: str,
+    rows: Sequence[Row],
+    key: str,
+    *,
+    order: Callable[[Sequence[str]], Sequence[str]] = list,
+    label: Callable[[str], str] = str,
+    ramp: str = "runs",
+    note: str = "",
+) -> Chart:
+    """Shares of a logged table of counts over the steps that have one, stacked; ``order`` chooses
+    and orders the names."""
+    rows = [row for row in rows if counts_of(row, key)]
+    width = smoothing_width(len(rows))
+    names, shares = count_shares(rows, key, width=width)
+    series = [
+        step_series(
+            label(name),
+            color,
+            rows,
+            [share.get(name, 0.0) for share in shares],
+            stacked=True,
+            width=width,
+        )
+        for color, name in enumerate(order(names) if rows else ())
+    ]
+    return step_chart(title, unit, series, percent=True, ramp=ramp, note=note)
+
+
+def lines_chart(
+    title: str,
+    unit: str,
+    rows: Sequence[Row],
+    names: Mapping[str, str],
+    *,
+    percent: bool = False,
+) -> Chart:
+    """A smoothed line for each logged figure, named by its key, over the steps that have it."""
+    series = []
+    for color, (key, name) in enumerate(names.items()):
+        found = [row for row in rows if read_number(row.get(key)) is not None]
+        width = smoothing_width(len(found))
+        values = trailing_mean([read_number(row.get(key)) for row in found], width)
+        if found:
+            series.append(step_series(name, color, found, values, width=width))
+    return step_chart(title, unit, series, percent=percent)
 
 
 def step_series(

@@ -1,8 +1,7 @@
 """The report's figures as Markdown, CSV and JSON, from the same records as the page.
 
 Flows in: run folders. Flows out: rows with stable column names (docs/cli.md), and files of them.
-Shares are fractions between 0 and 1, differences too; a figure that is not known is empty, in JSON
-null. Not handled here: curves, rollouts, proof texts, which the page has.
+Shares and differences are fractions; a figure that is not known is empty, in JSON null.
 """
 
 from __future__ import annotations
@@ -15,12 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from proverrl.files.lines import write_whole
-from proverrl.report.comparison import (
-    Shelf,
-    list_differences,
-    list_shelves,
-    list_warnings,
-)
+from proverrl.report.comparison import Shelf, list_differences, list_shelves, list_warnings
 from proverrl.report.completions import (
     COMPLETION_COLUMNS,
     list_completion_rows,
@@ -43,18 +37,21 @@ PROBLEM_COLUMNS = (
     "problem", "level", "family", "column", "evaluation", "attempts", "judged", "unjudged",
     "proved", "solve_rate",
 )  # fmt: skip
+_COLUMNS = (
+    *(HEADLINE_COLUMNS, DIFFERENCE_COLUMNS, PROBLEM_COLUMNS, COMPLETION_COLUMNS),
+    ("warning",),
+)
 
 
 def list_headline_rows(runs: Sequence[RunRecord]) -> list[Row]:
     """One row a column, level and k that was measured."""
-    rows = []
-    for column in list_columns(runs):
-        for level in list_levels([column]):
-            for k in list_ks([column]):
-                row = _headline_row(runs, column, level, k)
-                if row is not None:
-                    rows.append(row)
-    return rows
+    return [
+        row
+        for column in list_columns(runs)
+        for level in list_levels([column])
+        for k in list_ks([column])
+        if (row := _headline_row(runs, column, level, k))
+    ]
 
 
 def _headline_row(runs: Sequence[RunRecord], column: Column, level: str, k: int) -> Row | None:
@@ -64,62 +61,64 @@ def _headline_row(runs: Sequence[RunRecord], column: Column, level: str, k: int)
         return None
     summary = column.evaluation.summary
     before = None if column.base is None else find_figure(column.base.level(level), k)
-    owner = [run for run in runs if column.evaluation in run.evaluations.values()]
-    values = (
-        column.title,
-        str(owner[0].path) if owner else None,
-        column.evaluation.name,
-        summary.get("benchmark"),
-        summary.get("benchmark_sha256"),
-        summary.get("toolchain"),
-        level,
-        k,
-        figure["value"],
-        figure.get("low"),
-        figure.get("high"),
-        None if before is None else figure["value"] - before["value"],
-        found.get("num_problems"),
-        found.get("attempts"),
-        sum(unjudged_counts(found.get("unjudged")).values()),
-        found.get("fatal") or 0,
-    )
-    return dict(zip(HEADLINE_COLUMNS, values, strict=True))
+    owners = (str(run.path) for run in runs if column.evaluation in run.evaluations.values())
+    return {
+        "column": column.title,
+        "run": next(owners, None),
+        "evaluation": column.evaluation.name,
+        **{name: summary.get(name) for name in ("benchmark", "benchmark_sha256", "toolchain")},
+        "level": level,
+        "k": k,
+        "pass": figure["value"],
+        "low": figure.get("low"),
+        "high": figure.get("high"),
+        "change": None if before is None else figure["value"] - before["value"],
+        "problems": found.get("num_problems"),
+        "attempts": found.get("attempts"),
+        "unjudged": sum(unjudged_counts(found.get("unjudged")).values()),
+        "fatal": found.get("fatal") or 0,
+    }
 
 
 def list_difference_rows(shelves: Sequence[Shelf]) -> list[Row]:
     """One row per pair and k: the difference of pass@k, paired by problem."""
     return [
-        dict(
-            zip(
-                DIFFERENCE_COLUMNS,
-                (
-                    *(d.title, d.base, d.k, d.gap.value, d.gap.low, d.gap.high),
-                    *(d.problems, d.excluded, d.gap.p),
-                ),
-                strict=True,
-            )
-        )
+        {
+            "column": item.title,
+            "against": item.base,
+            "k": item.k,
+            "difference": item.gap.value,
+            "low": item.gap.low,
+            "high": item.gap.high,
+            "problems": item.problems,
+            "left_out": item.excluded,
+            "p": item.gap.p,
+        }
         for shelf in shelves
-        for d in list_differences(shelf)
+        for item in list_differences(shelf)
     ]
 
 
 def list_problem_rows(shelves: Sequence[Shelf]) -> list[Row]:
     """One row per problem and column whose attempts were kept."""
-    rows = []
-    for shelf in shelves:
-        for name in shelf.names:
-            for place, column in enumerate(shelf.columns):
-                tally = shelf.tally(place, name)
-                if tally is None:
-                    continue
-                rate = tally.solved / tally.judged if tally.judged else None
-                values = (
-                    name, tally.level, tally.family, column.title, column.evaluation.name,
-                    tally.attempts, tally.judged, tally.unjudged, tally.solved, rate,
-                )  # fmt: skip
-                rows.append(dict(zip(PROBLEM_COLUMNS, values, strict=True)))
-    return rows
+    return [
+        {
+            "problem": name,
+            "level": tally.level,
+            "family": tally.family,
+            "column": column.title,
+            "evaluation": column.evaluation.name,
+            "attempts": tally.attempts,
+            "judged": tally.judged,
+            "unjudged": tally.unjudged,
+            "proved": tally.solved,
+            "solve_rate": tally.solved / tally.judged if tally.judged else None,
+        }
+        for shelf in shelves
+        for name in shelf.names
+        for column in shelf.columns
+        if (tally := column.evaluation.problems.get(name))
+    ]
 
 
 def write_tables(
@@ -128,10 +127,7 @@ def write_tables(
     """Write the tables and return their paths; without ``out`` into the first run's folder.
 
     CSV takes a file a table: OUT, OUT_differences, OUT_problems and OUT_completions, with the same
-    ending, and OUT_warnings.
-
-    Raises:
-        RunError: a folder is not a run, or a file cannot be written.
+    ending, and OUT_warnings. Raises RunError: a folder is not a run, or a file cannot be written.
     """
     runs = load_runs(run_dirs)
     shelves = list_shelves(runs)
@@ -148,17 +144,13 @@ def write_tables(
         return [write_whole(path, text + "\n")]
     if kind == "md":
         return [write_whole(path, _markdown(tables, warnings))]
+    tables["warnings"] = [{"warning": text} for text in warnings]
     written = []
-    columns = (HEADLINE_COLUMNS, DIFFERENCE_COLUMNS, PROBLEM_COLUMNS, COMPLETION_COLUMNS)
-    for (name, rows), names in zip(tables.items(), columns, strict=True):
+    for (name, rows), names in zip(tables.items(), _COLUMNS, strict=True):
         suffix = "" if name == "headline" else f"_{name}"
         file = path.with_name(f"{path.stem}{suffix}{path.suffix}")
         written.append(write_whole(file, _csv(rows, names)))
-    file = path.with_name(f"{path.stem}_warnings{path.suffix}")
-    return [
-        *written,
-        write_whole(file, _csv([{"warning": text} for text in warnings], ["warning"])),
-    ]
+    return written
 
 
 def _csv(rows: Sequence[Row], names: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
-"""The before/after table: one set of columns and cells for the page and for the terminal.
+"""The before/after table: one set of columns and cells for the page and for the terminal; and
+evaluations on several benchmarks in one table.
 
-Flows in: run records. Flows out: ``Column`` and ``Cell`` records, and a rich table.
-Not handled here: how pass@k and its intervals are computed (``proverrl.evaluation.evaluate``).
+Flows in: run records, result files. Flows out: ``Column`` and ``Cell`` records, and rich tables.
+Not handled here: computing pass@k; comparing figures on different benchmarks.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from proverrl.config import ROUND_LOOPS
-from proverrl.evaluation.stored import StoredEvaluation
+from proverrl.evaluation.attempts import read_summary
+from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.monitor.display import format_seconds
 from proverrl.report.completions import describe_completions, list_completion_warnings
 from proverrl.report.run import Row, RunRecord, load_runs, unjudged_counts
@@ -46,6 +49,19 @@ class Cell:
         if self.low is None or self.high is None:
             return "no interval"
         return f"{self.low:.1f}–{self.high:.1f}"
+
+    @property
+    def width(self) -> float | None:
+        """The interval's, as far as it can be seen."""
+        if self.low is None or self.high is None:
+            return None
+        return max(0.6, self.high - self.low)
+
+    @property
+    def direction(self) -> Literal["up", "down", "same"]:
+        if self.difference is None or abs(self.difference) < 0.05:
+            return "same"
+        return "up" if self.difference > 0 else "down"
 
 
 def choose_evaluation(run: RunRecord) -> StoredEvaluation | None:
@@ -224,3 +240,41 @@ def describe_cost(run: RunRecord) -> str:
         f"{run.label}: {steps}{wanted} {unit}, {run.verifier_calls:,} verifier calls in the loop, "
         f"{calls:,} in evaluations, {run.seconds:,.0f} s ({format_seconds(run.seconds)})"
     )
+
+
+def make_benchmark_table(results: Sequence[Path]) -> Table:
+    """pass@k in percent, plus or minus the standard error over problems, with the 95 % interval.
+
+    Raises RunError for a file that is no result.
+    """
+    summaries = [read_summary(path) for path in results]
+    ks = sorted({int(k) for summary in summaries for k in _whole(summary).get("pass", {})})
+    table = Table(title=Text("Solved, %, ± standard error (95 % interval)"), title_justify="left")
+    table.add_column("benchmark", overflow="fold")
+    for name in ("problems", "attempts", "unjudged", "fatal", *(f"pass@{k}" for k in ks)):
+        table.add_column(name, justify="right")
+    for summary in summaries:
+        whole = _whole(summary)
+        table.add_row(
+            Text(str(summary.get("split") or summary.get("benchmark") or summary.get("name"))),
+            f"{int(whole.get('num_problems', 0)):,}",
+            f"{int(whole.get('attempts', 0)):,}",
+            f"{int(whole.get('unjudged', 0)):,}",
+            # Earlier versions rejected nothing for ending the verifier.
+            f"{int(whole.get('fatal', 0)):,}",
+            *(_describe_figure(whole.get("pass", {}).get(str(k))) for k in ks),
+        )
+    return table
+
+
+def _whole(summary: dict[str, Any]) -> dict[str, Any]:
+    levels = summary.get("levels") or [{}]
+    return dict(levels[0])
+
+
+def _describe_figure(figures: dict[str, Any] | None) -> str:
+    if not figures or not figures["num_problems"]:
+        return "-"
+    value, low, high = (100 * figures[name] for name in ("value", "low", "high"))
+    error = f" ± {100 * figures['stderr']:.1f}" if figures.get("stderr") is not None else ""
+    return f"{value:.1f}{error} ({low:.1f}-{high:.1f})"

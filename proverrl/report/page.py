@@ -1,59 +1,66 @@
 """Puts the page together: one HTML file that loads nothing, with the data inside.
 
-Flows in: run folders. Flows out: ``report.html``. Bodies and messages are hostile text: they
-are escaped in HTML, ``<`` never appears in the embedded JSON, what is packed is base64, and a
-content security policy admits only the scripts whose hashes it lists and no network at all.
-Not handled here: the sections' own HTML (``sections``, ``examples``), the curves (``figures``).
+Flows in: run folders. Flows out: ``report.html``. Bodies and messages are hostile text: the
+templates escape everything, ``<`` never appears in the embedded JSON, what is packed is base64, and
+a content security policy admits only the scripts whose hashes it lists and no network at all.
+Not handled here: what the sections say (the other modules), the curves (``figures``).
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from jinja2 import DictLoader, Environment, StrictUndefined
+
 from proverrl.files.lines import write_whole
-from proverrl.report.budgets import build_budget_charts, build_tables, render_table
-from proverrl.report.calibration import (
-    build_calibration_charts,
-    measure_calibrations,
-    render_calibrations,
-)
-from proverrl.report.compared import render_differences, render_matrices, render_warnings
-from proverrl.report.comparison import Shelf, list_shelves, list_warnings
-from proverrl.report.completions import list_completion_warnings, render_completions
-from proverrl.report.curriculum import build_curriculum_charts, render_curriculum
-from proverrl.report.embedded import embed_json
-from proverrl.report.examples import render_examples
+from proverrl.report import comparison, examples, headline, sections
+from proverrl.report.budgets import build_budget_charts, build_tables
+from proverrl.report.calibration import build_calibration_charts, measure_calibrations
+from proverrl.report.completions import list_completion_cells, list_completion_warnings
+from proverrl.report.curriculum import build_curriculum_charts, has_curriculum
+from proverrl.report.embedded import PACKED_TYPE, embed_json
 from proverrl.report.figures import build_charts
-from proverrl.report.lineage import build_lineages
 from proverrl.report.problem_data import build_problems
 from proverrl.report.rollout_data import build_rollouts
 from proverrl.report.run import Row, load_runs
-from proverrl.report.sections import (
-    join_names,
-    name_of,
-    render_facts,
-    render_headline,
-    render_resolved,
-    render_results,
-    render_state,
-    render_unjudged,
+from proverrl.report.selfplay import (
+    build_lineages,
+    build_selfplay_charts,
+    list_compose_warnings,
+    list_played,
 )
-from proverrl.report.selfplay import build_selfplay_charts, render_selfplay
+from proverrl.types import Status
 
 REPORT_FILE = "report.html"
+TEMPLATES = ("page.html", "macros.html", "selfplay.html")
 SCRIPTS = (
     *("page.js", "highlight.js", "listing.js", "charts.js"),
     *("lineage.js", "problems.js", "rollouts.js"),
 )
 STYLES = ("page.css", "rollouts.css", "problems.css", "lineage.css")
-_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+_ASKED_BY_TEMPLATES: tuple[Callable[..., Any], ...] = (
+    *(headline.choose_evaluation, headline.find_cell, headline.list_ks, headline.list_levels),
+    *(comparison.count_overlap, comparison.describe_pairs),
+    *(examples.list_examples, examples.make_listing),
+    *(sections.capitalised, sections.describe_state, sections.find_size),
+    *(sections.list_facts, sections.list_heads, sections.name_of),
+)
+_FILTERS: dict[str, Callable[..., str]] = {
+    "num": lambda value: f"{value:,}",
+    "digits": lambda value, digits: f"{value:.{digits}f}",
+    "figure": lambda value, digits: f"{value:.{digits}g}",
+    "percent": lambda share, digits=1: f"{100 * share:.{digits}f}",
+    "signed": headline.signed,
+    "pretty": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
+}
 
 
 def write_report(run_dirs: Sequence[Path], *, out: Path | None = None) -> Path:
@@ -70,66 +77,79 @@ def write_report(run_dirs: Sequence[Path], *, out: Path | None = None) -> Path:
 def build_page(run_dirs: Sequence[Path]) -> str:
     """The whole page as text. Raises RunError for a folder that is not a run."""
     runs = load_runs(run_dirs)
-    shelves = list_shelves(runs)
+    shelves = comparison.list_shelves(runs)
+    columns = headline.list_columns(runs)
     rollouts, problems = build_rollouts(runs), build_problems(runs, shelves)
     lineages = build_lineages(runs)
     calibrations = measure_calibrations(runs)
-    budgets, budget_charts = _build_budgets(shelves)
+    budgets = [found for found in map(build_tables, shelves) if any(found)]
+    unjudged, reasons = sections.list_unjudged(runs)
     data: Row = {
         "runs": [run.label for run in runs],
         "charts": [
             *build_charts(runs),
             *build_curriculum_charts(runs),
             *build_selfplay_charts(runs),
-            *budget_charts,
+            *(chart for tables, _ in budgets for chart in build_budget_charts(tables)),
             *build_calibration_charts(calibrations),
         ],
         "rollouts": {"steps": rollouts.steps, "totals": rollouts.totals},
         "problems": problems.shelves,
     }
-    scripts = {
-        "PLOTLY": _plotly_source() if data["charts"] else "",
-        "SCRIPT": "".join(_read(name) for name in SCRIPTS),
-    }
-    pieces = [*(lineage.piece for lineage in lineages), *rollouts.pieces, *problems.pieces]
-    title = join_names([name_of(runs[0]), *(run.label for run in runs[1:])])
-    parts = {
-        **scripts,
-        "STYLE": "".join(_read(name) for name in STYLES),
-        "POLICY": _content_policy(scripts.values()),
-        "TITLE": escape(title),
-        "STATE": render_state(runs),
-        "FACTS": render_facts(runs),
-        "HEADLINE": render_headline(runs),
-        "WARNINGS": render_warnings([*list_warnings(runs), *list_completion_warnings(runs)]),
-        "RESULTS": render_results(runs) + render_differences(shelves),
-        "CURRICULUM": render_curriculum(runs),
-        "SELFPLAY": render_selfplay(runs, lineages),
-        "BUDGETS": budgets,
-        "CALIBRATION": render_calibrations(calibrations, several=len(runs) > 1),
-        "MATRICES": render_matrices(shelves),
-        "COMPLETIONS": render_completions(runs),
-        "UNJUDGED": render_unjudged(runs),
-        "EXAMPLES": render_examples(runs),
-        "RESOLVED": render_resolved(runs),
-        "DATA": embed_json(data),
-        "PIECES": "\n".join(piece.element for piece in pieces),
-    }
-    return _PLACEHOLDER.sub(lambda match: parts[match[1]], _read("page.html"))
+    plotly = _plotly_source() if data["charts"] else ""
+    script = "".join(_read(name) for name in SCRIPTS)
+    page: str = open_template("page.html").render(
+        title=sections.join_names([sections.name_of(runs[0]), *(run.label for run in runs[1:])]),
+        policy=_content_policy((plotly, script)),
+        style="".join(_read(name) for name in STYLES),
+        plotly=plotly,
+        script=script,
+        runs=runs,
+        warnings=[*comparison.list_warnings(runs), *list_completion_warnings(runs)],
+        tiles=sections.list_tiles(columns),
+        groups=headline.group_by_benchmark(columns),
+        unfinished=sections.describe_unfinished(runs),
+        differences=[item for shelf in shelves for item in comparison.list_differences(shelf)],
+        has_curriculum=has_curriculum(runs),
+        compose_warnings=list_compose_warnings(runs),
+        played=list_played(runs, lineages),
+        budgets=budgets,
+        calibrations=calibrations,
+        matrices=[item for item in enumerate(shelves) if len(item[1].columns) > 1],
+        completions=list_completion_cells(runs),
+        unjudged=unjudged,
+        reasons=reasons,
+        data=embed_json(data),
+        packed_type=PACKED_TYPE,
+        pieces=[*(lineage.piece for lineage in lineages), *rollouts.pieces, *problems.pieces],
+    )
+    return page
 
 
-def _build_budgets(shelves: Sequence[Shelf]) -> tuple[str, list[Row]]:
-    """Tables and notes as HTML, and the curves."""
-    parts, charts = [], []
-    for shelf in shelves:
-        tables, notes = build_tables(shelf)
-        charts += build_budget_charts(shelf, tables)
-        parts += [render_table(table) for table in tables]
-        parts += [f'<p class="dim small">{escape(note)}</p>' for note in notes]
-    return "".join(parts) or '<p class="empty">No evaluation has kept its attempts yet.</p>', charts
+@cache
+def _open_environment() -> Environment:
+    texts = {name: _join_lines(_read(name)) for name in TEMPLATES}
+    environment = Environment(
+        loader=DictLoader(texts), autoescape=True, undefined=StrictUndefined, cache_size=-1
+    )
+    environment.filters |= _FILTERS
+    environment.globals |= {call.__name__: call for call in _ASKED_BY_TEMPLATES}
+    environment.globals["statuses"] = [status.value for status in Status]
+    return environment
 
 
-def _content_policy(scripts: Any) -> str:
+def open_template(name: str) -> Any:
+    """A template of the report, by its file's name."""
+    return _open_environment().get_template(name)
+
+
+def _join_lines(template: str) -> str:
+    """The template without its line breaks: beside a tag one means nothing, else it is a space."""
+    joined = re.sub(r"(?<=>)\s*\n\s*|(?<=[%#]\})\s*\n\s*|\s*\n\s*(?=<|\{[%#])", "", template)
+    return re.sub(r"\s*\n\s*", " ", joined)
+
+
+def _content_policy(scripts: Iterable[str]) -> str:
     """Only these scripts may run, and nothing may be loaded from anywhere."""
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,10 +1,9 @@
 """The problems that the page carries: figures of each, and examples in pieces.
 
 Flows in: shelves of columns. Flows out: for each benchmark a packed index with one entry per
-problem, and packed pieces with the texts, the letters of the attempts, the shortest proofs and the
-most frequent failures of every column at a few hundred problems each, so that the page unpacks only
-what is looked at. What was left out is counted. Not handled here: how it is drawn
-(``problems.js``); who solved what (``comparison``).
+problem, and packed pieces with texts, attempts, the shortest proofs and the most frequent failures
+of a few hundred problems each, so that the page unpacks only what is looked at. What was left out
+is counted. Not handled here: how it is drawn (``problems.js``).
 """
 
 from __future__ import annotations
@@ -34,11 +33,8 @@ class PackedProblems:
 
 
 def build_problems(runs: Sequence[RunRecord], shelves: Sequence[Shelf]) -> PackedProblems:
-    """The problems of every benchmark, as far as they fit.
-
-    Raises:
-        RunError: a file of attempts is damaged.
-    """
+    """The problems of every benchmark, as far as they fit. Raises RunError: a file of attempts is
+    damaged."""
     texts: dict[str, Row] = {}
     for run in runs:
         texts = {**run.problems, **texts}

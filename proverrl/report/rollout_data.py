@@ -1,26 +1,25 @@
 """The rollouts that the page carries: whole steps, packed one by one, token by token.
 
-Flows in: ``rollouts/step_N.jsonl`` of each run, read line by line. Flows out: an index of the
-steps that are in the page and their packed pieces. The newest step comes first, then the oldest,
-then the steps that halve the gaps, until a limit is reached; every rollout of a step is listed, and
-those beyond the step's limit have no tokens and no text. What was left out is counted.
-Not handled here: how it is drawn (``rollouts.js``).
+Flows in: ``rollouts/step_N.jsonl`` of each run. Flows out: an index of the steps that are in the
+page and their packed pieces: the newest step, the oldest, then those that halve the gaps, until a
+limit is reached. Every rollout of a step is listed; those beyond the step's limit have no tokens
+and no text. What was left out is counted. Not handled here: how it is drawn (``rollouts.js``).
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from proverrl.errors import RunError
 from proverrl.monitor.rollout_rows import StoredTurn, iter_rollouts, read_turns
-from proverrl.report.decoder import open_decoder
 from proverrl.report.embedded import Piece, pack_json
 from proverrl.report.run import Row, RunRecord
+from proverrl.report.transcript import Decode, open_decoder
 
 MAX_STEPS = 40
 MAX_PACKED_CHARS = 7_000_000
@@ -29,8 +28,6 @@ MAX_TOKENS_A_TURN = 8_000
 MAX_BODY_CHARS = 4000
 MAX_MESSAGES = 20
 _INDEX = re.compile(r"-\d+$")
-
-Decode = Callable[[int], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +40,8 @@ class PackedRollouts:
 
 
 def build_rollouts(runs: Sequence[RunRecord]) -> PackedRollouts:
-    """The steps of all runs that fit, by run and step.
-
-    Raises:
-        RunError: a file of rollouts is damaged.
-    """
+    """The steps of all runs that fit, by run and step. Raises RunError: a file of rollouts is
+    damaged."""
     steps: list[Row] = []
     totals: list[Row] = []
     pieces: list[Piece] = []
@@ -123,7 +117,7 @@ def _index_entry(value: Row, run: int, step: int, name: str) -> Row:
 
 
 @dataclass(slots=True)
-class _Step:
+class _CollectedStep:
     """What is collected over the rollouts of a step; each text and context is kept once."""
 
     decode: Decode | None
@@ -150,12 +144,9 @@ class _Step:
 
 
 def describe_step(file: Path, decode: Decode | None) -> Row:
-    """A step as one JSON value: problems, groups of rollouts, contexts, texts of tokens.
-
-    Raises:
-        RunError: the file is damaged.
-    """
-    step = _Step(decode)
+    """A step as one JSON value: problems, groups of rollouts, contexts, texts of tokens. Raises
+    RunError: the file is damaged."""
+    step = _CollectedStep(decode)
     for row in iter_rollouts(file):
         _add_rollout(step, row)
     return {
@@ -166,7 +157,7 @@ def describe_step(file: Path, decode: Decode | None) -> Row:
     }
 
 
-def _add_rollout(step: _Step, row: Row) -> None:
+def _add_rollout(step: _CollectedStep, row: Row) -> None:
     problem, rollout_id = row["problem"], row["rollout_id"]
     name = problem["id"]
     names = ("id", "level", "family", "language", "preamble", "statement")
@@ -177,7 +168,7 @@ def _add_rollout(step: _Step, row: Row) -> None:
     group["rollouts"].append(_describe_rollout(step, row, rollout_id))
 
 
-def _describe_rollout(step: _Step, row: Row, rollout_id: str) -> Row:
+def _describe_rollout(step: _CollectedStep, row: Row, rollout_id: str) -> Row:
     completion = row.get("completion") or {}
     stored = "turns" in row
     turns = read_turns(row) if stored else []
@@ -217,7 +208,9 @@ def describe_messages(row: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-def _describe_turns(step: _Step, turns: Sequence[StoredTurn], rows: Sequence[Row]) -> Iterator[Row]:
+def _describe_turns(
+    step: _CollectedStep, turns: Sequence[StoredTurn], rows: Sequence[Row]
+) -> Iterator[Row]:
     for turn, row in zip(turns, rows, strict=True):
         ids = turn.token_ids[:MAX_TOKENS_A_TURN]
         context = turn.context_ids[-MAX_TOKENS_A_TURN:]

@@ -1,9 +1,8 @@
 """Reads a run folder into one record, whatever stage the run is in.
 
-Flows in: resolved.json, metrics.jsonl, rollouts/, evals/. Flows out: ``RunRecord``.
-A missing piece is an empty value; a folder that is no run, or a damaged file, is a RunError.
-Attempts, problems and rollouts are read when they are first asked for, since their files are long.
-Not handled here: how any of it is drawn.
+Flows in: resolved.json, metrics.jsonl, rollouts/, evals/, files of problems. Flows out:
+``RunRecord``. A missing piece is an empty value; a folder that is no run, or a damaged file, is a
+RunError. Attempts, problems and rollouts, whose files are long, are read when first asked for.
 """
 
 from __future__ import annotations
@@ -11,20 +10,22 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
+
+from pydantic import Field, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from proverrl.errors import RunError
 from proverrl.evaluation.attempts import read_summary
-from proverrl.evaluation.stored import StoredEvaluation
-from proverrl.evaluation.tally import count_reason
+from proverrl.evaluation.tally import StoredEvaluation, count_reason
 from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, ROLLOUTS_FOLDER, only_evaluates
-from proverrl.monitor.metrics import count_steps_wanted, read_metrics
-from proverrl.monitor.rollout_rows import iter_rollouts
-from proverrl.report.run_rows import iter_problems, read_resolved
+from proverrl.files.typed_rows import ROW, iter_typed_lines, read_row
+from proverrl.monitor.metrics import RESTORE, Count, count_steps_wanted, read_metrics
+from proverrl.monitor.rollout_rows import ProblemRow, iter_rollouts
 
 RESOLVED_FILE = "resolved.json"
 LOOP_TITLES = {
@@ -40,6 +41,51 @@ LOOP_TITLES = {
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 
 Row = dict[str, Any]
+
+
+class _Amount(TypedDict):
+    steps: NotRequired[Count]
+    rounds: NotRequired[Count]
+
+
+class _TrainingRow(TypedDict):
+    loop: NotRequired[str]
+    max_verifier_calls: NotRequired[Count]
+    grpo: NotRequired[_Amount | None]
+    expert_iteration: NotRequired[_Amount | None]
+    problems: NotRequired[dict[str, Any] | None]
+
+
+@with_config(ROW)
+class _ResolvedRow(TypedDict):
+    config: NotRequired[_TrainingRow]
+
+
+class _CurriculumRow(TypedDict):
+    posterior: NotRequired[
+        dict[str, Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=2, max_length=2)]]
+    ]
+
+
+@with_config(ROW)
+class _StateRow(TypedDict):
+    curriculum: NotRequired[_CurriculumRow | None]
+
+
+_RESOLVED, _STATE = TypeAdapter(_ResolvedRow), TypeAdapter(_StateRow)
+_PROBLEM = TypeAdapter(with_config(ROW)(ProblemRow))
+
+
+def read_posterior(file: Path) -> dict[str, list[float]]:
+    """The curriculum's two counts of each family in ``state.json``; empty where it has none."""
+    row = read_row(file, _STATE, RESTORE)
+    found: dict[str, list[float]] = (row.get("curriculum") or {}).get("posterior", {})
+    return found
+
+
+def iter_problems(file: Path) -> Iterator[Row]:
+    """The problems of a file, as rows."""
+    return (row for _, _, row in iter_typed_lines(file, _PROBLEM, RESTORE))
 
 
 @dataclass(frozen=True)
@@ -147,7 +193,7 @@ def _read_resolved(path: Path) -> Row:
                 "as `proverrl train` writes them"
             )
         return {}
-    return read_resolved(file)
+    return read_row(file, _RESOLVED, RESTORE)
 
 
 def _load_run(path: Path, label: str, resolved: Row) -> RunRecord:

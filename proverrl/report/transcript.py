@@ -1,11 +1,13 @@
 """A stored rollout token by token: what was context, what was learned, and how strongly.
 
-Flows in: ``rollouts/step_N.jsonl`` of a run folder and a function from a token id to its text.
-Flows out: tables for a terminal (rich). Not handled here: the HTML page; the tokenizer.
+Flows in: ``rollouts/step_N.jsonl`` of a run folder, and the tokenizer that the run stored; neither
+weights nor torch are loaded. Flows out: the texts of tokens, tables for a terminal (rich). Not
+handled here: the HTML page.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -23,16 +25,42 @@ from proverrl.report.run import find_step_files
 Row = Mapping[str, Any]
 Decode = Callable[[int], str]
 
+TOKENIZER_FILE = "tokenizer.json"
+
 _STATUS_STYLES = {"proved": "green", "timeout": "yellow", "crashed": "yellow"}
 
 
-def read_step(run: Path, step: int) -> list[Row]:
-    """The rollouts of one step or round.
+def find_tokenizer(run: Path) -> Path | None:
+    """The run's ``tokenizer.json``, or None. All its policies share one, so that any will do."""
+    checkpoints = sorted((run / "checkpoints").glob("step_*"), reverse=True)
+    folders = (run, *checkpoints, run / "warm_start")
+    files = (folder / "policy" / TOKENIZER_FILE for folder in folders)
+    return next((file for file in files if file.is_file()), None)
 
-    Raises:
-        RunError: the run has no such step (the message names those that it has), or its file is
-            damaged.
-    """
+
+def open_decoder(run: Path) -> Decode:
+    """From a token id to its text; an id that the tokenizer lacks has none. Raises RunError: the
+    run has no tokenizer, or it cannot be loaded."""
+    file = find_tokenizer(run)
+    if file is None:
+        raise RunError(
+            f"{run} holds no {TOKENIZER_FILE}: neither in policy/, nor in checkpoints/*/policy/, "
+            "nor in warm_start/policy/"
+        )
+    from tokenizers import Tokenizer
+
+    try:
+        text = file.read_text("utf-8")
+        json.loads(text)  # the library's own complaint about a damaged file has no class
+    except (OSError, ValueError) as error:
+        raise RunError(f"{file}: the tokenizer cannot be loaded: {error}") from error
+    tokenizer = Tokenizer.from_str(text)
+    return lambda token: str(tokenizer.decode([token], skip_special_tokens=False))
+
+
+def read_step(run: Path, step: int) -> list[Row]:
+    """The rollouts of one step or round. Raises RunError: the run has no such step (the message
+    names those that it has), or its file is damaged."""
     files = find_step_files(run)
     if step not in files:
         steps = [*files]
@@ -43,10 +71,7 @@ def read_step(run: Path, step: int) -> list[Row]:
 
 def choose_rollout(rows: Sequence[Row], rollout_id: str | None) -> Row:
     """The rollout of that id; without one the first that something was learned from, or the first.
-
-    Raises:
-        UsageError: there is no such rollout; the message names the nearest id.
-    """
+    Raises UsageError: there is no such rollout; the message names the nearest id."""
     if not rows:
         raise UsageError("the step has no rollouts")
     if rollout_id is None:
@@ -81,11 +106,8 @@ def render_list(rows: Sequence[Row], step: int) -> Table:
 
 
 def render_rollout(row: Row, decode: Decode) -> RenderableType:
-    """All turns of a rollout, each with its tokens, verdict and feedback.
-
-    Raises:
-        RunError: the row holds no tokens (an earlier version wrote it), or is damaged.
-    """
+    """All turns of a rollout, each with its tokens, verdict and feedback. Raises RunError: the row
+    holds no tokens (an earlier version wrote it), or is damaged."""
     turns = read_turns(row)
     head = Text(f"{row['rollout_id']}  ", style="bold")
     head.append_text(_status(row["status"]))
