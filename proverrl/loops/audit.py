@@ -68,8 +68,7 @@ class Auditor:
         return list(await asyncio.gather(*(self.review(draw) for draw in judged)))
 
     def observe(self, judged: JudgedDraw) -> int:
-        """Count what a draw says of the verifier; returns the number of its audits that no earlier
-        draw has counted. They are calls of the verifier."""
+        """Count what a draw says of the verifier; returns how many of its audits are new."""
         for candidate, verdict in _last_verdicts(judged.rollouts).values():
             if verdict.proved or verdict.status in AUDITED:
                 # The first look: it refused what an audit turned over.

@@ -166,12 +166,9 @@ async def evaluate_searches(
     progress: Callable[[Standing], None] = lambda standing: None,
     figures: Figures = dict,
 ) -> dict[str, Any]:
-    """Search, store, summarise. ``progress`` is told after each search.
-
-    Raises:
-        UsageError: searches are stored that were made under another setting.
-        RunError: the folder cannot be written.
-    """
+    """Search, store, summarise. ``progress`` is told after each search. Raises ``UsageError``:
+    searches are stored that were made under another setting; ``RunError``: the folder cannot be
+    written."""
     started = time.monotonic()
     store = AttemptStore(evaluation.folder, evaluation.name, evaluation.settings)
     waiting = store.missing_attempts(evaluation.problems, evaluation.samples)

@@ -40,14 +40,12 @@ from proverrl.types import Completion, Problem, Prompt, Sampling
 
 
 class Publisher(Policy, Protocol):
-    """A sampler whose weights change only when ``publish`` says so; ``step`` is that of the weights
-    that wrote the last batch."""
+    """A sampler with weights as last published; those of ``step`` wrote the last batch."""
 
     step: int
 
     async def publish(self, step: int) -> dict[str, float]:
-        """The learner has made ``step`` steps: batches that begin from now on use its weights.
-        Returns figures for the metrics."""
+        """Batches that begin from now on use the weights of ``step``. Returns figures."""
 
 
 class SamplerCopy(TransformersPolicy):

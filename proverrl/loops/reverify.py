@@ -76,11 +76,8 @@ async def import_proofs(session: Session, store: ProofStore, path: Path) -> int:
     """Verify the proofs of a file (``proverrl proofs`` writes one) and keep those that pass.
 
     Whatever the file says, each body is judged against this run's own problem of that id. Returns
-    the verifier calls.
-
-    Raises:
-        UsageError: the file is missing, or a line of it is no candidate.
-    """
+    the verifier calls. Raises ``UsageError``: the file is missing, or a line of it is no
+    candidate."""
     by_id = {problem.id: problem for problem in session.problems.without_reference}
     candidates: dict[str, Candidate] = {}
     dropped: list[dict[str, Any]] = []
@@ -106,12 +103,9 @@ async def import_proofs(session: Session, store: ProofStore, path: Path) -> int:
 
 
 def check_sample_files(config: Config, world: World) -> None:
-    """Refuse the files of ``[samples]`` before anything else is done.
-
-    Raises:
-        UsageError: a file cannot be read or a line of it is no sample, or ``samples.passes`` is
-            set and there are several processes.
-    """
+    """Refuse the files of ``[samples]`` before anything else is done. Raises ``UsageError``: a file
+    cannot be read or a line of it is no sample, or ``samples.passes`` is set and there are several
+    processes."""
     _read_samples(config)
     if config.samples.passes and world.size > 1:
         raise UsageError(

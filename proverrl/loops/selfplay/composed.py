@@ -44,8 +44,8 @@ Attacks = dict[str, list[str]]
 
 
 class ComposedProblems:
-    """The composed problems of a run, stopped or not; ``base`` are those of the training file, and
-    ``seen`` the skeletons of all that exist: the same again is a duplicate."""
+    """The composed problems of a run, stopped or not; ``base`` are those of the training file,
+    ``seen`` the skeletons of all that exist."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -65,8 +65,7 @@ class ComposedProblems:
         self._session.problems = self.base.join([c.problem for c in self.archive])
 
     def draw_parents(self, proofs: Mapping[str, str], *, number: int, num: int) -> list[Pair]:
-        """Pairs for round ``number``, each with a proof where one is known: of the references of
-        warm start, or of the run's own ``proofs``."""
+        """Pairs for round ``number``; the run's own ``proofs`` are known, and references."""
         config = self._session.config
         return draw_pairs(
             random.Random(derive_seed(config.seed, "parents", number)),
@@ -135,12 +134,8 @@ def draw_pairs(
     proofs: Mapping[str, str],
     references: Mapping[str, str],
 ) -> list[Pair]:
-    """``num`` pairs. Solved are base problems that the run has proved (``proofs``); while there are
-    none, any problem may stand for them.
-
-    Raises:
-        ProblemError: a problem has no second one of its language.
-    """
+    """``num`` pairs. Solved are base problems that the run has proved (``proofs``), or any while
+    there are none. Raises ``ProblemError``: a problem has no second one of its language."""
     problems = sorted(base, key=lambda problem: problem.id)
     solved = [problem for problem in problems if problem.id in proofs]
     open_ = [problem for problem in problems if problem.id not in proofs]
@@ -153,7 +148,7 @@ def draw_pairs(
         first, second = open_ or problems, solved or problems
     return [
         # No number is drawn where there is nothing to choose.
-        _draw_pair(
+        draw_pair(
             rng, fertile if fertile and rng.random() < ARCHIVE_CHANCE else first, second, known
         )
         for _ in range(num)
@@ -192,14 +187,14 @@ def weigh_operators(archive: ProblemArchive, low: float, high: float) -> dict[st
     return dict(beliefs)
 
 
-def _draw_pair(
+def draw_pair(
     rng: random.Random,
     first: Sequence[Problem],
     second: Sequence[Problem],
     references: Mapping[str, str],
 ) -> Pair:
+    """Two problems of one language, each with a proof where one is known."""
     a = rng.choice(first)
-    # A pair is of one language; of two problems where there are two.
     others = [p for p in second if p.id != a.id and p.language == a.language]
     if not others:
         raise ProblemError(

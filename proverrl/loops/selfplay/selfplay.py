@@ -49,10 +49,7 @@ from proverrl.types import Group, Problem, Reward, Rollout
 
 async def run_selfplay(session: Session) -> None:
     """Play until ``grpo.steps``, ``max_verifier_calls`` or ``max_minutes``; resumes by itself.
-
-    Raises:
-        UsageError: there are several processes.
-    """
+    Raises ``UsageError``: there are several processes."""
     if session.policy.world.size > 1:
         raise UsageError('loop = "selfplay" runs in one process; start it without a launcher')
     _say_who_composes(session)
@@ -79,8 +76,8 @@ def _open_source(state: GrpoState, rounds: Rounds) -> SelfplaySource:
     settings, own = rounds.settings, rounds.own
     weigh = None
     if settings.operator_choice == "useful":
-        low, high = settings.solver_low, settings.solver_high
-        weigh = partial(weigh_operators, rounds.archive, low, high)
+        window = settings.solver_low, settings.solver_high
+        weigh = partial(weigh_operators, rounds.archive, *window)
     writer = state.session.sampler if own is None else own.policy
     composer = open_composer(state.session, writer, weigh=weigh)
     return SelfplaySource(state, rounds, composer)
@@ -108,8 +105,7 @@ class Composition:
 
 
 class SelfplaySource(Source):
-    """The ``Source`` of a self-play run: a round and a draw on base problems each step. A composer
-    with weights of its own learns apart from the solver."""
+    """The ``Source`` of a self-play run: a round and a draw on base problems each step."""
 
     def __init__(self, state: GrpoState, rounds: Rounds, composer: Composer) -> None:
         self.usage = IdleClock(parts=("generator", "pool", "learner", "composer"))
@@ -133,7 +129,7 @@ class SelfplaySource(Source):
             self._next = self._check(in_flight["round"], drafts, in_flight["attacks"])
 
     async def draws(self) -> AsyncIterator[Judged]:
-        """See ``Source.draws``; all groups of the step, whatever is admitted."""
+        """All groups of the step, whatever is admitted."""
         state, rounds = self._state, self._rounds
         num_base = round(rounds.settings.base_share * self._num_groups)
         self._next = this = self._next or await self._compose()
@@ -172,7 +168,7 @@ class SelfplaySource(Source):
             yield Judged(used, judged.seconds)
 
     def end_step(self, groups: Sequence[Group], tally: Tally) -> Sequence[TrainingSample]:
-        """See ``Source.end_step``: the composer's samples, and the figures of the round."""
+        """The composer's samples, unless it learns apart, and the figures of the round."""
         assert self._judged is not None
         samples, tally.figures = self._rounds.reward(self._judged, groups)
         tally.verifier_calls += self._judged.guard_calls
