@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from proverrl.config import ShardName
+from proverrl.config.training import ShardName
 from proverrl.errors import PeerError, ProverRLError, UsageError
 
 T = TypeVar("T")

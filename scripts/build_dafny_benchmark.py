@@ -34,17 +34,17 @@ from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.vacuity import build_requires_probe, check_vacuity
 from proverrl.lang.dafny.workers.start import start_dafny_worker
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
-from proverrl.problems.dafny_sources import (
+from proverrl.problems.load import benchmark_sha256, write_problems
+from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
+from proverrl.verify.base import Limits, Verifier, Worker
+from proverrl.verify.pool import VerifierPool
+from scripts.dafny_sources import (
     CATEGORIES,
     ORIGIN,
     SourceProblem,
     build_rows,
     parse_source,
 )
-from proverrl.problems.load import benchmark_sha256, write_problems
-from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.base import Limits, Verifier, Worker
-from proverrl.verify.pool import VerifierPool
 
 FOLDER = Path(__file__).parents[1] / "dafny" / "benchmark"
 VERSION = "1.0.0"

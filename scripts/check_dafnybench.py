@@ -20,8 +20,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from proverrl.benchmarks.base import Entry, open_source
-from proverrl.benchmarks.dafny_programs import explain_no_tasks, read_dafnybench_rows
+from proverrl.benchmarks.base import Collector, LoadedProblem, open_source
+from proverrl.benchmarks.formats import FORMATS
+from proverrl.benchmarks.programs import read_dafnybench_rows
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.dafny.annotate import get_program_text
 from proverrl.lang.dafny.audit import audit_candidate
@@ -35,14 +36,14 @@ RECYCLE_AFTER = 100
 """Requests after which a server starts anew: it gives no memory back."""
 
 
-def read_tasks(path: Path, *, repaired: bool) -> list[Entry]:
+def read_tasks(path: Path, *, repaired: bool) -> list[LoadedProblem]:
     """The tasks of a file, as the loader of benchmarks reads them; raises ``ProblemError``."""
     source = open_source(path)
-    if reason := explain_no_tasks(source):
+    if reason := FORMATS["dafnybench_tasks"].explain_misfit(source):
         raise ProblemError(f"{path} is not a file of DafnyBench tasks: {reason}")
-    found = read_dafnybench_rows(
-        source, "dafnybench_tasks", origin="dafnybench", answers="given", repaired=repaired
-    )
+    collector = Collector(source, "dafnybench_tasks", origin="dafnybench")
+    read_dafnybench_rows(collector, repaired=repaired)
+    found = collector.finish()
     for entry in found.refused:
         raise ProblemError(f"{entry.where}: {entry.reason}")
     return list(found.entries)
@@ -65,7 +66,7 @@ async def judge(worker: Worker | None, candidate: Candidate) -> tuple[str, str]:
 
 
 async def check(
-    tasks: list[Entry], num_workers: int, limits: Limits, *, audit_only: bool
+    tasks: list[LoadedProblem], num_workers: int, limits: Limits, *, audit_only: bool
 ) -> tuple[Counter[str], Counter[str], list[str]]:
     """Statuses of ground truths and of hints-removed texts, and a line for each broken task."""
     truths: Counter[str] = Counter()

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proverrl.benchmarks.admit import admit
-from proverrl.benchmarks.base import Collection, open_source
-from proverrl.benchmarks.layouts import read_source
-from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
+from proverrl.benchmarks.base import AnswerTask, BenchmarkLayout, Collection, open_source
+from proverrl.benchmarks.formats import read_source
+from proverrl.benchmarks.open import admit
 
 SHARED = Path(os.environ.get("PROVERRL_DATA") or Path(__file__).parents[2] / "shared" / "data")
 

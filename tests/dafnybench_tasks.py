@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from proverrl.benchmarks.base import open_source
-from proverrl.benchmarks.dafny_programs import read_dafnybench_rows
+from proverrl.benchmarks.base import Collector, open_source
+from proverrl.benchmarks.programs import read_dafnybench_rows
 from proverrl.lang.dafny.annotate import get_program_text
 from proverrl.types import Problem
 
@@ -24,14 +24,9 @@ class Task:
 
 def read_tasks(path: Path = TASKS, *, repaired: bool = True) -> list[Task]:
     """All tasks of a file; ``repaired`` False leaves the lost bodies lost."""
-    found = read_dafnybench_rows(
-        open_source(path),
-        "dafnybench_tasks",
-        origin="dafnybench-tasks",
-        answers="given",
-        repaired=repaired,
-    )
+    collector = Collector(open_source(path), "dafnybench_tasks", origin="dafnybench-tasks")
+    read_dafnybench_rows(collector, repaired=repaired)
     return [
         Task(entry.problem, get_program_text(entry.problem), entry.reference or "")
-        for entry in found.entries
+        for entry in collector.finish().entries
     ]

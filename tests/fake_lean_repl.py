@@ -51,11 +51,6 @@ class Repl:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if "tactic" in request:
             return self.step(request["proofState"], request["tactic"])
-        if "pickleTo" in request and "proofState" in request:
-            Path(request["pickleTo"]).write_text(self.goals[request["proofState"]])
-            return self.state(self.goals[request["proofState"]])
-        if "unpickleProofStateFrom" in request:
-            return self.state(Path(request["unpickleProofStateFrom"]).read_text())
         number = request.get("env")
         if number is not None and number >= len(self.environments):
             return {"message": "Unknown environment."}

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proverrl.benchmarks.base import Collection, read_split
-from proverrl.benchmarks.lean_answers import ask_for_answers, find_answers, give_answers
-from proverrl.benchmarks.lean_rows import DEFAULT_HEADER, ROW_LAYOUTS
 from proverrl.benchmarks.lean_text import fit_proof, strip_doc
+from proverrl.benchmarks.statement_rows import DEFAULT_HEADER, ROW_LAYOUTS
 from proverrl.errors import ProblemError
+from proverrl.lang.lean.answer_blanks import ask_for_answers, find_answers, give_answers
 from proverrl.lang.lean.audit import audit_lean_candidate
 from proverrl.lang.lean.syntax.declarations import find_target
 from proverrl.types import HOLE, Candidate, Problem

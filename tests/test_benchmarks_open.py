@@ -13,21 +13,19 @@ from typing import Any, get_args
 import pytest
 from click.testing import CliRunner
 
-from proverrl.benchmarks.base import hash_source, open_source, rows_source
+from proverrl.benchmarks.base import BenchmarkLayout, hash_source, open_source, rows_source
 from proverrl.benchmarks.convert import write_benchmark
-from proverrl.benchmarks.hub import read_hub
-from proverrl.benchmarks.known import KNOWN
-from proverrl.benchmarks.layouts import LAYOUTS
-from proverrl.benchmarks.lean_rows import ROW_LAYOUTS
-from proverrl.benchmarks.open import is_source, open_benchmark
-from proverrl.benchmarks.overlap import count_taken, find_overlaps, find_repeats, key_statement
+from proverrl.benchmarks.formats import FORMATS
+from proverrl.benchmarks.known import KNOWN, count_taken
+from proverrl.benchmarks.open import is_source, open_benchmark, read_hub
+from proverrl.benchmarks.statement_rows import ROW_LAYOUTS
 from proverrl.cli.main import cli
 from proverrl.config import LayoutName, parse_config
-from proverrl.config.benchmarks import BenchmarkLayout
 from proverrl.errors import ProblemError, ProverRLError, UsageError
 from proverrl.lang.lean.syntax.declarations import problem_from_statement
 from proverrl.loops import evaluate_run
 from proverrl.policy.base import Exchange
+from proverrl.problems.contamination import find_common, find_repeats, key_statement
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import HOLE, Completion, Problem, Prompt, Sampling
 from tests.benchmark_data import SHARED, write_files, write_rows
@@ -53,9 +51,9 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
 
 
 def test_layouts_and_their_names_agree() -> None:
-    assert set(LAYOUTS) == set(get_args(BenchmarkLayout))
-    assert {known.layout for known in KNOWN.values()} <= set(LAYOUTS)
-    assert set(ROW_LAYOUTS) <= set(LAYOUTS)
+    assert set(FORMATS) == set(get_args(BenchmarkLayout))
+    assert {known.layout for known in KNOWN.values()} <= set(FORMATS)
+    assert set(ROW_LAYOUTS) <= set(FORMATS)
     # A name must not depend on which of two benchmarks is tried first.
     places = [place for known in KNOWN.values() for place in known.places]
     assert len(places) == len(set(places))
@@ -67,7 +65,7 @@ def test_a_source_of_no_layout_names_all_that_were_tried(tmp_path: Path) -> None
         open_benchmark(str(path))
     lines = str(caught.value).split("\n")
     assert lines[0] == f"{path} is of no known layout. Tried:"
-    assert [line.split(":")[0].strip() for line in lines[1:]] == list(LAYOUTS)
+    assert [line.split(":")[0].strip() for line in lines[1:]] == list(FORMATS)
     where = f"{path}, line 1"
     assert f"  problems: {where}: field 'language' is missing" in lines
     assert f"  deepseek: {where}: field 'name' is missing" in lines
@@ -216,7 +214,7 @@ def test_the_page_has_a_row_for_every_known_benchmark() -> None:
     for name, known in KNOWN.items():
         for word in (f"`{known.layout}`", known.size, known.source, known.licence, known.hub_id):
             assert word in rows[name]
-    for layout in LAYOUTS:
+    for layout in FORMATS:
         assert f"`{layout}`" in page
 
 
@@ -399,8 +397,8 @@ def test_problems_that_say_the_same_are_found() -> None:
     a, b = _lean("a", "(n : ℕ) : n = n"), _lean("b", "(n : ℕ)\n    : n = n -- why\n")
     other = _lean("c", "(n : ℕ) : n = n + 0")
     assert key_statement(a) == key_statement(b) != key_statement(other)
-    assert [(o.first, o.second) for o in find_repeats([a, other, b])] == [("a", "b")]
-    assert [(o.first, o.second) for o in find_overlaps([a, other], [b])] == [("b", "a")]
+    assert find_repeats([a, other, b]) == [("a", "b")]
+    assert find_common([a, other], [b]) == [("b", "a")]
     taken = [_lean(f"x{i}", ": 1 = 1") for i in range(2)]
     assert count_taken("minif2f", taken) == {}
     dafny = [

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.benchmarks.base import Collection
+from proverrl.benchmarks.base import AnswerTask, Collection
+from proverrl.benchmarks.known import count_taken
 from proverrl.benchmarks.open import Benchmark, open_benchmark
-from proverrl.benchmarks.overlap import count_taken, find_overlaps, find_repeats
-from proverrl.config.benchmarks import AnswerTask
 from proverrl.lang.dafny.annotate import get_program_text
 from proverrl.lang.dafny.audit import audit_candidate
 from proverrl.lang.lean.audit import audit_lean_candidate
 from proverrl.lang.open import open_verifier
+from proverrl.problems.contamination import find_common, find_repeats
 from proverrl.problems.prompt import render_messages
 from proverrl.types import HOLE, Candidate
 from tests.benchmark_data import SHARED
@@ -117,7 +117,7 @@ def test_dafnybench_holds_programs_of_other_benchmarks() -> None:
     tasks = open_benchmark(str(find("dafnybench_tasks.jsonl")))
     clover = open_benchmark(str(find("clover")))
     assert count_taken("dafnybench-tasks", tasks.problems) == {"mbpp-dfy": 41, "clover": 19}
-    same = {(o.first, o.second) for o in find_overlaps(clover.problems, tasks.problems)}
+    same = set(find_common(clover.problems, tasks.problems))
     assert same == {
         ("Clover_bubble_sort", "bubble_sort"),
         ("Clover_selectionsort", "selectionsort"),
@@ -129,9 +129,9 @@ def test_dafnybench_holds_programs_of_other_benchmarks() -> None:
 def test_two_forms_of_minif2f_say_the_same_where_they_do() -> None:
     rows = open_benchmark(str(find("minif2f_deepseek/minif2f.jsonl")))
     files = open_benchmark(str(find("minif2f_yangky11")))
-    same = find_overlaps(files.problems, rows.problems)
+    same = find_common(files.problems, rows.problems)
     assert len(same) == 34
-    assert all(overlap.first == overlap.second for overlap in same)
+    assert all(first == second for first, second in same)
 
 
 @pytest.mark.slow

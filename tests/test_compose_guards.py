@@ -29,12 +29,12 @@ from proverrl.lang.dafny.compose.attack import (
 )
 from proverrl.lang.dafny.compose.declarations import read_program, rename
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
-from proverrl.lang.lean.compose.composing import make_absurd
+from proverrl.lang.lean.compose import make_absurd
 from proverrl.problems.contamination import make_skeleton
 from proverrl.problems.drafts import open_draft_verifier
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from proverrl.verify.base import Verifier
-from proverrl.verify.fake import FakeVerifier
+from tests.fake_verifier import FakeVerifier
 
 LOOP = f"""method Sum(n: nat) returns (r: int)
   ensures r == 7 * n + 5

@@ -20,7 +20,7 @@ from proverrl.lang.dafny.compose.composing import OPERATORS
 from proverrl.lang.dafny.compose.declarations import edit_calls, read_program, substitute
 from proverrl.lang.dafny.syntax.declarations import split_at
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
-from proverrl.lang.lean.compose.mutate import LEAN_OPERATORS, read_theorem
+from proverrl.lang.lean.compose import LEAN_OPERATORS, read_claim
 from proverrl.lang.records import Made, Parent
 from proverrl.problems.drafts import open_draft_verifier
 from proverrl.problems.load import load_problems, load_references
@@ -312,7 +312,7 @@ LEAN = theorem("theorem sq (x y : ℝ) (h : x > 3) : x * y + 3 > y")
 
 
 def test_lean_statements_as_text() -> None:
-    parts = read_theorem(LEAN.problem)
+    parts = read_claim(LEAN.problem)
     assert parts is not None
     assert [binder.text for binder in parts.binders] == ["(x y : ℝ)", "(h : x > 3)"]
     ending = f" := by\n  {HOLE}\n"
@@ -333,7 +333,7 @@ def test_lean_statements_as_text() -> None:
         "import Mathlib\n"
     )
     no_colon = Parent(Problem("d", "lean", "term", "", f"def f := {HOLE}"))
-    assert read_theorem(no_colon.problem) is None
+    assert read_claim(no_colon.problem) is None
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proverrl.config import ComposerRewardName, SelfplayConfig, parse_config
+from proverrl.config import parse_config
+from proverrl.config.selfplay import ComposerRewardName, SelfplayConfig
 from proverrl.errors import ConfigError, RecordError
 from proverrl.rewards.composer import (
     COMPOSER_REWARDS,

@@ -16,12 +16,12 @@ from proverrl.cli.main import cli
 from proverrl.errors import ProblemError
 from proverrl.problems.contamination import (
     RUN_LENGTH,
+    Contamination,
     MatchKind,
-    Overlap,
     Statement,
     check_problems,
     describe_overlap,
-    find_overlap,
+    find_contamination,
     read_statements,
 )
 from proverrl.problems.load import load_problems
@@ -43,8 +43,8 @@ LEAN = (
 )
 
 
-def compare(one: str, other: str, language: str = "dafny") -> Overlap:
-    return find_overlap([Statement("b", language, one)], [Statement("t", language, other)])
+def compare(one: str, other: str, language: str = "dafny") -> Contamination:
+    return find_contamination([Statement("b", language, one)], [Statement("t", language, other)])
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_the_same_and_renamed(one: str, other: str, language: str, kind: MatchKi
 
 
 def test_languages_never_match() -> None:
-    found = find_overlap([Statement("b", "dafny", DAFNY)], [Statement("t", "lean", DAFNY)])
-    assert found == Overlap(1, 1, 0, ())
+    found = find_contamination([Statement("b", "dafny", DAFNY)], [Statement("t", "lean", DAFNY)])
+    assert found == Contamination(1, 1, 0, ())
 
 
 def words(first: int, last: int) -> str:
@@ -87,11 +87,11 @@ def test_runs_by_hand() -> None:
     (match,) = compare(words(0, 24), words(6, 24)).matches
     assert (match.kind, match.share) == ("near", 0.5)
     # From 7 on they share 5 of 12: touched, not near.
-    assert compare(words(0, 24), words(7, 24)) == Overlap(1, 1, 1, ())
+    assert compare(words(0, 24), words(7, 24)) == Contamination(1, 1, 1, ())
     # 12 tokens in common are no run.
-    assert compare(words(0, 24), words(12, 24)) == Overlap(1, 1, 0, ())
+    assert compare(words(0, 24), words(12, 24)) == Contamination(1, 1, 0, ())
     # Shorter than a run: only as a whole.
-    assert compare(words(0, 5), words(0, 6)) == Overlap(1, 1, 0, ())
+    assert compare(words(0, 5), words(0, 6)) == Contamination(1, 1, 0, ())
     assert compare(words(0, 5), words(0, 5)).matches[0].kind == "same"
 
 
@@ -108,7 +108,7 @@ def test_the_worst_match_of_a_problem_is_told() -> None:
         Statement("same", "dafny", words(0, 24)),
         Statement("nearer", "dafny", words(5, 24)),
     ]
-    found = find_overlap([Statement("b", "dafny", words(0, 24))], training)
+    found = find_contamination([Statement("b", "dafny", words(0, 24))], training)
     assert [(m.kind, m.training_id) for m in found.matches] == [("same", "same")]
     assert found.to_json(pairs=False) == {
         "num_benchmark": 1, "num_training": 3, "same": 1, "renamed": 0, "near": 0, "touched": 1
@@ -130,7 +130,7 @@ def test_shares_equal_brute_force(benchmark: list[list[int]], training: list[lis
     def runs(row: list[int]) -> set[tuple[int, ...]]:
         return {tuple(row[i : i + 13]) for i in range(len(row) - 12)}
 
-    found = {m.benchmark_id: m for m in find_overlap(make(benchmark), make(training)).matches}
+    found = {m.benchmark_id: m for m in find_contamination(make(benchmark), make(training)).matches}
     for number, row in enumerate(benchmark):
         mine = runs(row)
         shares = [len(mine & runs(other)) / len(mine) for other in training if mine]
@@ -179,7 +179,7 @@ def test_the_curriculum_holds_no_copy_and_many_of_a_kind() -> None:
 @pytest.mark.skipif(not MINIF2F.exists(), reason="the data are not here")
 def test_real_lean_statements_are_found_in_themselves() -> None:
     statements = list(read_statements(MINIF2F))
-    found = find_overlap(statements, statements)
+    found = find_contamination(statements, statements)
     assert found.count("same") == found.touched == len(statements) == 488
 
 

@@ -18,10 +18,10 @@ import pytest
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import audit_candidate
 from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
-from proverrl.problems.dafny_sources import CATEGORIES, ORIGIN, build_rows, parse_source
 from proverrl.problems.drafts import open_draft_verifier
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import ANNOTATE, HOLE, Candidate, Status
+from scripts.dafny_sources import CATEGORIES, ORIGIN, build_rows, parse_source
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "dafny" / "benchmark"

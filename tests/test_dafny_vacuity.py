@@ -9,9 +9,9 @@ from proverrl.lang.dafny.audit import audit
 from proverrl.lang.dafny.generate import generate_drafts
 from proverrl.lang.dafny.vacuity import build_requires_probe, check_vacuity
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
-from proverrl.problems.drafts import DraftCounts, check_draft, open_draft_verifier
+from proverrl.problems.drafts import DraftChecker, DraftCounts, open_draft_verifier
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.fake import FakeVerifier
+from tests.fake_verifier import FakeVerifier
 
 FIB = "function Fib(n: nat): nat { if n < 2 then n else Fib(n - 1) + Fib(n - 2) }\n"
 
@@ -127,13 +127,13 @@ def test_generated_drafts_are_not_vacuous() -> None:
 
     async def main() -> DraftCounts:
         verifier, find_entries = open_draft_verifier(1)
-        counts = DraftCounts()
+        checker = DraftChecker(verifier, find_entries, "train", vacuity=True)
         try:
             for draft in generate_drafts([1, 2, 3, 4, 5], 5, 0, "train"):
-                await check_draft(draft, "train", verifier, find_entries, counts, vacuity=True)
+                await checker.check(draft)
         finally:
             await verifier.aclose()
-        return counts
+        return checker.counts
 
     counts = asyncio.run(main())
     assert (counts.num_checked, counts.num_kept, dict(counts.dropped)) == (5, 5, {})

@@ -12,7 +12,8 @@ import pytest
 
 from proverrl.compose.archive import ProblemArchive
 from proverrl.compose.grades import GRADES, RUN, Grade, grade_statement, measure_novelty
-from proverrl.config import Config, DataLoopConfig, parse_config
+from proverrl.config import Config, parse_config
+from proverrl.config.selfplay import DataLoopConfig
 from proverrl.errors import ConfigError
 from proverrl.loops import train as train_module
 from proverrl.loops.checkpoint import latest_checkpoint, read_state

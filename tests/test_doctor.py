@@ -16,7 +16,7 @@ from proverrl.cli.doctor import is_healthy
 from proverrl.errors import ToolchainError
 from proverrl.lang.dafny import diagnose as dafny
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
-from proverrl.lang.lean import diagnose as lean
+from proverrl.lang.lean import backend as lean
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.lang.records import Part
 from proverrl.verify.memory_cgroup import CGROUP_GUARD, WATCH_GUARD
@@ -181,7 +181,7 @@ def test_importing_the_doctor_does_not_import_torch() -> None:
 def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     give_toolchain(monkeypatch, server=("/bin/mono", "/lib/DafnyServer.exe"), z3_version="4.8.5")
     monkeypatch.setattr(
-        "proverrl.lang.lean.diagnose.check_lean", lambda: [Part("Lean", "absent", "x")]
+        "proverrl.lang.lean.backend.check_lean", lambda: [Part("Lean", "absent", "x")]
     )
     names = [finding.name for finding in doctor.diagnose(tmp_path)]
     assert names == [

@@ -19,8 +19,8 @@ from proverrl.evaluation.evaluate import Evaluation, evaluate
 from proverrl.evaluation.store import ROWS_PER_BLOCK, plan_blocks
 from proverrl.policy.base import Exchange
 from proverrl.types import Candidate, Completion, Problem, Prompt, Sampling, Status
-from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
+from tests.fake_verifier import FakeVerifier
 from tests.test_policy import tiny_policy
 
 

@@ -26,7 +26,7 @@ from proverrl.search.base import CurvePoint, FoundProof, SearchResult, SearchTur
 from proverrl.search.proposals import read_answer
 from proverrl.search.wiring import Tools, choose_states, make_functions, make_tools, open_confirm
 from proverrl.types import Candidate, Diagnostic, Problem, Sampling, Status, Verdict
-from proverrl.verify.fake import FakeVerifier
+from tests.fake_verifier import FakeVerifier
 from tests.test_grpo import make_config, run, verifiers
 from tests.test_policy import tiny_policy
 from tests.test_search_proposals import LOOP
@@ -89,7 +89,9 @@ class Breaking(FakeVerifier):
         super().__init__(judge_short)
         self._at = at
 
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = ""
+    ) -> Verdict:
         if self.num_calls >= self._at:
             raise VerifierError("out of order")
         return await super().verify(candidate, deadline_seconds=deadline_seconds)

@@ -21,9 +21,9 @@ from proverrl.report import build_page, headline_table, write_tables
 from proverrl.report.benchmark_table import make_benchmark_table
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Candidate, Completion, Rollout, Status, Turn, Verdict
-from proverrl.verify.fake import FakeVerifier
 from tests import report_runs as made
 from tests.builders import build_problem
+from tests.fake_verifier import FakeVerifier
 from tests.report_page import Page
 from tests.test_evaluate import CountingPolicy, build_evaluation
 from tests.test_verify_batch import fake_router, verify, write_codes

@@ -25,7 +25,7 @@ from proverrl.loops.session import load_training
 from proverrl.loops.train import is_finished, train
 from proverrl.problems.load import write_problems
 from proverrl.types import HOLE, Candidate, Status
-from proverrl.verify.fake import FakeVerifier
+from tests.fake_verifier import FakeVerifier
 from tests.warm import WARM
 
 NAMES = ["i", "j", "k"]

@@ -43,8 +43,8 @@ from proverrl.types import (
     Status,
     Verdict,
 )
-from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem, build_turn
+from tests.fake_verifier import FakeVerifier
 from tests.test_policy import tiny_policy
 from tests.test_proofs import make_store
 from tests.test_self_correct import FEEDBACK_IDS, PROBLEM_IDS, ScriptedPolicy

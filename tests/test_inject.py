@@ -19,8 +19,8 @@ from proverrl.rewards import proved_reward
 from proverrl.rollout.inject import InjectStore, StoredProof, inject_proof
 from proverrl.rollout.samples import build_samples
 from proverrl.types import Group, Reward, Rollout, Status
-from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem, build_turn
+from tests.fake_verifier import FakeVerifier
 from tests.test_grpo import (  # noqa: F401  (fixtures)
     StubVerifier,
     make_config,

@@ -33,7 +33,8 @@ from proverrl.lang.lean.judge import (
     judge_declaration,
     judge_messages,
 )
-from proverrl.lang.lean.syntax.declarations import find_target, problem_from_statement, scan_tokens
+from proverrl.lang.lean.syntax.declarations import find_target, problem_from_statement
+from proverrl.lang.lean.syntax.tokens import scan_tokens
 from proverrl.lang.lean.words import COMMANDS
 from proverrl.lang.lean.workers.protocol import CommandAnswer, parse_answer
 from proverrl.lang.lean.workers.repl import Elaboration

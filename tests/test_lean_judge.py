@@ -15,14 +15,13 @@ from proverrl.lang.lean.judge import (
     STANDARD_AXIOMS,
     KnownStatements,
     LeanLimits,
-    find_goals_before_error,
     find_open_goals,
     judge_declaration,
     judge_file,
     judge_messages,
     make_diagnostics,
 )
-from proverrl.lang.lean.workers.protocol import Message, Position, Severity, Sorry, TacticStep
+from proverrl.lang.lean.workers.protocol import LeanMessage, Position, Severity, Sorry
 from proverrl.lang.lean.workers.repl import Elaboration
 from proverrl.types import Candidate, Diagnostic, Status
 from proverrl.verify.body_place import find_body_place
@@ -31,11 +30,11 @@ from tests.lean_builders import build_lean_candidate, build_lean_problem
 HEARTBEATS = "(deterministic) timeout at `whnf`, maximum number of heartbeats (200000) has been"
 
 
-def say(severity: Severity, text: str, line: int = 1, column: int = 0) -> Message:
-    return Message(severity, text, Position(line, column))
+def say(severity: Severity, text: str, line: int = 1, column: int = 0) -> LeanMessage:
+    return LeanMessage(severity, text, Position(line, column))
 
 
-def judge(*messages: Message, reached_end: bool = True) -> Status | None:
+def judge(*messages: LeanMessage, reached_end: bool = True) -> Status | None:
     done = Elaboration(1, messages, reached_end=reached_end)
     judgement = judge_messages(done, build_lean_candidate("x"), 0)
     return None if judgement is None else judgement.status
@@ -60,7 +59,7 @@ def judge(*messages: Message, reached_end: bool = True) -> Status | None:
         (say("warning", HEARTBEATS), None),
     ],
 )
-def test_one_message_decides(message: Message, status: Status | None) -> None:
+def test_one_message_decides(message: LeanMessage, status: Status | None) -> None:
     assert judge(message) is status
 
 
@@ -167,7 +166,9 @@ def test_a_report_is_read_from_its_two_messages() -> None:
         (say("info", "t", CHECK_LINE), AXIOMS),
     ],
 )
-def test_a_report_with_anything_else_in_it_is_not_believed(messages: tuple[Message, ...]) -> None:
+def test_a_report_with_anything_else_in_it_is_not_believed(
+    messages: tuple[LeanMessage, ...],
+) -> None:
     with pytest.raises(WorkerError, match=r"about t|of t|out of place"):
         read_report(Elaboration(1, messages), "t")
 
@@ -191,18 +192,6 @@ def test_open_goals_are_cut_apart() -> None:
     two = say("error", "unsolved goals\ncase a\nx : Nat\n⊢ x = x\n\ncase b\n⊢ q")
     other = say("error", "Type mismatch\n⊢ no goal")
     assert find_open_goals((other, two)) == ("case a\nx : Nat\n⊢ x = x", "case b\n⊢ q")
-
-
-def test_the_goals_before_an_error_are_those_of_the_nearest_tactic() -> None:
-    def step(line: int, column: int, goals: str) -> TacticStep:
-        return TacticStep("t", goals, Position(line, column), Position(line, column + 1), None)
-
-    tactics = (step(1, 0, "g1"), step(2, 2, "outer"), step(2, 2, "g2\n\ng3"), step(3, 0, "late"))
-    done = Elaboration(1, (say("error", "no", 2, 5),), tactics=tactics)
-    assert find_goals_before_error(done) == ("g2", "g3")
-    early = Elaboration(1, (say("error", "no", 0, 0),), tactics=tactics)
-    assert find_goals_before_error(early) == ()
-    assert find_goals_before_error(Elaboration(1, (), tactics=tactics)) == ()
 
 
 @pytest.mark.parametrize(
@@ -231,7 +220,7 @@ def test_diagnostics_are_shifted_sorted_and_shortened() -> None:
         say("info", "i"),
         say("trace", "t"),
         say("warning", "w"),
-        Message("error", "e" * 20_007, Position(2, 3), Position(2, 4)),
+        LeanMessage("error", "e" * 20_007, Position(2, 3), Position(2, 4)),
     )
     made = make_diagnostics(messages, build_lean_candidate("body"), 10)
     assert [d.severity for d in made] == ["error", "warning", "info", "info"]

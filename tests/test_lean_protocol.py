@@ -10,15 +10,13 @@ from proverrl.lang.lean.workers.protocol import (
     AnswerReader,
     CommandAnswer,
     ErrorAnswer,
-    Message,
+    LeanMessage,
     Position,
     Sorry,
     StepAnswer,
     TacticStep,
     encode_command,
-    encode_pickle_state,
     encode_tactic,
-    encode_unpickle_state,
     parse_answer,
 )
 
@@ -32,8 +30,6 @@ def test_requests_are_one_line_and_a_blank_one() -> None:
     both = encode_command("a", 0, all_tactics=True)
     assert both == b'{"cmd": "a", "env": 0, "allTactics": true}\n\n'
     assert encode_tactic(7, "rfl") == b'{"tactic": "rfl", "proofState": 7}\n\n'
-    assert encode_pickle_state(7, "p") == b'{"pickleTo": "p", "proofState": 7}\n\n'
-    assert encode_unpickle_state("p") == b'{"unpickleProofStateFrom": "p"}\n\n'
 
 
 def test_characters_are_sent_as_they_are() -> None:
@@ -121,7 +117,7 @@ def test_a_command_answer_is_read_whole() -> None:
     start, stop = Position(2, 5), Position(2, 9)
     assert parse_answer(json.dumps(raw)) == CommandAnswer(
         env=4,
-        messages=(Message("error", "bad", start), Message("trace", "", start, stop)),
+        messages=(LeanMessage("error", "bad", start), LeanMessage("trace", "", start, stop)),
         sorries=(Sorry("⊢ p", 1, start, stop),),
         tactics=(TacticStep("rfl", "⊢ q", start, stop, 2),),
     )

@@ -11,7 +11,7 @@ import pytest
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
 from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
-from proverrl.lang.lean.workers.tactics import apply_tactic, move_state, open_problem
+from proverrl.lang.lean.workers.tactics import apply_tactic, open_problem
 from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
 from proverrl.types import HOLE, Candidate, Problem, Status
 from tests.lean_builders import build_lean_problem
@@ -129,16 +129,7 @@ def test_characters_beyond_the_basic_plane_survive(toolchain: LeanToolchain) -> 
     run(toolchain, work)
 
 
-def test_goals_before_an_error_are_given(toolchain: LeanToolchain) -> None:
-    async def work(worker: LeanReplWorker) -> None:
-        verdict = await worker.judge(Candidate(ADD_COMM, "intro a b\n  exact unknown_name"))
-        assert verdict.status is Status.REJECTED
-        assert verdict.goals == ("a b : Nat\n⊢ a + b = b + a",)
-
-    run(toolchain, work, LeanLimits(goals_before_error=True))
-
-
-def test_tactic_mode_and_moving_a_state(toolchain: LeanToolchain) -> None:
+def test_tactic_mode(toolchain: LeanToolchain) -> None:
     async def work(worker: LeanReplWorker) -> None:
         (start,) = await open_problem(worker, ADD_COMM)
         intro = await apply_tactic(worker, start, "intro a b")
@@ -146,13 +137,5 @@ def test_tactic_mode_and_moving_a_state(toolchain: LeanToolchain) -> None:
         done = await apply_tactic(worker, intro, "exact Nat.add_comm a b")
         assert (done.goals, done.status) == ((), "completed")
         assert (await apply_tactic(worker, intro, "exact nonsense")).is_failure
-        other = await LeanReplWorker.start(toolchain, LeanLimits(), KnownStatements())
-        try:
-            moved = await move_state(worker, intro, other)
-            after = await apply_tactic(other, moved, "exact Nat.add_comm a b")
-            assert after.status == "completed"
-        finally:
-            other.kill()
-            await other.join()
 
     run(toolchain, work)

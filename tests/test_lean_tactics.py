@@ -20,18 +20,13 @@ from proverrl.lang.lean.deep import (
     find_checkers,
 )
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers.protocol import Message, Position, Sorry, StepAnswer
+from proverrl.lang.lean.workers.protocol import LeanMessage, Position, Sorry, StepAnswer
 from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
 from proverrl.lang.lean.workers.tactics import (
     ProofState,
     apply_tactic,
-    assemble_body,
-    confirm,
-    load_state,
-    move_state,
     open_problem,
     read_state,
-    save_state,
 )
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import DEFAULT_LANE
@@ -86,30 +81,9 @@ def test_a_search_goes_back_and_forth_and_is_confirmed_by_the_whole_file() -> No
         assert (await apply_tactic(worker, start, "exact choice")).status == "completed"
         assert (await apply_tactic(worker, start, "sorry")).status == "incomplete"
         assert (await apply_tactic(worker, start, "old")).status == "not-verified"
-        verifier = WorkerVerifier(worker)
-        verdict = await confirm(verifier, problem, ["split", "exact choice"], deadline_seconds=60)
+        verdict = await worker.judge(Candidate(problem, "split\n  exact choice"))
         assert verdict.status is Status.PROVED
-        assert verifier.bodies == ["split\n  exact choice"]
-        wrong = await confirm(verifier, problem, ["wrong"], deadline_seconds=60)
-        assert wrong.status is Status.REJECTED
-
-    run(work)
-
-
-def test_a_state_travels_to_another_worker(tmp_path: Path) -> None:
-    async def work(worker: LeanReplWorker) -> None:
-        (start,) = await open_problem(worker, build_lean_problem("t", "p"))
-        await save_state(worker, start, tmp_path / "state")
-        other = await LeanReplWorker.start(FAKE_LEAN, LeanLimits(), KnownStatements())
-        try:
-            assert (await load_state(other, tmp_path / "state")).goals == ("⊢ p",)
-            moved = await move_state(worker, start, other)
-            assert (await apply_tactic(other, moved, "exact choice")).status == "completed"
-        finally:
-            other.kill()
-            await other.join()
-        with pytest.raises(WorkerError, match="cannot be kept"):
-            await save_state(worker, ProofState(None, (), "error"), tmp_path / "x")
+        assert (await worker.judge(Candidate(problem, "wrong"))).status is Status.REJECTED
 
     run(work)
 
@@ -163,7 +137,7 @@ def test_each_proof_status_is_read(said: str, status: str) -> None:
 
 
 def test_a_status_that_contradicts_the_rest_is_not_believed() -> None:
-    error = Message("error", "unsolved goals", Position(0, 0))
+    error = LeanMessage("error", "unsolved goals", Position(0, 0))
     assert read_state(StepAnswer(1, (), (error,), status="Completed")).status == "error"
     assert read_state(StepAnswer(1, ("⊢ p",))).status == "incomplete"
     for answer in (
@@ -174,11 +148,6 @@ def test_a_status_that_contradicts_the_rest_is_not_believed() -> None:
     ):
         with pytest.raises(WorkerError, match=r"complete|not understood"):
             read_state(answer)
-
-
-def test_tactics_become_a_body_at_the_holes_indentation() -> None:
-    body = assemble_body(["intro h", "\ncases h with\n| inl a =>\n  exact a\n", "done"])
-    assert body == "intro h\n  cases h with\n  | inl a =>\n    exact a\n  done"
 
 
 # The deep check

@@ -145,14 +145,6 @@ def test_goals_of_holes_and_of_unsolved_errors_are_given() -> None:
     assert unsolved.goals == ("case a\nx : Nat\n⊢ x = x", "case b\n⊢ True")
 
 
-def test_goals_before_an_error_are_given_when_asked_for() -> None:
-    candidate = build_lean_candidate("skip\n  wrong\n  done")
-    assert judge_one(candidate).goals == ()
-    asked = judge_one(candidate, LeanLimits(goals_before_error=True))
-    assert asked.status is Status.REJECTED
-    assert asked.goals == ("⊢ before wrong",)
-
-
 def test_nothing_that_one_candidate_declares_is_there_for_the_next() -> None:
     async def work(worker: LeanReplWorker) -> None:
         first = build_lean_candidate("exact evil", "a", prelude="axiom evil : False\n")

@@ -42,8 +42,8 @@ from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import write_problems
 from proverrl.types import HOLE, Candidate, Status
-from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
+from tests.fake_verifier import FakeVerifier
 from tests.tiny_model import tiny_model, tiny_samples
 from tests.tolerance import BFLOAT16, FLOAT32
 

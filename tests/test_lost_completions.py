@@ -41,9 +41,9 @@ from proverrl.search.base import SearchTurn
 from proverrl.search.folder import SearchFolder
 from proverrl.search.run import Search
 from proverrl.types import Completion, FinishReason, Rollout, Status, Turn
-from proverrl.verify.fake import FakeVerifier
 from tests import report_runs as made
 from tests.builders import build_problem
+from tests.fake_verifier import FakeVerifier
 from tests.report_page import Page
 from tests.search_world import World, build_search
 from tests.test_endpoint import Server, chat, says

@@ -28,8 +28,8 @@ from proverrl.policy.base import Exchange, Sampler
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Candidate, Completion, Group, Problem, Prompt, Sampling, Status, Verdict
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
+from tests.fake_verifier import FakeVerifier
 from tests.test_grpo import (
     StubVerifier,
     make_config,  # noqa: F401  (a fixture)
@@ -98,7 +98,9 @@ class HeldVerifier(FakeVerifier):
     def stats(self) -> None:
         return None
 
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = ""
+    ) -> Verdict:
         self.held = self.held or candidate.problem.id
         if candidate.problem.id == self.held:
             await self.release.wait()

@@ -18,10 +18,10 @@ from proverrl.config import (
     RestartName,
     RestartSource,
     RewardName,
-    RolloutMode,
     WeightsName,
     load_config,
 )
+from proverrl.config.rollout import RolloutMode
 from proverrl.errors import ConfigError
 from proverrl.loops import train as train_module
 from proverrl.loops.train import is_finished, train

@@ -11,12 +11,12 @@ import pytest
 
 from proverrl.errors import ProblemError, VerifierError
 from proverrl.lang.dafny.generate import FAMILIES, build_id, generate_drafts, stream_level
-from proverrl.lang.dafny.generate.draft import Program
+from proverrl.lang.dafny.generate.draft import ProgramText
 from proverrl.lang.dafny.generate.names import Names
-from proverrl.problems.drafts import DraftCounts, check_drafts, generate_and_check
+from proverrl.problems.drafts import DraftChecker, DraftCounts, generate_and_check
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.fake import FakeVerifier
+from tests.fake_verifier import FakeVerifier
 
 ENTRIES = frozenset({"Impl$$_module.__default.M", "CheckWellformed$$_module.__default.M"})
 LEVELS = (1, 4)
@@ -34,11 +34,8 @@ def judge_honestly(candidate: Candidate) -> Verdict:
 
 
 def run(path: Path, verifier: FakeVerifier, num: int = 6) -> DraftCounts:
-    return asyncio.run(
-        generate_and_check(
-            path, verifier, find_entries, levels=LEVELS, num=num, seed=0, split="train"
-        )
-    )
+    checker = DraftChecker(verifier, find_entries, "train")
+    return asyncio.run(generate_and_check(path, checker, levels=LEVELS, num=num, seed=0))
 
 
 def test_all_good_drafts_become_rows_in_the_order_of_the_generator(tmp_path: Path) -> None:
@@ -91,34 +88,12 @@ def test_a_bad_draft_is_dropped_counted_and_replaced(
 
 def test_a_draft_without_entries_is_dropped() -> None:
     async def check() -> DraftCounts:
-        counts = DraftCounts()
-        drafts = generate_drafts([1], 2, 0, "train")
-        rows = check_drafts(
-            drafts, "train", FakeVerifier(judge_honestly), lambda _: None, counts=counts
-        )
+        checker = DraftChecker(FakeVerifier(judge_honestly), lambda _: None, "train")
+        rows = checker.check_all(generate_drafts([1], 2, 0, "train"))
         assert [row async for _, row in rows] == [None, None]
-        return counts
+        return checker.counts
 
     assert asyncio.run(check()).dropped == {"no entries": 2}
-
-
-def test_progress_hears_of_every_draft(tmp_path: Path) -> None:
-    seen: list[int] = []
-    asyncio.run(
-        generate_and_check(
-            tmp_path / "x",
-            FakeVerifier(judge_honestly),
-            find_entries,
-            levels=[1],
-            num=5,
-            seed=0,
-            split="valid",
-            progress=lambda counts: seen.append(counts.num_kept),
-        )
-    )
-    assert len(seen) == 5
-    assert seen == sorted(seen)
-    assert seen[-1] == 5
 
 
 def test_an_interrupt_cancels_the_work_and_leaves_the_old_file(tmp_path: Path) -> None:
@@ -129,7 +104,11 @@ def test_an_interrupt_cancels_the_work_and_leaves_the_old_file(tmp_path: Path) -
     async def interrupt() -> None:
         task = asyncio.create_task(
             generate_and_check(
-                path, verifier, find_entries, levels=[1], num=20, seed=0, split="train"
+                path,
+                DraftChecker(verifier, find_entries, "train"),
+                levels=[1],
+                num=20,
+                seed=0,
             )
         )
         for _ in range(10):
@@ -159,8 +138,8 @@ def test_a_request_for_no_problem_is_refused(tmp_path: Path) -> None:
 def test_a_request_for_more_than_there_is_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def make_tiny(rng: random.Random, names: Names) -> Program:
-        return Program([f"{HOLE} {rng.randrange(9)}"], "", "calc")
+    def make_tiny(rng: random.Random, names: Names) -> ProgramText:
+        return ProgramText([f"{HOLE} {rng.randrange(9)}"], "", "calc")
 
     monkeypatch.setitem(FAMILIES, 1, {"tiny": make_tiny})
     num_tiny = len(list(stream_level(1, 0, "train")))

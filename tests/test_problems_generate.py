@@ -14,13 +14,13 @@ import pytest
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.generate import (
     FAMILIES,
-    Draft,
+    CurriculumDraft,
     assign_split,
     build_id,
     generate_drafts,
     stream_level,
 )
-from proverrl.lang.dafny.generate.draft import Program
+from proverrl.lang.dafny.generate.draft import ProgramText
 from proverrl.lang.dafny.generate.names import (
     GLOBAL_POOLS,
     NUMBER_PERIOD,
@@ -43,7 +43,7 @@ GOLDEN = {
 }
 
 
-def hash_drafts(drafts: Iterable[Draft]) -> str:
+def hash_drafts(drafts: Iterable[CurriculumDraft]) -> str:
     digest = hashlib.sha256()
     for draft in drafts:
         for part in (draft.family, draft.kind, draft.statement, draft.reference):
@@ -92,8 +92,8 @@ def test_a_family_gives_sixty_different_programs(level: int, family: str) -> Non
 
 
 def test_a_family_that_is_used_up_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(rng: random.Random, names: Names) -> Program:
-        return Program([f"{HOLE} {rng.randrange(9)}"], "", "calc")
+    def make(rng: random.Random, names: Names) -> ProgramText:
+        return ProgramText([f"{HOLE} {rng.randrange(9)}"], "", "calc")
 
     monkeypatch.setitem(FAMILIES, 1, {"tiny": make})
     found = list(stream_family(1, "tiny", 0, "train", set()))

@@ -11,16 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proverrl.errors import ProblemError
+from proverrl.lang import find_language
 from proverrl.lang.lean.audit import audit_lean_candidate
 from proverrl.lang.lean.syntax.declarations import (
     find_declarations,
     find_target,
-    make_sorry_source,
     problem_from_statement,
-    scan_tokens,
     split_header,
 )
-from proverrl.lang.lean.syntax.tokens import split_name
+from proverrl.lang.lean.syntax.tokens import scan_tokens, split_name
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem
 
@@ -213,7 +212,7 @@ def test_declarations_carry_full_names_and_where_they_begin() -> None:
 
 def test_the_sorry_source_is_the_file_with_its_hole_filled() -> None:
     problem = make(f"theorem t : True := by\n  {HOLE}\nend A\n", "import X\nnamespace A\n")
-    assert make_sorry_source(problem) == (
+    assert find_language("lean").show_problem(problem) == (
         "import X\nnamespace A\ntheorem t : True := by\n  sorry\nend A\n"
     )
 

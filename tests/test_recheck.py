@@ -17,8 +17,8 @@ from proverrl.evaluation.recheck import Outcome, prepare, recheck_claims
 from proverrl.lang.lean.syntax.declarations import problem_from_statement
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem, Status
-from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
+from tests.fake_verifier import FakeVerifier
 
 ROOT = Path(__file__).resolve().parents[1]
 HELDOUT = ROOT / "dafny" / "curriculum" / "heldout.jsonl"

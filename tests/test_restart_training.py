@@ -13,7 +13,8 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from proverrl.config import AuditConfig, Config, RestartConfig, SamplingConfig
+from proverrl.config import AuditConfig, Config, RestartConfig
+from proverrl.config.policy import SamplingConfig
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
 from proverrl.loops.audit import Auditor

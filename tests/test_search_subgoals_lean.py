@@ -16,12 +16,11 @@ from proverrl.lang.lean.search.extract import (
     drop_hypotheses,
     mentions,
     parse_goal,
-    read_signature,
     write_theorem,
 )
-from proverrl.lang.lean.search.haves import hide_failing
 from proverrl.lang.lean.search.subgoals import (
     LeanSketch,
+    hide_failing,
     lift,
     read_sketch,
     sketch_from_failure,
@@ -30,6 +29,7 @@ from proverrl.lang.lean.search.subgoals import (
     splice,
 )
 from proverrl.lang.lean.search.tactic_states import LeanStates
+from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.lang.lean.workers.protocol import CommandAnswer, Position, Sorry, parse_answer
 from proverrl.lang.records import Sketch, Subgoal
 from proverrl.search.subgoals import SubgoalFunctions, decompose
@@ -147,7 +147,7 @@ def test_every_recorded_goal_of_a_sorry_is_stated() -> None:
                 text = write_theorem("t", parse_goal(told["goal"]))
                 assert "✝" not in text
                 # What was written is read back: binders, and the same target.
-                parts = read_signature(Problem("t", "lean", "tactics", "", text))
+                parts = read_theorem(Problem("t", "lean", "tactics", "", text))
                 shown = told["goal"].partition("⊢ ")[2].split()
                 assert parts.target.split() == shown
                 stated += 1
@@ -307,7 +307,7 @@ def test_the_text_around_a_theorem_stays() -> None:
         f"namespace N\n/-- doc -/\ntheorem foo {{x : Int}} : x = x := by\n  {HOLE}\n\nend N\n"
     )
     problem = Problem("p", "lean", "tactics", "", statement)
-    parts = read_signature(problem)
+    parts = read_theorem(problem)
     assert (parts.name, parts.binders, parts.target) == ("foo", "{x : Int}", "x = x")
     sketch = sketch_from_text(problem, "have a : x = x + 0 := by sorry\n  simp")
     assert sketch is not None
@@ -315,7 +315,7 @@ def test_the_text_around_a_theorem_stays() -> None:
         f"namespace N\ntheorem foo_a {{x : Int}} :\n    x = x + 0 := by\n  {HOLE}\n\nend N\n"
     )
     with pytest.raises(ProblemError, match="no 'theorem name"):
-        read_signature(build_lean_problem(kind="file"))
+        read_theorem(build_lean_problem(kind="file"))
 
 
 # Sketches from failed proofs

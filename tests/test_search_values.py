@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from proverrl.config import ValueConfig
 from proverrl.errors import RunError, UsageError
-from proverrl.lang.dafny.search.searching import DafnySearching
+from proverrl.lang.dafny.search.states import DafnySearching
 from proverrl.lang.records import Prefix
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.value_fit import HeadFit, ValueData, choose_side

@@ -21,10 +21,9 @@ from proverrl.rewards import ALL, MAX_ONLINE, FalseNegativeRate, build_reward
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.statistics import clopper_pearson
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.base import Limits
 from proverrl.verify.cache import Appeals, CachedVerifier, was_overturned
-from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem, build_rollout
+from tests.fake_verifier import FakeVerifier
 from tests.test_grpo import (
     StubVerifier,
     judge,
@@ -174,7 +173,9 @@ class Recorder(FakeVerifier):
 
     deadlines: list[float]
 
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = ""
+    ) -> Verdict:
         self.deadlines = [*getattr(self, "deadlines", []), deadline_seconds]
         return await super().verify(candidate, deadline_seconds=deadline_seconds)
 
@@ -186,8 +187,7 @@ def test_a_proof_on_appeal_replaces_the_kept_verdict(tmp_path: Path) -> None:
         return CachedVerifier(
             inner,
             tmp_path / "v.sqlite",
-            toolchain="t",
-            limits=Limits(),
+            identify=lambda _: "t",
             appeals=None if second is None else Appeals(second, 3.0),
         )
 

@@ -32,8 +32,8 @@ from proverrl.types import (
     Turn,
     Verdict,
 )
-from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
+from tests.fake_verifier import FakeVerifier
 from tests.test_policy import tiny_policy
 
 PROBLEM_IDS = (1, 2, 3)

@@ -44,8 +44,8 @@ from proverrl.types import (
     Verdict,
 )
 from proverrl.verify.base import Verifier
-from proverrl.verify.fake import FakeVerifier
 from tests.dafny_search import LEM, Dafny, open_dafny
+from tests.fake_verifier import FakeVerifier
 
 LOOP = f"method M(n: nat)\n{{\n  while r < n\n    {HOLE}\n  {{ }}\n}}\n"
 FAILED = Verdict(

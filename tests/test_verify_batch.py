@@ -19,19 +19,19 @@ import pytest
 from proverrl.cli import verdicts as verdict_printer
 from proverrl.cli.verdicts import print_verdicts
 from proverrl.errors import CanaryError, ProblemError, ToolchainError, UsageError
-from proverrl.problems.batch import Entry, Judged, read_in_thread, read_now, verify_stream
-from proverrl.problems.inputs import Submission, Unusable, make_file_candidate
+from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
+from proverrl.problems.inputs import Submission, Unusable, VerifyInput, make_file_candidate
 from proverrl.problems.written import VerdictFile
 from proverrl.types import Candidate, Status, Verdict
 from proverrl.verify.base import DEFAULT_LANE
-from proverrl.verify.fake import FakeVerifier
 from proverrl.verify.router import Backend, RoutedVerifier
+from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool
 
 PATIENCE_SECONDS = 60.0
 
 
-def make_entry(number: int) -> Entry:
+def make_entry(number: int) -> VerifyInput:
     if number % 10 == 9:
         return Unusable(f"n{number}", "malformed", "f", number, "bad")
     return Submission(f"n{number}", make_file_candidate(f"n{number}", f"body {number}"))
@@ -49,7 +49,9 @@ class SlowFirst(FakeVerifier):
         super().__init__(lambda _: Status.PROVED)
         self.at_work = self.most = 0
 
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = ""
+    ) -> Verdict:
         self.at_work += 1
         self.most = max(self.most, self.at_work)
         number = int(candidate.body.split()[1])
@@ -115,7 +117,7 @@ def test_a_verdict_does_not_wait_for_the_next_line() -> None:
     async def main() -> None:
         never = asyncio.Event()
 
-        async def entries() -> AsyncIterator[Entry]:
+        async def entries() -> AsyncIterator[VerifyInput]:
             yield make_entry(0)
             await never.wait()
 

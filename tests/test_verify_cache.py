@@ -14,9 +14,9 @@ import pytest
 from proverrl.errors import ProblemError, UsageError, VerifierError
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify import cache as cache_module
-from proverrl.verify.base import Limits, Verifier
-from proverrl.verify.cache import CachedVerifier, _make_checksum
-from proverrl.verify.fake import FakeVerifier
+from proverrl.verify.base import LanedVerifier, Limits
+from proverrl.verify.cache import CachedVerifier, _make_checksum, make_salt
+from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool, ask
 
 ERROR = Diagnostic("error", "wrong", 3, 4, body_line=1)
@@ -45,11 +45,7 @@ def run(
     async def main() -> None:
         inner = fake or FakeVerifier(judge, delay_seconds=0.02)
         cached = CachedVerifier(
-            inner,
-            path,
-            toolchain="fake",
-            limits=limits or Limits(),
-            audit_version=audit_version,
+            inner, path, identify=lambda _: make_salt("fake", limits or Limits(), audit_version)
         )
         try:
             await work(cached, inner)
@@ -68,8 +64,8 @@ async def start_work(inner: FakeVerifier) -> None:
 
 def test_both_are_verifiers() -> None:
     fake = FakeVerifier(judge)
-    assert isinstance(fake, Verifier)
-    assert isinstance(CachedVerifier(fake, None, toolchain="x", limits=Limits()), Verifier)
+    assert isinstance(fake, LanedVerifier)
+    assert isinstance(CachedVerifier(fake, None, identify=fake.identify), LanedVerifier)
 
 
 def test_a_verdict_is_asked_for_once(tmp_path: Path) -> None:
@@ -315,7 +311,7 @@ def test_a_file_of_the_first_version_is_emptied(tmp_path: Path) -> None:
 def test_a_lane_reaches_the_pool_below() -> None:
     async def main() -> None:
         instant = InstantPool()
-        cached = CachedVerifier(instant.pool, None, toolchain="t", limits=Limits())
+        cached = CachedVerifier(instant.pool, None, identify=lambda _: "t")
         gate = asyncio.create_task(cached.verify(ask("gate", "wait"), deadline_seconds=5))
         await asyncio.sleep(0)
         asks = [
@@ -351,11 +347,12 @@ import asyncio, sys
 from pathlib import Path
 from test_verify_cache import judge, make_candidate
 from proverrl.verify.base import Limits
-from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.fake import FakeVerifier
+from proverrl.verify.cache import CachedVerifier, make_salt
+from tests.fake_verifier import FakeVerifier
 async def main():
     inner = FakeVerifier(judge)
-    cached = CachedVerifier(inner, Path(sys.argv[1]), toolchain="fake", limits=Limits())
+    salt = make_salt("fake", Limits(), 0)
+    cached = CachedVerifier(inner, Path(sys.argv[1]), identify=lambda _: salt)
     for number in range(200):
         verdict = await cached.verify(make_candidate(f"bad {number}"), deadline_seconds=5)
         assert verdict.status == "rejected"

@@ -8,11 +8,11 @@ from proverrl.errors import CanaryError, ToolchainError, UsageError
 from proverrl.lang import LANGUAGES, find_language
 from proverrl.lang.open import open_verifier
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.base import CANARY_LANE, DEFAULT_LANE, LanedVerifier, Limits, PoolStats
+from proverrl.verify.base import CANARY_LANE, DEFAULT_LANE, LanedVerifier, PoolStats
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.canaries import CanaryVerifier
-from proverrl.verify.fake import FakeVerifier
 from tests.builders import build_problem
+from tests.fake_verifier import FakeVerifier
 
 ALL = [(language, build) for language in LANGUAGES for build in find_language(language).canaries]
 
@@ -129,7 +129,7 @@ def test_a_canary_that_was_not_judged_accuses_nobody() -> None:
 def test_canaries_are_below_the_cache() -> None:
     async def main() -> None:
         verifier, fake = open_fake(1.0)
-        cached = CachedVerifier(verifier, None, toolchain="t", limits=Limits())
+        cached = CachedVerifier(verifier, None, identify=lambda _: "t")
         await ask(cached)
         await ask(cached)
         assert (fake.num_calls, cached.num_misses, cached.num_hits) == (2, 1, 1)

@@ -169,7 +169,7 @@ def test_a_hang_is_tried_once_more_and_then_judges_nothing(tmp_path: Path) -> No
 
 def test_cancelling_a_caller_discards_its_worker() -> None:
     async def work(pool: VerifierPool) -> None:
-        await pool.warm()
+        await judge(pool, prove("Impl$$w"))
         hanging = asyncio.create_task(judge(pool, ask("Impl$$x", "HANG")))
         await asyncio.sleep(0.1)
         assert pool.stats().running == 1
@@ -185,7 +185,7 @@ def test_cancelling_a_caller_discards_its_worker() -> None:
 
 def test_cancelling_a_queued_caller_costs_nothing() -> None:
     async def work(pool: VerifierPool) -> None:
-        await pool.warm()
+        await judge(pool, prove("Impl$$w"))
         first = asyncio.create_task(judge(pool, prove("Impl$$a")))
         second = asyncio.create_task(judge(pool, prove("Impl$$b")))
         third = asyncio.create_task(judge(pool, prove("Impl$$c")))
@@ -195,7 +195,7 @@ def test_cancelling_a_queued_caller_costs_nothing() -> None:
         second.cancel()
         assert [v.status for v in await first + await third] == [Status.PROVED] * 2
         assert pool.stats().restarts == 0
-        assert pool.stats().judged == 2
+        assert pool.stats().judged == 3
 
     run(work)
 
@@ -203,7 +203,7 @@ def test_cancelling_a_queued_caller_costs_nothing() -> None:
 def test_closing_stops_running_and_queued_callers() -> None:
     async def main() -> None:
         pool = open_pool()
-        await pool.warm()
+        await judge(pool, prove("Impl$$w"))
         tasks = [asyncio.create_task(judge(pool, ask(f"Impl$$n{i}", "HANG"))) for i in range(3)]
         await asyncio.sleep(0.1)
         assert (pool.stats().running, pool.stats().queued) == (1, 2)

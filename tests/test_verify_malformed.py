@@ -13,7 +13,7 @@ import pytest
 from proverrl.problems.batch import read_in_thread, read_now, verify_stream
 from proverrl.problems.inputs import Submission, Unusable, read_inputs
 from proverrl.types import Status
-from proverrl.verify.fake import FakeVerifier
+from tests.fake_verifier import FakeVerifier
 from tests.malformed import iter_malformed, make_good
 
 NUM_LINES = 10_000

@@ -8,8 +8,8 @@ import pytest
 from proverrl.errors import UsageError, VerifierError, WorkerError
 from proverrl.types import Status, Verdict
 from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, PoolStats, Worker
-from proverrl.verify.fake import FakeVerifier
 from proverrl.verify.pool import Upkeep, VerifierPool
+from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool, InstantWorker, ask
 
 PATIENCE_SECONDS = 60.0
@@ -48,7 +48,7 @@ def test_the_seams() -> None:
     async def work(instant: InstantPool) -> None:
         assert isinstance(instant.pool, LanedVerifier)
         assert isinstance(InstantWorker(instant.gate, []), Worker)
-        assert not isinstance(FakeVerifier(lambda _: Status.PROVED), LanedVerifier)
+        assert isinstance(FakeVerifier(lambda _: Status.PROVED), LanedVerifier)
 
     run(work)
 

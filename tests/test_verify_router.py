@@ -64,13 +64,9 @@ def test_the_salt_of_the_back_end_is_part_of_the_key() -> None:
                 "lean": lambda: Backend("l", "l", "salt-l", two.pool),
             }
         )
-        cached = CachedVerifier(
-            router, None, toolchain="", limits=Limits(), identify=router.identify
-        )
+        cached = CachedVerifier(router, None, identify=router.identify)
         keys = {cached.make_key(ask(language)) for language in ("dafny", "lean")}
-        other = CachedVerifier(
-            router, None, toolchain="", limits=Limits(), identify=lambda _: "salt-e"
-        )
+        other = CachedVerifier(router, None, identify=lambda _: "salt-e")
         assert len({*keys, other.make_key(ask("dafny"))}) == 3
         await cached.aclose()
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proverrl.benchmarks.base import open_source
-from proverrl.benchmarks.dafny_programs import explain_no_tasks, read_dafnybench_rows
+from proverrl.benchmarks.formats import FORMATS, read_source
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.dafny.audit import audit_candidate
 from proverrl.lang.dafny.backend import make_spawn
@@ -58,11 +58,9 @@ def load_generated(path: Path, num: int) -> list[Candidate]:
 def load_dafnybench(path: Path, num: int) -> list[Candidate]:
     """``num`` tasks of a file with ``hints_removed`` and ``ground_truth``, spread evenly."""
     source = open_source(path)
-    if reason := explain_no_tasks(source):
+    if reason := FORMATS["dafnybench_tasks"].explain_misfit(source):
         raise ProblemError(f"{path} is not a file of DafnyBench tasks: {reason}")
-    found = read_dafnybench_rows(
-        source, "dafnybench_tasks", origin="dafnybench", answers="given"
-    ).entries
+    found = read_source(source, layout="dafnybench_tasks", origin="dafnybench").entries
     chosen = found[:: max(1, len(found) // num)][:num]
     return [Candidate(entry.problem, entry.reference or "") for entry in chosen]
 

@@ -1,9 +1,8 @@
-"""What all layouts share: a source, its rows and files, and what became of each problem in it.
+"""What all formats share: the raw rows and files, and what became of each problem in them.
 
-Flows in: a path, or rows that were read elsewhere. Flows out: a ``Source`` to read from; a
-``Collection`` of entries that loaded and of those that were refused, each with its reason.
-Not handled here: which layout a source has (``proverrl.benchmarks.layouts``), whether a problem can
-be held to its statement (``proverrl.benchmarks.admit``).
+Flows in: a path, or rows that were read elsewhere. Flows out: a ``RawBenchmark`` to read from; a
+``Collection`` of problems that loaded and of those that were refused, each with its reason.
+Not handled here: which format a benchmark has (``proverrl.benchmarks.formats``).
 """
 
 from __future__ import annotations
@@ -11,16 +10,42 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from proverrl.config.benchmarks import BenchmarkLayout
 from proverrl.errors import ProblemError
+from proverrl.files.lines import read_text
 from proverrl.files.strict_json import load_json
 from proverrl.types import Problem, Split
+
+BenchmarkLayout = Literal[
+    "problems",
+    "dafnybench_tasks",
+    "dafnybench_rows",
+    "goedel",
+    "deepseek",
+    "minif2f_v2",
+    "proofnet_verified",
+    "formalmath",
+    "lean_rows",
+    "minif2f_lean4",
+    "putnambench",
+    "combibench",
+    "verina",
+    "clever",
+    "lean_files",
+    "dafnybench",
+    "humaneval_dafny",
+    "minif2f_dafny",
+    "clover",
+    "mbpp_dfy",
+]
+AnswerTask = Literal["given", "produce", "both"]
+"""What to make of a statement with a blank for an answer: fill in the official answer, leave the
+answer to the policy, or both as two problems."""
 
 ROW_SUFFIXES = (".jsonl", ".json")
 _HASHED_SUFFIXES = frozenset({".lean", ".dfy", ".json", ".jsonl", ".txt", ".csv"})
@@ -37,8 +62,8 @@ _SPLITS: Mapping[str, Split] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A row of a source: ``where`` names file and line. ``error`` says why it has no ``data``."""
+class RawRow:
+    """A row; ``where`` names file and line. ``error`` says why it has no ``data``."""
 
     where: str
     data: Mapping[str, Any]
@@ -46,12 +71,12 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RawBenchmark:
     """A file of rows, a program, a folder, or rows that came from elsewhere (no ``path``)."""
 
     name: str
     path: Path | None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[RawRow, ...] = ()
     is_rows: bool = False
 
     def list_files(self, suffix: str) -> list[Path]:
@@ -64,7 +89,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LoadedProblem:
     """A problem that loaded, its reference where there is one, and where it stood."""
 
     problem: Problem
@@ -86,19 +111,22 @@ class Collection:
     """Everything that a source held, in its order."""
 
     layout: BenchmarkLayout
-    entries: tuple[Entry, ...]
+    entries: tuple[LoadedProblem, ...]
     refused: tuple[Refused, ...]
 
 
+@dataclass(slots=True)
 class Collector:
-    """Takes in the problems of a source one by one; ids are made unique by ``~2``, ``~3``, ..."""
+    """Takes in the problems of a source one by one; ids are made unique by ``~2``, ``~3``, ...
+    ``origin`` goes into its problems."""
 
-    def __init__(self, layout: BenchmarkLayout, source: Source) -> None:
-        self.layout = layout
-        self.source = source
-        self._entries: list[Entry] = []
-        self._refused: list[Refused] = []
-        self._names: Counter[str] = Counter()
+    source: RawBenchmark
+    layout: BenchmarkLayout
+    origin: str = ""
+    answers: AnswerTask = "given"
+    _entries: list[LoadedProblem] = field(default_factory=list)
+    _refused: list[Refused] = field(default_factory=list)
+    _names: Counter[str] = field(default_factory=Counter)
 
     def free_id(self, name: str) -> str:
         """``name``, or a form of it that no problem of this source has yet."""
@@ -106,7 +134,7 @@ class Collector:
         return name if self._names[name] == 1 else f"{name}~{self._names[name]}"
 
     def add(self, problem: Problem, where: str, reference: str | None = None) -> None:
-        self._entries.append(Entry(problem, where, reference))
+        self._entries.append(LoadedProblem(problem, where, reference))
 
     def refuse(self, problem_id: str, where: str, reason: str) -> None:
         self._refused.append(Refused(problem_id, where, reason))
@@ -120,7 +148,7 @@ class Collector:
             prefix = f"problem {problem_id!r}: "
             self.refuse(problem_id, where, str(error).removeprefix(prefix))
 
-    def iter_rows(self) -> Iterator[Row]:
+    def iter_rows(self) -> Iterator[RawRow]:
         """The rows that can be read; the others are refused."""
         for row in self.source.rows:
             if row.error:
@@ -132,40 +160,26 @@ class Collector:
         return Collection(self.layout, tuple(self._entries), tuple(self._refused))
 
 
-def open_source(path: Path, name: str = "") -> Source:
+def open_source(path: Path, name: str = "") -> RawBenchmark:
     """A path as a source; raises ``ProblemError`` when it is missing or cannot be read."""
     name = name or str(path)
     if path.is_dir() or path.suffix not in ROW_SUFFIXES:
         if not path.exists():
             raise ProblemError(f"cannot read {path}: No such file or directory; check the path")
-        return Source(name, path)
+        return RawBenchmark(name, path)
     text = read_text(path)
     if path.suffix == ".json":
-        return Source(name, path, tuple(_read_array(name, text)), is_rows=True)
-    return Source(name, path, tuple(_read_lines(name, text)), is_rows=True)
+        return RawBenchmark(name, path, tuple(_read_array(name, text)), is_rows=True)
+    return RawBenchmark(name, path, tuple(_read_lines(name, text)), is_rows=True)
 
 
-def rows_source(name: str, rows: Sequence[Mapping[str, Any]]) -> Source:
+def rows_source(name: str, rows: Sequence[Mapping[str, Any]]) -> RawBenchmark:
     """Rows of a data set, counted from 1."""
-    read = tuple(Row(f"{name}, row {i}", row) for i, row in enumerate(rows, start=1))
-    return Source(name, None, read, is_rows=True)
+    read = tuple(RawRow(f"{name}, row {i}", row) for i, row in enumerate(rows, start=1))
+    return RawBenchmark(name, None, read, is_rows=True)
 
 
-def read_text(path: Path) -> str:
-    """A file as text, without a byte order mark and with line breaks as ``\\n``.
-
-    Raises:
-        ProblemError: it cannot be read.
-    """
-    try:
-        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
-    except OSError as error:
-        raise ProblemError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except UnicodeDecodeError as error:
-        raise ProblemError(f"{path} is not UTF-8 text: {error.reason}; save it as UTF-8") from error
-
-
-def hash_source(source: Source) -> str:
+def hash_source(source: RawBenchmark) -> str:
     """SHA-256, as hex: of a file its bytes, of a folder the names and bytes of the files in it that
     hold problems, of other rows their JSON with sorted keys."""
     if source.path is not None and source.path.is_file():
@@ -180,6 +194,23 @@ def hash_source(source: Source) -> str:
         for row in source.rows:
             digest.update(json.dumps(row.data, sort_keys=True, default=str).encode() + b"\n")
     return digest.hexdigest()
+
+
+def explain_no_rows(
+    source: RawBenchmark, needed: Iterable[Sequence[str]], lacks: Iterable[str] = ()
+) -> str:
+    """Why the first row that can be read lacks one of each of ``needed``, or has one of ``lacks``;
+    empty when it is as it should be."""
+    if not source.is_rows:
+        return "it is not a file of rows"
+    row = next((row for row in source.rows if not row.error), None)
+    if row is None:
+        return f"{source.rows[0].where}: {source.rows[0].error}" if source.rows else "no rows"
+    for names in needed:
+        if not any(name in row.data for name in names):
+            return f"{row.where}: field {' or '.join(map(repr, names))} is missing"
+    present = next((name for name in lacks if name in row.data), None)
+    return f"{row.where}: field {present!r} is not of this layout" if present else ""
 
 
 def find_split(name: object) -> Split | None:
@@ -216,7 +247,7 @@ def read_field(row: Mapping[str, Any], field: str, *, default: str | None = None
     return value.replace("\r\n", "\n")
 
 
-def _read_lines(name: str, text: str) -> Iterator[Row]:
+def _read_lines(name: str, text: str) -> Iterator[RawRow]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -224,15 +255,15 @@ def _read_lines(name: str, text: str) -> Iterator[Row]:
         try:
             data = load_json(line, allow_nan=True)
         except json.JSONDecodeError as error:
-            yield Row(where, {}, f"not JSON at column {error.colno} ({error.msg})")
+            yield RawRow(where, {}, f"not JSON at column {error.colno} ({error.msg})")
             continue
         except ValueError as error:
-            yield Row(where, {}, f"not JSON ({error})")
+            yield RawRow(where, {}, f"not JSON ({error})")
             continue
         yield _make_row(where, data)
 
 
-def _read_array(name: str, text: str) -> Iterator[Row]:
+def _read_array(name: str, text: str) -> Iterator[RawRow]:
     """A JSON array of objects; an object of objects counts as an array of its values."""
     try:
         data = load_json(text, allow_nan=True)
@@ -249,16 +280,7 @@ def _read_array(name: str, text: str) -> Iterator[Row]:
         yield _make_row(f"{name}, row {number}", item)
 
 
-def _make_row(where: str, data: object) -> Row:
+def _make_row(where: str, data: object) -> RawRow:
     if isinstance(data, dict):
-        return Row(where, data)
-    return Row(where, {}, f"a {type(data).__name__}, not a JSON object")
-
-
-def explain_no_dafny(source: Source, fits: Callable[[Sequence[Path]], bool], otherwise: str) -> str:
-    """Why a source is not a folder of Dafny programs of some layout: it has none, or, in the words
-    of ``otherwise``, none that ``fits``. Empty when it is one."""
-    files = source.list_files(".dfy")
-    if not files:
-        return "it holds no .dfy file"
-    return "" if fits(files) else otherwise
+        return RawRow(where, data)
+    return RawRow(where, {}, f"a {type(data).__name__}, not a JSON object")

@@ -6,10 +6,12 @@ docs/benchmarks.md has the errata. Nothing here downloads anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from proverrl.config.benchmarks import BenchmarkLayout
+from proverrl.benchmarks.base import BenchmarkLayout
+from proverrl.types import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class KnownBenchmark:
     splits: tuple[str, ...] = ()
 
 
+_TAKEN_FROM = {"dafny-synthesis_": "mbpp-dfy", "Clover_": "clover"}
+_DAFNYBENCH = frozenset({"dafnybench", "dafnybench-tasks", "dafnybench_tasks"})
 _DEEPSEEK = "https://github.com/deepseek-ai/DeepSeek-Prover-V1.5, folder datasets"
 _SYNTHESIS = "https://github.com/Mondego/dafny-synthesis"
 
@@ -242,3 +246,15 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         splits=("valid", "test"),
     ),
 }
+
+
+def count_taken(origin: str, problems: Iterable[Problem]) -> Mapping[str, int]:
+    """For problems of DafnyBench: name of another benchmark to how many were taken from it."""
+    if origin not in _DAFNYBENCH:
+        return {}
+    return Counter(
+        name
+        for problem in problems
+        for prefix, name in _TAKEN_FROM.items()
+        if problem.id.startswith(prefix)
+    )

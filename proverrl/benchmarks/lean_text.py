@@ -2,7 +2,7 @@
 
 Flows in: a statement with its header inside or beside it, whatever stands for its proof. Flows
 out: entries whose statement ends in ``:= by`` and the hole; the doc comment of the statement is its
-text in words. Blanks for an answer: ``proverrl.benchmarks.lean_answers``.
+text in words. Blanks for an answer: ``proverrl.lang.lean.answer_blanks``.
 Not handled here: whether the statement elaborates under the Lean that is installed.
 """
 
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proverrl.benchmarks.base import Collector
-from proverrl.benchmarks.lean_answers import ask_for_answers, find_answers, give_answers
-from proverrl.config.benchmarks import AnswerTask
+from proverrl.benchmarks.base import AnswerTask, Collector
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.syntax.declarations import problem_from_statement, scan_tokens
+from proverrl.lang.lean.answer_blanks import ask_for_answers, find_answers, give_answers
+from proverrl.lang.lean.syntax.declarations import problem_from_statement
+from proverrl.lang.lean.syntax.tokens import scan_tokens
 from proverrl.types import HOLE, Problem, Split
 
 ANSWER_SUFFIX = "@answer"
@@ -39,31 +39,31 @@ class LeanText:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-def add_lean(collector: Collector, given: LeanText, *, origin: str, answers: AnswerTask) -> None:
+def add_lean(collector: Collector, given: LeanText, *, answers: AnswerTask = "given") -> None:
     """Add the problem, or the two, that a text makes; or refuse it with its reason."""
     problem_id = collector.free_id(given.name)
     with collector.reading(problem_id, given.where):
         holes = find_answers(given.header + given.text)
     if not holes:
-        _add(collector, problem_id, given, origin)
+        _add(collector, problem_id, given)
         return
     whole = replace(given, text=given.header + given.text, header="")
     if answers in ("given", "both"):
         with collector.reading(problem_id, given.where):
             solved = given.solved or give_answers(whole.text, holes)
             marked = {**given.metadata, "answer": "given"}
-            _add(collector, problem_id, replace(whole, text=solved, metadata=marked), origin)
+            _add(collector, problem_id, replace(whole, text=solved, metadata=marked))
     if answers in ("produce", "both"):
         asked_id = problem_id + ANSWER_SUFFIX
         with collector.reading(asked_id, given.where):
             asked = ask_for_answers(whole.text, holes)
             marked = {**given.metadata, "answer": "produce"}
-            _add(collector, asked_id, replace(whole, text=asked, metadata=marked), origin)
+            _add(collector, asked_id, replace(whole, text=asked, metadata=marked))
 
 
-def _add(collector: Collector, problem_id: str, given: LeanText, origin: str) -> None:
+def _add(collector: Collector, problem_id: str, given: LeanText) -> None:
     with collector.reading(problem_id, given.where):
-        problem = build_problem(problem_id, given, origin)
+        problem = build_problem(problem_id, given, collector.origin)
         reference = None if given.proof is None else fit_proof(given.proof)
         collector.add(problem, given.where, reference)
 

@@ -15,9 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from proverrl.benchmarks.base import Collection, Collector, Source, read_text
+from proverrl.benchmarks.base import Collection, Collector, RawBenchmark
 from proverrl.benchmarks.lean_text import LeanText, add_lean
 from proverrl.errors import ProblemError
+from proverrl.files.lines import read_text
 
 LEANDOJO_PREFIX = "leandojo:"
 
@@ -39,13 +40,13 @@ def read_traced(place: str) -> Collection:
             f"leandojo:{place}: write leandojo:URL@COMMIT or the path of a repository"
         )
     traced = lean_dojo.trace(repository)
-    collector = Collector("lean_files", Source(place, None))
+    collector = Collector(RawBenchmark(place, None), "lean_files", origin=place)
     for theorem in traced.get_traced_theorems():
         name = str(theorem.theorem.full_name)
         where = f"{theorem.theorem.file_path}:{theorem.start.line_nb}"
         with collector.reading(name, where):
             given = _read_theorem(Path(traced.root_dir), theorem, name, where)
-            add_lean(collector, given, origin=place, answers="given")
+            add_lean(collector, given)
     return collector.finish()
 
 

@@ -6,7 +6,7 @@ with the refused ones beside them. A name is looked for in ``$PROVERRL_DATA``, i
 the working folder; one that is in none gets an error that says where to get it. Only ``hf:`` and
 ``leandojo:`` use the network. A file of our own problems is held to its form instead, so that
 nothing of it is refused.
-Not handled here: layouts (``proverrl.benchmarks.layouts``).
+Not handled here: formats (``proverrl.benchmarks.formats``).
 """
 
 from __future__ import annotations
@@ -18,25 +18,28 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from proverrl.benchmarks.admit import admit
 from proverrl.benchmarks.base import (
-    Entry,
+    AnswerTask,
+    BenchmarkLayout,
+    Collection,
+    LoadedProblem,
+    RawBenchmark,
     Refused,
-    Source,
     find_split,
     hash_source,
     open_source,
     read_split,
+    rows_source,
 )
-from proverrl.benchmarks.hub import HUB_PREFIX, read_hub
+from proverrl.benchmarks.formats import read_source
 from proverrl.benchmarks.known import KNOWN, KnownBenchmark
-from proverrl.benchmarks.layouts import read_source
 from proverrl.benchmarks.leandojo import LEANDOJO_PREFIX, read_traced
-from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
 from proverrl.errors import ProblemError
+from proverrl.lang import find_language
 from proverrl.types import Problem
 
 DATA_VARIABLE = "PROVERRL_DATA"
+HUB_PREFIX = "hf:"
 UNKNOWN_LICENCE = "not known here; see its publisher"
 _SUFFIXES = (".jsonl", ".json", ".parquet", ".dfy", ".lean")
 
@@ -51,7 +54,7 @@ class Benchmark:
     layout: str
     licence: str
     sha256: str
-    entries: tuple[Entry, ...]
+    entries: tuple[LoadedProblem, ...]
     refused: tuple[Refused, ...]
 
     @cached_property
@@ -94,7 +97,7 @@ def open_benchmark(
     return _keep_split(whole, source, split) if split else whole
 
 
-def _keep_split(whole: Benchmark, source: Source, word: str) -> Benchmark:
+def _keep_split(whole: Benchmark, source: RawBenchmark, word: str) -> Benchmark:
     """The part that belongs to a split, ids as in the whole; of what was refused also what belongs
     to none that is known. A row names its split, a file's is the name of its folder."""
     split = read_split(word)
@@ -113,6 +116,47 @@ def _keep_split(whole: Benchmark, source: Source, word: str) -> Benchmark:
             refused=tuple(filter(may_belong, whole.refused)),
         )
     )
+
+
+def admit(collection: Collection) -> Collection:
+    """The same problems, less those that no proof could be held to: the audit of the language must
+    pass each problem's text and admit its reference. Nothing is run."""
+    kept = []
+    refused = list(collection.refused)
+    for entry in collection.entries:
+        language = find_language(entry.problem.language)
+        if reason := language.find_objection(entry.problem, entry.reference):
+            refused.append(Refused(entry.problem.id, entry.where, reason))
+        else:
+            kept.append(entry)
+    return replace(collection, entries=tuple(kept), refused=tuple(refused))
+
+
+def read_hub(text: str) -> RawBenchmark:
+    """All rows of a split of a data set on the Hugging Face hub, or in a local folder; without one,
+    the only split there is, else ``test``. What the library has in its cache is not fetched again.
+
+    Raises:
+        ProblemError: it cannot be had, or it has no such split.
+    """
+    name, _, split = text.removeprefix(HUB_PREFIX).partition(":")
+    if not name:
+        raise ProblemError(f"{text!r}: write hf:OWNER/NAME or hf:OWNER/NAME:SPLIT")
+    import datasets
+
+    try:
+        found = datasets.load_dataset(name)
+    except (OSError, ValueError) as error:
+        first = str(error).strip().split("\n")[0]
+        raise ProblemError(
+            f"{text}: the data set cannot be had: {first}; check the id and the network, or "
+            "download it elsewhere and give the path of its .jsonl file"
+        ) from error
+    splits = list(found)
+    chosen = split or (splits[0] if len(splits) == 1 else "test")
+    if chosen not in splits:
+        raise ProblemError(f"{text}: no split {chosen!r}; it has {', '.join(splits)}")
+    return rows_source(f"{HUB_PREFIX}{name}:{chosen}", [dict(row) for row in found[chosen]])
 
 
 def is_source(text: str) -> bool:
@@ -179,7 +223,7 @@ def list_data_folders() -> list[Path]:
 
 def _read(
     text: str,
-    source: Source,
+    source: RawBenchmark,
     known: KnownBenchmark | None,
     layout: BenchmarkLayout | None,
     answers: AnswerTask,
@@ -224,7 +268,7 @@ def _recognise(path: Path) -> KnownBenchmark | None:
     return None
 
 
-def _name_origin(source: Source) -> str:
+def _name_origin(source: RawBenchmark) -> str:
     return source.name if source.path is None else source.path.stem
 
 

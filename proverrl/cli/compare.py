@@ -1,7 +1,6 @@
 """The command that compares evaluations: ``compare``.
 
-Flows in: arguments. Flows out: tables, or JSON. ``proverrl.cli.main`` adds it to the command line
-and turns errors into messages.
+Flows in: arguments. Flows out: tables, or JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from proverrl.cli.options import GivenPath
+from proverrl.cli.options import AS_JSON, GivenPath, parse_numbers
 from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,12 +22,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("evaluations", nargs=-1, required=True, type=GivenPath(path_type=Path))
+@click.argument("evaluations", nargs=-1, required=True, type=GivenPath())
 @click.option("-k", "ks", metavar="1,8", help="The k of pass@k.  [those that all share]")
 @click.option(
     "--by",
     default="level",
-    show_default=True,
     type=click.Choice(["level", "family", "category"]),
     help="Groups of problems that get their own lines.",
 )
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Where attempts or problems are missing, compare those that are there.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 def compare(
     evaluations: tuple[Path, ...],
     ks: str | None,
@@ -190,10 +188,7 @@ def _compare_budgets(
 
 
 def _parse_numbers(option: str, text: str) -> list[int]:
-    try:
-        chosen = [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise UsageError(f"{option} {text!r}: write numbers separated by commas") from error
+    chosen = parse_numbers(option, text, int, "write numbers separated by commas")
     if min(chosen) < 1:
         raise UsageError(f"{option} {text!r}: they count from 1")
     return chosen

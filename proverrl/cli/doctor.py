@@ -165,12 +165,7 @@ def render(findings: Sequence[Part]) -> Group:
     verdict = "Ready: everything that the default set-up needs is there."
     if not is_healthy(findings):
         verdict = "Not ready: run the commands beside what is missing."
-    table = Table(
-        show_edge=False,
-        box=None,
-        pad_edge=False,
-        show_header=False,
-    )
+    table = Table(show_edge=False, box=None, pad_edge=False, show_header=False)
     table.add_column("", no_wrap=True)
     table.add_column("", no_wrap=True)
     table.add_column("", overflow="fold")

@@ -1,7 +1,6 @@
 """The commands that question figures: ``contamination`` and ``recheck``.
 
-Flows in: arguments. Flows out: tables, JSON lines, and an exit status. ``proverrl.cli.main`` adds
-both to the command line and turns errors into messages.
+Flows in: arguments. Flows out: tables, JSON lines, and an exit status.
 """
 
 from __future__ import annotations
@@ -17,28 +16,33 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from proverrl.cli.options import WORKERS, FiniteRange, GivenPath
+from proverrl.cli.options import (
+    AS_JSON,
+    FILE,
+    RESUME,
+    FiniteRange,
+    benchmark_option,
+    timeout_option,
+    workers_option,
+)
 
 if TYPE_CHECKING:
     from proverrl.evaluation.claims import Claim, Misfit
     from proverrl.evaluation.recheck import Outcome
 
-_FILE = GivenPath(dir_okay=False, path_type=Path)
-
 
 @click.command()
 @click.option(
-    "--train", "training", multiple=True, required=True, type=_FILE, help="Training problems."
+    "--train", "training", multiple=True, required=True, type=FILE, help="Training problems."
 )
-@click.option("--benchmark", required=True, metavar="NAME|PATH|hf:ID", help="The benchmark.")
+@benchmark_option("The benchmark.", required=True)
 @click.option(
     "--near",
     default=0.5,
-    show_default=True,
     type=FiniteRange(0, 1, min_open=True),
     help="A problem is near when a training statement has this share of its 13-token runs.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_json: bool) -> None:
     """Find problems of a benchmark in the training data, exactly or nearly.
 
@@ -47,10 +51,10 @@ def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_js
     from itertools import chain
 
     from proverrl.benchmarks.open import open_benchmark
-    from proverrl.problems.contamination import find_overlap, read_statements, take_statements
+    from proverrl.problems.contamination import find_contamination, read_statements, take_statements
 
     streamed = chain.from_iterable(read_statements(path) for path in training)
-    found = find_overlap(
+    found = find_contamination(
         take_statements(open_benchmark(benchmark).problems), streamed, near_share=near
     )
     if as_json:
@@ -71,18 +75,12 @@ def contamination(training: tuple[Path, ...], benchmark: str, near: float, as_js
 
 
 @click.command()
-@click.argument("file", type=_FILE)
-@click.option("--benchmark", required=True, metavar="NAME|PATH|hf:ID", help="The problems.")
-@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Processes.")
-@click.option(
-    "--timeout",
-    default=30.0,
-    show_default=True,
-    type=FiniteRange(0.1),
-    help="Seconds for one proof, once a worker has it.",
-)
-@click.option("--out", type=_FILE, help="Write the outcome of each claim as a JSON line.")
-@click.option("--resume", is_flag=True, help="Continue the --out file of an interrupted run.")
+@click.argument("file", type=FILE)
+@benchmark_option("The problems.", required=True)
+@workers_option("Processes.")
+@timeout_option("Seconds for one proof, once a worker has it.")
+@click.option("--out", type=FILE, help="Write the outcome of each claim as a JSON line.")
+@RESUME
 def recheck(
     file: Path, benchmark: str, workers: int, timeout: float, out: Path | None, resume: bool
 ) -> None:

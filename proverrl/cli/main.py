@@ -18,12 +18,19 @@ import click
 from proverrl import __version__
 from proverrl.cli.compare import compare
 from proverrl.cli.ending import run_to_the_end
-from proverrl.cli.inspect import inspect
 from proverrl.cli.integrity import contamination, recheck
-from proverrl.cli.options import FiniteRange, GivenPath, set_text
+from proverrl.cli.options import (
+    FOLDER,
+    OVERRIDES,
+    FiniteRange,
+    GivenPath,
+    benchmark_option,
+    parse_numbers,
+    read_config,
+    set_text,
+)
 from proverrl.cli.problems import problems
-from proverrl.cli.proofs import proofs
-from proverrl.cli.report import report, watch
+from proverrl.cli.runs import inspect, proofs, report, watch
 from proverrl.cli.search import search
 from proverrl.cli.verify import bench, verify
 from proverrl.errors import PeerError, ProverRLError, StoppedError, UsageError, VerifierError
@@ -31,6 +38,11 @@ from proverrl.errors import PeerError, ProverRLError, StoppedError, UsageError, 
 if TYPE_CHECKING:
     from proverrl.config import Config
 
+_WORDS = {
+    (UsageError, PeerError): "error",
+    (VerifierError,): "verifier broken",
+    (ProverRLError,): "internal error",
+}
 EXIT_NOT_PROVED, EXIT_USAGE, EXIT_BROKEN, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
@@ -62,18 +74,10 @@ def _run_command() -> None:
     except StoppedError as error:
         click.echo(error, err=True)
         sys.exit(error.exit_status)
-    except UsageError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(EXIT_USAGE)
-    except PeerError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(EXIT_BROKEN)
-    except VerifierError as error:
-        click.echo(f"verifier broken: {error}", err=True)
-        sys.exit(EXIT_BROKEN)
     except ProverRLError as error:
-        click.echo(f"internal error: {error}", err=True)
-        sys.exit(EXIT_BROKEN)
+        words = next(words for kind, words in _WORDS.items() if isinstance(error, kind))
+        click.echo(f"{words}: {error}", err=True)
+        sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_BROKEN)
     except OSError as error:
         # What no command foresaw: a disk that is full, a folder that is gone.
         click.echo(f"error: {_name_place(error)}{error.strerror or error}", err=True)
@@ -101,23 +105,17 @@ def _name_place(error: OSError) -> str:
     return "standard output, or a file: "
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="proverrl")
 def cli() -> None:
     """Train language models to write machine-checked proofs, and check them."""
 
 
-cli.add_command(verify)
-cli.add_command(bench)
-cli.add_command(inspect)
-cli.add_command(problems)
-cli.add_command(proofs)
-cli.add_command(compare)
-cli.add_command(contamination)
-cli.add_command(recheck)
-cli.add_command(report)
-cli.add_command(watch)
-cli.add_command(search)
+for command in (
+    *(verify, bench, inspect, problems, proofs, compare),
+    *(contamination, recheck, report, watch, search),
+):
+    cli.add_command(command)
 
 
 @cli.command()
@@ -132,13 +130,11 @@ def doctor() -> None:
 
 
 @cli.command()
-@click.argument("config_file", required=False, type=GivenPath(path_type=Path))
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
-@click.option("--run", type=GivenPath(path_type=Path), help="Run folder (the key 'run').")
+@click.argument("config_file", required=False, type=GivenPath())
+@OVERRIDES
+@click.option("--run", type=GivenPath(), help="Run folder (the key 'run').")
 @click.option(
-    "--resume",
-    type=GivenPath(path_type=Path),
-    help="Resume a run under the configuration stored in it.",
+    "--resume", type=GivenPath(), help="Resume a run under the configuration stored in it."
 )
 def train(
     config_file: Path | None, overrides: tuple[str, ...], run: Path | None, resume: Path | None
@@ -166,18 +162,12 @@ def train(
 
 
 @cli.command("eval")
-@click.argument("config_file", required=False, type=GivenPath(path_type=Path))
-@click.option("--run", type=GivenPath(path_type=Path), help="Evaluate this run's policy.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
-@click.option(
-    "--benchmark",
-    "benchmarks",
-    multiple=True,
-    metavar="NAME|PATH|hf:ID",
-    help="What to evaluate on; may be given more than once.",
-)
+@click.argument("config_file", required=False, type=GivenPath())
+@click.option("--run", type=GivenPath(), help="Evaluate this run's policy.")
+@OVERRIDES
+@benchmark_option("What to evaluate on; may be given more than once.", "benchmarks", multiple=True)
 @click.option("-k", "ks", metavar="1,8", help="The k of pass@k, separated by commas.")
-@click.option("--name", default="eval", show_default=True, help="Name of the result files.")
+@click.option("--name", default="eval", help="Name of the result files.")
 @click.option(
     "--mode",
     type=click.Choice(["whole_proof", "self_correct", "interleaved", "mixed", "search"]),
@@ -201,7 +191,7 @@ def evaluate_command(
     if run is not None and config_file is not None:
         raise UsageError("give a configuration file or --run, not both")
     if ks is not None:
-        overrides = (*overrides, f"evaluation.ks={list(_parse_ks(ks))}")
+        overrides = (*overrides, f"evaluation.ks={_parse_ks(ks)}")
     if mode is not None:
         mixed, search = (str(mode == name).lower() for name in ("mixed", "search"))
         turns = {"mixed": "self_correct", "search": "whole_proof"}.get(mode, mode)
@@ -245,13 +235,13 @@ def evaluate_command(
 
 
 @cli.command()
-@click.argument("first", type=GivenPath(exists=True, file_okay=False, path_type=Path))
-@click.argument("second", type=GivenPath(exists=True, file_okay=False, path_type=Path))
+@click.argument("first", type=GivenPath(exists=True, file_okay=False))
+@click.argument("second", type=GivenPath(exists=True, file_okay=False))
 @click.option("--alpha", type=FiniteRange(0, 1), help="The second's share.")
 @click.option("--sweep", metavar="0.3,0.5,0.7", help="Evaluate these shares and keep the best.")
-@click.option("--config", "config_file", type=GivenPath(path_type=Path), help="Used by --sweep.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
-@click.option("--out", required=True, type=GivenPath(file_okay=False, path_type=Path))
+@click.option("--config", "config_file", type=GivenPath(), help="Used by --sweep.")
+@OVERRIDES
+@click.option("--out", required=True, type=FOLDER)
 def merge(
     first: Path,
     second: Path,
@@ -291,20 +281,14 @@ def merge(
 
 
 def _parse_shares(text: str) -> list[float]:
-    try:
-        shares = [float(part) for part in text.split(",")]
-    except ValueError as error:
-        raise UsageError(f"--sweep {text!r}: write numbers, for example 0.3,0.5,0.7") from error
+    shares = parse_numbers("--sweep", text, float, "write numbers, for example 0.3,0.5,0.7")
     if not all(0.0 <= share <= 1.0 for share in shares):
         raise UsageError(f"--sweep {text!r}: shares lie between 0 and 1")
     return shares
 
 
-def _parse_ks(text: str) -> tuple[int, ...]:
-    try:
-        ks = tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise UsageError(f"-k {text!r}: write numbers separated by commas, as 1,8") from error
+def _parse_ks(text: str) -> list[int]:
+    ks = parse_numbers("-k", text, int, "write numbers separated by commas, as 1,8")
     if min(ks) < 1:
         raise UsageError(f"-k {text!r}: k counts from 1")
     return ks
@@ -313,16 +297,9 @@ def _parse_ks(text: str) -> tuple[int, ...]:
 def _read_config(
     config_file: Path | None, overrides: tuple[str, ...], run: Path | None, stored_in: Path | None
 ) -> Config:
-    """A configuration file, or the one stored in a run, with overrides."""
-    from proverrl.config import load_config, load_stored_config
-
-    if (config_file is None) == (stored_in is None):
-        raise UsageError("give a configuration file (see configs/) or a run folder")
     extra = (*overrides, *([set_text("run", run)] if run else []))
-    if config_file is not None:
-        return load_config(config_file, extra)
-    assert stored_in is not None
-    return load_stored_config(stored_in, extra)
+    ask = "give a configuration file (see configs/) or a run folder"
+    return read_config(config_file, stored_in, extra, ask=ask)
 
 
 def _print_results(run: Path) -> None:

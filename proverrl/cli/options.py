@@ -1,34 +1,39 @@
-"""Types of options that several commands share.
+"""What several commands share: types of arguments, options, and how a configuration is read.
 
 Flows in: what was typed. Flows out: a value, or click's error.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from proverrl.config.base import MAX_WORKERS
+from proverrl.errors import UsageError
 
-WORKERS = click.IntRange(1, MAX_WORKERS)
+if TYPE_CHECKING:
+    from proverrl.config import Config
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+_Number = TypeVar("_Number", int, float)
 
 
 class GivenPath(click.Path):
     """A path that is not empty: pathlib would take an empty one for the current folder."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(path_type=Path, **options)
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
             self.fail("the path is empty; name one, or write . for the current folder.", param, ctx)
         return super().convert(value, param, ctx)
-
-
-def set_text(key: str, value: object) -> str:
-    """An override that sets a key to a text, whatever the text looks like: a folder may be called
-    5 or true."""
-    return f"{key}={json.dumps(str(value), ensure_ascii=False)}"
 
 
 class FiniteRange(click.FloatRange):
@@ -40,3 +45,71 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return number
+
+
+FILE = GivenPath(dir_okay=False)
+FOLDER = GivenPath(file_okay=False)
+OVERRIDES = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key."
+)
+OUT_FILE = click.option("--out", required=True, type=FILE)
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+RESUME = click.option(
+    "--resume", is_flag=True, help="Continue the --out file of an interrupted run."
+)
+
+
+def count_option(name: str, default: int, text: str | None = None, *, least: int = 1) -> Decorator:
+    """An option that is a whole number."""
+    return click.option(name, default=default, type=click.IntRange(least), help=text)
+
+
+def workers_option(text: str) -> Decorator:
+    """How many verifier processes."""
+    return click.option("--workers", default=2, type=click.IntRange(1, MAX_WORKERS), help=text)
+
+
+def timeout_option(text: str) -> Decorator:
+    """Seconds for a candidate."""
+    return click.option("--timeout", default=30.0, type=FiniteRange(0.1), help=text)
+
+
+def benchmark_option(text: str, *names: str, **options: Any) -> Decorator:
+    """What ``open_benchmark`` takes."""
+    return click.option("--benchmark", *names, metavar="NAME|PATH|hf:ID", help=text, **options)
+
+
+def set_text(key: str, value: object) -> str:
+    """An override that sets a key to a text, whatever the text looks like: a folder may be called
+    5 or true."""
+    return f"{key}={json.dumps(str(value), ensure_ascii=False)}"
+
+
+def parse_numbers(
+    option: str, text: str, read: Callable[[str], _Number], remedy: str
+) -> list[_Number]:
+    """Numbers separated by commas. Raises ``UsageError`` with the remedy."""
+    try:
+        return [read(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"{option} {text!r}: {remedy}") from error
+
+
+def suggest_id(text: str, ids: Iterable[str]) -> str:
+    """The end of a message about an id that is not there."""
+    near = difflib.get_close_matches(text, ids, n=1, cutoff=0.0)
+    return f"; the nearest id is {near[0]!r}" if near else ""
+
+
+def read_config(
+    config_file: Path | None, stored_in: Path | None, overrides: Sequence[str], *, ask: str
+) -> Config:
+    """A configuration file, or the one stored in a run, with overrides; ``ask`` is the message
+    when neither or both are given."""
+    from proverrl.config import load_config, load_stored_config
+
+    if config_file is not None and stored_in is None:
+        return load_config(config_file, overrides)
+    if stored_in is not None and config_file is None:
+        return load_stored_config(stored_in, overrides)
+    raise UsageError(ask)

@@ -1,20 +1,18 @@
 """The commands about problems: ``problems generate|convert|list|show``.
 
-Flows in: arguments. Flows out: text and files. ``proverrl.cli.main`` adds them to the command line
-and turns errors into messages.
+Flows in: arguments. Flows out: text and files.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
-from proverrl.cli.options import WORKERS, GivenPath
-from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
+from proverrl.benchmarks.base import AnswerTask, BenchmarkLayout
+from proverrl.cli.options import OUT_FILE, count_option, suggest_id, workers_option
 from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,14 +24,12 @@ _MAX_SHOWN = 5
 _LAYOUT = click.option(
     "--layout",
     default="auto",
-    show_default=True,
     type=click.Choice(["auto", *get_args(BenchmarkLayout)]),
     help="Form of the source; auto detects it.",
 )
 _ANSWERS = click.option(
     "--answers",
     default="given",
-    show_default=True,
     type=click.Choice(get_args(AnswerTask)),
     help="Blanks for an answer: fill in the official one, or ask for it.",
 )
@@ -46,46 +42,32 @@ def problems() -> None:
 
 @problems.command()
 @click.argument("language", type=click.Choice(["dafny"]))
-@click.option("--levels", default="1-5", show_default=True, help="Levels, as 1-5 or 1,3.")
-@click.option(
-    "--num", default=500, show_default=True, type=click.IntRange(1), help="Number of problems."
-)
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed.")
+@click.option("--levels", default="1-5", help="Levels, as 1-5 or 1,3.")
+@count_option("--num", 500, "Number of problems.")
+@count_option("--seed", 0, "Seed.", least=0)
 @click.option(
     "--split",
     default="train",
-    show_default=True,
     type=click.Choice(["train", "valid", "heldout"]),
     help="Split; the three differ in structure.",
 )
-@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Verifier processes.")
-@click.option("--out", required=True, type=GivenPath(dir_okay=False, path_type=Path))
-def generate(
-    language: str, levels: str, num: int, seed: int, split: str, workers: int, out: Path
-) -> None:
+@workers_option("Verifier processes.")
+@OUT_FILE
+def generate(language: str, levels: str, split: str, out: Path, **work: int) -> None:
     """Generate problems; the real verifier checks each one before it is written."""
     import asyncio
 
     from proverrl.problems.drafts import generate_file
 
-    report = asyncio.run(
-        generate_file(
-            levels=parse_levels(levels),
-            num=num,
-            seed=seed,
-            split=cast("Split", split),
-            workers=workers,
-            out=out,
-        )
-    )
-    click.echo(report)
+    generating = generate_file(out, levels=parse_levels(levels), split=cast("Split", split), **work)
+    click.echo(asyncio.run(generating))
 
 
 @problems.command()
 @click.argument("source")
 @_LAYOUT
 @_ANSWERS
-@click.option("--out", required=True, type=GivenPath(dir_okay=False, path_type=Path))
+@OUT_FILE
 @click.option(
     "--against",
     multiple=True,
@@ -243,9 +225,7 @@ def _explain_no_problem(benchmark: Benchmark, file: str, problem_id: str) -> str
     if refused is not None:
         return f"{file}: {problem_id!r} was refused: {refused.reason}"
     ids = [problem.id for problem in benchmark.problems]
-    near = difflib.get_close_matches(problem_id, ids, n=1, cutoff=0.0)
-    hint = f"; the nearest id is {near[0]!r}" if near else ""
-    return f"{file} has no problem {problem_id!r}{hint}"
+    return f"{file} has no problem {problem_id!r}{suggest_id(problem_id, ids)}"
 
 
 def _choose_prompt(problem: Problem, wanted: str | None) -> LayoutName:
@@ -262,18 +242,19 @@ def _choose_prompt(problem: Problem, wanted: str | None) -> LayoutName:
 
 
 def _warn_of_overlaps(benchmark: Benchmark, against: tuple[str, ...]) -> None:
+    from proverrl.benchmarks.known import count_taken
     from proverrl.benchmarks.open import open_benchmark
-    from proverrl.benchmarks.overlap import count_taken, find_overlaps, find_repeats
+    from proverrl.problems.contamination import find_common, find_repeats
 
     origin = benchmark.problems[0].origin
     for name, count in count_taken(origin, benchmark.problems).items():
         click.echo(f"warning: {count} of them are programs of {name}", err=True)
     pairs = [("twice in it", find_repeats(benchmark.problems))]
     for other in against:
-        overlaps = find_overlaps(benchmark.problems, open_benchmark(other).problems)
+        overlaps = find_common(benchmark.problems, open_benchmark(other).problems)
         pairs.append((f"in {other}, too", overlaps))
     for words, overlaps in pairs:
         if overlaps:
-            shown = ", ".join(f"{o.first} = {o.second}" for o in overlaps[:_MAX_SHOWN])
+            shown = ", ".join(f"{first} = {second}" for first, second in overlaps[:_MAX_SHOWN])
             more = "" if len(overlaps) <= _MAX_SHOWN else ", ..."
             click.echo(f"warning: {len(overlaps)} are stated {words}: {shown}{more}", err=True)

@@ -1,7 +1,6 @@
 """The command that searches for proofs: ``search``.
 
 Flows in: arguments. Flows out: a folder per problem, a table, and an exit status.
-``proverrl.cli.main`` adds it to the command line and turns errors into messages.
 """
 
 from __future__ import annotations
@@ -13,42 +12,41 @@ from typing import TYPE_CHECKING
 
 import click
 
-from proverrl.cli.options import GivenPath, set_text
+from proverrl.cli.options import (
+    FILE,
+    FOLDER,
+    OVERRIDES,
+    benchmark_option,
+    count_option,
+    read_config,
+    set_text,
+    suggest_id,
+)
 from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
     from proverrl.config import Config
     from proverrl.types import Problem
 
-_FOLDER = GivenPath(file_okay=False, path_type=Path)
-_FILE = GivenPath(dir_okay=False, path_type=Path)
-
 
 @click.command()
 @click.argument("problems", nargs=-1, required=True, metavar="PROBLEM...")
-@click.option("--benchmark", metavar="NAME|PATH|hf:ID", help="Take the ids from this source.")
-@click.option("--run", type=_FOLDER, help="Search with this run's policy.")
-@click.option("--config", "config_file", type=_FILE, help="Search with its policy.path or server.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@benchmark_option("Take the ids from this source.")
+@click.option("--run", type=FOLDER, help="Search with this run's policy.")
+@click.option("--config", "config_file", type=FILE, help="Search with its policy.path or server.")
+@OVERRIDES
 @click.option("--seed", type=click.IntRange(0), help="The key 'seed'.")
-@click.option("--value", type=_FOLDER, help="A value head (the key 'search.value').")
-@click.option("--out", type=_FOLDER, help="Write one folder per problem here.  [searches/NAME]")
+@click.option("--value", type=FOLDER, help="A value head (the key 'search.value').")
+@click.option("--out", type=FOLDER, help="Write one folder per problem here.  [searches/NAME]")
 @click.option("--resume", is_flag=True, help="Continue the searches in --out.")
-@click.option(
-    "--parallel",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Problems at once; above 1 a search does not repeat bit for bit.",
-)
-@click.option(
+@count_option("--parallel", 1, "Problems at once; above 1 a search does not repeat bit for bit.")
+@count_option(
     "--minimise",
-    default=64,
-    show_default=True,
-    type=click.IntRange(0),
-    help="Verifier calls for a shorter proof, in addition to those of the search.",
+    64,
+    "Verifier calls for a shorter proof, in addition to those of the search.",
+    least=0,
 )
-@click.option("--emit-samples", "samples", type=_FILE, help="Write training samples as JSON lines.")
+@click.option("--emit-samples", "samples", type=FILE, help="Write training samples as JSON lines.")
 def search(
     problems: tuple[str, ...],
     benchmark: str | None,
@@ -69,7 +67,8 @@ def search(
     """
     extra = [f"seed={seed}"] if seed is not None else []
     extra += [set_text("search.value", value)] if value is not None else []
-    config = _read_config(config_file, run, (*overrides, *extra))
+    ask = "say which policy searches: --run RUN, or --config FILE with policy.path or endpoint.url"
+    config = read_config(config_file, run, (*overrides, *extra), ask=ask)
     found = find_problems(problems, benchmark, config)
     from rich.console import Console
 
@@ -118,25 +117,9 @@ def find_problems(texts: tuple[str, ...], benchmark: str | None, config: Config)
 
 
 def _find_id(text: str, by_id: dict[str, Problem], source: str) -> Problem:
-    import difflib
-
     if text in by_id:
         return by_id[text]
-    near = difflib.get_close_matches(text, by_id, n=1, cutoff=0.0)
-    hint = f"; the nearest id is {near[0]!r}" if near else ""
     raise UsageError(
-        f"{text!r} is no problem of {source}{hint}; name another source with --benchmark, or give "
-        "the path of a file"
-    )
-
-
-def _read_config(config_file: Path | None, run: Path | None, overrides: tuple[str, ...]) -> Config:
-    from proverrl.config import load_config, load_stored_config
-
-    if run is not None and config_file is None:
-        return load_stored_config(run, overrides)
-    if config_file is not None and run is None:
-        return load_config(config_file, overrides)
-    raise UsageError(
-        "say which policy searches: --run RUN, or --config FILE with policy.path or endpoint.url"
+        f"{text!r} is no problem of {source}{suggest_id(text, by_id)}; name another source with "
+        "--benchmark, or give the path of a file"
     )

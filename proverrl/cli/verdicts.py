@@ -11,7 +11,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,11 +22,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
-from proverrl.problems.batch import Entry, Judged, read_in_thread, read_now, verify_stream
+from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
 from proverrl.problems.input_paths import check_output, check_paths
 from proverrl.problems.inputs import (
     Submission,
     Unusable,
+    VerifyInput,
     count_inputs,
     read_inputs,
     verdict_to_json,
@@ -79,15 +80,15 @@ async def print_verdicts(
         paranoid=paranoid,
     )
     router = open_router(options)
-    verifier = CachedVerifier(router, None, toolchain="", limits=limits, identify=router.identify)
-    run = _Run(router, backend)
+    verifier = CachedVerifier(router, None, identify=router.identify)
+    run = _Judging(router, backend)
     try:
         with ExitStack() as stack:
             read = read_in_thread if "-" in paths else read_now
             entries = run.mark_missing(read(read_inputs(paths, stdin)))
             show: Show = _print_for_people if sys.stdout.isatty() and not as_json else _print_row
             if out is not None:
-                file = stack.enter_context(VerdictFile(out, resume=resume))
+                file = stack.enter_context(closing(VerdictFile(out, resume=resume)))
                 entries = run.skip_written(entries, file) if resume else entries
                 show = file.write
             progress = stack.enter_context(_make_progress(run.screen))
@@ -101,7 +102,7 @@ async def print_verdicts(
     return run.exit_status
 
 
-class _Run:
+class _Judging:
     """What was seen so far, and how the end of it reads."""
 
     def __init__(self, router: RoutedVerifier, backend: str) -> None:
@@ -114,7 +115,7 @@ class _Run:
         self._num_fatal = 0
         self._num_skipped = 0
 
-    async def mark_missing(self, entries: AsyncIterator[Entry]) -> AsyncIterator[Entry]:
+    async def mark_missing(self, entries: AsyncIterator[VerifyInput]) -> AsyncIterator[VerifyInput]:
         """Entries whose back end is missing, or was not asked for, as ``Unusable``."""
         async for entry in entries:
             if isinstance(entry, Submission):
@@ -125,8 +126,8 @@ class _Run:
             yield entry
 
     async def skip_written(
-        self, entries: AsyncIterator[Entry], written: VerdictFile
-    ) -> AsyncIterator[Entry]:
+        self, entries: AsyncIterator[VerifyInput], written: VerdictFile
+    ) -> AsyncIterator[VerifyInput]:
         """The entries that have no row yet; those that have one are counted."""
         more = True
         async for entry in entries:

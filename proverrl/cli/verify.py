@@ -1,7 +1,6 @@
 """The commands that judge and measure without a policy: ``verify`` and ``bench``.
 
-Flows in: arguments. Flows out: verdicts or figures, and an exit status. ``proverrl.cli.main`` adds
-both to the command line and turns errors into messages.
+Flows in: arguments. Flows out: verdicts or figures, and an exit status.
 """
 
 from __future__ import annotations
@@ -14,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from proverrl.cli.options import WORKERS, FiniteRange, GivenPath
+from proverrl.cli.options import (
+    FILE,
+    FOLDER,
+    RESUME,
+    Decorator,
+    FiniteRange,
+    GivenPath,
+    count_option,
+    timeout_option,
+    workers_option,
+)
 from proverrl.errors import UsageError
 from proverrl.lang import LANGUAGES
 
@@ -22,39 +31,27 @@ if TYPE_CHECKING:
     from proverrl.bench.grpo import Side
     from proverrl.config import SearchName
 
-_FILE = GivenPath(dir_okay=False, path_type=Path)
-
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
     "--backend",
     default="auto",
-    show_default=True,
     type=click.Choice(["auto", *LANGUAGES]),
     help="Judge every language, or only one.",
 )
-@click.option(
-    "--workers", default=2, show_default=True, type=WORKERS, help="Processes per language."
-)
-@click.option(
-    "--timeout",
-    default=30.0,
-    show_default=True,
-    type=FiniteRange(0.1),
-    help="Wall-clock seconds for one candidate, once a worker has it.",
-)
+@workers_option("Processes per language.")
+@timeout_option("Wall-clock seconds for one candidate, once a worker has it.")
 @click.option(
     "--memory-mb",
     type=FiniteRange(64),
     help="Memory of one worker with its children.  [4096 for Dafny, 8192 for Lean]",
 )
-@click.option("--out", type=_FILE, help="Write verdicts here, one JSON line each.")
-@click.option("--resume", is_flag=True, help="Continue the --out file of an interrupted run.")
+@click.option("--out", type=FILE, help="Write verdicts here, one JSON line each.")
+@RESUME
 @click.option(
     "--canary-rate",
     default=0.01,
-    show_default=True,
     type=FiniteRange(0, 1),
     help="Share of calls that also judge a false statement; an accepted one stops the run.",
 )
@@ -65,16 +62,7 @@ _FILE = GivenPath(dir_okay=False, path_type=Path)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too.")
 def verify(
-    paths: tuple[str, ...],
-    backend: str,
-    workers: int,
-    timeout: float,
-    memory_mb: float | None,
-    out: Path | None,
-    resume: bool,
-    canary_rate: float,
-    paranoid: bool,
-    as_json: bool,
+    paths: tuple[str, ...], timeout: float, out: Path | None, resume: bool, **options: Any
 ) -> None:
     """Judge .dfy and .lean files, folders, and JSON lines (- is standard input), in input order.
 
@@ -83,18 +71,7 @@ def verify(
     from proverrl.cli.verdicts import print_verdicts
     from proverrl.monitor.interrupt import run_interruptible
 
-    judging = print_verdicts(
-        paths,
-        backend=backend,
-        workers=workers,
-        deadline_seconds=timeout,
-        memory_mb=memory_mb,
-        out=out,
-        resume=resume,
-        canary_rate=canary_rate,
-        paranoid=paranoid,
-        as_json=as_json,
-    )
+    judging = print_verdicts(paths, deadline_seconds=timeout, out=out, resume=resume, **options)
     how = (
         "the same command with --resume continues"
         if out is not None
@@ -103,61 +80,41 @@ def verify(
     sys.exit(asyncio.run(run_interruptible(judging, how_to_go_on=how)))
 
 
+_OUT = click.option("--out", type=FILE, help="Write JSON here.")
+
+
+def _some_of(name: str, names: str, what: str, choices: list[str]) -> Decorator:
+    return click.option(
+        name,
+        names,
+        multiple=True,
+        type=click.Choice(choices),
+        help=f"Only this {what}; may be given more than once.",
+    )
+
+
 @click.group()
 def bench() -> None:
     """Measure parts of this package on this machine."""
 
 
 @bench.command("pool")
-@click.option(
-    "--part",
-    "parts",
-    multiple=True,
-    type=click.Choice(["overhead", "faults", "dafny"]),
-    help="Only this part; may be given more than once.",
-)
-@click.option(
-    "--calls",
-    default=20_000,
-    show_default=True,
-    type=click.IntRange(100),
-    help="Calls of the parts that need no prover.",
-)
-@click.option(
-    "--num", default=100, show_default=True, type=click.IntRange(1), help="Programs of each kind."
-)
-@click.option("--workers", default=2, show_default=True, type=WORKERS, help="Dafny processes.")
+@_some_of("--part", "parts", "part", ["overhead", "faults", "dafny"])
+@count_option("--calls", 20_000, "Calls of the parts that need no prover.", least=100)
+@count_option("--num", 100, "Programs of each kind.")
+@workers_option("Dafny processes.")
 @click.option(
     "--dafnybench",
-    type=GivenPath(exists=True, dir_okay=False, path_type=Path),
+    type=GivenPath(exists=True, dir_okay=False),
     help="Also measure this file of DafnyBench tasks.",
 )
-@click.option("--out", type=_FILE, help="Write JSON here.")
-def bench_pool(
-    parts: tuple[str, ...],
-    calls: int,
-    num: int,
-    workers: int,
-    dafnybench: Path | None,
-    out: Path | None,
-) -> None:
+@_OUT
+def bench_pool(parts: tuple[str, ...], out: Path | None, **work: Any) -> None:
     """Measure the verifier pool: its own cost, the cost of faults, warm Dafny against cold."""
-
-    from rich.console import Console
-
     from proverrl.bench.pool import PARTS, make_table, measure_pool
 
-    measuring = measure_pool(
-        parts=parts or PARTS,
-        calls=calls,
-        num=num,
-        workers=workers,
-        dafnybench=dafnybench,
-        say=lambda text: click.echo(text, err=True),
-    )
-    results = asyncio.run(measuring)
-    Console().print(make_table(results))
-    _write_json(results, out)
+    results = asyncio.run(measure_pool(parts=parts or PARTS, say=_say, **work))
+    _finish(make_table(results), results, out)
 
 
 @bench.command("grpo")
@@ -168,28 +125,22 @@ def bench_pool(
     type=click.Choice(["proverrl", "trl"]),
     help="Only this side; TRL needs the extra [bench].",
 )
-@click.option("--model", default="", help="A Hugging Face folder.  [a small new model]")
 @click.option(
-    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each side."
+    "--model", default="", show_default=False, help="A Hugging Face folder.  [a small new model]"
 )
-@click.option(
-    "--steps", default=8, show_default=True, type=click.IntRange(2), help="Steps per round."
-)
-@click.option("--prompts", default=8, show_default=True, type=click.IntRange(1), help="Per step.")
-@click.option("--group-size", default=8, show_default=True, type=click.IntRange(2))
-@click.option("--max-new-tokens", default=64, show_default=True, type=click.IntRange(1))
-@click.option(
-    "--micro-batch", default=64, show_default=True, type=click.IntRange(1), help="In rows."
-)
-@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="For torch.")
-@click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
-@click.option("--out", type=_FILE, help="Write JSON here.")
+@count_option("--rounds", 3, "Runs of each side.")
+@count_option("--steps", 8, "Steps per round.", least=2)
+@count_option("--prompts", 8, "Per step.")
+@count_option("--group-size", 8, least=2)
+@count_option("--max-new-tokens", 64)
+@count_option("--micro-batch", 64, "In rows.")
+@count_option("--threads", 1, "For torch.")
+@click.option("--device", default="cpu", type=click.Choice(["cpu", "cuda"]))
+@_OUT
 def bench_grpo(
     sides: tuple[Side, ...], model: str, rounds: int, out: Path | None, **work: Any
 ) -> None:
     """Measure a step of GRPO against TRL's GRPOTrainer: same model, groups and lengths."""
-    from rich.console import Console
-
     from proverrl.bench.grpo import SIDES, Work, make_table, measure_grpo
 
     results = measure_grpo(
@@ -197,68 +148,49 @@ def bench_grpo(
         model=model,
         rounds=rounds,
         sides=sides or SIDES,
-        say=lambda text: click.echo(text, err=True),
+        say=_say,
     )
-    Console().print(make_table(results))
-    _write_json(results, out)
+    _finish(make_table(results), results, out)
 
 
 @bench.command("report")
-@click.option("--attempts", default=1_000_000, show_default=True, type=click.IntRange(1))
-@click.option("--problems", default=10_000, show_default=True, type=click.IntRange(1))
-@click.option("--steps", default=1000, show_default=True, type=click.IntRange(1))
-@click.option("--rollouts", default=64, show_default=True, type=click.IntRange(1), help="Per step.")
-@click.option(
-    "--tokens", default=200, show_default=True, type=click.IntRange(2), help="Per rollout."
-)
-@click.option(
-    "--folder",
-    type=GivenPath(file_okay=False, path_type=Path),
-    help="Make the run here and keep it.  [a temporary folder]",
-)
-@click.option("--out", type=_FILE, help="Write JSON here.")
+@count_option("--attempts", 1_000_000)
+@count_option("--problems", 10_000)
+@count_option("--steps", 1000)
+@count_option("--rollouts", 64, "Per step.")
+@count_option("--tokens", 200, "Per rollout.", least=2)
+@click.option("--folder", type=FOLDER, help="Make the run here and keep it.  [a temporary folder]")
+@_OUT
 def bench_report(folder: Path | None, out: Path | None, **size: int) -> None:
     """Measure the report of a synthetic run: seconds, memory, size of the page."""
     import tempfile
-
-    from rich.console import Console
 
     from proverrl.bench.report import Size, make_table, measure_report
 
     with tempfile.TemporaryDirectory() as temporary:
         place = folder or Path(temporary)
-        results = measure_report(Size(**size), place, say=lambda text: click.echo(text, err=True))
-    Console().print(make_table(results))
-    _write_json(results, out)
+        results = measure_report(Size(**size), place, say=_say)
+    _finish(make_table(results), results, out)
 
 
 @bench.command("search")
-@click.option(
-    "--method",
-    "methods",
-    multiple=True,
-    type=click.Choice(["rmax_ts", "puct", "best_first", "deepsearch"]),
-    help="Only this search; may be given more than once.",
-)
-@click.option("--nodes", default=10_000, show_default=True, type=click.IntRange(4))
-@click.option("--expansions", default=10_000, show_default=True, type=click.IntRange(1))
-@click.option("--out", type=_FILE, help="Write JSON here.")
+@_some_of("--method", "methods", "search", ["rmax_ts", "puct", "best_first", "deepsearch"])
+@count_option("--nodes", 10_000, least=4)
+@count_option("--expansions", 10_000)
+@_OUT
 def bench_search(
     methods: tuple[SearchName, ...], nodes: int, expansions: int, out: Path | None
 ) -> None:
     """Measure search trees: selections and backups per CPU second, memory per node."""
-    from rich.console import Console
-
     from proverrl.bench.search import METHODS, make_table, measure_search
 
     results = measure_search(
         methods=methods or METHODS,
         nodes=nodes,
         expansions=expansions,
-        say=lambda text: click.echo(text, err=True),
+        say=_say,
     )
-    Console().print(make_table(results))
-    _write_json(results, out)
+    _finish(make_table(results), results, out)
 
 
 @bench.command("curriculum")
@@ -269,35 +201,31 @@ def bench_search(
     metavar="NAME",
     help="Only this curriculum; may be given more than once.",
 )
-@click.option(
-    "--world",
-    "worlds",
-    multiple=True,
-    type=click.Choice(["graded", "with_false", "mostly_easy"]),
-    help="Only this world; may be given more than once.",
-)
-@click.option("--seeds", default=20, show_default=True, type=click.IntRange(2))
-@click.option("--out", type=_FILE, help="Write JSON here.")
+@_some_of("--world", "worlds", "world", ["graded", "with_false", "mostly_easy"])
+@count_option("--seeds", 20, least=2)
+@_OUT
 def bench_curriculum(
     names: tuple[str, ...], worlds: tuple[str, ...], seeds: int, out: Path | None
 ) -> None:
     """Measure curricula against uniform draws on a simulated learner; no policy, no verifier."""
-    from rich.console import Console
-
     from proverrl.bench.curriculum import make_table, measure_curricula
     from proverrl.curriculum.sampler import CURRICULA
 
     chosen = tuple(name for name in CURRICULA if name in names)
     if unknown := [name for name in names if name not in CURRICULA]:
         raise UsageError(f"no curriculum {unknown[0]!r}; there are {', '.join(CURRICULA)}")
-    results = measure_curricula(
-        names=chosen, worlds=worlds, seeds=seeds, say=lambda text: click.echo(text, err=True)
-    )
-    Console().print(make_table(results))
-    _write_json(results, out)
+    results = measure_curricula(names=chosen, worlds=worlds, seeds=seeds, say=_say)
+    _finish(make_table(results), results, out)
 
 
-def _write_json(results: dict[str, Any], out: Path | None) -> None:
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _finish(table: Any, results: dict[str, Any], out: Path | None) -> None:
+    from rich.console import Console
+
+    Console().print(table)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(results, indent=2) + "\n", "utf-8")

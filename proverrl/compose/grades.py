@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from proverrl.config.data_loop import DataLoopConfig, GradeName
+from proverrl.config.selfplay import DataLoopConfig, GradeName
 from proverrl.errors import ProblemError
 from proverrl.lang import find_composing
 from proverrl.types import Problem

@@ -1,98 +1,46 @@
 """Configuration: frozen pydantic models, read from TOML, overridden by ``--set key=value``."""
 
-from proverrl.config.advantages import AdvantageConfig, AdvantageName, StatesName
-from proverrl.config.curriculum import (
-    CategoryField,
-    CollapseConfig,
-    CurriculumConfig,
-    CurriculumName,
-    InsideName,
-)
-from proverrl.config.data_loop import DataLoopConfig
-from proverrl.config.endpoint import EndpointConfig
-from proverrl.config.engine import EngineName, VllmConfig, VllmDtype
-from proverrl.config.load import load_config, load_stored_config, parse_config
-from proverrl.config.losses import (
-    DistillConfig,
-    EntropyConfig,
-    GuardAction,
-    GuardConfig,
-    KlName,
-    LossConfig,
-    LossName,
-    WeightsName,
-)
-from proverrl.config.policy import LayoutName, LoraConfig, PolicyConfig
-from proverrl.config.restart import RestartConfig, RestartName, RestartSource, RestartUnit
-from proverrl.config.rewards import AuditConfig, CorrectionName, RewardConfig, RewardName
-from proverrl.config.rollout import FeedbackName, RolloutConfig, RolloutMode
-from proverrl.config.sampling import SamplingConfig
-from proverrl.config.search import SearchConfig, SearchName
-from proverrl.config.sections import ROUND_LOOPS, Config, LoopName, PoolConfig, ProblemsConfig
-from proverrl.config.selfplay import ComposerFormat, ComposerRewardName, SelfplayConfig
-from proverrl.config.training import (
-    GrpoConfig,
-    LearnerConfig,
-    OptimizerName,
-    PrecisionName,
-    ShardName,
-)
-from proverrl.config.value import ValueConfig
-
-__all__ = [
-    "ROUND_LOOPS",
-    "AdvantageConfig",
-    "AdvantageName",
-    "AuditConfig",
-    "CategoryField",
-    "CollapseConfig",
-    "ComposerFormat",
-    "ComposerRewardName",
-    "Config",
-    "CorrectionName",
-    "CurriculumConfig",
-    "CurriculumName",
-    "DataLoopConfig",
-    "DistillConfig",
-    "EndpointConfig",
-    "EngineName",
-    "EntropyConfig",
-    "FeedbackName",
-    "GrpoConfig",
-    "GuardAction",
-    "GuardConfig",
-    "InsideName",
-    "KlName",
-    "LayoutName",
-    "LearnerConfig",
-    "LoopName",
-    "LoraConfig",
-    "LossConfig",
-    "LossName",
-    "OptimizerName",
-    "PolicyConfig",
-    "PoolConfig",
-    "PrecisionName",
-    "ProblemsConfig",
-    "RestartConfig",
-    "RestartName",
-    "RestartSource",
-    "RestartUnit",
-    "RewardConfig",
-    "RewardName",
-    "RolloutConfig",
-    "RolloutMode",
-    "SamplingConfig",
-    "SearchConfig",
-    "SearchName",
-    "SelfplayConfig",
-    "ShardName",
-    "StatesName",
-    "ValueConfig",
-    "VllmConfig",
-    "VllmDtype",
-    "WeightsName",
-    "load_config",
-    "load_stored_config",
-    "parse_config",
-]
+from proverrl.config.curriculum import CollapseConfig as CollapseConfig
+from proverrl.config.curriculum import CurriculumConfig as CurriculumConfig
+from proverrl.config.curriculum import CurriculumName as CurriculumName
+from proverrl.config.load import load_config as load_config
+from proverrl.config.load import load_stored_config as load_stored_config
+from proverrl.config.load import parse_config as parse_config
+from proverrl.config.losses import DistillConfig as DistillConfig
+from proverrl.config.losses import EntropyConfig as EntropyConfig
+from proverrl.config.losses import GuardConfig as GuardConfig
+from proverrl.config.losses import KlName as KlName
+from proverrl.config.losses import LossConfig as LossConfig
+from proverrl.config.losses import LossName as LossName
+from proverrl.config.losses import WeightsName as WeightsName
+from proverrl.config.policy import EndpointConfig as EndpointConfig
+from proverrl.config.policy import EngineName as EngineName
+from proverrl.config.policy import LayoutName as LayoutName
+from proverrl.config.policy import LoraConfig as LoraConfig
+from proverrl.config.policy import PolicyConfig as PolicyConfig
+from proverrl.config.policy import VllmConfig as VllmConfig
+from proverrl.config.policy import VllmDtype as VllmDtype
+from proverrl.config.rewards import AdvantageConfig as AdvantageConfig
+from proverrl.config.rewards import AdvantageName as AdvantageName
+from proverrl.config.rewards import AuditConfig as AuditConfig
+from proverrl.config.rewards import CorrectionName as CorrectionName
+from proverrl.config.rewards import RewardConfig as RewardConfig
+from proverrl.config.rewards import RewardName as RewardName
+from proverrl.config.rewards import StatesName as StatesName
+from proverrl.config.rollout import FeedbackName as FeedbackName
+from proverrl.config.rollout import RestartConfig as RestartConfig
+from proverrl.config.rollout import RestartName as RestartName
+from proverrl.config.rollout import RestartSource as RestartSource
+from proverrl.config.rollout import RestartUnit as RestartUnit
+from proverrl.config.rollout import RolloutConfig as RolloutConfig
+from proverrl.config.search import SearchConfig as SearchConfig
+from proverrl.config.search import SearchName as SearchName
+from proverrl.config.sections import ROUND_LOOPS as ROUND_LOOPS
+from proverrl.config.sections import Config as Config
+from proverrl.config.sections import PoolConfig as PoolConfig
+from proverrl.config.sections import ProblemsConfig as ProblemsConfig
+from proverrl.config.training import GrpoConfig as GrpoConfig
+from proverrl.config.training import LearnerConfig as LearnerConfig
+from proverrl.config.training import OptimizerName as OptimizerName
+from proverrl.config.training import PrecisionName as PrecisionName
+from proverrl.config.training import ValueConfig as ValueConfig

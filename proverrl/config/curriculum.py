@@ -11,7 +11,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
+from proverrl.config.base import (
+    Fraction,
+    NonNegative,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    Section,
+)
 
 CurriculumName = Literal[
     "uniform", "posterior", "prioritised", "mopps", "sec", "dump", "cbrl", "sws", "pools"
@@ -19,8 +26,6 @@ CurriculumName = Literal[
 CategoryField = Literal["language", "kind", "origin", "operator", "family", "level"]
 InsideName = Literal["uniform", "mopps"]
 PickName = Literal["closest", "threshold"]
-
-_Share = Annotated[float, Field(ge=0.0)]
 
 
 class MoppsConfig(Section):
@@ -70,7 +75,7 @@ class DumpConfig(Section):
     window: Positive = 300
     """rollouts whose mean advantage counts"""
     temperature: PositiveFloat = 0.1
-    """temperature temperature of the softmax over scores"""
+    """temperature of the softmax over scores"""
     inside: InsideName = "uniform"
     """as for ``sec``"""
 
@@ -79,10 +84,10 @@ class CbrlConfig(Section):
     """``cbrl``; see ``proverrl.curriculum.cbrl``."""
 
     target: Fraction = 0.5
-    """the solve rate that difficulty is steered towardswards"""
+    """the solve rate that difficulty is steered towards"""
     step: PositiveFloat = 0.1
     """how far difficulty moves after a batch, in levels (ours)"""
-    start: _Share = 0.0
+    start: NonNegativeFloat = 0.0
     """the first difficulty; a value below the easiest means the easiest"""
     inside: InsideName = "uniform"
     """as for ``sec``"""
@@ -114,11 +119,11 @@ class PoolsConfig(Section):
     """a problem whose latest rate is at most this is hard"""
     easy: Fraction = 0.75
     """one above this is easy; those in between, and untried ones, are normal"""
-    hard_weight: _Share = 0.2
+    hard_weight: NonNegativeFloat = 0.2
     """weight of a hard problem"""
     normal_weight: PositiveFloat = 1.0
     """of a normal one"""
-    easy_weight: _Share = 0.2
+    easy_weight: NonNegativeFloat = 0.2
     """of an easy one"""
     retire_after: NonNegative = 3
     """a problem rests after this many fully proved groups in a row; 0: never (ours)"""
@@ -156,7 +161,7 @@ class CollapseConfig(Section):
     """the largest share of problems that no attempt solved"""
     window: Positive = 3
     """rounds over which the reward is compared with variety"""
-    min_rise: _Share = 0.05
+    min_rise: NonNegativeFloat = 0.05
     """a rise of the composer's reward by this much is checked"""
     min_kept: Fraction = 0.8
     """the share of variety that must then be left"""

@@ -10,7 +10,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
+from proverrl.config.base import (
+    Fraction,
+    NonNegative,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    Section,
+)
 
 LossName = Literal[
     "clipped_token",
@@ -41,8 +48,6 @@ KlName = Literal["k1", "k2", "k3"]
 CovarianceName = Literal["none", "clip", "kl"]
 GuardAction = Literal["stop", "warn", "off"]
 
-NotNegativeFloat = Annotated[float, Field(ge=0.0)]
-
 # These divide by the sampler's probabilities themselves; a second factor would correct twice.
 SELF_CORRECTED: frozenset[LossName] = frozenset({"aipo", "prime_rl"})
 # These look at probabilities of the sampler and of the update only.
@@ -56,9 +61,9 @@ class WeightsConfig(Section):
     """``token_truncate`` (bounds 0 and 2), ``token_mask`` (0.5, 5), ``sequence_truncate`` (0, 2),
     ``sequence_mask`` (0, 3), ``geometric_mask`` (0.5, 2; for long proofs), ``decoupled`` (0, 5), or
     ``negative_sequence_mask`` (drops failures whose mean log-ratio is above 0.5)"""
-    low: NotNegativeFloat = 0.0
+    low: NonNegativeFloat = 0.0
     """lower bound of the ratio; 0 uses the method's own"""
-    high: NotNegativeFloat = 0.0
+    high: NonNegativeFloat = 0.0
     """upper bound; 0 uses the method's own"""
     max_staleness: NonNegative = 0
     """samples more than this many policy versions old do not train; 0 keeps all"""
@@ -73,7 +78,7 @@ class WeightsConfig(Section):
 class KlConfig(Section):
     """KL divergence to the policy that the loop started from."""
 
-    coefficient: NotNegativeFloat = 0.0
+    coefficient: NonNegativeFloat = 0.0
     """weight of the KL divergence to the policy that the loop started from; above 0 a copy of it is
     kept in memory and in checkpoints"""
     estimator: KlName = "k3"
@@ -83,7 +88,7 @@ class KlConfig(Section):
 class EntropyConfig(Section):
     """A bonus for entropy, constant or adaptive; see ``proverrl.losses.entropy``."""
 
-    coefficient: NotNegativeFloat = 0.0
+    coefficient: NonNegativeFloat = 0.0
     """weight of the mean entropy, which is subtracted from the loss"""
     adaptive: bool = False
     """let the coefficient follow entropy; it then acts only while entropy is at most the target"""
@@ -96,10 +101,10 @@ class EntropyConfig(Section):
 class DistillConfig(Section):
     """Self-distillation from the verifier's messages; see ``proverrl.learner.distill``."""
 
-    weight: NotNegativeFloat = 0.0
+    weight: NonNegativeFloat = 0.0
     """weight of the mean divergence per token; 0 keeps no teacher"""
     alpha: Fraction = 0.5
-    """interpolates interpolates between KL(teacher to student) at 0 and KL(student to teacher) at
+    """interpolates between KL(teacher to student) at 0 and KL(student to teacher) at
     1"""
     top_tokens: Positive = 100
     """how many of the student's likeliest tokens are compared; all others are merged into one"""
@@ -122,9 +127,9 @@ class LossConfig(Section):
     "dr_grpo"``"""
     clip_low: Fraction = 0.2
     """``clipped_*``, ``dr_grpo_constant``: the probability ratio is clipped below 1 minus this"""
-    clip_high: NotNegativeFloat = 0.28
+    clip_high: NonNegativeFloat = 0.28
     """and above 1 plus this"""
-    dual_clip: NotNegativeFloat = 0.0
+    dual_clip: NonNegativeFloat = 0.0
     """the same losses: the loss of a token with a negative advantage is at most this times the size
     of the advantage; 0 is no limit, 3 is usual"""
     constant_length: NonNegative = 0
@@ -132,7 +137,7 @@ class LossConfig(Section):
     ``sampling.max_new_tokens``"""
     gspo_low: Fraction = 3e-4
     """``gspo``, ``luspo``: the sample's ratio is clipped below 1 minus this"""
-    gspo_high: NotNegativeFloat = 4e-4
+    gspo_high: NonNegativeFloat = 4e-4
     """and above 1 plus this"""
     gmpo_clip: PositiveFloat = 0.4
     """``gmpo``: a token's log-ratio is clipped at this"""
@@ -153,7 +158,7 @@ class LossConfig(Section):
     drop_threshold: PositiveFloat = 0.2
     """``prime_rl``: a token is dropped when its probability has moved by more than this in the
     direction of its advantage"""
-    drop_penalty: NotNegativeFloat = 1e-3
+    drop_penalty: NonNegativeFloat = 1e-3
     """``prime_rl``: weight of the squared log-ratio"""
     kimina_tau: PositiveFloat = 0.4
     """``kimina``: temperature of the mirror descent"""
@@ -167,7 +172,7 @@ class LossConfig(Section):
     top_entropy_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """only this share of a micro-batch's tokens, those with the highest entropy, trains; 0.2 for
     the 80/20 rule"""
-    positive_mask_entropy: NotNegativeFloat = 0.0
+    positive_mask_entropy: NonNegativeFloat = 0.0
     """while entropy is below this, rewarded tokens that are already certain do not train; 0.2 for
     UloRL"""
     positive_mask_probability: Fraction = 0.99
@@ -182,7 +187,7 @@ class LossConfig(Section):
     """Clip-Cov: and below this"""
     kl_cov_share: Fraction = 2e-3
     """KL-Cov: share of tokens with the highest covariance, at least one"""
-    kl_cov_weight: NotNegativeFloat = 1.0
+    kl_cov_weight: NonNegativeFloat = 1.0
     """KL-Cov: weight of the absolute log-ratio of those tokens"""
     weights: WeightsConfig = WeightsConfig()
     kl: KlConfig = KlConfig()
@@ -234,7 +239,7 @@ class GuardConfig(Section):
     """the largest factor that is not too far"""
     entropy: GuardAction = "warn"
     """entropy has collapsed"""
-    min_entropy: NotNegativeFloat = 0.005
+    min_entropy: NonNegativeFloat = 0.005
     """entropy has collapsed when its mean is below this, in nats per token"""
     reward_jump: GuardAction = "warn"
     """the solve rate jumped, the sign of a verifier that is being cheated"""

@@ -1,7 +1,9 @@
-"""The section ``[policy]``: which model writes, and its adapters.
+"""The sections ``[policy]``, ``[vllm]``, ``[endpoint]`` and ``[sampling]``: which model writes, on
+which engine or server, and how it samples.
 
-Flows in: a table of TOML. Flows out: checked values. Not handled here: whether the model can be
-loaded (``proverrl.policy.loading``).
+The key of a server is never in a configuration: ``api_key_env`` names the environment variable that
+holds it. ``[sampling]`` has no top-p: the learner needs log-probabilities of the whole distribution
+(``evaluation.top_p``). Not handled here: whether model and engine can be loaded.
 """
 
 from __future__ import annotations
@@ -10,8 +12,101 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from proverrl.config.base import NonNegative, Positive, PositiveFloat, Section
-from proverrl.config.engine import EngineName
+from proverrl.config.base import NonNegative, NonNegativeFloat, Positive, PositiveFloat, Section
+
+EngineName = Literal["transformers", "vllm"]
+VllmDtype = Literal["float32", "bfloat16"]
+
+
+class VllmConfig(Section):
+    """vLLM in this process, with the weights of the model that is trained."""
+
+    dtype: VllmDtype = "float32"
+    """number type of vLLM's copy of the weights: ``float32`` or ``bfloat16`` (the one for GPUs)"""
+    kv_cache_gb: PositiveFloat = 1.0
+    """memory of its key-value cache"""
+    max_model_tokens: NonNegative = 0
+    """the most tokens of prompt and completion together; 0 is the model's own limit"""
+    eager: bool = True
+    """no compilation: starts in seconds, but samples more slowly on a GPU"""
+    probe_sequences: Annotated[int, Field(ge=8)] = 8
+    """sequences that both engines score after each push, at least 8"""
+    probe_tokens: Annotated[Positive, Field(ge=2)] = 64
+    """the most tokens of one of them"""
+    probe_limit: PositiveFloat = 1e-4
+    """largest mean difference of log-probabilities (nats) in float32; above it the run ends"""
+    probe_limit_half: PositiveFloat = 3e-2
+    """the same in bfloat16"""
+
+    @property
+    def limit(self) -> float:
+        """The largest mean difference that a push may leave, in nats."""
+        return self.probe_limit if self.dtype == "float32" else self.probe_limit_half
+
+
+EndpointApi = Literal["chat", "completions"]
+
+
+class EndpointConfig(Section):
+    """Which server writes the completions.
+
+    ``url`` ends before ``/completions`` and ``/chat/completions``.
+    """
+
+    url: str = ""
+    """the server's URL, which usually ends in ``/v1``; empty: the policy runs in this process"""
+    model: str = ""
+    """the model's name on the server"""
+    api: EndpointApi = "chat"
+    """``chat`` (messages) or ``completions`` (text)"""
+    api_key_env: str = "OPENAI_API_KEY"
+    """the environment variable that holds the key; no key is sent when it is unset"""
+    concurrency: Positive = 16
+    """the most requests in flight"""
+    timeout_seconds: PositiveFloat = 600.0
+    """wall-clock limit of one request"""
+    retries: NonNegative = 5
+    """further attempts after status 429, 5xx, a timeout or a lost connection"""
+    retry_seconds: PositiveFloat = 1.0
+    """the first wait between attempts; it doubles each time, or is what the server asks for, up to
+    a minute"""
+    return_token_ids: bool = False
+    """ask for token ids, which vLLM can return"""
+    prompt_price: NonNegativeFloat = 0.0
+    """price of a million tokens of prompts, in any currency; results then show the cost
+    ([evaluation.md](evaluation.md))"""
+    completion_price: NonNegativeFloat = 0.0
+    """price of a million tokens of completions"""
+
+
+SMALL_MODEL_TOKENS, CHECKPOINT_TOKENS, ENDPOINT_TOKENS = 96, 2048, 8192
+"""Tokens of a completion where nobody named a limit: the bodies of our small model; whole proofs,
+as DeepSeek-Prover-V1.5 writes them (arXiv 2408.08152); a chain of thought and the proof, as in the
+example of DeepSeek-Prover-V2's repository."""
+
+
+class SamplingConfig(Section):
+    """How the policy samples in training. The default of ``max_new_tokens`` is that of the small
+    model (``choose_token_limit``)."""
+
+    temperature: PositiveFloat = 1.0
+    """temperature in training"""
+    max_new_tokens: Positive = SMALL_MODEL_TOKENS
+    """the most tokens of a completion, in evaluation and search too. When unset: 96 for the small
+    model and for the layout ``canonical``, 2,048 for a checkpoint in ``policy.path``, 8,192 behind
+    ``endpoint.url``; ``resolved.json`` holds the number. A completion also ends where the model's
+    context does"""
+
+
+def choose_token_limit(*, path: str, layout: str, url: str) -> int:
+    """Tokens of a completion, at most, for a policy from ``path`` or behind ``url``.
+
+    ``canonical`` is a layout of our small models alone, wherever their weights come from.
+    """
+    if url:
+        return ENDPOINT_TOKENS
+    return CHECKPOINT_TOKENS if path and layout != "canonical" else SMALL_MODEL_TOKENS
+
 
 LayoutName = Literal["plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny"]
 DeviceName = Literal["auto", "cpu", "cuda"]

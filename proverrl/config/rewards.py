@@ -1,8 +1,7 @@
-"""The sections ``[reward]``, what a rollout earns for its verdicts, and ``[audit]``, how those
-are checked.
+"""The sections ``[reward]``, what a rollout earns for its verdicts, ``[audit]``, how those are
+checked, and ``[advantage]``, how rollouts are compared.
 
-Flows in: a table of TOML. Flows out: checked values. The functions that the names choose stand in
-``proverrl.rewards.REWARDS`` and ``proverrl.rewards.CORRECTIONS``.
+The functions that the names choose stand in ``proverrl.rewards`` and ``proverrl.advantages``.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from proverrl.config.base import Fraction, Section
+from proverrl.config.base import Fraction, NonNegativeFloat, Positive, PositiveFloat, Section
 
 RewardName = Literal["proved", "obligations", "turn_discounted"]
 CorrectionName = Literal["none", "backward", "forward"]
@@ -37,7 +36,7 @@ class RewardConfig(Section):
     """``obligations``: the most that a failed proof can earn, below 1"""
     turn_discount: Fraction = 0.9
     """``turn_discounted``: factor for each turn before the proof"""
-    overlong_weight: Annotated[float, Field(ge=0.0)] = 0.0
+    overlong_weight: NonNegativeFloat = 0.0
     """penalty for a completion of ``sampling.max_new_tokens``, and a proportional one within the
     buffer before it; 0 is no penalty. Such penalties give different rewards to equal verdicts, so a
     group of equal verdicts counts as mixed; ``grpo.mixed_verdicts`` leaves such groups out"""
@@ -64,4 +63,66 @@ class RewardConfig(Section):
             raise ValueError('correction applies to a yes or no: it needs reward.name = "proved"')
         if self.correction == "none" and self.false_negative_rate == "online":
             raise ValueError('false_negative_rate = "online" is read by a correction: set one')
+        return self
+
+
+AdvantageName = Literal[
+    "grpo",
+    "dr_grpo",
+    "batch_std",
+    "rloo",
+    "max_rl",
+    "ngrpo",
+    "w_reinforce",
+    "pkpo",
+    "dcpo_smooth",
+    "turn_credit",
+    "obligations",
+    "tempo",
+    "salt",
+]
+StatesName = Literal["lines", "goals"]
+
+
+class AdvantageConfig(Section):
+    """How the rollouts of a group are compared; see ``proverrl.advantages``."""
+
+    name: AdvantageName = "dr_grpo"
+    """within a group: ``grpo``, ``dr_grpo``, ``rloo``, ``max_rl``, ``ngrpo``, ``w_reinforce``,
+    ``pkpo``; over the batch or the run: ``batch_std``, ``dcpo_smooth``; from the verdicts of turns:
+    ``turn_credit``, ``obligations``; for each token: ``tempo``, ``salt``"""
+    states: StatesName = "lines"
+    """``tempo``, ``salt``: what the states of a proof are. ``lines``: its text so far (``tempo``:
+    its tokens); ``goals``: Lean's goals between tactics, so that proofs with different text can
+    share states. ``goals`` refuses a file with Dafny problems"""
+    max_rl_cap: PositiveFloat = 8.0
+    """``max_rl``: advantages are at most this"""
+    ngrpo_virtual: float = 1.0
+    """``ngrpo``: the reward of the virtual rollout, which is the best possible one"""
+    ngrpo_cap: PositiveFloat = 3.0
+    """``ngrpo``: advantages lie between minus and plus this"""
+    proved_weight: NonNegativeFloat = 0.1
+    """``w_reinforce``: the advantage of a proved rollout; 0 learns from failures alone (NSR)"""
+    failed_weight: NonNegativeFloat = 1.0
+    """``w_reinforce``: minus the advantage of any other; 0 learns from proofs alone (PSR)"""
+    pkpo_k: Positive = 8
+    """``pkpo``: the k of the best of k at the start of the run"""
+    pkpo_k_end: Positive = 1
+    """``pkpo``: the k at its end"""
+    pkpo_anneal: Fraction = 0.5
+    """``pkpo``: the share of the run after which k reaches that value. Progress is measured by
+    whichever of steps, verifier calls and minutes is nearest to its limit"""
+    turn_discount: Fraction = 0.9
+    """``turn_credit``: factor for each turn between a turn and the proof that follows it"""
+    obligation_weight: NonNegativeFloat = 0.3
+    """``obligations``: weight of the dense part beside the reward"""
+    obligation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
+    """``obligations``: the most that a failed proof can get of the dense part, below 1"""
+    obligation_floor: PositiveFloat = 0.05
+    """``obligations``: weight of an entry that all rollouts prove"""
+
+    @model_validator(mode="after")
+    def _some_weight(self) -> AdvantageConfig:
+        if self.proved_weight == 0.0 and self.failed_weight == 0.0:
+            raise ValueError("proved_weight and failed_weight are both 0: nothing would be learned")
         return self

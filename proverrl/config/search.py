@@ -11,7 +11,7 @@ from typing import Annotated, Literal, cast, get_args
 
 from pydantic import Field
 
-from proverrl.config.base import NonNegative, Positive, PositiveFloat, Section
+from proverrl.config.base import NonNegative, NonNegativeFloat, Positive, PositiveFloat, Section
 
 BaseName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct", "deepsearch"]
 CompositeName = Literal["subgoals", "lemmas"]
@@ -64,11 +64,11 @@ class SearchConfig(Section):
     """``self_correct``: corrections of a body before a new one is started"""
     max_depth: Positive = 64
     """``deepsearch``: deeper states are not expanded"""
-    value_weight: Annotated[float, Field(ge=0.0)] = 0.4
+    value_weight: NonNegativeFloat = 0.4
     """``deepsearch``: weight of the parent's value"""
-    entropy_weight: Annotated[float, Field(ge=0.0)] = 0.4
+    entropy_weight: NonNegativeFloat = 0.4
     """``deepsearch``: weight of the policy's uncertainty"""
-    depth_weight: Annotated[float, Field(ge=0.0)] = 0.01
+    depth_weight: NonNegativeFloat = 0.01
     """``deepsearch``: weight of depth"""
     base: BaseName = "best_of_n"
     """``subgoals``, ``lemmas``: the search that writes the bodies, of the problem and of its

@@ -13,34 +13,36 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from proverrl.config.advantages import AdvantageConfig
 from proverrl.config.base import (
     MAX_WORKERS,
     Fraction,
     NonNegative,
+    NonNegativeFloat,
     Positive,
     PositiveFloat,
     Section,
 )
 from proverrl.config.curriculum import CurriculumConfig
-from proverrl.config.data_loop import DataLoopConfig
-from proverrl.config.endpoint import EndpointConfig
-from proverrl.config.engine import VllmConfig
 from proverrl.config.losses import GuardConfig, LossConfig
-from proverrl.config.policy import PolicyConfig
-from proverrl.config.restart import RestartConfig
-from proverrl.config.rewards import AuditConfig, RewardConfig
-from proverrl.config.rollout import RolloutConfig
-from proverrl.config.sampling import SamplingConfig, choose_token_limit
+from proverrl.config.policy import (
+    EndpointConfig,
+    PolicyConfig,
+    SamplingConfig,
+    VllmConfig,
+    choose_token_limit,
+)
+from proverrl.config.rewards import AdvantageConfig, AuditConfig, RewardConfig
+from proverrl.config.rollout import RestartConfig, RolloutConfig
 from proverrl.config.search import SearchConfig
-from proverrl.config.selfplay import SelfplayConfig
+from proverrl.config.selfplay import DataLoopConfig, SelfplayConfig
 from proverrl.config.training import (
     ExpertIterationConfig,
     GrpoConfig,
     LearnerConfig,
+    SamplesConfig,
+    ValueConfig,
     WarmStartConfig,
 )
-from proverrl.config.value import SamplesConfig, ValueConfig
 
 LoopName = Literal["warm_start", "grpo", "expert_iteration", "data_loop", "selfplay", "value"]
 ROUND_LOOPS: tuple[LoopName, ...] = ("expert_iteration", "data_loop")
@@ -134,7 +136,7 @@ class Config(Section):
     """steps between two checkpoints"""
     max_verifier_calls: NonNegative = 0
     """ends the loop after this many verifier calls; 0 is no limit. Use it for fair comparisons"""
-    max_minutes: Annotated[float, Field(ge=0.0)] = 0.0
+    max_minutes: NonNegativeFloat = 0.0
     """ends the loop after this many minutes; 0 is no limit"""
     problems: ProblemsConfig = ProblemsConfig()
     policy: PolicyConfig = PolicyConfig()

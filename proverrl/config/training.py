@@ -1,7 +1,6 @@
-"""The sections of the loops that train a policy, and of their optimizer.
+"""The sections of the loops that train a policy, of their optimizer, and of a value model.
 
-Flows in: tables of TOML. Flows out: checked values. Not handled here: the loss
-(``proverrl.config.losses``).
+Not handled here: the loss (``proverrl.config.losses``).
 """
 
 from __future__ import annotations
@@ -10,7 +9,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from proverrl.config.base import Fraction, NonNegative, Positive, PositiveFloat, Section
+from proverrl.config.base import (
+    Fraction,
+    NonNegative,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    Section,
+)
 
 OptimizerName = Literal["adamw", "muon"]
 PrecisionName = Literal["fp32", "bf16"]
@@ -39,7 +45,7 @@ class LearnerConfig(Section):
     replay_samples: NonNegative = 0
     """proofs to imitate in each update: half of them found by the run, the rest references of the
     warm start; a policy that also composes imitates a quarter as many scripts as well"""
-    replay_weight: Annotated[float, Field(ge=0.0)] = 0.1
+    replay_weight: NonNegativeFloat = 0.1
     """weight of their mean negative log-likelihood in the loss"""
     micro_batch_tokens: Positive = 16_384
     """tokens in one forward pass (a prompt counts once for its group); lower it when memory is
@@ -173,7 +179,7 @@ class ExpertIterationConfig(Section):
     """the largest share of a round's proofs that come from earlier rounds or runs; 1 is no limit,
     and a round that found nothing new takes all"""
     max_proofs_per_problem: NonNegative = 0
-    """the most the most proofs of one problem that a round learns from, drawn anew each round, so
+    """the most proofs of one problem that a round learns from, drawn anew each round, so
     that easy problems do not outweigh the rest; 0 takes all that are kept"""
     epochs: Positive = 2
     """passes over the kept bodies in a round"""
@@ -187,3 +193,61 @@ class ExpertIterationConfig(Section):
     """weight decay"""
     pack_tokens: NonNegative = 0
     """as ``warm_start.pack_tokens``"""
+
+
+class ValueConfig(Section):
+    """A value head on a policy's hidden states; read when ``loop = "value"``."""
+
+    run: str = ""
+    """a run, whose newest weights and rollouts are used. With ``policy.path`` set, only the
+    rollouts"""
+    last_steps: NonNegative = 0
+    """use the rollouts of this many last steps of that run; 0 is all"""
+    rollouts: tuple[str, ...] = ()
+    """more files or folders of rollouts on Dafny problems"""
+    samples: tuple[str, ...] = ()
+    """files that ``--emit-samples`` wrote"""
+    layers: Positive = 1
+    """how many of the last layers' hidden states are read"""
+    rank_weight: Fraction = 0.5
+    """share of the loss that ranks the prefixes of one problem against each other; the rest is
+    cross-entropy"""
+    hidden: Positive = 64
+    """width of the head"""
+    learning_rate: PositiveFloat = 1e-3
+    """learning rate of AdamW"""
+    weight_decay: NonNegativeFloat = 0.01
+    """weight decay"""
+    batch_size: Positive = 512
+    """pairs per step; a problem's pairs stay together"""
+    epochs: Positive = 60
+    """the most passes over the pairs"""
+    patience: Positive = 6
+    """ends after this many epochs in which the loss on held-back problems did not fall"""
+    valid_share: Annotated[float, Field(gt=0.0, lt=0.5)] = 0.2
+    """share of the problems that chooses the epoch"""
+    test_share: Annotated[float, Field(gt=0.0, lt=0.5)] = 0.2
+    """share of the problems that the figures are measured on; they are used for nothing else"""
+
+
+class SamplesConfig(Section):
+    """What a run learns from searches; each body is judged anew before it is used."""
+
+    files: tuple[str, ...] = ()
+    """files that ``--emit-samples`` wrote"""
+    warm_start: bool = False
+    """learn their proofs in the warm start, together with the references"""
+    proofs: bool = True
+    """add their proofs to those that the loop keeps: what ``expert_iteration`` trains on, and the
+    replay of ``grpo``"""
+    passes: NonNegative = 0
+    """``grpo``: how many times to learn all paths before the first step, each token with the
+    advantage of its segment; one process only"""
+    problems_per_update: Positive = 8
+    """problems whose paths form one update of a pass"""
+
+    @model_validator(mode="after")
+    def _has_files(self) -> SamplesConfig:
+        if not self.files and (self.warm_start or self.passes):
+            raise ValueError("files is empty and warm_start or passes is set; name a file")
+        return self

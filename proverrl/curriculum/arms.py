@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proverrl.config import CategoryField, CurriculumConfig, InsideName
+from proverrl.config import CurriculumConfig
+from proverrl.config.curriculum import CategoryField, InsideName
 from proverrl.curriculum.base import ProblemCurriculum, mean_advantage
 from proverrl.curriculum.beliefs import Beliefs
 from proverrl.curriculum.draws import operator_of

@@ -27,8 +27,8 @@ from proverrl.files.lines import iter_numbered_lines, write_atomically
 from proverrl.files.typed_rows import ROW, check_fields
 from proverrl.lang import find_language
 from proverrl.lang.records import Extraction
-from proverrl.problems.batch import Entry, verify_stream
-from proverrl.problems.inputs import Submission, Unusable
+from proverrl.problems.batch import verify_stream
+from proverrl.problems.inputs import Submission, Unusable, VerifyInput
 from proverrl.types import Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Verifier
 
@@ -122,7 +122,7 @@ async def recheck_claims(
     waiting: deque[Outcome | Misfit] = deque()
     prepared: deque[tuple[Claim, Candidate]] = deque()
 
-    async def submit() -> AsyncIterator[Entry]:
+    async def submit() -> AsyncIterator[VerifyInput]:
         for item in claims:
             if isinstance(item, Claim) and not item.claimed:
                 continue

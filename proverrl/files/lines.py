@@ -15,13 +15,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from proverrl.errors import RunError
+from proverrl.errors import ProblemError, RunError
 from proverrl.files.disk import check_replaceable, saving, write_error
 from proverrl.files.strict_json import load_json
 
 METRICS_FILE = "metrics.jsonl"
 ROLLOUTS_FOLDER = "rollouts"
 EVALS_FOLDER = "evals"
+
+
+@contextmanager
+def reading_text(path: Path) -> Iterator[None]:
+    """Inside, whatever keeps ``path`` from being read as text is a ``ProblemError``."""
+    try:
+        yield
+    except OSError as error:
+        raise ProblemError(f"cannot read {path}: {error.strerror}; check the path") from error
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"{path} is not UTF-8 text: {error.reason}; save it as UTF-8") from error
+
+
+def read_text(path: Path) -> str:
+    """A file as text, without a byte order mark and with line breaks as ``\\n``.
+
+    Raises:
+        ProblemError: it cannot be read.
+    """
+    with reading_text(path):
+        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def encode_line(row: Mapping[str, Any]) -> str:

@@ -95,31 +95,25 @@ class Sketching(Protocol):
 
     def make_sketch(self, candidate: Candidate, verdict: Verdict) -> Sketch | None:
         """A failed body with holes where it failed; None where nothing is worth keeping."""
-        ...
 
     def lift(
         self, problem: Problem, sketch: Sketch, subgoal: Subgoal, needs: tuple[str, ...]
     ) -> Problem | None:
         """A hole as a problem, with the statements of ``needs`` as hypotheses."""
-        ...
 
     def close(self, problem: Problem, sketch: Sketch) -> Candidate | None:
         """The sketch with its holes assumed, to see whether they are enough."""
-        ...
 
     def refine(
         self, problem: Problem, sketch: Sketch, closed: Candidate, verdict: Verdict
     ) -> Sketch | None:
         """The sketch with the holes that the closed form still misses; the same when none is."""
-        ...
 
     def fill(self, sketch: Sketch, bodies: Mapping[str, str]) -> Sketch:
         """The sketch with some holes filled."""
-        ...
 
     def splice(self, problem: Problem, sketch: Sketch, bodies: Mapping[str, str]) -> str:
         """The sketch with each hole filled."""
-        ...
 
 
 class Facts(Protocol):
@@ -129,33 +123,26 @@ class Facts(Protocol):
 
     def list_facts(self, problem: Problem, verdicts: Mapping[str, Verdict]) -> dict[str, int]:
         """The facts that judged bodies state, with how often."""
-        ...
 
     def put_together(self, facts: Sequence[str], body: str = "") -> str:
         """A body of facts and what follows from them."""
-        ...
 
     def find_standing(
         self, candidate: Candidate, verdict: Verdict, facts: Sequence[str]
     ) -> list[str]:
         """Those of the facts that the verdict does not question."""
-        ...
 
     def show(self, problem: Problem, facts: Sequence[str]) -> Problem:
         """The problem as it is shown with facts that stand."""
-        ...
 
     def negate(self, problem: Problem, fact: str, *, says_not: bool = True) -> Problem | None:
         """The fact, or that it does not hold, as a problem."""
-        ...
 
     def prove_alone(self, fact: str, body: str) -> str:
         """The fact with a proof of its own."""
-        ...
 
     def calls_itself(self, problem: Problem, body: str) -> bool:
         """Whether a body rests on what it is to prove."""
-        ...
 
 
 class Composing(ABC):

@@ -66,7 +66,6 @@ def open_verifier(
         cache_path,
         toolchain="; ".join(backend.toolchain for backend in backends),
         backend="; ".join(backend.name for backend in backends),
-        limits=limits,
         identify=router.identify,
         appeals=open_appeals(options, appeal_factor) if appeal_factor else None,
     )

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proverrl.config import GuardAction, GuardConfig
+from proverrl.config import GuardConfig
+from proverrl.config.losses import GuardAction
 from proverrl.errors import GuardError
 from proverrl.files.disk import saving
 from proverrl.learner.learner import Update

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from proverrl.concurrency import cancel_all
-from proverrl.config import ROUND_LOOPS, Config, LoopName
+from proverrl.config import ROUND_LOOPS, Config
+from proverrl.config.sections import LoopName
 from proverrl.errors import StoppedError, UsageError
 from proverrl.files.disk import saving
 from proverrl.lang.open import open_configured

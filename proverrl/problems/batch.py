@@ -14,12 +14,11 @@ from dataclasses import dataclass
 
 from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError, UsageError, VerifierError
-from proverrl.problems.inputs import Submission, Unusable
+from proverrl.problems.inputs import Submission, VerifyInput
 from proverrl.types import Verdict
 from proverrl.verify.base import Verifier
 
-Entry = Submission | Unusable
-Judged = tuple[Entry, Verdict | None]
+Judged = tuple[VerifyInput, Verdict | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class _End:
 
 
 async def verify_stream(
-    entries: AsyncIterator[Entry],
+    entries: AsyncIterator[VerifyInput],
     verifier: Verifier,
     *,
     deadline_seconds: float,
@@ -43,7 +42,9 @@ async def verify_stream(
     verifier or the input raises is raised here; the checks that still run are cancelled then.
     """
     room = asyncio.Semaphore(window)
-    waiting: asyncio.Queue[tuple[Entry, asyncio.Task[Verdict] | None] | _End] = asyncio.Queue()
+    waiting: asyncio.Queue[tuple[VerifyInput, asyncio.Task[Verdict] | None] | _End] = (
+        asyncio.Queue()
+    )
     tasks: set[asyncio.Task[Verdict]] = set()
 
     async def fill() -> None:
@@ -86,19 +87,21 @@ async def verify_stream(
         await cancel_all([filling, *tasks])
 
 
-async def read_now(entries: Iterator[Entry]) -> AsyncIterator[Entry]:
+async def read_now(entries: Iterator[VerifyInput]) -> AsyncIterator[VerifyInput]:
     """Entries of files, which are there when they are asked for."""
     for entry in entries:
         yield entry
 
 
-async def read_in_thread(entries: Iterator[Entry], ahead: int = 64) -> AsyncIterator[Entry]:
+async def read_in_thread(
+    entries: Iterator[VerifyInput], ahead: int = 64
+) -> AsyncIterator[VerifyInput]:
     """Entries of a pipe whose writer may be slow; nothing else waits for it meanwhile.
 
     The thread is a daemon: a read that never returns does not keep the process alive.
     """
     loop = asyncio.get_running_loop()
-    arrived: asyncio.Queue[Entry | _End] = asyncio.Queue()
+    arrived: asyncio.Queue[VerifyInput | _End] = asyncio.Queue()
     room = threading.Semaphore(ahead)
 
     def work() -> None:

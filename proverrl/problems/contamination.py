@@ -1,6 +1,6 @@
 """Which problems of a benchmark are in the training data, as they are or nearly.
 
-Flows in: statements of both. Flows out: ``Overlap`` with the pairs that were found. Three checks,
+Flows in: statements of both. Flows out: ``Contamination`` with the pairs found. Three checks,
 each of which finds what the one before misses: the same statement but for comments, layout and the
 name of the theorem (``same``); the same but for names (``renamed``); and shared runs of 13 tokens
 after renaming, the length that Kimina-Prover's decontamination has (Wang et al. 2025,
@@ -14,6 +14,7 @@ names are renamed where a binder declares them; a training text in another langu
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proverrl.errors import ProblemError
+from proverrl.files.lines import reading_text
 from proverrl.files.strict_json import load_json
 from proverrl.lang import LANGUAGES, find_language, list_languages
 from proverrl.types import Problem
@@ -61,7 +63,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
+class Contamination:
     """What was found. ``matches`` has at most one entry per problem of the benchmark: its worst."""
 
     num_benchmark: int
@@ -86,12 +88,12 @@ class Overlap:
         return figures | ({"pairs": [asdict(match) for match in self.matches]} if pairs else {})
 
 
-def find_overlap(
+def find_contamination(
     benchmark: Iterable[Statement],
     training: Iterable[Statement],
     *,
     near_share: float = NEAR_SHARE,
-) -> Overlap:
+) -> Contamination:
     """Compare every statement of the benchmark with every one of the training data, by hashes."""
     index = OverlapIndex(benchmark)
     best: dict[str, Match] = {}
@@ -107,7 +109,7 @@ def find_overlap(
             if known is None or _badness(match) > _badness(known):
                 best[match.benchmark_id] = match
     found = tuple(best[name] for name in index.ids if name in best)
-    return Overlap(len(index.ids), num_training, len(touched), found)
+    return Contamination(len(index.ids), num_training, len(touched), found)
 
 
 class OverlapIndex:
@@ -158,15 +160,10 @@ def read_statements(path: Path) -> Iterator[Statement]:
     Raises:
         ProblemError: the file cannot be read, or a line has no such field.
     """
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield _read_statement(f"{path}, line {number}", line, number)
-    except OSError as error:
-        raise ProblemError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except UnicodeDecodeError as error:
-        raise ProblemError(f"{path} is not UTF-8 text: {error.reason}; save it as UTF-8") from error
+    with reading_text(path), path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield _read_statement(f"{path}, line {number}", line, number)
 
 
 def take_statements(problems: Iterable[Problem]) -> list[Statement]:
@@ -181,9 +178,37 @@ def make_skeleton(problem: Problem) -> str:
     return _read_both(Statement(problem.id, problem.language, text))[1]
 
 
+def key_statement(problem: Problem) -> str:
+    """SHA-256, as hex, of what a problem states (``Language.state_key``)."""
+    text = find_language(problem.language).state_key(problem)
+    return hashlib.sha256(f"{problem.language}\0{text}".encode()).hexdigest()
+
+
+def find_repeats(problems: Iterable[Problem]) -> list[tuple[str, str]]:
+    """Ids of problems that state the same as an earlier one, up to names, comments and layout: the
+    earlier, the later."""
+    first: dict[str, str] = {}
+    found = []
+    for problem in problems:
+        key = key_statement(problem)
+        if key in first:
+            found.append((first[key], problem.id))
+        first.setdefault(key, problem.id)
+    return found
+
+
+def find_common(problems: Iterable[Problem], others: Iterable[Problem]) -> list[tuple[str, str]]:
+    """Ids of problems that state the same as one of ``others``: the other, the problem."""
+    keys: dict[str, str] = {}
+    for other in others:
+        keys.setdefault(key_statement(other), other.id)
+    found = ((keys.get(key_statement(problem)), problem.id) for problem in problems)
+    return [(other, own) for other, own in found if other is not None]
+
+
 def check_problems(problems: Iterable[Problem], training: Path) -> dict[str, Any]:
-    """The counts of ``find_overlap`` for problems and a training file, with the file's name."""
-    found = find_overlap(take_statements(problems), read_statements(training))
+    """The counts of ``find_contamination`` for problems and a training file, which is named."""
+    found = find_contamination(take_statements(problems), read_statements(training))
     return {"training": str(training), **found.to_json(pairs=False)}
 
 

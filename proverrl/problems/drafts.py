@@ -20,13 +20,13 @@ from typing import Any, TypeVar
 from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.generate import Draft, build_id, stream_level
+from proverrl.lang.dafny.generate import CurriculumDraft, build_id, stream_level
 from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.vacuity import VacuityCheck, check_vacuity
+from proverrl.lang.dafny.vacuity import check_vacuity
 from proverrl.lang.dafny.workers.start import start_dafny_worker
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.problems.load import make_row, write_problems
-from proverrl.types import Candidate, Problem, Split, Status
+from proverrl.types import Candidate, Problem, Split, Status, Verdict
 from proverrl.verify.base import Limits, Verifier, Worker
 from proverrl.verify.pool import VerifierPool
 
@@ -42,10 +42,8 @@ FindEntries = Callable[[Problem], frozenset[str] | None]
 
 @dataclass(slots=True)
 class DraftCounts:
-    """How a check stands. ``dropped`` counts reasons; ``examples`` holds a draft's id for each.
-
-    ``seconds`` is the time of the checker for all candidates together.
-    """
+    """How a check stands. ``dropped`` counts reasons; ``examples`` holds a draft's id for each;
+    ``seconds`` is the time of the checker for all candidates together."""
 
     num_wanted: int = 0
     num_checked: int = 0
@@ -70,9 +68,6 @@ class DraftCounts:
         return f"{text}: {'; '.join(reasons)}" if reasons else text
 
 
-Progress = Callable[[DraftCounts], None]
-
-
 def open_draft_verifier(workers: int = 2) -> tuple[VerifierPool, FindEntries]:
     """A verifier without a cache, and the entries that its workers see; call ``aclose`` after.
 
@@ -87,7 +82,7 @@ def open_draft_verifier(workers: int = 2) -> tuple[VerifierPool, FindEntries]:
     return pool, known.find_entries
 
 
-def build_problem(draft: Draft, split: Split, entries: Iterable[str] = ()) -> Problem:
+def build_problem(draft: CurriculumDraft, split: Split, entries: Iterable[str] = ()) -> Problem:
     """The problem of a draft; ``entries`` go into its metadata when there are any."""
     metadata: Row = {"level": draft.level, "family": draft.family}
     if names := sorted(entries):
@@ -104,130 +99,91 @@ def build_problem(draft: Draft, split: Split, entries: Iterable[str] = ()) -> Pr
     )
 
 
-def build_row(draft: Draft, split: Split, entries: Iterable[str]) -> Row:
-    """The line of a draft in a file of problems, with its reference beside the problem."""
-    row = make_row(build_problem(draft, split, entries))
-    # A draft has none, and the published files no such field.
-    del row["informal"]
-    return row | {"reference": draft.reference}
+@dataclass(slots=True)
+class DraftChecker:
+    """Checks drafts and counts. ``vacuity`` also asks whether what a draft assumes can hold, and
+    whether a body that says nothing proves it: one or two questions more for each draft."""
 
+    verifier: Verifier
+    find_entries: FindEntries
+    split: Split
+    vacuity: bool = False
+    counts: DraftCounts = field(default_factory=DraftCounts)
 
-async def check_draft(
-    draft: Draft,
-    split: Split,
-    verifier: Verifier,
-    find_entries: FindEntries,
-    counts: DraftCounts,
-    *,
-    deadline_seconds: float = DEADLINE_SECONDS,
-    vacuity: bool = False,
-) -> Row | None:
-    """The row of a draft that passes, or None; ``counts`` is brought up to date either way.
+    async def check(self, draft: CurriculumDraft) -> Row | None:
+        """The line of a draft in a file of problems, its reference beside the problem; None when it
+        is dropped."""
+        problem = build_problem(draft, self.split)
+        full = await self._judge(Candidate(problem, draft.reference))
+        entries = self.find_entries(problem) if full.proved else None
+        reason = await self._find_fault(problem, full.status, entries)
+        self.counts.num_checked += 1
+        if reason:
+            self.counts.dropped[reason] += 1
+            self.counts.examples.setdefault(reason, problem.id)
+            return None
+        self.counts.num_kept += 1
+        row = make_row(build_problem(draft, self.split, entries or ()))
+        # A draft has none, and the published files no such field.
+        del row["informal"]
+        return row | {"reference": draft.reference}
 
-    ``vacuity`` also asks whether what the draft assumes can hold, and whether a body that says
-    nothing proves it: one or two questions more for each draft.
-    """
-    problem = build_problem(draft, split)
-    reason, row = "", None
-    full = await verifier.verify(
-        Candidate(problem, draft.reference), deadline_seconds=deadline_seconds
-    )
-    counts.num_candidates += 1
-    counts.seconds += full.seconds
-    if full.status is not Status.PROVED:
-        reason = f"reference {full.status.value}"
-    elif not (entries := find_entries(problem)):
-        reason = "no entries"
-    else:
-        blank = await verifier.verify(Candidate(problem, ""), deadline_seconds=deadline_seconds)
-        counts.num_candidates += 1
-        counts.seconds += blank.seconds
+    async def check_all(
+        self, drafts: Iterable[CurriculumDraft]
+    ) -> AsyncIterator[tuple[CurriculumDraft, Row | None]]:
+        """Each draft with its row, or None where it was dropped, in the order of ``drafts``.
+
+        A few are in work at once. Raises what the verifier raises; then, and when the caller stops
+        early, the checks that still run are cancelled.
+        """
+        waiting = iter(drafts)
+        running: list[tuple[CurriculumDraft, asyncio.Task[Row | None]]] = []
+
+        def start(num: int) -> None:
+            drawn = islice(waiting, num)
+            running.extend((draft, asyncio.create_task(self.check(draft))) for draft in drawn)
+
+        try:
+            start(_NUM_IN_FLIGHT)
+            while running:
+                draft, task = running[0]
+                row = await task
+                running.pop(0)
+                start(1)
+                yield draft, row
+        finally:
+            await cancel_all([task for _, task in running])
+
+    async def _find_fault(
+        self, problem: Problem, status: Status, entries: frozenset[str] | None
+    ) -> str:
+        if status is not Status.PROVED:
+            return f"reference {status.value}"
+        if not entries:
+            return "no entries"
+        blank = await self._judge(Candidate(problem, ""))
         if blank.status is Status.PROVED or not blank.status.judged:
-            reason = f"empty body {blank.status.value}"
-        elif vacuity and (failed := await _find_vacuous(problem, verifier, deadline_seconds)):
-            reason = f"vacuous: {', '.join(failed)}"
-        else:
-            row = build_row(draft, split, entries)
-    counts.num_checked += 1
-    if row is None:
-        counts.dropped[reason] += 1
-        counts.examples.setdefault(reason, problem.id)
-    else:
-        counts.num_kept += 1
-    return row
-
-
-async def _find_vacuous(
-    problem: Problem, verifier: Verifier, deadline_seconds: float
-) -> tuple[VacuityCheck, ...]:
-    """The vacuity checks that fail, but for the empty body, which was judged before."""
-    return await check_vacuity(
-        problem,
-        verifier,
-        deadline_seconds=deadline_seconds,
-        checks=("requires", "trivial-body"),
-    )
-
-
-async def check_drafts(
-    drafts: Iterable[Draft],
-    split: Split,
-    verifier: Verifier,
-    find_entries: FindEntries,
-    *,
-    counts: DraftCounts | None = None,
-    deadline_seconds: float = DEADLINE_SECONDS,
-    vacuity: bool = False,
-    progress: Progress | None = None,
-) -> AsyncIterator[tuple[Draft, Row | None]]:
-    """Each draft with its row, or None where it was dropped, in the order of ``drafts``.
-
-    A few are in work at once. Raises what the verifier raises; then, and when the caller stops
-    early, the checks that still run are cancelled.
-    """
-    tally = DraftCounts() if counts is None else counts
-    waiting = iter(drafts)
-    running: list[tuple[Draft, asyncio.Task[Row | None]]] = []
-
-    def start(num: int) -> None:
-        for draft in islice(waiting, num):
-            check = check_draft(
-                draft,
-                split,
-                verifier,
-                find_entries,
-                tally,
-                deadline_seconds=deadline_seconds,
-                vacuity=vacuity,
+            return f"empty body {blank.status.value}"
+        if self.vacuity:
+            # The empty body was judged before.
+            failed = await check_vacuity(
+                problem,
+                self.verifier,
+                deadline_seconds=DEADLINE_SECONDS,
+                checks=("requires", "trivial-body"),
             )
-            running.append((draft, asyncio.create_task(check)))
+            return f"vacuous: {', '.join(failed)}" if failed else ""
+        return ""
 
-    try:
-        start(_NUM_IN_FLIGHT)
-        while running:
-            draft, task = running[0]
-            row = await task
-            running.pop(0)
-            start(1)
-            if progress is not None:
-                progress(tally)
-            yield draft, row
-    finally:
-        await cancel_all([task for _, task in running])
+    async def _judge(self, candidate: Candidate) -> Verdict:
+        verdict = await self.verifier.verify(candidate, deadline_seconds=DEADLINE_SECONDS)
+        self.counts.num_candidates += 1
+        self.counts.seconds += verdict.seconds
+        return verdict
 
 
 async def generate_and_check(
-    path: str | Path,
-    verifier: Verifier,
-    find_entries: FindEntries,
-    *,
-    levels: Sequence[int],
-    num: int,
-    seed: int,
-    split: Split,
-    deadline_seconds: float = DEADLINE_SECONDS,
-    vacuity: bool = False,
-    progress: Progress | None = None,
+    path: str | Path, checker: DraftChecker, *, levels: Sequence[int], num: int, seed: int
 ) -> DraftCounts:
     """Write a file of ``num`` checked problems, the levels in turn and evenly filled.
 
@@ -239,57 +195,32 @@ async def generate_and_check(
         raise ProblemError("give at least one level and at least one problem")
     share, rest = divmod(num, len(chosen))
     wanted = {level: share + (place < rest) for place, level in enumerate(chosen)}
-    streams = {level: stream_level(level, seed, split) for level in chosen}
+    streams = {level: stream_level(level, seed, checker.split) for level in chosen}
     kept: dict[int, list[Row]] = {level: [] for level in chosen}
-    counts = DraftCounts(num_wanted=num)
+    checker.counts.num_wanted = num
     while missing := {lv: n - len(kept[lv]) for lv, n in wanted.items() if n > len(kept[lv])}:
         drafts = [list(islice(streams[level], number)) for level, number in missing.items()]
         for level, drawn in zip(missing, drafts, strict=True):
             if len(drawn) < missing[level]:
                 raise ProblemError(
                     f"level {level} gives only {len(kept[level]) + len(drawn)} of "
-                    f"{wanted[level]} {split} problems; ask for fewer, or for more levels"
+                    f"{wanted[level]} {checker.split} problems; ask for fewer, or for more levels"
                 )
-        checks = check_drafts(
-            _take_turns(drafts),
-            split,
-            verifier,
-            find_entries,
-            counts=counts,
-            deadline_seconds=deadline_seconds,
-            vacuity=vacuity,
-            progress=progress,
-        )
-        async for draft, row in checks:
+        async for draft, row in checker.check_all(_take_turns(drafts)):
             if row is not None:
                 kept[draft.level].append(row)
     write_problems(path, _take_turns(list(kept.values())))
-    return counts
+    return checker.counts
 
 
 async def generate_file(
-    *,
-    levels: Sequence[int],
-    num: int,
-    seed: int,
-    split: Split,
-    workers: int,
-    out: str | Path,
-    vacuity: bool = False,
+    out: Path, *, levels: Sequence[int], num: int, seed: int, split: Split, workers: int
 ) -> str:
     """Generate, check and write a file with a verifier of its own; returns a line of report."""
     verifier, find_entries = open_draft_verifier(workers)
+    checker = DraftChecker(verifier, find_entries, split)
     try:
-        counts = await generate_and_check(
-            out,
-            verifier,
-            find_entries,
-            levels=levels,
-            num=num,
-            seed=seed,
-            split=split,
-            vacuity=vacuity,
-        )
+        counts = await generate_and_check(out, checker, levels=levels, num=num, seed=seed)
     finally:
         await verifier.aclose()
     return counts.describe()

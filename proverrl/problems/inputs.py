@@ -90,7 +90,10 @@ class Unusable:
         }
 
 
-def read_inputs(paths: Sequence[str], stdin: BinaryIO) -> Iterator[Submission | Unusable]:
+VerifyInput = Submission | Unusable
+
+
+def read_inputs(paths: Sequence[str], stdin: BinaryIO) -> Iterator[VerifyInput]:
     """Everything that the paths hold, in order; raises as ``check_paths``."""
     check_paths(paths)
     for path in paths:
@@ -117,7 +120,7 @@ def count_inputs(paths: Sequence[str]) -> int | None:
     return total
 
 
-def read_lines(stream: BinaryIO, file: str) -> Iterator[Submission | Unusable]:
+def read_lines(stream: BinaryIO, file: str) -> Iterator[VerifyInput]:
     """JSON lines; blank lines are skipped but counted."""
     number = 0
     while raw := stream.readline(MAX_LINE_BYTES + 1):
@@ -177,7 +180,7 @@ def _count_lines(path: str) -> int:
     return num_lines + (not last.endswith(b"\n"))
 
 
-def _read_folder(folder: str) -> Iterator[Submission | Unusable]:
+def _read_folder(folder: str) -> Iterator[VerifyInput]:
     found = list_programs(folder)
     if not found:
         found = [(Path(folder), f"this folder holds no {' or '.join(find_suffixes())} file")]
@@ -186,7 +189,7 @@ def _read_folder(folder: str) -> Iterator[Submission | Unusable]:
         yield Unusable(name, "malformed", name, 0, reason) if reason else _read_program(path)
 
 
-def _read_program(path: Path) -> Submission | Unusable:
+def _read_program(path: Path) -> VerifyInput:
     name = str(path)
     try:
         if path.stat().st_size > MAX_LINE_BYTES:
@@ -204,7 +207,7 @@ def _explain_encoding(error: UnicodeDecodeError) -> str:
     return f"not UTF-8: {error.reason} at byte {error.start}"
 
 
-def _read_line_file(path: str, stdin: BinaryIO) -> Iterator[Submission | Unusable]:
+def _read_line_file(path: str, stdin: BinaryIO) -> Iterator[VerifyInput]:
     try:
         with nullcontext(stdin) if path == "-" else open(path, "rb") as file:
             yield from read_lines(file, path)
@@ -212,7 +215,7 @@ def _read_line_file(path: str, stdin: BinaryIO) -> Iterator[Submission | Unusabl
         yield Unusable(path, "malformed", path, 0, f"cannot be read: {error.strerror}")
 
 
-def _read_line(line: str, file: str, number: int) -> Submission | Unusable:
+def _read_line(line: str, file: str, number: int) -> VerifyInput:
     entry_id = ""
     try:
         raw = _parse_object(line)

@@ -10,27 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
 from proverrl.errors import ProblemError
 from proverrl.files.disk import saving
-from proverrl.files.lines import replacing
+from proverrl.files.lines import reading_text, replacing
 from proverrl.files.strict_json import load_json
 from proverrl.lang import LANGUAGES, find_language
 from proverrl.types import Problem, Split
 
-_TEXT_FIELDS = (
-    "id",
-    "language",
-    "kind",
-    "preamble",
-    "statement",
-    "split",
-    "origin",
-    "informal",
-    "reference",
-)
+_TEXT_FIELDS = (*(f.name for f in fields(Problem) if f.name != "metadata"), "reference")
 _REQUIRED = ("id", "language", "kind", "statement")
 
 
@@ -76,16 +67,8 @@ def find_text_fault(text: str) -> str:
 
 def make_row(problem: Problem) -> dict[str, Any]:
     """A problem as a row for ``write_problems``; its reference is not part of it."""
-    return {
-        "id": problem.id,
-        "language": problem.language,
-        "kind": problem.kind,
-        "preamble": problem.preamble,
-        "statement": problem.statement,
-        "split": problem.split,
-        "origin": problem.origin,
-        "informal": problem.informal,
-        "metadata": dict(problem.metadata),
+    return {field.name: getattr(problem, field.name) for field in fields(Problem)} | {
+        "metadata": dict(problem.metadata)
     }
 
 
@@ -108,20 +91,14 @@ def write_problems(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
 
 def benchmark_sha256(path: str | Path) -> str:
     """SHA-256 of the file's bytes, as hex: names exactly which problems a figure was taken on."""
-    try:
+    with reading_text(Path(path)):
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError as error:
-        raise ProblemError(f"cannot read {path}: {error.strerror}; check the path") from error
 
 
 def _read_checked(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """(place, row) of each line, its fields checked. Blank lines are skipped."""
-    try:
+    with reading_text(Path(path)):
         text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ProblemError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except UnicodeDecodeError as error:
-        raise ProblemError(f"{path} is not UTF-8 text: {error.reason}; save it as UTF-8") from error
     first_lines: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -204,16 +181,7 @@ def _check_metadata(where: str, metadata: Any) -> None:
 
 def _build_problem(where: str, row: Mapping[str, Any]) -> Problem:
     try:
-        return Problem(
-            id=row["id"],
-            language=row["language"],
-            kind=row["kind"],
-            preamble=row.get("preamble", ""),
-            statement=row["statement"],
-            split=row.get("split", "train"),
-            origin=row.get("origin", ""),
-            informal=row.get("informal", ""),
-            metadata=row.get("metadata", {}),
-        )
+        given = {key: value for key, value in row.items() if key != "reference"}
+        return Problem(**{"preamble": "", **given})
     except ProblemError as error:
         raise ProblemError(f"{where}: {error}; fix the line") from error

@@ -11,8 +11,10 @@ Two layouts are plain text, so that they work with any tokenizer, and the answer
   spends nothing on learning to copy them. The candidate is always assembled from the problem's
   own text.
 
-The others are conversations (``proverrl.problems.layouts``), answered by a code block. With a
-tokenizer that has no chat template their messages are shown one after another.
+The others are conversations in the forms that published provers were trained on, answered by a code
+block. With a tokenizer that has no chat template their messages are shown one after another. The
+order of the parts and the kind of code block follow the sources; the sentences are our own, since
+the sources' wording is not ours to copy. A checkpoint may mind: measure before you compare.
 Not handled here: finding the body in an answer (``proverrl.rollout.extract``).
 """
 
@@ -28,15 +30,16 @@ from proverrl.config import LayoutName
 from proverrl.errors import ProblemError
 from proverrl.lang import find_language
 from proverrl.lang.base import Language
-from proverrl.problems.layouts import (
-    dafny_messages,
-    deepseek_cot_messages,
-    deepseek_messages,
-    goedel_messages,
-    kimina_messages,
-)
-from proverrl.types import Candidate, Message, Problem
+from proverrl.types import ANNOTATE, HOLE, Candidate, Message, Problem
 
+_KIMINA_SYSTEM = "You are an expert in mathematics and programming who writes proofs in Lean 4."
+_DAFNY_SYSTEM = "You are an expert in program verification with Dafny."
+_DAFNY_ASKS = {
+    "invariants": "Write the loop invariants (and a decreases clause where needed)",
+    "statements": "Write the proof statements",
+    "calc": "Write the steps of the calculation",
+    "assertions": "Write the assertions",
+}
 BODY_HEADING = "\n// body\n"
 """Ends the prompt; the body follows, then the tokenizer's end token."""
 
@@ -146,14 +149,83 @@ def _canonical_messages(problem: Problem) -> tuple[Message, ...]:
     return (Message("user", _replace(text, _canonical_words(problem)) + BODY_HEADING),)
 
 
+def _kimina_messages(problem: Problem) -> tuple[Message, ...]:
+    """Kimina-Prover Preview (Wang et al. 2025, arXiv 2504.11354): a system message, the problem in
+    words, the formal statement in a ``lean4`` block; the answer thinks, then gives the file."""
+    words = problem.informal.strip()
+    parts = ["Think step by step about the following problem and solve it in Lean 4."]
+    if words:
+        parts.append(f"# Problem:\n{words}")
+    parts.append(f"# Formal statement:\n{_fence('lean4', _show(problem))}")
+    return Message("system", _KIMINA_SYSTEM), Message("user", "\n\n".join(parts))
+
+
+def _deepseek_messages(problem: Problem) -> tuple[Message, ...]:
+    """DeepSeek-Prover-V2 without chain of thought (Ren et al. 2025, arXiv 2504.21801): complete
+    the Lean 4 code, whose proof is ``sorry``; the statement in words is a doc comment."""
+    return (Message("user", _complete(problem)),)
+
+
+def _deepseek_cot_messages(problem: Problem) -> tuple[Message, ...]:
+    """DeepSeek-Prover-V2 with chain of thought (arXiv 2504.21801): the same, and a plan first. So
+    does Goedel-Prover-V2 (Lin et al. 2025, arXiv 2508.03613), whose training data have a plan."""
+    plan = (
+        "Before the code, give a detailed proof plan: the main ideas, the intermediate lemmas, and "
+        "how the final proof is built from them."
+    )
+    return (Message("user", f"{_complete(problem)}\n\n{plan}"),)
+
+
+def _dafny_messages(problem: Problem) -> tuple[Message, ...]:
+    """Our own: the program with its hole marked and what may stand there, or the whole program to
+    be given back with proof hints (the task of DafnyBench, Loughridge et al. 2024,
+    arXiv 2406.08467)."""
+    program = problem.preamble + problem.statement
+    if problem.kind == ANNOTATE:
+        program = program.replace(HOLE, "")
+        ask = (
+            "Dafny cannot verify the following program without hints. Give the whole program back "
+            "with loop invariants, assertions and decreases clauses added. Change nothing else: no "
+            "executable code, no requires, no ensures. Answer with one dafny code block."
+        )
+    elif wanted := _DAFNY_ASKS.get(problem.kind):
+        ask = (
+            f"{wanted} that belong at the mark {HOLE} so that Dafny verifies the program. Answer "
+            "with one dafny code block that holds the text for the mark and nothing else."
+        )
+    else:
+        known = ", ".join((*_DAFNY_ASKS, ANNOTATE))
+        raise ProblemError(
+            f"problem {problem.id!r}: layout 'dafny' cannot ask for {problem.kind!r}, only {known}"
+        )
+    shown = _fence("dafny", program.rstrip())
+    return Message("system", _DAFNY_SYSTEM), Message("user", f"{ask}\n\n{shown}")
+
+
+def _fence(language: str, code: str) -> str:
+    return f"```{language}\n{code.rstrip()}\n```"
+
+
+def _complete(problem: Problem) -> str:
+    words = problem.informal.strip().replace("-/", "- /")
+    comment = f"/-- {words} -/\n" if words else ""
+    rest = _show(problem)[len(problem.preamble) :]
+    code = _fence("lean4", problem.preamble + comment + rest)
+    return f"Complete the following Lean 4 code:\n\n{code}"
+
+
+def _show(problem: Problem) -> str:
+    return find_language(problem.language).show_problem(problem)
+
+
 LAYOUTS: dict[LayoutName, Layout] = {
     "plain": Layout(_plain_messages, in_block=False),
     "canonical": Layout(_canonical_messages, in_block=False),
-    "kimina": Layout(kimina_messages, in_block=True, language="lean"),
-    "deepseek": Layout(deepseek_messages, in_block=True, language="lean"),
-    "deepseek_cot": Layout(deepseek_cot_messages, in_block=True, language="lean"),
-    "goedel": Layout(goedel_messages, in_block=True, language="lean"),
-    "dafny": Layout(dafny_messages, in_block=True, language="dafny"),
+    "kimina": Layout(_kimina_messages, in_block=True, language="lean"),
+    "deepseek": Layout(_deepseek_messages, in_block=True, language="lean"),
+    "deepseek_cot": Layout(_deepseek_cot_messages, in_block=True, language="lean"),
+    "goedel": Layout(_deepseek_cot_messages, in_block=True, language="lean"),
+    "dafny": Layout(_dafny_messages, in_block=True, language="dafny"),
 }
 
 

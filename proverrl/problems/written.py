@@ -1,10 +1,10 @@
 """The file of verdicts that ``proverrl verify --out`` writes, and ``--resume`` continues from.
 
-Flows in: rows, one at a time; on a resume the file as an earlier run left it, and the entries of
-the input in their order. Flows out: the file, in which every line is whole but for one that a kill
-or a full disk cut off; what became of each entry that has its row already. Covered: another input,
-a candidate that changed under the same id, a file that is no verdicts, which stays as it is. Not
-handled here: a toolchain that changed meanwhile (each line names its own).
+Flows in: rows; on a resume the file that an earlier run left, and the entries of the input in their
+order. Flows out: the file, in which every line is whole but for one that a kill or a full disk cut
+off; what became of each entry that has its row already. Covered: another input, a candidate that
+changed under the same id, a file that holds no verdicts, which stays as it is. Not handled here: a
+toolchain that changed meanwhile (each line names its own).
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from proverrl.errors import UsageError
 from proverrl.files.strict_json import load_json
-from proverrl.problems.inputs import Submission, Unusable
+from proverrl.problems.inputs import VerifyInput
 from proverrl.types import Status
 
 _FIRST_BYTES = b'{"id": '
@@ -26,7 +25,7 @@ _FIRST_BYTES = b'{"id": '
 
 class VerdictFile:
     """Rows on disk. With ``resume`` those of an earlier run are taken in order, and then rows are
-    written after them; else the file begins again. Use as a context manager."""
+    written after them; else the file begins again. Call ``close`` at the end."""
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         self._path = path
@@ -43,15 +42,7 @@ class VerdictFile:
                 f"--out {path}: cannot be written: {error.filename}: {error.strerror}"
             ) from error
 
-    def __enter__(self) -> VerdictFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._file.close()
         if self._written is not None:
             self._written.close()
@@ -68,7 +59,7 @@ class VerdictFile:
                 "is kept there: make room, and the same command with --resume continues"
             ) from error
 
-    def take(self, entry: Submission | Unusable) -> dict[str, Any] | None:
+    def take(self, entry: VerifyInput) -> dict[str, Any] | None:
         """The row of the next entry, or None when the file has no more.
 
         Raises ``UsageError`` when its next row is about something else.

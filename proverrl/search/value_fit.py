@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from proverrl.config.value import ValueConfig
+from proverrl.config.training import ValueConfig
 from proverrl.seeds import derive_seed
 
 Side = Literal["train", "valid", "test"]

@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from typing_extensions import TypedDict
 
-from proverrl.config.value import ValueConfig
+from proverrl.config.training import ValueConfig
 from proverrl.errors import UsageError
 from proverrl.files.disk import saving
 from proverrl.files.typed_rows import ROW, read_row

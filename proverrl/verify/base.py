@@ -1,4 +1,4 @@
-"""The interface of a verifier: a candidate flows in, a verdict flows out.
+"""The interface of a verifier.
 
 Flows in: a ``Candidate`` and a deadline. Flows out: a ``Verdict``; a broken machine raises
 ``VerifierError`` instead. Not handled here: any back end.
@@ -6,6 +6,7 @@ Flows in: a ``Candidate`` and a deadline. Flows out: a ``Verdict``; a broken mac
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
@@ -28,11 +29,10 @@ MIN_RLIMIT = 300_000
 class Limits:
     """The resources that a proof may use.
 
-    ``rlimit`` is z3's resource count per entry: the same on every machine and under any load, so
-    running out of it counts against the proof. ``time_limit_seconds`` is only a back-stop per
-    entry. It must be far above the deadline of any candidate, because the server reports both
-    limits in the same words. ``memory_mb`` applies to all processes of a worker together; it
-    decides no verdict, because running out of it judges nothing.
+    ``rlimit`` is z3's resource count per entry, the same on every machine: running out of it counts
+    against the proof. ``time_limit_seconds`` is only a back-stop per entry, far above any deadline,
+    because the server reports both limits in the same words. ``memory_mb`` is for all processes of
+    a worker together; running out of it judges nothing.
     """
 
     rlimit: int = 3_000_000
@@ -58,17 +58,14 @@ class Verifier(Protocol):
     async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
         """Judge one candidate; the deadline is wall time from the moment a worker takes it.
 
-        It covers imports and body. The wait for a worker has no deadline, because otherwise one bad
-        candidate could change its neighbours' verdicts by being ahead of them in the queue. To
-        bound the whole call, cancel it (``asyncio.timeout``), which cancels the work. Raises
-        ``ToolchainError`` when no back end can be started, ``ProblemError`` when the problem cannot
-        be judged.
+        It covers imports and body, but not the wait for a worker: a bad candidate must not change
+        its neighbours' verdicts by being ahead of them in the queue. Cancelling the call cancels
+        the work. Raises ``ToolchainError`` when no back end can be started, ``ProblemError`` when
+        the problem cannot be judged.
         """
-        ...
 
     async def aclose(self) -> None:
         """Kill everything that runs; later calls to ``verify`` raise ``VerifierError``."""
-        ...
 
 
 @runtime_checkable
@@ -79,22 +76,20 @@ class LanedVerifier(Verifier, Protocol):
         self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
         """See ``Verifier.verify``; ``lane`` names the queue to wait in."""
-        ...
 
     def stats(self) -> PoolStats | None:
         """The current counters; None when nothing has been started yet."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class PoolStats:
     """The state of a pool. All but the first three count over the whole run.
 
-    ``judged`` counts verdicts given to callers, ``refused`` those given by the audit. ``restarts``
-    counts workers that were replaced after a crash, an overrun or a cancellation, ``recycled``
-    those replaced on schedule, ``retried`` second attempts, ``memory_kills`` workers killed above
-    their memory limit. ``canaries`` counts the false statements that were judged, which no other
-    count of verdicts includes. ``memory_guard`` says what enforces the memory limit.
+    ``judged`` counts verdicts given to callers, ``refused`` those of the audit among them.
+    ``restarts`` counts workers replaced after a crash, an overrun or a cancellation, ``recycled``
+    those replaced on schedule, ``retried`` second attempts, ``memory_kills`` workers above their
+    memory limit. ``canaries`` are in no other count of verdicts. ``memory_guard`` says what
+    enforces the memory limit.
     """
 
     workers: int = 0
@@ -111,11 +106,8 @@ class PoolStats:
 
     def __add__(self, other: PoolStats) -> PoolStats:
         """The sums of both; the guard is the same on one machine."""
-        counts = {
-            field.name: getattr(self, field.name) + getattr(other, field.name)
-            for field in fields(self)
-            if field.name != "memory_guard"
-        }
+        names = [field.name for field in fields(self) if field.name != "memory_guard"]
+        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
         return PoolStats(**counts, memory_guard=self.memory_guard or other.memory_guard)
 
 
@@ -125,29 +117,31 @@ class Worker(Protocol):
 
     async def judge(self, candidate: Candidate) -> Verdict:
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""
-        ...
 
     def is_warm_for(self, candidate: Candidate) -> bool:
         """Whether this worker would save this candidate a start-up cost, such as imports."""
-        ...
 
     @property
     def is_spent(self) -> bool:
         """Whether the worker itself asks to be replaced."""
-        ...
 
     def kill(self) -> None:
         """Kill the whole session of processes at once, without waiting; never raises."""
-        ...
 
     async def join(self) -> None:
         """Wait until a killed worker is gone and its folder removed."""
-        ...
 
     @property
     def memory_mb(self) -> float:
         """Memory of all processes of the worker together; 0 when unknown."""
-        ...
 
 
 SpawnWorker = Callable[[], Awaitable[Worker]]
+
+
+def end_worker(worker: Worker, dying: set[asyncio.Task[None]]) -> None:
+    """Kill a worker, without waiting; ``dying`` holds what waits for its end until that comes."""
+    worker.kill()
+    task = asyncio.get_running_loop().create_task(worker.join())
+    dying.add(task)
+    task.add_done_callback(dying.discard)

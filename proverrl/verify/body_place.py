@@ -1,8 +1,4 @@
-"""Maps a place in the assembled file to the candidate's own text, and finds columns.
-
-Flows in: a candidate and a place that a checker named. Flows out: the place in the body, or None;
-the column of a problem's hole.
-"""
+"""Places of an assembled file in the candidate's own text, and columns."""
 
 from __future__ import annotations
 
@@ -20,10 +16,7 @@ def hole_column(problem: Problem) -> int:
 
 
 def find_body_place(candidate: Candidate, line: int, column: int) -> tuple[int, int] | None:
-    """Line (from 1) and column (from 0) within the body of a position in the file.
-
-    None when the position is outside the body.
-    """
+    """Line (from 1) and column (from 0) in the body of a place in the file; None outside it."""
     head, body = candidate.head, candidate.body
     first_line = head.count("\n") + 1
     first_column = end_column(head)

@@ -1,13 +1,11 @@
 """Stores and shares judged verdicts.
 
 Flows in: candidates. Flows out: the inner verifier's verdict, or an earlier one of the same
-candidate under the same toolchain, limits and audit. Requests for a candidate that is
-already being verified wait for that verification.
-``appeal`` judges a candidate again, bypassing the cache; a proof then replaces the verdict.
-Covered: several processes on one file (SQLite in WAL mode); a row that is damaged or was written by
-something else, which is dropped, counted and verified anew. Verdicts that judge nothing (TIMEOUT,
-CRASHED) are never kept. Not covered: a file on a network share; somebody who deliberately writes
-rows with valid checksums.
+candidate under the same toolchain, limits and audit. Whoever asks for a candidate that is being
+verified waits for that verification. ``appeal`` judges a candidate again, past the cache.
+Covered: several processes on one file (SQLite in WAL mode); damaged and foreign rows, which are
+dropped, counted and verified anew. Verdicts that judge nothing (TIMEOUT, CRASHED) are never kept.
+Not covered: a file on a network share; rows forged with valid checksums.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ Identify = Callable[[Candidate], str]
 
 
 @dataclass(slots=True)
-class _Flight:
+class _SharedVerification:
     """One running verification and the number of callers that wait for it."""
 
     task: asyncio.Task[Verdict]
@@ -62,58 +60,45 @@ class Appeals:
 
 
 class CachedVerifier:
-    """A ``Verifier`` that asks ``inner`` once per candidate.
+    """A ``LanedVerifier`` that asks ``inner`` once per candidate.
 
     ``path`` None keeps verdicts in memory only. ``backend`` and ``toolchain`` are plain names for
-    records. ``identify`` names what determines a verdict besides the candidate; by default
-    ``toolchain``, ``limits`` and ``audit_version``. ``num_hits`` counts verdicts answered from the
-    cache or from a shared verification, ``num_dropped`` rows that were damaged. ``appeals`` None:
-    there are none.
+    records. ``num_hits`` counts verdicts answered from the cache or from a shared verification,
+    ``num_dropped`` rows that were damaged.
     """
 
     def __init__(
         self,
-        inner: Verifier,
+        inner: LanedVerifier,
         path: Path | None,
         *,
-        toolchain: str,
-        limits: Limits,
-        backend: str = "fake",
-        audit_version: int = 0,
-        identify: Identify | None = None,
+        identify: Identify,
+        toolchain: str = "",
+        backend: str = "",
         appeals: Appeals | None = None,
     ) -> None:
         self.inner = inner
+        self.identify = identify
         self._appeals = appeals
-        self._laned = inner if isinstance(inner, LanedVerifier) else None
         self.toolchain = toolchain
-        self.limits = limits
         self.backend = backend
         self.num_hits = 0
         self.num_misses = 0
         self.num_dropped = 0
         self._path = path
-        salt = make_salt(toolchain, limits, audit_version)
-        self._identify: Identify = identify or (lambda _: salt)
         self._memory: dict[str, Verdict] = {}
-        self._flights: dict[str, _Flight] = {}
+        self._running: dict[str, _SharedVerification] = {}
         self._database = None if path is None else _open_database(path)
 
     def make_key(self, candidate: Candidate) -> str:
-        """SHA-256 over all that determines the verdict, including the entries that a problem
-        demands."""
+        """SHA-256 over all that determines the verdict, the demanded entries included."""
         demanded = json.dumps(candidate.problem.metadata.get("expected_entries"))
-        parts = (candidate.key, demanded, self._identify(candidate))
+        parts = (candidate.key, demanded, self.identify(candidate))
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
 
-    def identify(self, candidate: Candidate) -> str:
-        """What determines a candidate's verdict besides itself: toolchain, limits, audit
-        version."""
-        return self._identify(candidate)
-
     def stats(self) -> PoolStats | None:
-        """The inner pool's counters; None when there is no pool inside."""
-        return self._laned.stats() if self._laned else None
+        """The inner verifier's counters."""
+        return self.inner.stats()
 
     async def verify(
         self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
@@ -125,16 +110,23 @@ class CachedVerifier:
         if known is not None:
             self.num_hits += 1
             return replace(known, queue_seconds=0.0)
-        flight = self._flights.get(key)
-        if flight is None:
+        shared = self._running.get(key)
+        if shared is None:
             self.num_misses += 1
             work = self._verify_and_keep(key, lane, candidate, deadline_seconds)
-            flight = _Flight(asyncio.get_running_loop().create_task(work))
-            self._flights[key] = flight
-            flight.task.add_done_callback(lambda _: self._land(key, flight))
+            shared = _SharedVerification(asyncio.get_running_loop().create_task(work))
+            self._running[key] = shared
+            shared.task.add_done_callback(lambda _: self._forget(key, shared))
         else:
             self.num_hits += 1
-        return await self._wait(key, flight)
+        shared.num_waiters += 1
+        try:
+            return await asyncio.shield(shared.task)
+        finally:
+            shared.num_waiters -= 1
+            if shared.num_waiters == 0 and not shared.task.done():
+                shared.task.cancel()
+                self._forget(key, shared)
 
     async def appeal(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
         """Judge a refused candidate again, with other workers and larger limits.
@@ -159,7 +151,7 @@ class CachedVerifier:
 
     async def aclose(self) -> None:
         """Cancel running verifications; close the inner verifier, the appeals and the file."""
-        await cancel_all([flight.task for flight in self._flights.values()])
+        await cancel_all([shared.task for shared in self._running.values()])
         await self.inner.aclose()
         if self._appeals is not None:
             await self._appeals.verifier.aclose()
@@ -167,29 +159,14 @@ class CachedVerifier:
             self._database.close()
             self._database = None
 
-    async def _wait(self, key: str, flight: _Flight) -> Verdict:
-        flight.num_waiters += 1
-        try:
-            return await asyncio.shield(flight.task)
-        finally:
-            flight.num_waiters -= 1
-            if flight.num_waiters == 0 and not flight.task.done():
-                flight.task.cancel()
-                self._land(key, flight)
-
-    def _land(self, key: str, flight: _Flight) -> None:
-        if self._flights.get(key) is flight:
-            del self._flights[key]
+    def _forget(self, key: str, shared: _SharedVerification) -> None:
+        if self._running.get(key) is shared:
+            del self._running[key]
 
     async def _verify_and_keep(
         self, key: str, lane: str, candidate: Candidate, deadline_seconds: float
     ) -> Verdict:
-        if self._laned is None:
-            verdict = await self.inner.verify(candidate, deadline_seconds=deadline_seconds)
-        else:
-            verdict = await self._laned.verify(
-                candidate, deadline_seconds=deadline_seconds, lane=lane
-            )
+        verdict = await self.inner.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)
         if verdict.status.judged:
             self._keep(key, verdict)
         return verdict
@@ -205,14 +182,9 @@ class CachedVerifier:
         if row is None:
             return None
         verdict = _read_row(key, *row)
-        if verdict is None:
-            self._drop(key)
-            return None
-        self._remember(key, verdict)
-        return verdict
-
-    def _drop(self, key: str) -> None:
-        assert self._database is not None
+        if verdict is not None:
+            self._remember(key, verdict)
+            return verdict
         with _named_errors(self._path), self._database:
             self._database.execute("DELETE FROM verdicts WHERE key = ?", (key,))
         self.num_dropped += 1
@@ -222,14 +194,15 @@ class CachedVerifier:
             RuntimeWarning,
             stacklevel=2,
         )
+        return None
 
     def _keep(self, key: str, verdict: Verdict) -> None:
         """The first verdict stays in the file, unless an appeal overturned it."""
         self._remember(key, verdict)
         if self._database is not None:
             text = json.dumps(asdict(verdict))
+            rule = "REPLACE" if was_overturned(verdict) else "IGNORE"
             with _named_errors(self._path), self._database:
-                rule = "REPLACE" if was_overturned(verdict) else "IGNORE"
                 self._database.execute(
                     f"INSERT OR {rule} INTO verdicts (key, verdict, checksum) VALUES (?, ?, ?)",
                     (key, text, _make_checksum(key, text)),
@@ -297,8 +270,8 @@ def _named_errors(path: Path | None) -> Iterator[None]:
 
 def make_salt(toolchain: str, limits: Limits, audit_version: int) -> str:
     """What determines a Dafny verdict besides the candidate, as one text."""
-    parts = (toolchain, str(limits.rlimit), str(limits.time_limit_seconds), str(audit_version))
-    return "\x00".join(parts)
+    parts = (toolchain, limits.rlimit, limits.time_limit_seconds, audit_version)
+    return "\x00".join(map(str, parts))
 
 
 def _make_checksum(key: str, text: str) -> str:

@@ -1,11 +1,11 @@
 """Mixes false statements in among the candidates, to check that they are refused.
 
-Flows in: candidates for an inner verifier, and a rate. Flows out: their verdicts; the verdict of a
-call that drew a canary is returned only after the canary was refused. A canary that is called
-proved raises ``CanaryError`` from this call and every later one, because whatever let it through
-would let other false proofs through. Covered: a broken prover, a stale answer, an option that lost
-its effect, a disconnected audit (one body is a cheat). Not covered: a verifier that refuses
-everything (its start-up test finds that); a cheat that no canary resembles.
+Flows in: candidates for an inner verifier, and a rate. Flows out: their verdicts; a call that drew
+a canary returns only after the canary was refused. One that is called proved raises ``CanaryError``
+from this call and every later one: what let it through would let other false proofs through.
+Covered: a broken prover, a stale answer, an option that lost its effect, a disconnected audit (one
+body is a cheat). Not covered: a verifier that refuses everything (its start-up test finds that); a
+cheat that no canary resembles.
 """
 
 from __future__ import annotations
@@ -17,12 +17,7 @@ from random import Random
 from proverrl.errors import CanaryError, UsageError
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.base import (
-    CANARY_LANE,
-    DEFAULT_LANE,
-    LanedVerifier,
-    PoolStats,
-)
+from proverrl.verify.base import CANARY_LANE, DEFAULT_LANE, LanedVerifier, PoolStats
 
 Canary = Callable[[int, int], Candidate]
 """A candidate for a size (from 2) and an error: false for every error but 0, true for 0."""
@@ -34,9 +29,9 @@ _MAX_ERROR = 9
 class CanaryVerifier:
     """A ``LanedVerifier`` that gives ``inner`` a canary with a share ``rate`` of the calls.
 
-    ``rate`` is the chance that a call draws one; the draws depend only on ``seed`` and the number
-    of the call. It belongs below a cache, so that no cache ever answers a canary. ``num_canaries``
-    counts those that were judged, ``num_unjudged`` those that were not.
+    The draws depend only on ``seed`` and the number of the call. It belongs below a cache, so that
+    no cache ever answers a canary. ``num_canaries`` counts those that were judged, ``num_unjudged``
+    those that were not.
     """
 
     def __init__(
@@ -53,7 +48,7 @@ class CanaryVerifier:
         self._accepted: Candidate | None = None
 
     def stats(self) -> PoolStats | None:
-        """The inner verifier's counters, with canaries counted separately."""
+        """The inner verifier's counters."""
         return self.inner.stats()
 
     async def verify(
@@ -79,7 +74,6 @@ class CanaryVerifier:
         return verdict
 
     async def aclose(self) -> None:
-        """Close the inner verifier."""
         await self.inner.aclose()
 
     async def _try_canary(self, deadline_seconds: float) -> None:

@@ -1,10 +1,10 @@
 """A memory limit that the kernel enforces: one cgroup (version 2) per worker.
 
-Flows in: a limit in megabytes. Flows out: a cgroup that a starting process can join, or
-None if this process may not make one; then the pool's watch over resident memory is the only guard.
-Covered: a worker that allocates faster than the watch checks; processes that open their own session
-(they cannot leave the cgroup). Not covered: version 1; machines where the cgroup tree
-is read-only or not delegated to this user (most containers).
+Flows in: a limit in megabytes. Flows out: a cgroup that a starting process can join, or None if
+this process may not make one; then only the pool watches over resident memory.
+Covered: a worker that allocates faster than the pool looks; processes that open their own session.
+Not covered: version 1; machines where the cgroup tree is read-only or not delegated to this user
+(most containers).
 """
 
 from __future__ import annotations

@@ -2,18 +2,19 @@
 
 Flows in: candidates from many callers, each in a lane. Flows out: a verdict for each, in any order.
 A body is audited before it queues, so that garbage never costs a worker. A worker whose answer was
-not read, or is in doubt, is killed and never asked again; the candidate is then tried once more on
-a fresh worker with twice the deadline. A candidate that fails twice is TIMEOUT or CRASHED with a
-cause: neither judges the proof. A candidate that makes two unused workers fail is itself to blame:
-it is REJECTED, so that no policy can leave its group this way. Covered: back-pressure (a full pool
-makes callers wait; a waiting caller costs one future), cancelled callers, workers that grow, age,
-die or hang. Not covered: repeated candidates (``proverrl.verify.cache``), what a worker does.
+not read, or is in doubt, is killed and never asked again; the candidate is tried once more on a
+fresh worker with twice the deadline. If that fails too, the verdict is TIMEOUT or CRASHED with a
+cause, which judges nothing; but a candidate that makes two unused workers fail is REJECTED, so that
+no policy can leave its group this way. Covered: back-pressure (a waiting caller costs one future),
+cancelled callers, workers that grow, age, die or hang. Not covered: repeated candidates
+(``proverrl.verify.cache``), what a worker does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -26,13 +27,14 @@ from proverrl.verify.base import (
     PoolStats,
     SpawnWorker,
     Worker,
+    end_worker,
 )
 from proverrl.verify.memory_cgroup import describe_guard
 from proverrl.verify.turns import Ticket, Turns
 
 _NUM_ATTEMPTS = 2
-# On how many fresh workers a failure shows that its candidate is the reason, but for failures whose
-# reason is a busy machine or somebody else. The first attempt may have met a used worker.
+# A failure on so many fresh workers is the candidate's own, unless a busy machine or somebody else
+# caused it. The first attempt may have met a used worker.
 _NUM_FRESH = 2
 _FOREIGN_CAUSES = ("deadline", "killed")
 _NUM_OWN_ATTEMPTS = _NUM_FRESH + 1
@@ -47,12 +49,9 @@ Audit = Callable[[Candidate], Verdict | None]
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """When a worker is replaced.
-
-    Between two candidates: after ``max_candidates``, ``max_seconds`` of age, above ``recycle_mb``,
-    or when the worker says that it is spent. While a candidate runs: above ``memory_mb``, which is
-    checked every ``watch_seconds``.
-    """
+    """When a worker is replaced: between two candidates after ``max_candidates``, at an age of
+    ``max_seconds``, above ``recycle_mb`` or when it is spent; while one runs above ``memory_mb``,
+    which is checked every ``watch_seconds``."""
 
     max_candidates: int = 300
     max_seconds: float = 3600.0
@@ -121,23 +120,15 @@ class VerifierPool:
         self._watch: asyncio.Task[None] | None = None
         self._dying: set[asyncio.Task[None]] = set()
         self._closed = False
-        self._queued = self._judged = self._refused = self._canaries = 0
-        self._restarts = self._recycled = self._retried = self._memory_kills = 0
+        self._counts: Counter[str] = Counter()
 
     def stats(self) -> PoolStats:
         """The current counters, for a display."""
         return PoolStats(
             workers=len(self._slots),
-            queued=self._queued,
             running=len(self._slots) - len(self._free),
-            judged=self._judged,
-            refused=self._refused,
-            restarts=self._restarts,
-            recycled=self._recycled,
-            retried=self._retried,
-            memory_kills=self._memory_kills,
-            canaries=self._canaries,
             memory_guard=describe_guard(),
+            **self._counts,
         )
 
     async def verify(
@@ -153,7 +144,8 @@ class VerifierPool:
             )
         refused = _refuse_broken_text(candidate) or self._audit(candidate)
         if refused is not None:
-            self._count(lane, refused=True)
+            self._count(lane)
+            self._counts["refused"] += lane != CANARY_LANE
             return replace(refused, toolchain=self.toolchain)
         asked = time.monotonic()
         slot = await self._take_slot(lane, candidate)
@@ -161,16 +153,8 @@ class VerifierPool:
             verdict = await self._judge(slot, candidate, deadline_seconds, asked)
         finally:
             self._give_slot(slot)
-        self._count(lane, refused=False)
+        self._count(lane)
         return verdict
-
-    async def warm(self) -> None:
-        """Start one worker now, so that a missing back end shows before the first candidate."""
-        slot = await self._take_slot(DEFAULT_LANE, None)
-        try:
-            await self._ready_worker(slot)
-        finally:
-            self._give_slot(slot)
 
     async def aclose(self) -> None:
         """Kill every worker; candidates in progress or in the queue raise ``VerifierError``."""
@@ -195,21 +179,17 @@ class VerifierPool:
         if self._closed:
             raise VerifierError("this verifier was closed")
 
-    def _count(self, lane: str, *, refused: bool) -> None:
-        if lane == CANARY_LANE:
-            self._canaries += 1
-            return
-        self._judged += 1
-        self._refused += refused
+    def _count(self, lane: str) -> None:
+        self._counts["canaries" if lane == CANARY_LANE else "judged"] += 1
 
-    async def _take_slot(self, lane: str, candidate: Candidate | None) -> _Slot:
+    async def _take_slot(self, lane: str, candidate: Candidate) -> _Slot:
         if self._free and not self._turns:
             slot = self._choose_slot(candidate)
         else:
             turn: asyncio.Future[_Slot] = asyncio.get_running_loop().create_future()
             self._turns.add(lane, Ticket(candidate, turn))
             self._serve_next()
-            self._queued += 1
+            self._counts["queued"] += 1
             try:
                 slot = await turn
             except asyncio.CancelledError:
@@ -218,26 +198,20 @@ class VerifierPool:
                     self._give_slot(turn.result())
                 raise
             finally:
-                self._queued -= 1
+                self._counts["queued"] -= 1
         if self._watch is None or self._watch.done():
             self._watch = asyncio.get_running_loop().create_task(self._watch_memory())
         return slot
 
-    def _choose_slot(self, candidate: Candidate | None) -> _Slot:
-        """A worker that is warm for the candidate, else any running one, else an empty place.
+    def _choose_slot(self, candidate: Candidate) -> _Slot:
+        """A worker that is warm for the candidate, else any running one, else an empty place; the
+        least recently used of several."""
 
-        Among several, the least recently used.
-        """
-        free = self._free
-        chosen = None
-        for slot in free:
-            if slot.worker is not None:
-                if candidate is None or slot.worker.is_warm_for(candidate):
-                    chosen = slot
-                    break
-                chosen = chosen or slot
-        chosen = chosen or free[0]
-        free.remove(chosen)
+        def rank(slot: _Slot) -> int:
+            return 2 if slot.worker is None else int(not slot.worker.is_warm_for(candidate))
+
+        chosen = min(self._free, key=rank)
+        self._free.remove(chosen)
         return chosen
 
     def _give_slot(self, slot: _Slot) -> None:
@@ -275,7 +249,7 @@ class VerifierPool:
             is_own = num_fresh == _NUM_FRESH
             if is_own or num_attempts >= (_NUM_OWN_ATTEMPTS if may_be_own else _NUM_ATTEMPTS):
                 break
-            self._retried += 1
+            self._counts["retried"] += 1
             budget *= _BUDGET_GROWTH
         status = Status.TIMEOUT if failure.cause == "deadline" else Status.CRASHED
         said = str(failure)
@@ -301,7 +275,7 @@ class VerifierPool:
         except BaseException as error:
             doomed = slot.doomed
             self._discard(slot)
-            self._restarts += 1
+            self._counts["restarts"] += 1
             if doomed and isinstance(error, TimeoutError | WorkerError):
                 limit = f"the worker grew above {self._upkeep.memory_mb:g} MB"
                 raise WorkerError(limit, "out-of-memory") from error
@@ -313,7 +287,7 @@ class VerifierPool:
         slot.num_candidates += 1
         if slot.doomed:
             self._discard(slot)
-            self._recycled += 1
+            self._counts["recycled"] += 1
         return verdict
 
     async def _ready_worker(self, slot: _Slot) -> Worker:
@@ -322,7 +296,7 @@ class VerifierPool:
             if not self._is_due(slot, slot.worker):
                 return slot.worker
             self._discard(slot)
-            self._recycled += 1
+            self._counts["recycled"] += 1
         try:
             async with asyncio.timeout(_START_SECONDS) as slot.scope:
                 worker = await self._spawn()
@@ -353,12 +327,8 @@ class VerifierPool:
     def _discard(self, slot: _Slot) -> None:
         worker, slot.worker = slot.worker, None
         slot.memory_mb, slot.doomed = 0.0, False
-        if worker is None:
-            return
-        worker.kill()
-        task = asyncio.get_running_loop().create_task(worker.join())
-        self._dying.add(task)
-        task.add_done_callback(self._dying.discard)
+        if worker is not None:
+            end_worker(worker, self._dying)
 
     async def _watch_memory(self) -> None:
         """While anything runs, measure every worker and kill those above the limit."""
@@ -370,7 +340,7 @@ class VerifierPool:
                 slot.memory_mb = slot.worker.memory_mb
                 if slot.memory_mb > self._upkeep.memory_mb and slot.scope is not None:
                     slot.doomed = True
-                    self._memory_kills += 1
+                    self._counts["memory_kills"] += 1
                     slot.worker.kill()
                     slot.stop_judging()
 

@@ -1,11 +1,11 @@
 """A child process that owns a session and a folder, and dies as a whole.
 
-Flows in: a command. Flows out: its pipes, and a ``kill`` that leaves nothing behind. A small
-shell in the same session waits on a pipe whose other end only this process holds, and kills the
-session when that end closes, so the session dies even when this process is killed with SIGKILL.
+Flows in: a command. Flows out: its pipes, and a ``kill`` that leaves nothing behind. A small shell
+in the same session waits on a pipe whose other end only this process holds, and kills the session
+when that end closes: the session dies even when this process is killed with SIGKILL.
 Covered: grandchildren, including those that left the process group; a memory limit by cgroup where
 the machine permits one. Not covered: without a cgroup, a grandchild that opens its own session, and
-a worker that allocates faster than the pool checks ``memory_mb``.
+a worker that allocates faster than the pool checks ``memory_mb``; systems without /proc.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,7 +25,6 @@ from proverrl.concurrency import outlast
 from proverrl.errors import Cause, ToolchainError, WorkerError
 from proverrl.types import Candidate
 from proverrl.verify.memory_cgroup import MemoryCgroup, find_cgroup_parent
-from proverrl.verify.sessions import kill_session, measure_session
 
 # Descriptors are named by path: a POSIX shell need not know <&N above 9. In a subshell $$ is still
 # the session's leader, so its own pid is read from /proc. The process joins its cgroup after the
@@ -46,6 +46,12 @@ _STDERR_TAIL_BYTES = 65536
 _CHUNK_BYTES = 65536
 _LAST_WORDS_SECONDS = 10.0
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "SYSTEMROOT")
+_PROC = Path("/proc")
+_SNAPSHOT_SECONDS = 0.2
+_MAX_KILL_ROUNDS = 20
+
+_snapshot: dict[int, list[int]] = {}
+_snapshot_time = -1.0
 
 
 class ProcessGroup:
@@ -144,10 +150,8 @@ class ProcessGroup:
             raise
 
     async def read(self) -> bytes:
-        """The next bytes of standard output, of any length; empty at its end.
-
-        Raises ``WorkerError`` if it ended because memory ran out.
-        """
+        """The next bytes of standard output, empty at its end; ``WorkerError`` if that came because
+        memory ran out."""
         assert self._process.stdout is not None
         chunk = await self._process.stdout.read(_CHUNK_BYTES)
         if not chunk:
@@ -161,12 +165,6 @@ class ProcessGroup:
     async def explain_end(self, message: str) -> WorkerError:
         """The error for a process that ended while an answer was due."""
         return WorkerError(message, find_cause(await self.wait()))
-
-    async def _drain_stderr(self) -> None:
-        assert self._process.stderr is not None
-        while chunk := await self._process.stderr.read(_CHUNK_BYTES):
-            self._tail += chunk
-            del self._tail[:-_STDERR_TAIL_BYTES]
 
     @property
     def memory_mb(self) -> float:
@@ -197,6 +195,12 @@ class ProcessGroup:
         if self._cgroup:
             self._cgroup.remove()
 
+    async def _drain_stderr(self) -> None:
+        assert self._process.stderr is not None
+        while chunk := await self._process.stderr.read(_CHUNK_BYTES):
+            self._tail += chunk
+            del self._tail[:-_STDERR_TAIL_BYTES]
+
     def _check_memory(self) -> None:
         if self._cgroup and self._cgroup.exceeded:
             raise WorkerError("the worker ran out of its memory limit", "out-of-memory")
@@ -211,11 +215,8 @@ class ProcessGroup:
 
 
 class GroupWorker:
-    """What all workers are that own one group of processes from their start to their end.
-
-    Nothing that they prepare would serve another candidate, and none knows by itself that a fresh
-    one is due, unless a subclass says so.
-    """
+    """A worker that owns one group of processes. Unless a subclass says otherwise, it is warm for
+    every candidate and never asks to be replaced."""
 
     def __init__(self, group: ProcessGroup) -> None:
         self._group = group
@@ -243,10 +244,8 @@ class GroupWorker:
 
 
 async def _reap(process: asyncio.subprocess.Process) -> None:
-    """Wait for the end of a killed process; a cancellation is raised afterwards.
-
-    asyncio prints a complaint about a process that ends after its event loop.
-    """
+    """Wait for the end of a killed process; a cancellation is raised afterwards. asyncio complains
+    about a process that ends after its event loop."""
     await outlast(lambda: process.returncode is not None, process.wait)
 
 
@@ -293,3 +292,64 @@ def _make_cgroup(limit_mb: float | None) -> MemoryCgroup | None:
         return MemoryCgroup.create(parent, limit_mb)
     except OSError as error:
         raise ToolchainError(f"cannot make a cgroup under {parent}: {error}") from error
+
+
+def list_sessions() -> dict[int, list[int]]:
+    """Session id (the pid of its first process) to the pids of its live members, from one scan of
+    /proc."""
+    sessions: dict[int, list[int]] = {}
+    try:
+        names = os.listdir(_PROC)
+    except OSError:
+        return sessions
+    for name in names:
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"{_PROC}/{name}/stat", "rb") as file:
+                line = file.read()
+        except OSError:
+            continue
+        # The name stands in brackets and may hold anything, brackets too.
+        state, _parent, _group, session = line[line.rfind(b")") + 2 :].split()[:4]
+        if state not in (b"Z", b"X"):
+            sessions.setdefault(int(session), []).append(int(name))
+    return sessions
+
+
+def measure_session(session: int) -> float:
+    """Megabytes (2**20) that the members hold and the system cannot reclaim; 0 when unknown.
+
+    Pages of mapped files, such as compiled Lean libraries, do not count: all workers share them.
+    Membership is at most ``_SNAPSHOT_SECONDS`` old: one scan of /proc measures many workers.
+    """
+    global _snapshot, _snapshot_time
+    now = time.monotonic()
+    if not 0 <= now - _snapshot_time < _SNAPSHOT_SECONDS:
+        _snapshot, _snapshot_time = list_sessions(), now
+    return sum(_measure_process(pid) for pid in _snapshot.get(session, ()))
+
+
+def kill_session(session: int) -> None:
+    """Send SIGKILL to every member, repeatedly until no new one appears; never raises."""
+    seen: set[int] = set()
+    for _ in range(_MAX_KILL_ROUNDS):
+        new = set(list_sessions().get(session, ())) - seen
+        if not new:
+            return
+        for pid in new:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        seen |= new
+
+
+def _measure_process(pid: int) -> float:
+    kilobytes = 0
+    try:
+        with open(f"{_PROC}/{pid}/status", "rb") as file:
+            for line in file:
+                if line.startswith((b"RssAnon:", b"RssShmem:")):
+                    kilobytes += int(line.split()[1])
+    except (OSError, ValueError):
+        return 0.0
+    return kilobytes / 1024

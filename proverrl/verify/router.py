@@ -1,8 +1,8 @@
 """Sends each candidate to the back end of its language.
 
 Flows in: candidates of any language. Flows out: the verdict of the back end that judges it. A back
-end is opened when the first candidate needs it; a missing one stays missing, reports its remedy,
-and does not affect the others. Not handled here: how a back end is found (``proverrl.lang.open``).
+end is opened when the first candidate needs it; a missing one stays missing, names its remedy and
+does not affect the others. Not handled here: how a back end is found (``proverrl.lang.open``).
 """
 
 from __future__ import annotations
@@ -47,21 +47,18 @@ class RoutedVerifier:
         """The back end of a language; raises ``ToolchainError`` with the remedy when missing."""
         if self._closed:
             raise VerifierError("this verifier was closed")
-        if (found := self._opened.get(language)) is not None:
-            return found
         if language in self._missing:
             raise ToolchainError(self._missing[language])
-        opener = self._openers.get(language)
-        if opener is None:
+        if language not in self._openers:
             known = ", ".join(sorted(self._openers))
             raise ToolchainError(f"{language} is not judged here; this verifier has: {known}")
-        try:
-            found = opener()
-        except ToolchainError as error:
-            self._missing[language] = str(error)
-            raise
-        self._opened[language] = found
-        return found
+        if language not in self._opened:
+            try:
+                self._opened[language] = self._openers[language]()
+            except ToolchainError as error:
+                self._missing[language] = str(error)
+                raise
+        return self._opened[language]
 
     def identify(self, candidate: Candidate) -> str:
         """What determines a candidate's verdict besides itself, for the key of a cache."""
@@ -81,7 +78,6 @@ class RoutedVerifier:
         return await verifier.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)
 
     async def aclose(self) -> None:
-        """Close every back end that was opened."""
         self._closed = True
         for backend in self._opened.values():
             await backend.verifier.aclose()

@@ -21,7 +21,7 @@ Served = TypeVar("Served")
 class Ticket(Generic[Served]):
     """A waiting caller; ``turn`` is resolved with what it was waiting for."""
 
-    candidate: Candidate | None
+    candidate: Candidate
     turn: asyncio.Future[Served]
 
 
@@ -34,21 +34,19 @@ class Turns(Generic[Served]):
 
     def add(self, lane: str, ticket: Ticket[Served]) -> None:
         """Put a caller at the end of its lane."""
-        queue = self._lanes.get(lane)
-        if queue is None:
-            queue = self._lanes[lane] = deque()
+        if lane not in self._lanes:
+            self._lanes[lane] = deque()
             self._order.append(lane)
-        queue.append(ticket)
+        self._lanes[lane].append(ticket)
 
     def take(self) -> Ticket[Served] | None:
         """The next caller that is still waiting, or None; those that gave up are dropped."""
         while self._order:
             lane = self._order.popleft()
             queue = self._lanes[lane]
-            ticket = None
-            while queue and ticket is None:
-                first = queue.popleft()
-                ticket = None if first.turn.done() else first
+            while queue and queue[0].turn.done():
+                queue.popleft()
+            ticket = queue.popleft() if queue else None
             if queue:
                 self._order.append(lane)
             else:

@@ -52,15 +52,15 @@ class Dafny(Language):
 
     @property
     def searching(self) -> Searching:
-        from proverrl.lang.dafny.search.searching import SEARCHING
+        from proverrl.lang.dafny.search.states import SEARCHING
 
         return SEARCHING
 
     @property
     def sketching(self) -> Sketching:
-        from proverrl.lang.dafny.search import sketching
+        from proverrl.lang.dafny.search import subgoals
 
-        return sketching
+        return subgoals
 
     @property
     def facts(self) -> Facts:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proverrl.errors import WorkerError
-from proverrl.lang.lean.workers.protocol import Message
+from proverrl.lang.lean.workers.protocol import LeanMessage
 from proverrl.lang.lean.workers.repl import Elaboration
 
 # An option that was set by name wins over pp.all, so that each one that hides something is set.
@@ -140,6 +140,6 @@ def _names(quoted: str, name: str) -> bool:
     return inner == name or (inner.startswith("_private.") and inner.endswith(f".{name}"))
 
 
-def _expect_place(message: Message, line: int) -> None:
+def _expect_place(message: LeanMessage, line: int) -> None:
     if message.severity != "info" or (message.start.line, message.start.column) != (line, 0):
         raise WorkerError(f"Lean spoke out of place: {message.text[:200]!r}")

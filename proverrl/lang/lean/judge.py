@@ -21,7 +21,7 @@ from typing import Literal
 
 from proverrl.errors import UsageError
 from proverrl.lang.lean.identity import DeclarationReport
-from proverrl.lang.lean.workers.protocol import Message
+from proverrl.lang.lean.workers.protocol import LeanMessage
 from proverrl.lang.lean.workers.repl import Elaboration
 from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import find_body_place
@@ -57,7 +57,6 @@ class LeanLimits:
 
     max_heartbeats: int = 400_000
     allowed_axioms: frozenset[str] = STANDARD_AXIOMS
-    goals_before_error: bool = False
     trace_states: bool = False
     max_environments: int = 2000
     max_headers: int = 4
@@ -174,17 +173,17 @@ def _unsound(
     )
 
 
-def is_limit(message: Message) -> bool:
+def is_limit(message: LeanMessage) -> bool:
     """Whether Lean ran into one of its own deterministic limits."""
     return any(words in message.text for words in _LIMITS)
 
 
-def _is_sorry_warning(message: Message) -> bool:
+def _is_sorry_warning(message: LeanMessage) -> bool:
     """Lean 4.28 changed the quotes of its warning, so the word decides and not the quotes."""
     return message.severity == "warning" and _SORRY.search(message.text) is not None
 
 
-def find_open_goals(errors: tuple[Message, ...]) -> tuple[str, ...]:
+def find_open_goals(errors: tuple[LeanMessage, ...]) -> tuple[str, ...]:
     """The goals in Lean's "unsolved goals" errors, in order."""
     found: list[str] = []
     for message in errors:
@@ -194,24 +193,8 @@ def find_open_goals(errors: tuple[Message, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def find_goals_before_error(done: Elaboration) -> tuple[str, ...]:
-    """The goals before the last tactic that starts at or before the first error.
-
-    Empty when the text was not run with ``all_tactics``, or no tactic stands there.
-    """
-    if not done.errors:
-        return ()
-    place = done.errors[0].start
-    before = [step for step in done.tactics if step.start <= place]
-    if not before:
-        return ()
-    # Of two that start together, the inner one is listed last and is the nearer one.
-    nearest = max(range(len(before)), key=lambda i: (before[i].start, i))
-    return tuple(goal for goal in before[nearest].goals.split("\n\n") if goal)
-
-
 def make_diagnostics(
-    messages: tuple[Message, ...], candidate: Candidate, first_line: int
+    messages: tuple[LeanMessage, ...], candidate: Candidate, first_line: int
 ) -> tuple[Diagnostic, ...]:
     """Lean's messages with their places in the assembled file and in the body, errors first."""
     severities: dict[str, Literal["error", "warning", "info"]] = {

@@ -1,22 +1,25 @@
 """Lean 4, as the rest of ProverRL sees it.
 
-Flows in: problems, candidates, text. Flows out: what ``Language`` promises. Not handled here: how
-any of it is done; each method hands on to the module that does it.
+Flows in: problems, candidates, text. Flows out: what ``Language`` promises. An answer that changed
+our text is refused here, so that it costs no verifier call; soundness does not rest on it.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Sequence
 
 from proverrl.lang.base import BackendOptions, Composing, Language, Searching
-from proverrl.lang.lean import answers
 from proverrl.lang.lean.audit import LEAN_KINDS, audit_lean_candidate, check_lean_problem
 from proverrl.lang.lean.canaries import CANARIES
 from proverrl.lang.lean.skeletons import read_skeletons
-from proverrl.lang.lean.syntax.declarations import find_target, make_sorry_source
-from proverrl.lang.lean.syntax.tokens import scan_tokens
+from proverrl.lang.lean.syntax.declarations import find_declarations, find_target
+from proverrl.lang.lean.syntax.tokens import Token, scan_code, scan_tokens, shift_line
 from proverrl.lang.records import Extraction, Part
+from proverrl.lang.words import find_words
 from proverrl.types import HOLE, Candidate, Problem, Verdict
+from proverrl.verify.body_place import end_column, hole_column
 from proverrl.verify.router import Backend
 
 
@@ -40,13 +43,13 @@ class Lean(Language):
 
     @property
     def searching(self) -> Searching:
-        from proverrl.lang.lean.search.searching import SEARCHING
+        from proverrl.lang.lean.search.states import SEARCHING
 
         return SEARCHING
 
     @property
     def composing(self) -> Composing:
-        from proverrl.lang.lean.compose.composing import COMPOSING
+        from proverrl.lang.lean.compose import COMPOSING
 
         return COMPOSING
 
@@ -62,18 +65,47 @@ class Lean(Language):
         check_lean_problem(problem)
 
     def diagnose(self) -> list[Part]:
-        from proverrl.lang.lean.diagnose import check_lean
+        from proverrl.lang.lean.backend import check_lean
 
         return check_lean()
 
     def find_name(self, problem: Problem) -> str:
-        return answers.find_name(problem)
+        """The last name that the statement declares before its hole, without its namespace."""
+        before, _, _ = problem.statement.partition(HOLE)
+        names = [d.name.rpartition(".")[2] for d in find_declarations(before) if d.name]
+        return names[-1] if names else ""
 
     def read_body(self, problem: Problem, code: str) -> Extraction:
-        return answers.read_body(problem, code)
+        name = self.find_name(problem)
+        declared = [d.name.rpartition(".")[2] for d in find_declarations(code)]
+        if not declared:
+            if not code.strip():
+                return Extraction(None, reason="the code is empty")
+            return Extraction(_move_to_hole(problem, code, len(code) - len(code.lstrip())))
+        if name not in declared:
+            return Extraction(
+                None, reason=f"the code declares {declared[0] or 'something'}, not {name}"
+            )
+        tokens = scan_code(code)
+        words = [token.text for token in tokens]
+        head, tail = (
+            [token.text for token in scan_code(part)] for part in problem.statement.split(HOLE, 1)
+        )
+        place = find_words(words, head)
+        if place is None:
+            if head[-1] == "by" and find_words(words, head[:-1]) is not None:
+                return Extraction(None, reason=f"the proof of {name} does not begin with ':= by'")
+            return Extraction(None, reason=f"the statement of {name} was changed")
+        first = place + len(head)
+        last = len(words) - len(tail) if tail and words[-len(tail) :] == tail else len(words)
+        if first >= last:
+            return Extraction(None, reason=f"no proof follows the statement of {name}")
+        end = tokens[last].offset if last < len(words) else len(code)
+        body = _move_to_hole(problem, code[:end], tokens[first].offset)
+        return Extraction(body, _find_prelude(problem, code, tokens[:place]))
 
     def show_problem(self, problem: Problem) -> str:
-        return make_sorry_source(problem)
+        return Candidate(problem, "sorry").source
 
     def normal_form(self, body: str) -> str:
         """Indentation has a meaning, so that only comments, blanks at the end of a line and empty
@@ -95,11 +127,33 @@ class Lean(Language):
         """The statement alone, without its own name."""
         before = problem.statement.partition(HOLE)[0]
         name = find_target(problem).rpartition(".")[2]
-        words = (token.text for token in scan_tokens(before) if token.is_code)
+        words = (token.text for token in scan_code(before))
         return " ".join("_" if word.rpartition(".")[2] == name else word for word in words)
 
     def looks_like(self, text: str) -> bool:
         return bool(re.search(r"^\s*(theorem|import|example)\b", text, re.MULTILINE))
+
+
+def _move_to_hole(problem: Problem, code: str, start: int) -> str:
+    """The code from ``start`` on, moved sideways as a whole to begin in the hole's column."""
+    shift = hole_column(problem) - end_column(code[:start])
+    first, *rest = code[start:].rstrip().split("\n")
+    return "\n".join([first, *(shift_line(line, shift) for line in rest)])
+
+
+def _find_prelude(problem: Problem, code: str, tokens: Sequence[Token]) -> str:
+    """What stands before our statement: the policy's lemmas. Leading imports and lines of the
+    preamble are ours, and comments after the last lemma belong to the statement."""
+    if not tokens:
+        return ""
+    ours = {"", *(line.strip() for line in problem.preamble.splitlines())}
+
+    def is_ours(line: str) -> bool:
+        return line.strip() in ours or line.strip().startswith(("import ", "--"))
+
+    lines = code[: tokens[-1].end].split("\n")
+    text = "\n".join(itertools.dropwhile(is_ours, lines)).strip()
+    return f"{text}\n\n" if text else ""
 
 
 LEAN = Lean()

@@ -19,7 +19,7 @@ Category = Literal["syntax", "cheat", "hole"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LeanFinding:
     """Why a text is refused.
 
     ``cheat`` is a known way to get a verdict without a proof, ``hole`` a proof that says itself

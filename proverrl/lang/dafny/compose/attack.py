@@ -12,14 +12,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 
+from proverrl.errors import ProblemError
 from proverrl.lang.dafny.compose.declarations import (
     Program,
+    conjoin,
     read_problem,
     substitute,
 )
-from proverrl.lang.dafny.syntax.declarations import Declaration, split_at
-from proverrl.lang.dafny.syntax.program import Element, parse_program
-from proverrl.lang.dafny.syntax.tokens import Token, find_places, read_file
+from proverrl.lang.dafny.syntax.declarations import Declaration, ParsedText, split_at
+from proverrl.lang.dafny.syntax.program import Element
 from proverrl.types import HOLE, Candidate, Problem
 
 RUN_NAME = "RunProbe"
@@ -41,16 +42,10 @@ def list_values(kind: str, program: Program, depth: int = 2) -> list[str]:
     """A few small values of a type; none where no value is known."""
     if kind in _VALUES:
         return list(_VALUES[kind])
-    datatype = next(
-        (
-            d.text
-            for d in program.declarations
-            if d.word == "datatype" and kind == d.text.split("=")[0].split()[-1]
-        ),
-        "",
-    )
+    datatypes = (d.text.partition("=") for d in program.declarations if d.word == "datatype")
+    cases = next((cases for head, _, cases in datatypes if head.split()[-1] == kind), "")
     found: list[str] = []
-    for case in split_at(datatype.partition("=")[2], "|"):
+    for case in split_at(cases, "|"):
         name, _, rest = case.partition("(")
         kinds = [part.rpartition(":")[2].strip() for part in rest.rstrip(" )").split(",")]
         if not rest:
@@ -99,7 +94,7 @@ def build_runs(problem: Problem) -> Candidate | None:
                 clauses=(
                     *(("requires", value) for value in values),
                     *((w, text) for w, text in target.clauses if w == "modifies"),
-                    ("ensures", "!(" + " && ".join(f"({text})" for text in claims) + ")"),
+                    ("ensures", f"!({conjoin(claims)})"),
                 ),
                 body="{" + requires + unrolled[1:],
             )
@@ -134,45 +129,34 @@ def _list_inputs_with_arrays(target: Declaration, program: Program) -> list[list
 
 def unroll_loops(body: str) -> str | None:
     """A method's body, its loops written out for a few turns and then denied another; their
-    clauses are left out. None when there is a loop in a loop in a loop, or none at all."""
-    prefix = "method M() "
-    text = prefix + body.replace(HOLE, "")
-    tokens, findings = read_file(text)
-    if findings:
+    clauses are left out. None for a loop in a loop in a loop, and for what cannot be read."""
+    try:
+        parsed = ParsedText("method M() " + body.replace(HOLE, ""))
+        written = _unroll(parsed, parsed.elements[0], 0)
+    except ProblemError:
         return None
-    root = parse_program(tokens)
-    written = _Unroller(text, tokens, find_places(text, tokens)).write(root, 0)
-    return None if written is None else written[written.index("{") :]
+    return written[written.index("{") :]
 
 
-class _Unroller:
-    """Writes elements again, ``while`` as a row of ``if``s."""
+def _unroll(parsed: ParsedText, element: Element, depth: int) -> str:
+    """The element, each ``while`` in it a row of ``if``s."""
 
-    def __init__(self, text: str, tokens: list[Token], places: list[int]) -> None:
-        self._text, self._tokens, self._places = text, tokens, places
+    def cut(start: int, end: int) -> str:
+        return parsed.text[parsed.places[start] : parsed.places[end]]
 
-    def _cut(self, start: int, end: int) -> str:
-        return self._text[self._places[start] : self._places[end]] if start < end else ""
-
-    def write(self, element: Element, depth: int) -> str | None:
-        if element.word == "while":
-            if depth >= _MAX_LOOPS or len(element.slots) != 2:
-                return None
-            clauses, inside = element.slots
-            guard = self._cut(element.start + 1, clauses.start).strip()
-            body = "".join(self.write(e, depth + 1) or "\x00" for e in inside.elements)
-            turn = f"if {guard} {{ {body.strip()} }}\n"
-            return turn * _MAX_TURNS + f"assert !({guard});\n"
-        parts, place = [], element.start
-        for inner in (e for slot in element.slots for e in slot.elements):
-            written = self.write(inner, depth)
-            if written is None:
-                return None
-            parts += [self._cut(place, inner.start), written]
-            place = inner.end
-        parts.append(self._cut(place, element.end))
-        text = "".join(parts)
-        return None if "\x00" in text else text
+    if element.word == "while":
+        if depth >= _MAX_LOOPS or len(element.slots) != 2:
+            raise ProblemError("the loops are nested too deeply, or have cases")
+        clauses, inside = element.slots
+        guard = cut(element.start + 1, clauses.start).strip()
+        body = "".join(_unroll(parsed, inner, depth + 1) for inner in inside.elements)
+        turn = f"if {guard} {{ {body.strip()} }}\n"
+        return turn * _MAX_TURNS + f"assert !({guard});\n"
+    text, place = "", element.start
+    for inner in (e for slot in element.slots for e in slot.elements):
+        text += cut(place, inner.start) + _unroll(parsed, inner, depth)
+        place = inner.end
+    return text + cut(place, element.end)
 
 
 def list_exploits(problem: Problem) -> Iterator[Candidate]:
@@ -182,16 +166,20 @@ def list_exploits(problem: Problem) -> Iterator[Candidate]:
     target = program.target
     if target.word != "method":
         return
-    bodies = ["{\n}"]
     fixed = [(name, _DEFAULTS.get(kind)) for name, kind in target.returns]
     lines = [f"  {name} := {value};" for name, value in fixed if value is not None]
-    for name, kind in target.returns:
-        lines_of = [f"  {name} := {other};" for other, known in target.formals if known == kind]
-        bodies += ["{\n" + "\n".join([*lines, line]) + "\n}" for line in lines_of]
-    for number, body in enumerate(
-        [*bodies, *(["{\n" + "\n".join(lines) + "\n}"] if lines else [])]
-    ):
-        text = program.with_target(target.rewrite(body=body)).text
+    rows = [
+        [],
+        *(
+            [*lines, f"  {name} := {other};"]
+            for name, kind in target.returns
+            for other, known in target.formals
+            if known == kind
+        ),
+        *([lines] if lines else []),
+    ]
+    for number, row in enumerate(rows):
+        text = program.with_target(target.rewrite(body="\n".join(["{", *row, "}"]))).text
         yield Candidate(Problem(f"{problem.id}#exploit{number}", "dafny", "file", "", HOLE), text)
 
 
@@ -203,9 +191,8 @@ def write_witnesses(problem: Problem) -> str | None:
     inputs = _list_inputs(target, program, NUM_WITNESSES)
     if not target.formals or not inputs:
         return None
-    claim = " && ".join(f"({text})" for text in target.list_clauses("ensures"))
     requires = [f"({text})" for text in target.list_clauses("requires")]
-    denied = " && ".join([*requires, f"!({claim})"])
+    denied = " && ".join([*requires, f"!({conjoin(target.list_clauses('ensures'))})"])
     tests = [f"if {substitute(denied, values)} {{ }}" for values in inputs]
     return "\nelse ".join(tests)
 
@@ -215,11 +202,10 @@ def list_plain_proofs(problem: Problem) -> list[str]:
     target = read_problem(problem).target
     if target.word != "lemma" or problem.kind != "statements":
         return []
+    names = [name for name, _ in target.formals]
     bodies = []
     for place, (name, kind) in enumerate(target.formals):
-        if kind != "nat":
-            continue
-        arguments = [other for other, _ in target.formals]
-        arguments[place] = f"{name} - 1"
-        bodies.append(f"if {name} > 0 {{ {target.name}({', '.join(arguments)}); }}")
+        if kind == "nat":
+            arguments = ", ".join([*names[:place], f"{name} - 1", *names[place + 1 :]])
+            bodies.append(f"if {name} > 0 {{ {target.name}({arguments}); }}")
     return bodies

@@ -10,20 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from proverrl.config.compose import DafnyOperator, ScaffoldName
 from proverrl.errors import ProblemError
 from proverrl.lang.base import Composing
-from proverrl.lang.dafny.compose import attack
+from proverrl.lang.dafny.compose import attack, forms, fuse, mutate
 from proverrl.lang.dafny.compose.declarations import list_names, read_problem
-from proverrl.lang.dafny.compose.forms import apply_lemma, generalise, instantiate, negate
-from proverrl.lang.dafny.compose.fuse import chain_calls, conjoin_lemmas, nest_loop, sequence_loops
-from proverrl.lang.dafny.compose.mutate import (
-    add_requires,
-    change_bound,
-    change_constant,
-    drop_ensures,
-    drop_requires,
-    flip_sign,
-    strengthen_ensures,
-    weaken_ensures,
-)
 from proverrl.lang.dafny.compose.scaffolds import SCAFFOLDS
 from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
@@ -32,22 +20,22 @@ from proverrl.lang.records import Operator, Scaffold
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 
 OPERATORS: Mapping[DafnyOperator, Operator] = {
-    "change_constant": Operator(1, change_constant),
-    "flip_sign": Operator(1, flip_sign),
-    "change_bound": Operator(1, change_bound),
-    "drop_requires": Operator(1, drop_requires),
-    "add_requires": Operator(1, add_requires),
-    "drop_ensures": Operator(1, drop_ensures),
-    "weaken_ensures": Operator(1, weaken_ensures),
-    "strengthen_ensures": Operator(1, strengthen_ensures),
-    "instantiate": Operator(1, instantiate),
-    "generalise": Operator(1, generalise),
-    "apply_lemma": Operator(1, apply_lemma),
-    "negate": Operator(1, negate),
-    "conjoin_lemmas": Operator(2, conjoin_lemmas),
-    "sequence_loops": Operator(2, sequence_loops),
-    "chain_calls": Operator(2, chain_calls),
-    "nest_loop": Operator(1, nest_loop),
+    "change_constant": Operator(1, mutate.change_constant),
+    "flip_sign": Operator(1, mutate.flip_sign),
+    "change_bound": Operator(1, mutate.change_bound),
+    "drop_requires": Operator(1, mutate.drop_requires),
+    "add_requires": Operator(1, mutate.add_requires),
+    "drop_ensures": Operator(1, mutate.drop_ensures),
+    "weaken_ensures": Operator(1, mutate.weaken_ensures),
+    "strengthen_ensures": Operator(1, mutate.strengthen_ensures),
+    "instantiate": Operator(1, forms.instantiate),
+    "generalise": Operator(1, forms.generalise),
+    "apply_lemma": Operator(1, forms.apply_lemma),
+    "negate": Operator(1, forms.negate),
+    "conjoin_lemmas": Operator(2, fuse.conjoin_lemmas),
+    "sequence_loops": Operator(2, fuse.sequence_loops),
+    "chain_calls": Operator(2, fuse.chain_calls),
+    "nest_loop": Operator(1, fuse.nest_loop),
 }
 """Composers of Dafny problems. ``arity`` is the least number of parents; fusions take more."""
 

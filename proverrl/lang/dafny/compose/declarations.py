@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, pairwise
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.generate.names import GLOBAL_POOLS, VARIABLE_POOLS
@@ -21,6 +22,10 @@ from proverrl.types import HOLE, Problem
 
 Piece = tuple[str, str, int]
 """A token: kind, text, place in characters."""
+
+
+OPEN_BODY = f"{{\n  {HOLE}\n}}"
+"""A body that is nothing but the hole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +46,7 @@ class Program:
     def with_target(self, *targets: Declaration) -> Program:
         """The program with other declarations in the place of the one with the hole."""
         place = self.declarations.index(self.target)
-        parts = (*self.declarations[:place], *targets, *self.declarations[place + 1 :])
-        return Program(parts)
+        return Program((*self.declarations[:place], *targets, *self.declarations[place + 1 :]))
 
     @property
     def text(self) -> str:
@@ -116,30 +120,27 @@ def edit_calls(text: str, name: str, edit: Callable[[list[str]], list[str]], to:
 
     ``to`` is another name to call.
     """
-    out, rest = "", text
-    while True:
-        pieces = scan_places(rest)
-        found = next(
-            (
-                i
-                for i, (kind, piece, _) in enumerate(pieces[:-1])
-                if kind == "name" and piece == name and pieces[i + 1][1] == "("
-            ),
-            None,
-        )
-        if found is None:
-            return out + rest
-        opened = pieces[found + 1][2]
-        depth, closed = 0, len(rest)
-        for _, piece, place in pieces[found + 1 :]:
-            depth += (piece == "(") - (piece == ")")
-            if depth == 0:
-                closed = place
-                break
-        inside = edit_calls(rest[opened + 1 : closed], name, edit, to)
-        arguments = edit(split_at(inside, ","))
-        out += f"{rest[: pieces[found][2]]}{to or name}({', '.join(arguments)})"
-        rest = rest[closed + 1 :]
+    pieces = scan_places(text)
+    starts = (
+        at
+        for at, ((kind, piece, _), (_, after, _)) in enumerate(pairwise(pieces))
+        if kind == "name" and piece == name and after == "("
+    )
+    found = next(starts, None)
+    if found is None:
+        return text
+    opened = pieces[found + 1][2]
+    depths = accumulate((piece == "(") - (piece == ")") for _, piece, _ in pieces[found + 1 :])
+    length = next((at for at, depth in enumerate(depths) if depth == 0), None)
+    closed = len(text) if length is None else pieces[found + 1 + length][2]
+    inside = edit_calls(text[opened + 1 : closed], name, edit, to)
+    call = f"{to or name}({', '.join(edit(split_at(inside, ',')))})"
+    return text[: pieces[found][2]] + call + edit_calls(text[closed + 1 :], name, edit, to)
+
+
+def conjoin(claims: Sequence[str]) -> str:
+    """All claims as one, each in brackets."""
+    return " && ".join(f"({claim})" for claim in claims)
 
 
 class FreshNames:

@@ -12,8 +12,10 @@ import random
 from collections.abc import Sequence
 
 from proverrl.lang.dafny.compose.declarations import (
+    OPEN_BODY,
     FreshNames,
     Program,
+    conjoin,
     edit_calls,
     list_names,
     map_tokens,
@@ -24,7 +26,6 @@ from proverrl.lang.dafny.compose.mutate import list_constants
 from proverrl.lang.dafny.syntax.declarations import Declaration, write_formals
 from proverrl.lang.dafny.syntax.text import fill_hole, scan_places
 from proverrl.lang.records import Made, Parent
-from proverrl.types import HOLE
 
 _NUMBERS = ("nat", "int")
 
@@ -99,18 +100,16 @@ def generalise(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
             text = edit_calls(text, name, lambda arguments: [*arguments, new])
         return text
 
-    made = []
-    for declaration in program.declarations:
-        if declaration.name not in carriers:
-            made.append(declaration)
-            continue
-        made.append(
-            declaration.rewrite(
-                formals=(*declaration.formals, (new, "int")),
-                clauses=tuple((w, hand_on(lift(text))) for w, text in declaration.clauses),
-                body=hand_on(lift(declaration.body)),
-            )
+    made = [
+        declaration.rewrite(
+            formals=(*declaration.formals, (new, "int")),
+            clauses=tuple((w, hand_on(lift(text))) for w, text in declaration.clauses),
+            body=hand_on(lift(declaration.body)),
         )
+        if declaration.name in carriers
+        else declaration
+        for declaration in program.declarations
+    ]
     if reference is not None:
         reference = hand_on(lift(reference))
     return Made(parent.problem.kind, Program(tuple(made)).text, reference)
@@ -158,7 +157,7 @@ def apply_lemma(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
             for word, text in target.clauses
             if word in ("requires", "ensures")
         ),
-        body=f"{{\n  {HOLE}\n}}",
+        body=OPEN_BODY,
     )
     call = ", ".join(value if other == name else other for other, _ in target.formals)
     text = program.with_target(proved, instance).text
@@ -179,7 +178,7 @@ def negate(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
         return None
     used = list_names(program.text)
     requires = [f"({text})" for text in target.list_clauses("requires")]
-    claim = " && ".join(f"({text})" for text in target.list_clauses("ensures"))
+    claim = conjoin(target.list_clauses("ensures"))
     opposite = " && ".join([*requires, f"!({claim})" if " && " in claim else f"!{claim}"])
     if target.formals:
         opposite = f"exists {write_formals(target.formals)} :: {opposite}"
@@ -187,6 +186,6 @@ def negate(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
         name=FreshNames(rng, used).pick("lemma"),
         formals=(),
         clauses=(("ensures", opposite),),
-        body=f"{{\n  {HOLE}\n}}",
+        body=OPEN_BODY,
     )
     return Made("statements", program.with_target(negation).text)

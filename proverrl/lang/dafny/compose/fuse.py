@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proverrl.lang.dafny.compose.declarations import (
+    OPEN_BODY,
     FreshNames,
     Program,
     edit_calls,
@@ -34,7 +35,7 @@ _NO_BODY = "\x00"
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _FusedParent:
     """One parent as it goes into a fusion."""
 
     program: Program
@@ -44,17 +45,26 @@ class _Part:
     def target(self) -> Declaration:
         return self.program.target
 
+    @property
+    def names(self) -> set[str]:
+        return list_names(self.program.text + (self.reference or ""))
 
-def _read_apart(rng: random.Random, parents: Sequence[Parent]) -> list[_Part]:
+    @property
+    def proved_body(self) -> str:
+        """The body with the reference, if there is one, in its hole."""
+        return fill_hole(self.target.body, self.reference or "")
+
+
+def _read_apart(rng: random.Random, parents: Sequence[Parent]) -> list[_FusedParent]:
     """The parents with no name in common."""
-    parts: list[_Part] = []
+    parts: list[_FusedParent] = []
     texts: list[str] = []
     for parent in parents:
         text = read_problem(parent.problem).text
         reference = parent.reference
         pair = (text, reference or _NO_BODY)
         made, body = make_disjoint(texts, pair, rng) if texts else pair
-        parts.append(_Part(read_program(made), None if reference is None else body))
+        parts.append(_FusedParent(read_program(made), None if reference is None else body))
         texts += [made] if reference is None else [made, body]
     return parts
 
@@ -63,7 +73,7 @@ def _words(text: str) -> set[str]:
     return {piece for _, piece, _ in scan_places(text)}
 
 
-def _is_plain_loop(part: _Part) -> bool:
+def _is_plain_loop(part: _FusedParent) -> bool:
     """A method with a loop that neither returns early nor touches the heap."""
     target = part.target
     heap = {word for word, _ in target.clauses} & {"modifies", "reads"}
@@ -85,14 +95,13 @@ def conjoin_lemmas(rng: random.Random, parents: Sequence[Parent]) -> Made | None
     targets = [part.target for part in parts]
     if any(t.word != "lemma" or "calc" in _words(t.body) for t in targets):
         return None
-    used = set().union(*(list_names(p.program.text + (p.reference or "")) for p in parts))
-    name = FreshNames(rng, used).pick("lemma")
+    name = FreshNames(rng, set().union(*(part.names for part in parts))).pick("lemma")
     formals = tuple(formal for target in targets for formal in target.formals)
     fused = targets[0].rewrite(
         name=name,
         formals=formals,
         clauses=_sort_clauses([clause for target in targets for clause in target.clauses]),
-        body=f"{{\n  {HOLE}\n}}",
+        body=OPEN_BODY,
     )
     bodies = []
     for part in parts:
@@ -117,9 +126,10 @@ def sequence_loops(rng: random.Random, parents: Sequence[Parent]) -> Made | None
     parts = _read_apart(rng, parents)
     if not all(_is_plain_loop(part) for part in parts):
         return None
-    kept = _choose_hole(rng, parts)
-    if kept is None:
+    unknown = [place for place, part in enumerate(parts) if part.reference is None]
+    if len(unknown) > 1:
         return None
+    kept = unknown[0] if unknown else rng.randrange(len(parts))
     bodies = [
         part.target.inner if place == kept else fill_hole(part.target.inner, part.reference or "")
         for place, part in enumerate(parts)
@@ -134,14 +144,6 @@ def sequence_loops(rng: random.Random, parents: Sequence[Parent]) -> Made | None
     others = tuple(d for part in parts for d in part.program.others)
     text = Program((*others, fused)).text
     return Made(parents[kept].problem.kind, text, parts[kept].reference)
-
-
-def _choose_hole(rng: random.Random, parts: Sequence[_Part]) -> int | None:
-    """Whose hole stays open; every other part needs a reference."""
-    unknown = [place for place, part in enumerate(parts) if part.reference is None]
-    if len(unknown) > 1:
-        return None
-    return unknown[0] if unknown else rng.randrange(len(parts))
 
 
 def _sort_clauses(clauses: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -161,8 +163,7 @@ def chain_calls(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
     callees, caller = parts[:-1], parts[-1].target
     if any(part.reference is None for part in callees):
         return None
-    used = set().union(*(list_names(p.program.text + (p.reference or "")) for p in parts))
-    fresh = FreshNames(rng, used)
+    fresh = FreshNames(rng, set().union(*(part.names for part in parts)))
     declared: list[Declaration] = []
     formals: list[tuple[str, str]] = []
     requires: list[str] = []
@@ -176,7 +177,7 @@ def chain_calls(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
             return None
         declared += [
             *part.program.others,
-            target.rewrite(body=fill_hole(target.body, part.reference or "")),
+            target.rewrite(body=part.proved_body),
         ]
         own = {name: fresh.pick(name) for name, _ in target.formals if name != fed}
         formals += [(own[name], kind) for name, kind in target.formals if name != fed]
@@ -244,15 +245,13 @@ def nest_loop(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
     given = _find_value(target)
     if not _is_plain_loop(part) or given is None:
         return None
-    fresh = FreshNames(rng, list_names(part.program.text + (part.reference or "")))
+    fresh = FreshNames(rng, part.names)
     total, turn, turns = fresh.pick("total"), fresh.pick("counter"), fresh.pick("bound")
     result, kind = target.returns[0]
     claim = f"({given})" if len(scan_places(given)) > 1 else given
     outer = f"invariant 0 <= {turn} <= {turns}\ninvariant {total} == {turn} * {claim}"
     at_outer = part.reference is not None and rng.random() < 0.5
-    inner = target.inner
-    if at_outer:
-        inner = fill_hole(inner, part.reference or "")
+    inner = fill_hole(target.inner, part.reference or "") if at_outer else target.inner
     lines = [
         f"{_INDENT}{total} := 0;",
         f"{_INDENT}var {turn} := 0;",

@@ -104,12 +104,7 @@ def change_bound(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
 
 def drop_requires(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
     """One precondition less; the reference stays, and may no longer do."""
-
-    def change(target: Declaration) -> Declaration | None:
-        places = [i for i, (word, _) in enumerate(target.clauses) if word == "requires"]
-        return _without(target, rng.choice(places)) if places else None
-
-    return _map_target(parents[0], change, keep_reference=True)
+    return _drop(rng, parents[0], "requires", least=1)
 
 
 def add_requires(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
@@ -124,27 +119,33 @@ def add_requires(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
         clause = ("requires", f"{rng.choice(names)} {operator} {rng.randint(2, 9)}")
         return target.rewrite(clauses=(clause, *target.clauses))
 
-    return _map_target(parents[0], change, keep_reference=True)
+    return _map_target(parents[0], change)
 
 
 def drop_ensures(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
     """One conclusion less, of two or more."""
+    return _drop(rng, parents[0], "ensures", least=2)
 
+
+def _drop(rng: random.Random, parent: Parent, word: str, least: int) -> Made | None:
     def change(target: Declaration) -> Declaration | None:
-        places = [i for i, (word, _) in enumerate(target.clauses) if word == "ensures"]
-        return _without(target, rng.choice(places)) if len(places) > 1 else None
+        places = [i for i, (kind, _) in enumerate(target.clauses) if kind == word]
+        if len(places) < least:
+            return None
+        place = rng.choice(places)
+        return target.rewrite(clauses=target.clauses[:place] + target.clauses[place + 1 :])
 
-    return _map_target(parents[0], change, keep_reference=True)
+    return _map_target(parent, change)
 
 
 def weaken_ensures(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
     """A comparison of a conclusion becomes one that it implies."""
-    return _map_target(parents[0], lambda t: _change_claim(rng, t, _WEAKER), keep_reference=True)
+    return _map_target(parents[0], lambda t: _change_claim(rng, t, _WEAKER))
 
 
 def strengthen_ensures(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
     """A comparison of a conclusion becomes one that implies it: false as often as not."""
-    return _map_target(parents[0], lambda t: _change_claim(rng, t, _STRONGER), keep_reference=True)
+    return _map_target(parents[0], lambda t: _change_claim(rng, t, _STRONGER))
 
 
 def _change_claim(
@@ -165,30 +166,19 @@ def _change_claim(
     if not places:
         return None
     clause, at = rng.choice(places)
-    word, text = target.clauses[clause]
-    new = rng.choice(table[scan_places(text)[at][1]])
-    changed = map_tokens(text, lambda _, place: new if place == at else None)
     clauses = list(target.clauses)
-    clauses[clause] = (word, changed)
+    word, text = clauses[clause]
+    new = rng.choice(table[scan_places(text)[at][1]])
+    clauses[clause] = word, map_tokens(text, lambda _, place: new if place == at else None)
     return target.rewrite(clauses=tuple(clauses))
 
 
-def _without(target: Declaration, place: int) -> Declaration:
-    return target.rewrite(clauses=target.clauses[:place] + target.clauses[place + 1 :])
-
-
-def _map_target(
-    parent: Parent,
-    change: Callable[[Declaration], Declaration | None],
-    *,
-    keep_reference: bool,
-) -> Made | None:
+def _map_target(parent: Parent, change: Callable[[Declaration], Declaration | None]) -> Made | None:
     program = read_problem(parent.problem)
     changed = change(program.target)
     if changed is None:
         return None
-    reference = parent.reference if keep_reference else None
-    return Made(parent.problem.kind, program.with_target(changed).text, reference)
+    return Made(parent.problem.kind, program.with_target(changed).text, parent.reference)
 
 
 def _map_both(parent: Parent, change: Callable[[list[Piece], int], str | None]) -> Made:

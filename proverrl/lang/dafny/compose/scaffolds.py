@@ -12,19 +12,16 @@ from collections.abc import Mapping, Sequence
 
 from proverrl.config.compose import ScaffoldName
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.compose.declarations import FreshNames, list_names, read_problem
-from proverrl.lang.dafny.compose.forms import generalise, instantiate
-from proverrl.lang.dafny.compose.fuse import chain_calls, conjoin_lemmas, nest_loop, sequence_loops
-from proverrl.lang.dafny.compose.mutate import (
-    add_requires,
-    drop_ensures,
-    drop_requires,
-    strengthen_ensures,
-    weaken_ensures,
+from proverrl.lang.dafny.compose import forms, fuse, mutate
+from proverrl.lang.dafny.compose.declarations import (
+    OPEN_BODY,
+    FreshNames,
+    list_names,
+    read_problem,
 )
-from proverrl.lang.dafny.syntax.program import Element, parse_program
+from proverrl.lang.dafny.syntax.declarations import ParsedText
+from proverrl.lang.dafny.syntax.program import Element
 from proverrl.lang.dafny.syntax.text import fill_hole, scan_places
-from proverrl.lang.dafny.syntax.tokens import find_places, read_file
 from proverrl.lang.records import Compose, Made, Parent, Scaffold
 from proverrl.types import HOLE
 
@@ -95,8 +92,18 @@ def _choose(functions: Sequence[Compose]) -> Scaffold:
     return draw
 
 
-EASIER: tuple[Compose, ...] = (instantiate, drop_ensures, weaken_ensures, add_requires)
-HARDER: tuple[Compose, ...] = (generalise, drop_requires, strengthen_ensures, nest_loop)
+EASIER: tuple[Compose, ...] = (
+    forms.instantiate,
+    mutate.drop_ensures,
+    mutate.weaken_ensures,
+    mutate.add_requires,
+)
+HARDER: tuple[Compose, ...] = (
+    forms.generalise,
+    mutate.drop_requires,
+    mutate.strengthen_ensures,
+    fuse.nest_loop,
+)
 
 
 def extract_lemma(rng: random.Random, parents: Sequence[Parent]) -> list[Made]:
@@ -122,7 +129,7 @@ def extract_lemma(rng: random.Random, parents: Sequence[Parent]) -> list[Made]:
                 *(("requires", test) for test in tests),
                 ("ensures", claim),
             ),
-            body=f"{{\n  {HOLE}\n}}",
+            body=OPEN_BODY,
         )
         made.append(Made("statements", program.with_target(lemma).text))
     return made
@@ -130,30 +137,24 @@ def extract_lemma(rng: random.Random, parents: Sequence[Parent]) -> list[Made]:
 
 def _list_statements(body: str) -> list[tuple[str, tuple[str, ...]]]:
     """The statements of a proof, those under ``if`` too, with the tests that lead to each."""
-    text = f"lemma L() {{ {body} }}"
-    tokens, findings = read_file(text)
-    if findings:
-        raise ProblemError(f"a reference cannot be read: {findings[0].message}")
-    places = find_places(text, tokens)
-
-    def cut(start: int, end: int) -> str:
-        last = places[end - 1] + len(tokens[end - 1].text)
-        return text[places[start] : last] if start < end else ""
-
+    try:
+        parsed = ParsedText(f"lemma L() {{ {body} }}")
+    except ProblemError as error:
+        _, _, message = str(error).partition(": ")
+        raise ProblemError(f"a reference cannot be read: {message}") from error
     found: list[tuple[str, tuple[str, ...]]] = []
 
     def walk(elements: Sequence[Element], tests: tuple[str, ...]) -> None:
         for element in elements:
-            found.append((cut(element.start, element.end), tests))
-            if element.word != "if" or tokens[element.start + 1].text in ("*", "{"):
+            found.append((parsed.cut(element.start, element.end), tests))
+            if element.word != "if" or parsed.tokens[element.start + 1].text in ("*", "{"):
                 continue
-            test = cut(element.start + 1, element.slots[0].start - 1)
+            test = parsed.cut(element.start + 1, element.slots[0].start - 1)
             walk(element.slots[0].elements, (*tests, test))
             for slot in element.slots[1:2]:
                 walk(slot.elements, (*tests, f"!({test})"))
 
-    lemma = parse_program(tokens).slots[0].elements[0]
-    walk(lemma.slots[-1].elements, ())
+    walk(parsed.elements[0].slots[-1].elements, ())
     return found
 
 
@@ -162,7 +163,7 @@ def chain_solved(rng: random.Random, parents: Sequence[Parent]) -> list[Made]:
     which raises the number of problems in a chain by stages)."""
     if len(parents) < 2:
         return []
-    return _choose((conjoin_lemmas, chain_calls, sequence_loops))(rng, parents)
+    return _choose((fuse.conjoin_lemmas, fuse.chain_calls, fuse.sequence_loops))(rng, parents)
 
 
 SCAFFOLDS: Mapping[ScaffoldName, Scaffold] = {

@@ -1,6 +1,7 @@
 """A generated problem before its check, and the small pieces of text that families share.
 
-Flows in: a random source and names. Flows out: ``Program`` and ``Draft`` records, loops, terms.
+Flows in: a random source and names. Flows out: ``ProgramText`` and ``CurriculumDraft`` records,
+loops, terms.
 Not handled here: which drafts are kept (``stream``), and whether Dafny agrees.
 """
 
@@ -18,7 +19,7 @@ Term = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class CurriculumDraft:
     """A statement with a hole, and the body that should fill it."""
 
     level: int
@@ -29,7 +30,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramText:
     """What a family writes: a statement line by line, and the body that should fill its hole."""
 
     lines: list[str]
@@ -37,15 +38,14 @@ class Program:
     kind: str = "statements"
 
 
-Family = Callable[[random.Random, Names], Program]
+Family = Callable[[random.Random, Names], ProgramText]
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A counting loop over ``bound``: how it starts, runs, steps, and how far it has come.
+    """A counting loop: how it starts, runs, steps, and how far it has come.
 
-    ``done`` is the number of finished turns as an expression that may stand in a product;
-    ``count`` is the same expression to stand alone.
+    ``count`` is the number of finished turns, ``bound`` the number of all, as expressions.
     """
 
     counter: str
@@ -53,12 +53,40 @@ class Loop:
     guard: str
     step: str
     span: str
-    done: str
     count: str
+    bound: str
+
+    @property
+    def done(self) -> str:
+        """``count`` as it may stand in a product."""
+        return f"({self.count})" if " " in self.count else self.count
 
     def write(self, body: Sequence[str], clauses: Sequence[str] = (HOLE,)) -> list[str]:
         """The counter's declaration and the loop, with the hole unless ``clauses`` are given."""
         return [f"var {self.counter} := {self.start};", *write_while(self.guard, body, clauses)]
+
+    def ask(
+        self,
+        method: str,
+        total: str,
+        start: int | str,
+        steps: Sequence[str],
+        claim: Term,
+        *,
+        parameters: str = "",
+        requires: Sequence[str] = (),
+        function: str = "",
+    ) -> ProgramText:
+        """A method that runs the loop, ``total`` set to ``start``, and claims something of all
+        turns. ``function`` declares what the claim calls, if it is a call."""
+        return ask_invariants(
+            f"{method}({parameters or f'{self.bound}: nat'}) returns ({total}: int)",
+            [*requires, f"ensures {claim(self.bound)}"],
+            [f"{total} := {start};", *self.write(steps)],
+            self.span,
+            claim(self.count if function else self.done),
+            before=[function] if function else [],
+        )
 
 
 LOOP_FORMS_UP = ("less", "unequal", "greater")
@@ -77,13 +105,12 @@ def draw_loop(
         guard = list_above(counter, "0")[LOOP_FORMS_DOWN.index(form)]
         count = f"{bound} - {counter}"
         step = f"{counter} := {counter} - 1;"
-        return Loop(counter, bound, guard, step, span, f"({count})", count)
+        return Loop(counter, bound, guard, step, span, count, bound)
     if form == "one":
-        count = f"{counter} - 1"
         span = f"1 <= {counter} <= {bound} + 1"
-        return Loop(counter, "1", f"{counter} <= {bound}", up, span, f"({count})", count)
+        return Loop(counter, "1", f"{counter} <= {bound}", up, span, f"{counter} - 1", bound)
     guard = list_below(counter, bound)[LOOP_FORMS_UP.index(form)]
-    return Loop(counter, "0", guard, up, span, counter, counter)
+    return Loop(counter, "0", guard, up, span, counter, bound)
 
 
 def list_below(low: str, high: str) -> tuple[str, str, str]:
@@ -98,15 +125,9 @@ def list_above(high: str, low: str) -> tuple[str, str, str]:
 
 def draw_line(slope: int | str, offset: int | str, style: int) -> Term:
     """A line ``slope * x + offset`` in one of six orders of writing; offset 0 is left out."""
-    product: Term
-    if style % 2 == 0:
 
-        def product(x: str) -> str:
-            return f"{slope} * {x}"
-    else:
-
-        def product(x: str) -> str:
-            return f"{x} * {slope}"
+    def product(x: str) -> str:
+        return f"{slope} * {x}" if style % 2 == 0 else f"{x} * {slope}"
 
     if offset == 0:
         return product
@@ -121,28 +142,23 @@ def draw_term(rng: random.Random, names: Names) -> Term:
     """A linear expression of an element, such as ``3 * x + 4``."""
     slope = names.number("slope", 2, 24)
     offset = names.number("offset", 1, 40)
+    forms: list[Term] = [
+        lambda x: f"{x} + {offset}",
+        lambda x: f"{x} - {offset}",
+        lambda x: f"{offset} - {x}",
+        lambda x: f"{slope} * {x}",
+    ]
     style = rng.randrange(6)
-    if style == 0:
-        return lambda x: f"{x} + {offset}"
-    if style == 1:
-        return lambda x: f"{x} - {offset}"
-    if style == 2:
-        return lambda x: f"{offset} - {x}"
-    if style == 3:
-        return lambda x: f"{slope} * {x}"
-    return draw_line(slope, offset, rng.randrange(6))
+    return forms[style] if style < 4 else draw_line(slope, offset, rng.randrange(6))
 
 
 def draw_test(rng: random.Random, names: Names) -> Term:
     """A condition on an element, such as ``x > 14`` or ``x % 5 == 2``."""
     limit = names.number("limit", 1, 60)
     style = rng.randrange(8)
-    if style == 0:
-        modulus = names.number("slope", 2, 20)
-        return lambda x: f"{x} % {modulus} == 0"
-    if style == 1:
-        modulus = names.number("slope", 2, 20)
-        return lambda x: f"{x} % {modulus} != 0"
+    if style < 2:
+        modulus, sign = names.number("slope", 2, 20), ("==", "!=")[style]
+        return lambda x: f"{x} % {modulus} {sign} 0"
     if style == 2:
         slope = names.number("slope", 2, 20)
         return lambda x: f"{slope} * {x} > {limit}"
@@ -151,6 +167,21 @@ def draw_test(rng: random.Random, names: Names) -> Term:
         return lambda x: f"{x} + {offset} < {limit}"
     operator = ("<", "<=", ">", ">=")[style - 4]
     return lambda x: f"{x} {operator} {limit}"
+
+
+def draw_weight(rng: random.Random, names: Names) -> Term:
+    """What one element adds to a measure: a multiple, a shifted multiple, or a choice."""
+    slope, offset = names.number("slope", 2, 24), names.number("offset", 1, 40)
+    forms: list[Term] = [
+        lambda x: f"{slope} * {x}",
+        lambda x: f"({slope} * {x} + {offset})",
+        lambda x: f"({x} + {offset})",
+    ]
+    style = rng.randrange(4)
+    if style < 3:
+        return forms[style]
+    test = draw_test(rng, names)
+    return lambda x: f"(if {test(x)} then {slope} else {offset})"
 
 
 def draw_equation(rng: random.Random) -> Callable[[str, str], str]:
@@ -165,25 +196,31 @@ def shuffled(rng: random.Random, items: Sequence[str]) -> list[str]:
     return rng.sample(list(items), len(items))
 
 
-def write_invariants(*clauses: str) -> str:
-    """A body of invariant clauses, one a line."""
-    return "\n".join(f"invariant {clause}" for clause in clauses)
+def ask_invariants(
+    head: str,
+    clauses: Sequence[str],
+    body: Sequence[str],
+    *invariants: str,
+    before: Sequence[str] = (),
+) -> ProgramText:
+    """A method, after the declarations ``before``, whose hole holds these loop invariants."""
+    lines = [*before, *write_method(head, clauses, body)]
+    reference = "\n".join(f"invariant {clause}" for clause in invariants)
+    return ProgramText(lines, reference, "invariants")
 
 
-def ask_invariants(lines: list[str], *clauses: str) -> Program:
-    """A program whose hole holds these loop invariants."""
-    return Program(lines, write_invariants(*clauses), "invariants")
+def ask_lemma(
+    before: Sequence[str], head: str, claim: str, reference: str, requires: Sequence[str] = ()
+) -> ProgramText:
+    """A lemma, after the declarations ``before``, whose hole holds its whole proof."""
+    lines = [*before, *write_lemma(head, [*requires, f"ensures {claim}"])]
+    return ProgramText(lines, reference)
 
 
 def write_block(head: str, clauses: Sequence[str], body: Sequence[str]) -> list[str]:
     """A head, its specification and its body in braces."""
-    return [
-        head,
-        *(f"  {clause}" for clause in clauses),
-        "{",
-        *(f"  {line}" for line in body),
-        "}",
-    ]
+    inner = [f"  {line}" for line in body]
+    return [head, *(f"  {clause}" for clause in clauses), "{", *inner, "}"]
 
 
 def write_method(head: str, clauses: Sequence[str], body: Sequence[str]) -> list[str]:

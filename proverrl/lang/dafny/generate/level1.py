@@ -10,7 +10,8 @@ import random
 
 from proverrl.lang.dafny.generate.draft import (
     Family,
-    Program,
+    Loop,
+    ProgramText,
     Term,
     ask_invariants,
     draw_equation,
@@ -19,8 +20,6 @@ from proverrl.lang.dafny.generate.draft import (
     list_above,
     list_below,
     shuffled,
-    write_method,
-    write_while,
 )
 from proverrl.lang.dafny.generate.names import Names
 
@@ -31,11 +30,7 @@ def _add(rng: random.Random, total: str, amount: int | str) -> str:
     return f"{total} := {amount} + {total};"
 
 
-def _subtract(start: int, product: Term) -> Term:
-    return lambda x: f"{start} - {product(x)}"
-
-
-def make_accumulator(rng: random.Random, names: Names) -> Program:
+def make_accumulator(rng: random.Random, names: Names) -> ProgramText:
     """A total that grows by a constant each turn, from a constant."""
     method, total, bound, counter = names.picks("method", "total", "bound", "counter")
     loop = draw_loop(rng, counter, bound)
@@ -45,15 +40,10 @@ def make_accumulator(rng: random.Random, names: Names) -> Program:
     line, equal = draw_line(slope, offset, style), draw_equation(rng)
     start = -offset if style % 3 == 2 else offset
     steps = shuffled(rng, [_add(rng, total, slope), loop.step])
-    lines = write_method(
-        f"{method}({bound}: nat) returns ({total}: int)",
-        [f"ensures {equal(total, line(bound))}"],
-        [f"{total} := {start};", *loop.write(steps)],
-    )
-    return ask_invariants(lines, loop.span, equal(total, line(loop.done)))
+    return loop.ask(method, total, start, steps, lambda x: equal(total, line(x)))
 
 
-def make_decrease(rng: random.Random, names: Names) -> Program:
+def make_decrease(rng: random.Random, names: Names) -> ProgramText:
     """A total that shrinks by a constant each turn, from a constant or a parameter."""
     method, total, bound, counter = names.picks("method", "total", "bound", "counter")
     loop = draw_loop(rng, counter, bound)
@@ -64,15 +54,14 @@ def make_decrease(rng: random.Random, names: Names) -> Program:
         start = names.pick("param")
         parameters = ", ".join(shuffled(rng, [parameters, f"{start}: int"]))
     steps = shuffled(rng, [f"{total} := {total} - {slope};", loop.step])
-    lines = write_method(
-        f"{method}({parameters}) returns ({total}: int)",
-        [f"ensures {equal(total, f'{start} - {product(bound)}')}"],
-        [f"{total} := {start};", *loop.write(steps)],
-    )
-    return ask_invariants(lines, loop.span, equal(total, f"{start} - {product(loop.done)}"))
+
+    def claim(x: str) -> str:
+        return equal(total, f"{start} - {product(x)}")
+
+    return loop.ask(method, total, start, steps, claim, parameters=parameters)
 
 
-def make_multiply(rng: random.Random, names: Names) -> Program:
+def make_multiply(rng: random.Random, names: Names) -> ProgramText:
     """A product by repeated addition of a parameter, with an optional constant start."""
     method, total, factor = names.picks("method", "total", "param")
     bound, counter = names.picks("bound", "counter")
@@ -82,19 +71,18 @@ def make_multiply(rng: random.Random, names: Names) -> Program:
     line = draw_line(factor, offset, style)
     parameters = ", ".join(shuffled(rng, [f"{factor}: int", f"{bound}: nat"]))
     steps = shuffled(rng, [_add(rng, total, factor), loop.step])
-    lines = write_method(
-        f"{method}({parameters}) returns ({total}: int)",
-        [f"ensures {equal(total, line(bound))}"],
-        [f"{total} := {offset};", *loop.write(steps)],
-    )
-    return ask_invariants(lines, loop.span, equal(total, line(loop.done)))
+
+    def claim(x: str) -> str:
+        return equal(total, line(x))
+
+    return loop.ask(method, total, offset, steps, claim, parameters=parameters)
 
 
-def make_pair(rng: random.Random, names: Names) -> Program:
+def make_pair(rng: random.Random, names: Names) -> ProgramText:
     """Two totals in one loop, each growing or shrinking by its own constant."""
     method, bound, counter = names.picks("method", "bound", "counter")
     loop, equal = draw_loop(rng, counter, bound), draw_equation(rng)
-    totals = names.picks("total", "total")
+    first, second = totals = names.picks("total", "total")
     starts: list[str] = []
     steps: list[str] = []
     terms: list[Term] = []
@@ -102,27 +90,31 @@ def make_pair(rng: random.Random, names: Names) -> Program:
         slope = names.number("slope", 2, 30)
         product = draw_line(slope, 0, rng.randrange(2))
         falls = rng.random() < 0.3
-        start = names.number("offset", 10, 60) if falls else 0
-        starts.append(str(start))
+        start = str(names.number("offset", 10, 60) if falls else 0)
+        starts.append(start)
         steps.append(f"{total} := {total} - {slope};" if falls else _add(rng, total, slope))
         terms.append(_subtract(start, product) if falls else product)
 
     def claims(turns: str) -> list[str]:
         return [equal(total, term(turns)) for total, term in zip(totals, terms, strict=True)]
 
-    first, second = totals
-    lines = write_method(
+    return ask_invariants(
         f"{method}({bound}: nat) returns ({first}: int, {second}: int)",
         [f"ensures {' && '.join(claims(bound))}"],
         [
             f"{first}, {second} := {', '.join(starts)};",
             *loop.write([*shuffled(rng, steps), loop.step]),
         ],
+        loop.span,
+        *claims(loop.done),
     )
-    return ask_invariants(lines, loop.span, *claims(loop.done))
 
 
-def make_range(rng: random.Random, names: Names) -> Program:
+def _subtract(start: str, product: Term) -> Term:
+    return lambda x: f"{start} - {product(x)}"
+
+
+def make_range(rng: random.Random, names: Names) -> ProgramText:
     """A loop from one parameter to another; the total follows the distance."""
     method, total, counter = names.picks("method", "total", "counter")
     low, high = names.picks("low", "high")
@@ -132,40 +124,33 @@ def make_range(rng: random.Random, names: Names) -> Program:
     head = f"{offset} + " if offset else ""
     if rng.random() < 0.6:
         start, step = low, f"{counter} := {counter} + 1;"
-        guard, done = rng.choice(list_below(counter, high)), f"({counter} - {low})"
+        guard, count = rng.choice(list_below(counter, high)), f"{counter} - {low}"
     else:
         start, step = high, f"{counter} := {counter} - 1;"
-        guard, done = rng.choice(list_above(counter, low)), f"({high} - {counter})"
-    steps = shuffled(rng, [_add(rng, total, slope), step])
-    lines = write_method(
-        f"{method}({low}: int, {high}: int) returns ({total}: int)",
-        [
-            f"requires {low} <= {high}",
-            f"ensures {equal(total, head + product(f'({high} - {low})'))}",
-        ],
-        [f"{total} := {offset};", f"var {counter} := {start};", *write_while(guard, steps)],
-    )
-    return ask_invariants(
-        lines, f"{low} <= {counter} <= {high}", equal(total, head + product(done))
+        guard, count = rng.choice(list_above(counter, low)), f"{high} - {counter}"
+    span = f"{low} <= {counter} <= {high}"
+    return Loop(counter, start, guard, step, span, count, f"({high} - {low})").ask(
+        method,
+        total,
+        offset,
+        shuffled(rng, [_add(rng, total, slope), step]),
+        lambda x: equal(total, head + product(x)),
+        parameters=f"{low}: int, {high}: int",
+        requires=[f"requires {low} <= {high}"],
     )
 
 
-def make_drain(rng: random.Random, names: Names) -> Program:
+def make_drain(rng: random.Random, names: Names) -> ProgramText:
     """One total is emptied while another fills, so a weighted sum stays the same."""
     method, bound, source, sink = names.picks("method", "bound", "total", "total")
     slope, equal = names.number("slope", 2, 40), draw_equation(rng)
     offset = names.number("offset", 1, 60) if rng.random() < 0.6 else 0
     line = draw_line(slope, offset, rng.choice((0, 1, 3, 4)))
     guard = rng.choice((*list_above(source, "0"), f"{source} >= 1"))
-    steps = shuffled(rng, [f"{source} := {source} - 1;", _add(rng, sink, slope)])
-    lines = write_method(
-        f"{method}({bound}: nat) returns ({sink}: int)",
-        [f"ensures {equal(sink, line(bound))}"],
-        [f"{sink} := {offset};", f"var {source} := {bound};", *write_while(guard, steps)],
-    )
-    return ask_invariants(
-        lines, f"0 <= {source} <= {bound}", equal(sink, line(f"({bound} - {source})"))
-    )
+    step, span = f"{source} := {source} - 1;", f"0 <= {source} <= {bound}"
+    steps = shuffled(rng, [step, _add(rng, sink, slope)])
+    loop = Loop(source, bound, guard, step, span, f"{bound} - {source}", bound)
+    return loop.ask(method, sink, offset, steps, lambda x: equal(sink, line(x)))
 
 
 FAMILIES: dict[str, Family] = {

@@ -11,19 +11,19 @@ import random
 from proverrl.lang.dafny.generate.draft import (
     LOOP_FORMS_UP,
     Family,
-    Program,
+    Loop,
+    ProgramText,
     ask_invariants,
     draw_equation,
     draw_line,
     draw_loop,
     shuffled,
-    write_method,
     write_while,
 )
 from proverrl.lang.dafny.generate.names import Names
 
 
-def make_triangle(rng: random.Random, names: Names) -> Program:
+def make_triangle(rng: random.Random, names: Names) -> ProgramText:
     """A sum of multiples of the counter, against twice its closed form."""
     method, total, bound, counter = names.picks("method", "total", "bound", "counter")
     slope, equal = names.number("slope", 2, 30), draw_equation(rng)
@@ -39,15 +39,11 @@ def make_triangle(rng: random.Random, names: Names) -> Program:
     def closed(x: str) -> str:
         return equal(f"2 * {total}", f"{slope} * {x} * ({x} {neighbour} 1){tail}")
 
-    lines = write_method(
-        f"{method}({bound}: nat) returns ({total}: int)",
-        [f"ensures {closed(bound)}"],
-        [f"{total} := {offset};", *loop.write([loop.step, add] if before else [add, loop.step])],
-    )
-    return ask_invariants(lines, loop.span, closed(counter))
+    steps = [loop.step, add] if before else [add, loop.step]
+    return loop.ask(method, total, offset, steps, closed)
 
 
-def make_square(rng: random.Random, names: Names) -> Program:
+def make_square(rng: random.Random, names: Names) -> ProgramText:
     """A sum of odd multiples against a square, with an optional linear or constant part."""
     method, total, bound, counter = names.picks("method", "total", "bound", "counter")
     slope, equal = names.number("slope", 2, 30), draw_equation(rng)
@@ -62,15 +58,11 @@ def make_square(rng: random.Random, names: Names) -> Program:
         return equal(total, f"{slope} * {x} * {x}{tail}")
 
     start = offset if extra == "constant" else 0
-    lines = write_method(
-        f"{method}({bound}: nat) returns ({total}: int)",
-        [f"ensures {closed(bound)}"],
-        [f"{total} := {start};", *loop.write([f"{total} := {total} + {amount};", loop.step])],
-    )
-    return ask_invariants(lines, loop.span, closed(counter))
+    steps = [f"{total} := {total} + {amount};", loop.step]
+    return loop.ask(method, total, start, steps, closed)
 
 
-def make_division(rng: random.Random, names: Names) -> Program:
+def make_division(rng: random.Random, names: Names) -> ProgramText:
     """Quotient and remainder by repeated subtraction, with an optional shift."""
     method, bound, quotient, rest = names.picks("method", "bound", "total", "total")
     divisor = names.number("slope", 2, 60)
@@ -85,15 +77,16 @@ def make_division(rng: random.Random, names: Names) -> Program:
     start = f"{quotient}, {rest} := 0, {dividend};"
     if rng.random() < 0.5:
         start = f"{rest}, {quotient} := {dividend}, 0;"
-    lines = write_method(
+    return ask_invariants(
         f"{method}({bound}: nat) returns ({quotient}: int, {rest}: int)",
         [f"ensures {' && '.join(ensured)}"],
         [start, *write_while(guard, steps)],
+        f"0 <= {rest}",
+        equal(dividend, whole),
     )
-    return ask_invariants(lines, f"0 <= {rest}", equal(dividend, whole))
 
 
-def make_root(rng: random.Random, names: Names) -> Program:
+def make_root(rng: random.Random, names: Names) -> ProgramText:
     """The greatest number whose weighted square stays under a bound."""
     method, bound, total = names.picks("method", "bound", "total")
     slope = names.number("slope", 2, 30)
@@ -106,18 +99,17 @@ def make_root(rng: random.Random, names: Names) -> Program:
     clauses = [f"{now} <= {bound} < {after}"]
     if rng.random() < 0.4:
         clauses = shuffled(rng, [f"{now} <= {bound}", f"{bound} < {after}"])
-    lines = write_method(
+    required = [f"requires {bound} >= {offset}"] if offset else []
+    return ask_invariants(
         f"{method}({bound}: nat) returns ({total}: int)",
-        [
-            *([f"requires {bound} >= {offset}"] if offset else []),
-            *(f"ensures {clause}" for clause in clauses),
-        ],
+        [*required, *(f"ensures {clause}" for clause in clauses)],
         [f"{total} := 0;", *write_while(guard, [f"{total} := {total} + 1;"])],
+        f"0 <= {total}",
+        f"{now} <= {bound}",
     )
-    return ask_invariants(lines, f"0 <= {total}", f"{now} <= {bound}")
 
 
-def make_stride(rng: random.Random, names: Names) -> Program:
+def make_stride(rng: random.Random, names: Names) -> ProgramText:
     """A counter that moves by more than one, over a bound that it divides."""
     method, total, bound, counter = names.picks("method", "total", "bound", "counter")
     stride, slope = rng.randrange(2, 8), names.number("slope", 2, 24)
@@ -125,22 +117,23 @@ def make_stride(rng: random.Random, names: Names) -> Program:
     offset = names.number("offset", 1, 40) if rng.random() < 0.5 else 0
     line = draw_line(slope, offset, style)
     if rng.random() < 0.6:
-        start, step = "0", f"{counter} := {counter} + {stride};"
-        guard, done = rng.choice((f"{counter} < {bound}", f"{bound} > {counter}")), counter
+        start, step, count = "0", f"{counter} := {counter} + {stride};", counter
+        guard = rng.choice((f"{counter} < {bound}", f"{bound} > {counter}"))
     else:
-        start, step = bound, f"{counter} := {counter} - {stride};"
-        guard, done = rng.choice((f"{counter} > 0", f"0 < {counter}")), f"({bound} - {counter})"
-    steps = shuffled(rng, [f"{total} := {total} + {stride * slope};", step])
-    lines = write_method(
-        f"{method}({bound}: nat) returns ({total}: int)",
-        [f"requires {bound} % {stride} == 0", f"ensures {equal(total, line(bound))}"],
-        [f"{total} := {offset};", f"var {counter} := {start};", *write_while(guard, steps)],
-    )
+        start, step, count = bound, f"{counter} := {counter} - {stride};", f"{bound} - {counter}"
+        guard = rng.choice((f"{counter} > 0", f"0 < {counter}"))
     span = f"0 <= {counter} <= {bound} && {counter} % {stride} == 0"
-    return ask_invariants(lines, span, equal(total, line(done)))
+    return Loop(counter, start, guard, step, span, count, bound).ask(
+        method,
+        total,
+        offset,
+        shuffled(rng, [f"{total} := {total} + {stride * slope};", step]),
+        lambda x: equal(total, line(x)),
+        requires=[f"requires {bound} % {stride} == 0"],
+    )
 
 
-def make_recurrence(rng: random.Random, names: Names) -> Program:
+def make_recurrence(rng: random.Random, names: Names) -> ProgramText:
     """A first-order recurrence, given as a function and run by a loop."""
     function, method, arg = names.picks("function", "method", "arg")
     total, bound, counter = names.picks("total", "bound", "counter")
@@ -149,19 +142,17 @@ def make_recurrence(rng: random.Random, names: Names) -> Program:
     loop = draw_loop(rng, counter, bound)
     line = draw_line(slope, offset, rng.randrange(6))
     rule = line(f"{function}({arg} - 1)")
-    steps = shuffled(rng, [f"{total} := {line(total)};", loop.step])
-    lines = [
-        f"function {function}({arg}: nat): int {{ if {arg} == 0 then {base} else {rule} }}",
-        *write_method(
-            f"{method}({bound}: nat) returns ({total}: int)",
-            [f"ensures {equal(total, f'{function}({bound})')}"],
-            [f"{total} := {base};", *loop.write(steps)],
-        ),
-    ]
-    return ask_invariants(lines, loop.span, equal(total, f"{function}({loop.count})"))
+    return loop.ask(
+        method,
+        total,
+        base,
+        shuffled(rng, [f"{total} := {line(total)};", loop.step]),
+        lambda x: equal(total, f"{function}({x})"),
+        function=_recurse(function, arg, base, rule),
+    )
 
 
-def make_two_term(rng: random.Random, names: Names) -> Program:
+def make_two_term(rng: random.Random, names: Names) -> ProgramText:
     """A recurrence on the last two values, as for Fibonacci's numbers."""
     function, method, arg = names.picks("function", "method", "arg")
     bound, counter, first, second = names.picks("bound", "counter", "total", "total")
@@ -176,40 +167,38 @@ def make_two_term(rng: random.Random, names: Names) -> Program:
 
     rule = combine(f"{function}({arg} - 1)", f"{function}({arg} - 2)")
     step = f"{first}, {second} := {second}, {combine(second, first)};"
-    lines = [
+    recursion = (
         f"function {function}({arg}: nat): int {{ if {arg} == 0 then {bases[0]} "
-        f"else if {arg} == 1 then {bases[1]} else {rule} }}",
-        *write_method(
-            f"{method}({bound}: nat) returns ({first}: int)",
-            [f"ensures {equal(first, f'{function}({bound})')}"],
-            [
-                f"{first} := {bases[0]};",
-                f"var {second} := {bases[1]};",
-                *loop.write(shuffled(rng, [step, loop.step])),
-            ],
-        ),
-    ]
+        f"else if {arg} == 1 then {bases[1]} else {rule} }}"
+    )
     return ask_invariants(
-        lines,
+        f"{method}({bound}: nat) returns ({first}: int)",
+        [f"ensures {equal(first, f'{function}({bound})')}"],
+        [
+            f"{first} := {bases[0]};",
+            f"var {second} := {bases[1]};",
+            *loop.write(shuffled(rng, [step, loop.step])),
+        ],
         loop.span,
         equal(first, f"{function}({counter})"),
         equal(second, f"{function}({counter} + 1)"),
+        before=[recursion],
     )
 
 
-def make_product(rng: random.Random, names: Names) -> Program:
+def make_product(rng: random.Random, names: Names) -> ProgramText:
     """A product of linear factors, as for the factorial."""
     return _run_function(rng, names, 1, (12, 20), is_sum=False)
 
 
-def make_sum(rng: random.Random, names: Names) -> Program:
+def make_sum(rng: random.Random, names: Names) -> ProgramText:
     """A sum of linear terms, given as a function and run by a loop."""
     return _run_function(rng, names, 0, (20, 30), is_sum=True)
 
 
 def _run_function(
     rng: random.Random, names: Names, least: int, most: tuple[int, int], *, is_sum: bool
-) -> Program:
+) -> ProgramText:
     """A function that adds, or multiplies by, a line at each argument, run by a loop."""
     function, method, arg = names.picks("function", "method", "arg")
     total, bound, counter = names.picks("total", "bound", "counter")
@@ -221,19 +210,18 @@ def _run_function(
     def step(value: str, x: str) -> str:
         return f"{value} + {line(x)}" if is_sum else f"({line(x)}) * {value}"
 
-    rule = step(f"{function}({arg} - 1)", arg)
-    lines = [
-        f"function {function}({arg}: nat): int {{ if {arg} == 0 then {base} else {rule} }}",
-        *write_method(
-            f"{method}({bound}: nat) returns ({total}: int)",
-            [f"ensures {equal(total, f'{function}({bound})')}"],
-            [
-                f"{total} := {base};",
-                *loop.write([loop.step, f"{total} := {step(total, counter)};"]),
-            ],
-        ),
-    ]
-    return ask_invariants(lines, loop.span, equal(total, f"{function}({counter})"))
+    return loop.ask(
+        method,
+        total,
+        base,
+        [loop.step, f"{total} := {step(total, counter)};"],
+        lambda x: equal(total, f"{function}({x})"),
+        function=_recurse(function, arg, base, step(f"{function}({arg} - 1)", arg)),
+    )
+
+
+def _recurse(function: str, arg: str, base: int, rule: str) -> str:
+    return f"function {function}({arg}: nat): int {{ if {arg} == 0 then {base} else {rule} }}"
 
 
 FAMILIES: dict[str, Family] = {

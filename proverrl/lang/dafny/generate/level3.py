@@ -7,18 +7,19 @@ Not handled here: order, permutation and nested loops (level 5).
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from proverrl.lang.dafny.generate.draft import (
     Family,
-    Program,
+    ProgramText,
+    Term,
     ask_invariants,
     draw_line,
     draw_term,
     draw_test,
     list_above,
     list_below,
-    write_method,
     write_while,
 )
 from proverrl.lang.dafny.generate.names import Names
@@ -38,11 +39,29 @@ class Walk:
     seen: str
     unseen: str
     whole: str
+    index: str
 
     def write(self, step: str) -> list[str]:
         """The counter's declaration and the loop with the hole."""
         body = [*self.before, step, *self.after]
         return [f"var {self.counter} := {self.start};", *write_while(self.guard, body)]
+
+    def claim(self, held: str) -> str:
+        """What a method ensures when ``held`` is so at all places."""
+        return f"forall {self.index} :: {self.whole} ==> {held}"
+
+    def ask(
+        self, head: str, clauses: Sequence[str], body: Sequence[str], held: str, rest: str = ""
+    ) -> ProgramText:
+        """A method whose loop keeps ``held`` at the places that it saw and ``rest`` at others."""
+        return ask_invariants(
+            head,
+            clauses,
+            body,
+            self.span,
+            f"forall {self.index} :: {self.seen} ==> {held}",
+            *([f"forall {self.index} :: {self.unseen} ==> {rest}"] if rest else []),
+        )
 
 
 def draw_walk(rng: random.Random, counter: str, array: str, index: str) -> Walk:
@@ -53,74 +72,70 @@ def draw_walk(rng: random.Random, counter: str, array: str, index: str) -> Walk:
     if rng.random() < 0.65:
         guard = rng.choice(list_below(counter, length))
         after = [f"{counter} := {counter} + 1;"]
-        return Walk(counter, "0", guard, [], after, span, low, high, whole)
+        return Walk(counter, "0", guard, [], after, span, low, high, whole, index)
     guard = rng.choice(list_above(counter, "0"))
     before = [f"{counter} := {counter} - 1;"]
-    return Walk(counter, length, guard, before, [], span, high, low, whole)
+    return Walk(counter, length, guard, before, [], span, high, low, whole, index)
 
 
-def make_fill(rng: random.Random, names: Names) -> Program:
+def make_fill(rng: random.Random, names: Names) -> ProgramText:
     """Every place gets a linear function of its index."""
     method, array, index, counter = names.picks("method", "array", "index", "counter")
     walk = draw_walk(rng, counter, array, index)
     line = draw_line(names.number("slope", 2, 24), names.number("offset", 1, 40), rng.randrange(6))
     held = f"{array}[{index}] == {line(index)}"
-    lines = write_method(
+    return walk.ask(
         f"{method}({array}: array<int>)",
-        [f"modifies {array}", f"ensures forall {index} :: {walk.whole} ==> {held}"],
+        [f"modifies {array}", f"ensures {walk.claim(held)}"],
         walk.write(f"{array}[{counter}] := {line(counter)};"),
+        held,
     )
-    return ask_invariants(lines, walk.span, f"forall {index} :: {walk.seen} ==> {held}")
 
 
-def make_map(rng: random.Random, names: Names) -> Program:
+def make_map(rng: random.Random, names: Names) -> ProgramText:
     """Every element is replaced by a linear function of itself."""
     method, array, index, counter = names.picks("method", "array", "index", "counter")
     walk, term = draw_walk(rng, counter, array, index), draw_term(rng, names)
     element, place = f"{array}[{index}]", f"{array}[{counter}]"
     held = f"{element} == {term(f'old({element})')}"
-    lines = write_method(
+    return walk.ask(
         f"{method}({array}: array<int>)",
-        [f"modifies {array}", f"ensures forall {index} :: {walk.whole} ==> {held}"],
+        [f"modifies {array}", f"ensures {walk.claim(held)}"],
         walk.write(f"{place} := {term(place)};"),
-    )
-    return ask_invariants(
-        lines,
-        walk.span,
-        f"forall {index} :: {walk.seen} ==> {held}",
-        f"forall {index} :: {walk.unseen} ==> {element} == old({element})",
+        held,
+        rest=f"{element} == old({element})",
     )
 
 
-def make_all(rng: random.Random, names: Names) -> Program:
+def make_all(rng: random.Random, names: Names) -> ProgramText:
     """Whether all elements pass a test, leaving at the first that fails."""
     return _make_decision(rng, names, is_all=True)
 
 
-def make_any(rng: random.Random, names: Names) -> Program:
+def make_any(rng: random.Random, names: Names) -> ProgramText:
     """Whether some element passes a test, leaving at the first that does."""
     return _make_decision(rng, names, is_all=False)
 
 
-def _make_decision(rng: random.Random, names: Names, *, is_all: bool) -> Program:
+def _make_decision(rng: random.Random, names: Names, *, is_all: bool) -> ProgramText:
     method, array, flag, index, counter = names.picks("method", "array", "flag", "index", "counter")
     walk, test = draw_walk(rng, counter, array, index), draw_test(rng, names)
     held, found = test(f"{array}[{index}]"), test(f"{array}[{counter}]")
     if is_all:
-        claim, leave = f"forall {index} :: {walk.whole} ==> {held}", f"!({found})"
+        claim, leave = walk.claim(held), f"!({found})"
         early, late, so_far = "false", "true", held
     else:
         claim, leave = f"exists {index} :: {walk.whole} && {held}", found
         early, late, so_far = "true", "false", f"!({held})"
-    lines = write_method(
+    return walk.ask(
         f"{method}({array}: array<int>) returns ({flag}: bool)",
         [f"ensures {flag} <==> {claim}"],
         [*walk.write(f"if {leave} {{ return {early}; }}"), f"return {late};"],
+        so_far,
     )
-    return ask_invariants(lines, walk.span, f"forall {index} :: {walk.seen} ==> {so_far}")
 
 
-def make_find(rng: random.Random, names: Names) -> Program:
+def make_find(rng: random.Random, names: Names) -> ProgramText:
     """A place whose element equals a linear function of a key, or a negative number."""
     method, array, key = names.picks("method", "array", "param")
     index, counter, place = names.picks("index", "counter", "total")
@@ -130,18 +145,18 @@ def make_find(rng: random.Random, names: Names) -> Program:
     fails = f"{array}[{index}] != {wanted}"
     ensured = [
         f"ensures 0 <= {place} ==> {place} < {array}.Length && {array}[{place}] == {wanted}",
-        f"ensures {place} < 0 ==> forall {index} :: {walk.whole} ==> {fails}",
+        f"ensures {place} < 0 ==> {walk.claim(fails)}",
     ]
     step = f"if {array}[{counter}] == {wanted} {{ return {counter}; }}"
-    lines = write_method(
+    return walk.ask(
         f"{method}({array}: array<int>, {key}: int) returns ({place}: int)",
         rng.sample(ensured, 2),
         [*walk.write(step), f"return -{miss};"],
+        fails,
     )
-    return ask_invariants(lines, walk.span, f"forall {index} :: {walk.seen} ==> {fails}")
 
 
-def make_extreme(rng: random.Random, names: Names) -> Program:
+def make_extreme(rng: random.Random, names: Names) -> ProgramText:
     """The greatest or least element, or the greatest of a linear function of the elements."""
     method, array, total = names.picks("method", "array", "total")
     index, counter = names.picks("index", "counter")
@@ -166,83 +181,55 @@ def make_extreme(rng: random.Random, names: Names) -> Program:
         ]
         return [written[place] for place in order]
 
-    lines = write_method(
+    required = f"requires {array}.Length > 0"
+    steps = [f"if {test} {{ {total} := {place}; }}", f"{counter} := {counter} + 1;"]
+    setup = [f"{total} := {term(f'{array}[0]')};", f"var {counter} := 1;"]
+    return ask_invariants(
         f"{method}({array}: array<int>) returns ({total}: int)",
-        [
-            f"requires {array}.Length > 0",
-            *(f"ensures {clause}" for clause in clauses(f"{array}.Length")),
-        ],
-        [
-            f"{total} := {term(f'{array}[0]')};",
-            f"var {counter} := 1;",
-            *write_while(
-                guard, [f"if {test} {{ {total} := {place}; }}", f"{counter} := {counter} + 1;"]
-            ),
-        ],
+        [required, *(f"ensures {clause}" for clause in clauses(f"{array}.Length"))],
+        [*setup, *write_while(guard, steps)],
+        f"1 <= {counter} <= {array}.Length",
+        *clauses(counter),
     )
-    return ask_invariants(lines, f"1 <= {counter} <= {array}.Length", *clauses(counter))
 
 
-@dataclass(frozen=True, slots=True)
-class _NewArray:
-    """A method that makes an array of the length of another."""
-
-    head: str
-    array: str
-    result: str
-    index: str
-    counter: str
-    walk: Walk
-
-    def ask(self, element: str, value: str) -> Program:
-        """``element`` is what each place of the new array is to be, in terms of the bound
-        variable, ``value`` the same at the loop's counter."""
-        array, result, index, walk = self.array, self.result, self.index, self.walk
-        held = f"{result}[{index}] == {element}"
-        lines = write_method(
-            self.head,
-            [
-                f"ensures {result}.Length == {array}.Length",
-                f"ensures forall {index} :: {walk.whole} ==> {held}",
-            ],
-            [
-                f"{result} := new int[{array}.Length];",
-                *walk.write(f"{result}[{self.counter}] := {value};"),
-            ],
-        )
-        return ask_invariants(lines, walk.span, f"forall {index} :: {walk.seen} ==> {held}")
+def make_copy(rng: random.Random, names: Names) -> ProgramText:
+    """A new array whose elements are a linear function of the old ones."""
+    return _ask_new_array(rng, names, draw_term)
 
 
-def _draw_new_array(rng: random.Random, names: Names) -> _NewArray:
+def make_choice(rng: random.Random, names: Names) -> ProgramText:
+    """A new array whose elements are chosen by a test of the old ones."""
+    return _ask_new_array(rng, names, _draw_choice)
+
+
+def _draw_choice(rng: random.Random, names: Names) -> Term:
+    test, other = draw_test(rng, names), names.number("offset", 0, 40)
+    if rng.random() < 0.5:
+        return lambda x: f"if {test(x)} then {x} else {other}"
+    return lambda x: f"if {test(x)} then {other} else {x}"
+
+
+def _ask_new_array(
+    rng: random.Random, names: Names, draw: Callable[[random.Random, Names], Term]
+) -> ProgramText:
     method, array, result = names.picks("method", "array", "array")
     index, counter = names.picks("index", "counter")
-    walk = draw_walk(rng, counter, array, index)
-    head = f"{method}({array}: array<int>) returns ({result}: array<int>)"
-    return _NewArray(head, array, result, index, counter, walk)
+    walk, term = draw_walk(rng, counter, array, index), draw(rng, names)
+    element = term(f"{array}[{index}]")
+    if element.startswith("if "):
+        element = f"({element})"
+    held = f"{result}[{index}] == {element}"
+    step = f"{result}[{counter}] := {term(f'{array}[{counter}]')};"
+    return walk.ask(
+        f"{method}({array}: array<int>) returns ({result}: array<int>)",
+        [f"ensures {result}.Length == {array}.Length", f"ensures {walk.claim(held)}"],
+        [f"{result} := new int[{array}.Length];", *walk.write(step)],
+        held,
+    )
 
 
-def make_copy(rng: random.Random, names: Names) -> Program:
-    """A new array whose elements are a linear function of the old ones."""
-    new = _draw_new_array(rng, names)
-    term = draw_term(rng, names)
-    return new.ask(term(f"{new.array}[{new.index}]"), term(f"{new.array}[{new.counter}]"))
-
-
-def make_choice(rng: random.Random, names: Names) -> Program:
-    """A new array whose elements are chosen by a test of the old ones."""
-    new = _draw_new_array(rng, names)
-    test, other = draw_test(rng, names), str(names.number("offset", 0, 40))
-    keep = rng.random() < 0.5
-
-    def choose(element: str) -> str:
-        chosen, rejected = (element, other) if keep else (other, element)
-        return f"if {test(element)} then {chosen} else {rejected}"
-
-    element, value = (choose(f"{new.array}[{place}]") for place in (new.index, new.counter))
-    return new.ask(f"({element})", value)
-
-
-def make_compare(rng: random.Random, names: Names) -> Program:
+def make_compare(rng: random.Random, names: Names) -> ProgramText:
     """Whether one array is a linear function of another, place by place."""
     method, flag, array, other = names.picks("method", "flag", "array", "array")
     index, counter = names.picks("index", "counter")
@@ -250,15 +237,15 @@ def make_compare(rng: random.Random, names: Names) -> Program:
     operator, opposite = rng.choice((("==", "!="), ("<=", ">"), ("<", ">="), ("!=", "==")))
     held = f"{array}[{index}] {operator} {term(f'{other}[{index}]')}"
     fails = f"{array}[{counter}] {opposite} {term(f'{other}[{counter}]')}"
-    lines = write_method(
+    return walk.ask(
         f"{method}({array}: array<int>, {other}: array<int>) returns ({flag}: bool)",
         [
             f"requires {array}.Length == {other}.Length",
-            f"ensures {flag} <==> forall {index} :: {walk.whole} ==> {held}",
+            f"ensures {flag} <==> {walk.claim(held)}",
         ],
         [*walk.write(f"if {fails} {{ return false; }}"), "return true;"],
+        held,
     )
-    return ask_invariants(lines, walk.span, f"forall {index} :: {walk.seen} ==> {held}")
 
 
 FAMILIES: dict[str, Family] = {

@@ -13,17 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.generate import (
-    level1,
-    level2,
-    level3,
-    level4,
-    level4_data,
-    level5,
-    level5_lemmas,
-    level5_sums,
-)
-from proverrl.lang.dafny.generate.draft import Draft, Family
+from proverrl.lang.dafny.generate import level1, level2, level3, level4, level5
+from proverrl.lang.dafny.generate.draft import CurriculumDraft, Family
 from proverrl.lang.dafny.generate.names import Names, NamesExhaustedError
 from proverrl.lang.dafny.syntax.text import normalise
 from proverrl.types import Split
@@ -32,8 +23,8 @@ FAMILIES: dict[int, dict[str, Family]] = {
     1: level1.FAMILIES,
     2: level2.FAMILIES,
     3: level3.FAMILIES,
-    4: {**level4.FAMILIES, **level4_data.FAMILIES},
-    5: {**level5.FAMILIES, **level5_sums.FAMILIES, **level5_lemmas.FAMILIES},
+    4: level4.FAMILIES,
+    5: level5.FAMILIES,
 }
 """Level to family name to generator."""
 
@@ -50,14 +41,14 @@ def assign_split(statement: str) -> Split:
     return "valid" if bucket == 7 else "heldout"
 
 
-def build_id(draft: Draft) -> str:
+def build_id(draft: CurriculumDraft) -> str:
     """The problem id of a draft: its level, its family, and eight digits of its text's hash."""
     digest = hashlib.sha256(draft.statement.encode("utf-8")).hexdigest()[:8]
     stem = draft.family.partition("_")[2]
     return f"dafny-l{draft.level}-{stem}-{digest}"
 
 
-def draw_one(level: int, family: str, split: Split, key: str) -> Draft | None:
+def draw_one(level: int, family: str, split: Split, key: str) -> CurriculumDraft | None:
     """One draft of ``family`` from the text ``key``; None when it belongs to another split."""
     seed = int.from_bytes(hashlib.sha256(f"{key}:{family}".encode()).digest(), "big")
     rng = random.Random(seed)
@@ -68,12 +59,12 @@ def draw_one(level: int, family: str, split: Split, key: str) -> Draft | None:
     statement = "\n".join(made.lines) + "\n"
     if assign_split(statement) != split:
         return None
-    return Draft(level, family, made.kind, statement, made.reference)
+    return CurriculumDraft(level, family, made.kind, statement, made.reference)
 
 
 def stream_family(
     level: int, family: str, seed: int, split: Split, seen: set[str]
-) -> Iterator[Draft]:
+) -> Iterator[CurriculumDraft]:
     """Drafts of one family whose normal form is not yet in ``seen``, which grows; ends when
     MAX_MISSES draws bring none."""
     misses = place = 0
@@ -89,7 +80,7 @@ def stream_family(
         yield draft
 
 
-def stream_level(level: int, seed: int, split: Split) -> Iterator[Draft]:
+def stream_level(level: int, seed: int, split: Split) -> Iterator[CurriculumDraft]:
     """Distinct drafts of one level, its families taking turns until all are used up."""
     if level not in FAMILIES:
         known = ", ".join(str(number) for number in FAMILIES)
@@ -100,7 +91,9 @@ def stream_level(level: int, seed: int, split: Split) -> Iterator[Draft]:
     )
 
 
-def generate_drafts(levels: Sequence[int], num: int, seed: int, split: Split) -> Iterator[Draft]:
+def generate_drafts(
+    levels: Sequence[int], num: int, seed: int, split: Split
+) -> Iterator[CurriculumDraft]:
     """``num`` distinct drafts, the levels taking turns; fewer when all families are used up."""
     if not levels or num < 0:
         raise ProblemError("give at least one level and a number of problems that is not negative")
@@ -108,7 +101,7 @@ def generate_drafts(levels: Sequence[int], num: int, seed: int, split: Split) ->
     yield from islice(drafts, num)
 
 
-def _take_turns(streams: Iterable[Iterator[Draft]]) -> Iterator[Draft]:
+def _take_turns(streams: Iterable[Iterator[CurriculumDraft]]) -> Iterator[CurriculumDraft]:
     waiting = deque(streams)
     while waiting:
         stream = waiting.popleft()

@@ -8,7 +8,7 @@ here: type parameters and ``reads``; a declaration that cannot be read gives Non
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.syntax.declarations import (
@@ -68,6 +68,14 @@ def replace_declaration(
     return problem.statement[: found.start] + lemma + problem.statement[found.end :]
 
 
-def forget_entries(problem: Problem) -> dict[str, Any]:
-    """Metadata without the names of what Dafny verifies: in another statement they may differ."""
-    return {key: value for key, value in problem.metadata.items() if key != "expected_entries"}
+def restate(problem: Problem, suffix: str, statement: str, kind: str = "") -> Problem:
+    """Another problem made of this one. It loses the names of what Dafny verifies: they may
+    differ."""
+    kept = {key: value for key, value in problem.metadata.items() if key != "expected_entries"}
+    return replace(
+        problem,
+        id=problem.id + suffix,
+        kind=kind or problem.kind,
+        statement=statement,
+        metadata=kept,
+    )

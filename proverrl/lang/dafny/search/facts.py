@@ -14,17 +14,17 @@ Not handled here: ``calc``, whose steps hold only in their order; facts about na
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from proverrl.lang.dafny.search.branches import Claim, names_of, read_facts
+from proverrl.lang.dafny.search.branches import names_of, read_facts
 from proverrl.lang.dafny.search.declaration import (
-    forget_entries,
     join,
     read_declaration,
     replace_declaration,
+    restate,
 )
-from proverrl.lang.dafny.search.places import find_cuts
+from proverrl.lang.dafny.search.places import split_body
 from proverrl.lang.dafny.search.sketch import CLAUSE_KINDS, offset_in_body
 from proverrl.lang.dafny.search.states import list_errors
 from proverrl.lang.dafny.syntax.text import fill_hole
@@ -41,35 +41,27 @@ ALONE = "Alone"
 def list_facts(problem: Problem, verdicts: Mapping[str, Verdict]) -> dict[str, int]:
     """The facts of bodies that Dafny read and refused, each with the number of bodies that it
     stands in, in the order in which they were written first."""
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for body, verdict in verdicts.items():
         if verdict.status is Status.REJECTED and verdict.obligations:
-            for fact in dict.fromkeys(_read_facts(problem, body)):
-                found[fact] = found.get(fact, 0) + 1
-    return found
+            found.update(dict.fromkeys(_read_facts(problem, body), 1))
+    return dict(found)
 
 
 def _read_facts(problem: Problem, body: str) -> list[str]:
     if problem.kind in CLAUSE_KINDS:
-        facts, start = [], 0
-        for cut in find_cuts(body):
-            text = " ".join(body[start : cut.end].split())
-            # A loop has one measure, and it proves nothing about its state.
-            if text and not text.startswith("decreases"):
-                facts.append(text)
-            start = cut.end
-        return facts
-    claims, calls = read_facts(body)
-    said = [_guard(claim, f"assert {claim.text};") for claim in claims if not claim.has_proof]
-    return [fact for fact in [*said, *(_guard(call, call.text) for call in calls)] if fact]
+        clauses = (" ".join(body[start:end].split()) for start, end in split_body(body))
+        # A loop has one measure, and it proves nothing about its state.
+        return [text for text in clauses if text and not text.startswith("decreases")]
+    assertions, calls = read_facts(body)
+    said = [(step.path, f"assert {step.text};") for step in assertions if not step.has_proof]
+    said += [(step.path, step.text) for step in calls]
+    return [_condition(path, text) for path, text in said if path is not None]
 
 
-def _guard(claim: Claim, statement: str) -> str:
-    """The statement under its conditions; "" when those cannot be said."""
-    if claim.path is None:
-        return ""
+def _condition(path: Sequence[str], statement: str) -> str:
     text = " ".join(statement.split())
-    return f"if {join(claim.path)} {{ {text} }}" if claim.path else text
+    return f"if {join(path)} {{ {text} }}" if path else text
 
 
 def put_together(facts: Sequence[str], body: str = "") -> str:
@@ -96,12 +88,7 @@ def find_standing(candidate: Candidate, verdict: Verdict, facts: Sequence[str]) 
 def show(problem: Problem, facts: Sequence[str]) -> Problem:
     """The problem with facts before its hole."""
     statement = fill_hole(problem.statement, put_together(facts, HOLE))
-    return replace(
-        problem,
-        id=f"{problem.id}+{len(facts)}",
-        statement=statement,
-        metadata=forget_entries(problem),
-    )
+    return restate(problem, f"+{len(facts)}", statement)
 
 
 def negate(problem: Problem, fact: str, *, says_not: bool = True) -> Problem | None:
@@ -115,12 +102,8 @@ def negate(problem: Problem, fact: str, *, says_not: bool = True) -> Problem | N
     claim = claims[0]
     asked = [*found.list_clauses("requires"), *(claim.path or ())]
     name, goal = f"{found.name}{ALONE}", f"!({claim.text})" if says_not else claim.text
-    return replace(
-        problem,
-        id=f"{problem.id}.{'not' if says_not else 'alone'}",
-        statement=replace_declaration(problem, found, name, asked, goal),
-        metadata=forget_entries(problem),
-    )
+    statement = replace_declaration(problem, found, name, asked, goal)
+    return restate(problem, ".not" if says_not else ".alone", statement)
 
 
 def prove_alone(fact: str, body: str) -> str:

@@ -8,18 +8,15 @@ Not handled here: text that is no Dafny tokens (it has no cuts), verdicts (``sea
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_places
 
-Token = tuple[str, str, int]
-
 _CLAUSES = frozenset({"invariant", "decreases", "modifies"})
 _BLOCK_WORDS = frozenset({"if", "else", "while", "match", "forall", "calc", "case"})
-_CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
+_OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,66 +31,59 @@ class Cut:
     last: tuple[str, ...]
 
 
-@dataclass
-class _Reader:
-    """Reads tokens from left to right."""
-
-    cuts: list[tuple[int, tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
-    heads: list[list[str]] = field(default_factory=list)
-    statement: list[str] = field(default_factory=list)
-    depth: int = 0
-    end: int = 0
-
-    def read(self, token: Token) -> None:
-        kind, text, place = token
-        if text in _CLAUSES and kind == "name" and not self.depth and self.statement:
-            self.cut()
-        self.statement.append(text)
-        self.end = place + len(text)
-        if text == "{" and not self.depth and self.opens_block():
-            self.heads.append([" ".join(self.statement)])
-            self.cut()
-        elif text in _CLOSED_BY or kind == "attribute":
-            self.depth += 1
-        elif text in (")", "]", "}") and self.depth:
-            self.depth -= 1
-        elif text == "}":
-            if self.heads:
-                self.heads.pop()
-            self.cut()
-        elif text == "=>" and not self.depth and self.statement[0] == "case":
-            if self.heads:
-                self.heads[-1][1:] = [" ".join(self.statement)]
-            self.cut()
-        elif text == ";" and not self.depth:
-            self.cut()
-
-    def opens_block(self) -> bool:
-        first, *rest = self.statement
-        return first in _BLOCK_WORDS or not rest or rest[-2:-1] == ["by"]
-
-    def cut(self) -> None:
-        blocks = tuple(head for pair in self.heads for head in pair)
-        self.cuts.append((self.end, blocks, tuple(self.statement)))
-        self.statement = []
-
-
 def find_cuts(body: str) -> list[Cut]:
     """The cuts of a body in order, that at its end included; none for text that cannot be read."""
     try:
         tokens = scan_places(body)
     except ProblemError:
         return []
-    reader = _Reader()
-    for token in tokens:
-        reader.read(token)
-    if reader.statement:
-        reader.cut()
-    starts = [place for _, _, place in tokens] + [len(body)]
-    return [
-        Cut(end, starts[bisect_left(starts, end)], blocks, last)
-        for end, blocks, last in reader.cuts
-    ]
+    starts = [*(place for _, _, place in tokens), len(body)]
+    cuts: list[Cut] = []
+    heads: list[list[str]] = []
+    words: list[str] = []
+    depth = 0
+
+    def cut(at: int) -> None:
+        end = starts[at - 1] + len(tokens[at - 1][1])
+        blocks = tuple(head for pair in heads for head in pair)
+        cuts.append(Cut(end, starts[at], blocks, tuple(words)))
+        words.clear()
+
+    for at, (kind, text, _) in enumerate(tokens):
+        if kind == "name" and text in _CLAUSES and words and not depth:
+            cut(at)
+        words.append(text)
+        is_end = text == ";" and not depth
+        if text == "{" and not depth and _opens_block(words):
+            heads.append([" ".join(words)])
+            is_end = True
+        elif text in _OPEN or kind == "attribute":
+            depth += 1
+        elif text in _CLOSE and depth:
+            depth -= 1
+        elif text == "}":
+            del heads[-1:]
+            is_end = True
+        elif text == "=>" and not depth and words[0] == "case":
+            for pair in heads[-1:]:
+                pair[1:] = [" ".join(words)]
+            is_end = True
+        if is_end:
+            cut(at + 1)
+    if words:
+        cut(len(tokens))
+    return cuts
+
+
+def _opens_block(words: Sequence[str]) -> bool:
+    first, *rest = words
+    return first in _BLOCK_WORDS or not rest or rest[-2:-1] == ["by"]
+
+
+def split_body(body: str) -> list[tuple[int, int]]:
+    """From where to where the statements and clauses of a body stand, blanks before them too."""
+    ends = [cut.end for cut in find_cuts(body)]
+    return list(zip([0, *ends], ends, strict=False))
 
 
 def find_branch_end(body: str, place: int) -> int:
@@ -111,7 +101,7 @@ def find_branch_end(body: str, place: int) -> int:
     for _, text, where in tokens[at + 1 :]:
         if not depth and (text == "}" or (is_case and text == "case")):
             return where
-        depth += (text in _CLOSED_BY) - (text in _CLOSED_BY.values())
+        depth += (text in _OPEN) - (text in _CLOSE)
     return len(body)
 
 

@@ -8,12 +8,19 @@ a hole is for each kind of problem).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
-from proverrl.lang.dafny.search.branches import Branch, Claim, are_disjoint, names_of, read_branches
+from proverrl.lang.dafny.search.branches import (
+    Branch,
+    ProofStep,
+    are_disjoint,
+    names_of,
+    read_branches,
+)
 from proverrl.lang.dafny.search.declaration import read_declaration
-from proverrl.lang.dafny.search.places import find_cuts
+from proverrl.lang.dafny.search.places import split_body
 from proverrl.lang.dafny.search.states import DECREASES, POSTCONDITION, list_errors
 from proverrl.lang.dafny.syntax.declarations import Declaration
 from proverrl.lang.dafny.syntax.statements import CALC_OPERATORS
@@ -29,7 +36,7 @@ CLAUSE_KINDS = frozenset({"invariants", "assertions"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _HoleEdit:
     """The text of a body from ``start`` to ``end`` becomes ``before``, a mark, ``after``."""
 
     start: int
@@ -49,15 +56,13 @@ def make_sketch(candidate: Candidate, verdict: Verdict) -> Sketch | None:
     body = candidate.body
     if candidate.problem.kind in CLAUSE_KINDS:
         return _keep_clauses(candidate, errors)
-    if candidate.problem.kind == "calc":
-        cuts = _cut_steps(candidate, errors)
-    else:
-        cuts = _cut_statements(candidate, errors)
+    is_calc = candidate.problem.kind == "calc"
+    edits = (_open_steps if is_calc else _open_statements)(candidate, errors)
     # What is proved first may be given to what comes after; calls of the lemma need that most.
-    order = sorted(cuts, key=lambda cut: (cut.is_recursive, cut.start))
-    names = [f"{'R' if cut.is_recursive else 'H'}{n}" for n, cut in enumerate(order, start=1)]
-    for cut, name in sorted(zip(order, names, strict=True), key=lambda pair: -pair[0].start):
-        body = f"{body[: cut.start]}{cut.before}/*{{{name}}}*/{cut.after}{body[cut.end :]}"
+    order = sorted(edits, key=lambda edit: (edit.is_recursive, edit.start))
+    names = [f"{'R' if edit.is_recursive else 'H'}{n}" for n, edit in enumerate(order, start=1)]
+    for edit, name in sorted(zip(order, names, strict=True), key=lambda pair: -pair[0].start):
+        body = f"{body[: edit.start]}{edit.before}/*{{{name}}}*/{edit.after}{body[edit.end :]}"
     subgoals = tuple(Subgoal(name, tuple(names[:at])) for at, name in enumerate(names))
     return Sketch(body, subgoals) if subgoals else None
 
@@ -90,7 +95,7 @@ def read_inner(problem: Problem, found: Declaration, body: str) -> tuple[str, in
     """What stands in the declaration with a body in its hole, and where the body begins there."""
     hole = problem.statement.find(HOLE)
     before = problem.statement[found.opening + 1 : hole]
-    return before + body + problem.statement[hole + len(HOLE) :], len(before)
+    return before + body + problem.statement[hole + len(HOLE) : found.end - 1], len(before)
 
 
 def offset_in_body(candidate: Candidate, diagnostic: Diagnostic) -> int:
@@ -99,7 +104,7 @@ def offset_in_body(candidate: Candidate, diagnostic: Diagnostic) -> int:
     return sum(len(line) + 1 for line in lines) + diagnostic.column - len(candidate.head)
 
 
-def _cut_statements(candidate: Candidate, errors: Sequence[Diagnostic]) -> list[_Cut]:
+def _open_statements(candidate: Candidate, errors: Sequence[Diagnostic]) -> list[_HoleEdit]:
     """The holes of a body of statements, those that are marked included; none when there is
     anything wrong that they would not take away."""
     found = read_declaration(candidate.problem)
@@ -109,57 +114,52 @@ def _cut_statements(candidate: Candidate, errors: Sequence[Diagnostic]) -> list[
     branches, claims = read_branches(inner)
     branches = [b for b in branches if b.head >= first and b.end <= first + len(candidate.body)]
     broken: set[Branch] = set()
-    said: dict[Claim, Branch | None] = {}
+    said: dict[ProofStep, Branch | None] = {}
     for error in errors:
         place = offset_in_body(candidate, error) + first
-        is_return = error.message.startswith(POSTCONDITION)
-        around = [b for b in branches if _is_hit(b, place, is_return)]
-        branch = max(around, key=lambda b: b.start, default=None)
-        claim = None if is_return else _find_claim(claims, place)
+        if error.message.startswith(POSTCONDITION):
+            branch = next((b for b in branches if b.head == place), None)
+            claim = None
+        else:
+            branch = _find_inmost(branches, place)
+            around = (c for c in claims if c.start <= place < c.end and not c.has_proof)
+            claim = next(around, None)
         if claim is not None:
             said[claim] = branch
         elif branch is not None:
             broken.add(branch)
         else:
             return []
-    for mark in MARK.finditer(inner):
-        around = [b for b in branches if b.start <= mark.start() < b.end]
-        if around:
-            broken.add(max(around, key=lambda b: b.start))
+    marked = (_find_inmost(branches, mark.start()) for mark in MARK.finditer(inner))
+    broken.update(branch for branch in marked if branch is not None)
     if not broken:
-        return [_cut_claim(claim, first) for claim in said]
+        return [
+            _HoleEdit(c.start - first, c.end - first, f"assert {c.text} by {{ ", " }") for c in said
+        ]
     if None in said.values():
         return []
-    broken |= {branch for branch in said.values() if branch is not None}
+    broken.update(branch for branch in said.values() if branch is not None)
     outer = [b for b in broken if not any(o.start <= b.head < o.end for o in broken - {b})]
-    arms = [b.arms for b in outer]
-    if any(not are_disjoint(a, b) for at, a in enumerate(arms) for b in arms[:at]):
+    if not all(are_disjoint(a.arms, b.arms) for a, b in combinations(outer, 2)):
         return []
-    return [_cut_branch(branch, inner, first, found.name) for branch in outer]
+    return [_open_branch(branch, inner, first, found.name) for branch in outer]
 
 
-def _is_hit(branch: Branch, place: int, is_return: bool) -> bool:
-    return branch.head == place if is_return else branch.start <= place < branch.end
+def _find_inmost(branches: Iterable[Branch], place: int) -> Branch | None:
+    around = (branch for branch in branches if branch.start <= place < branch.end)
+    return max(around, key=lambda branch: branch.start, default=None)
 
 
-def _find_claim(claims: Sequence[Claim], place: int) -> Claim | None:
-    return next((c for c in claims if c.start <= place < c.end and not c.has_proof), None)
-
-
-def _cut_claim(claim: Claim, first: int) -> _Cut:
-    return _Cut(claim.start - first, claim.end - first, f"assert {claim.text} by {{ ", " }")
-
-
-def _cut_branch(branch: Branch, inner: str, first: int, name: str) -> _Cut:
+def _open_branch(branch: Branch, inner: str, first: int, name: str) -> _HoleEdit:
     text = inner[branch.start : branch.end]
     mark = MARK.search(text)
     is_recursive = mark[1].startswith("R") if mark else name in names_of(text)
     before, after = (" else { ", " }") if branch.is_missing else (" ", " ")
-    return _Cut(branch.start - first, branch.end - first, before, after, is_recursive)
+    return _HoleEdit(branch.start - first, branch.end - first, before, after, is_recursive)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CalcStep:
     """A step of a calculation: its text from ``start`` to ``end``; the inside of its hint from
     ``hint`` to ``hint_end``, both after the operator where it has none."""
 
@@ -171,11 +171,11 @@ class Step:
     hint_end: int
 
 
-def split_steps(body: str) -> list[Step]:
+def split_steps(body: str) -> list[CalcStep]:
     """The steps of a calculation's body; none when one does not begin with an operator."""
-    steps, start = [], 0
-    for cut in find_cuts(body):
-        tokens = [(word, place + start) for _, word, place in scan_places(body[start : cut.end])]
+    steps = []
+    for start, end in split_body(body):
+        tokens = [(word, place + start) for _, word, place in scan_places(body[start:end])]
         if not tokens or tokens[0][0] not in CALC_OPERATORS or tokens[-1][0] != ";":
             return []
         hint = hint_end = tokens[0][1] + len(tokens[0][0])
@@ -187,27 +187,26 @@ def split_steps(body: str) -> list[Step]:
                 depth += (tokens[at][0] == "{") - (tokens[at][0] == "}")
             hint, hint_end, after = tokens[1][1] + 1, tokens[at][1], tokens[at][1] + 1
         term = body[after : tokens[-1][1]].strip()
-        steps.append(Step(start, cut.end, tokens[0][0], term, hint, hint_end))
-        start = cut.end
+        steps.append(CalcStep(start, end, tokens[0][0], term, hint, hint_end))
     return steps
 
 
-def _cut_steps(candidate: Candidate, errors: Sequence[Diagnostic]) -> list[_Cut]:
+def _open_steps(candidate: Candidate, errors: Sequence[Diagnostic]) -> list[_HoleEdit]:
     body = candidate.body
     steps = split_steps(body)
-    found: dict[Step, _Cut] = {}
-    tail: list[_Cut] = []
+    found: dict[CalcStep, _HoleEdit] = {}
+    tail: list[_HoleEdit] = []
     for error in errors:
         place = offset_in_body(candidate, error)
         step = next((s for s in steps if s.start <= place < s.end), None)
         if step is not None:
             before, after = (" ", " ") if step.hint < step.hint_end else (" { ", " }")
-            found[step] = _Cut(step.hint, step.hint_end, before, after)
+            found[step] = _HoleEdit(step.hint, step.hint_end, before, after)
         elif place >= len(body) and steps and {s.operator for s in steps} == {"=="}:
             # The step to the problem's last line fails: it is written once more, with a hint.
             after_hole = candidate.problem.statement.partition(HOLE)[2]
             last = after_hole.partition(";")[0].strip()
-            tail = [_Cut(len(body), len(body), "\n== { ", f" }} {last};")]
+            tail = [_HoleEdit(len(body), len(body), "\n== { ", f" }} {last};")]
         else:
             return []
     return [*found.values(), *tail]
@@ -223,12 +222,10 @@ def _keep_clauses(candidate: Candidate, errors: Sequence[Diagnostic]) -> Sketch 
     """The clauses that hold, and a hole for others; None when none holds."""
     places = [offset_in_body(candidate, error) for error in errors]
     is_endless = any(word in error.message for error in errors for word in DECREASES)
-    kept, start = [], 0
-    for cut in find_cuts(candidate.body):
-        text = candidate.body[start : cut.end].strip()
-        fails = any(start <= place < cut.end for place in places)
+    kept: dict[str, None] = {}
+    for start, end in split_body(candidate.body):
+        text = candidate.body[start:end].strip()
+        fails = any(start <= place < end for place in places)
         if text and not fails and not (is_endless and text.startswith("decreases")):
-            kept.append(text)
-        start = cut.end
-    kept = list(dict.fromkeys(kept))
+            kept[text] = None
     return Sketch("\n".join([*kept, "/*{H1}*/"]), (Subgoal("H1"),)) if kept else None

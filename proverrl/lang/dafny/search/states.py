@@ -1,28 +1,28 @@
 """States of Dafny proofs: what is kept of a failed body, and the obligations that are left open.
 
 Flows in: a candidate with its verdict. Flows out: segments, of which the last ends where the first
-obligation failed. A verdict on a whole body shows one state, so that there is one segment: all of
-the body's statements before the first failing one, and the set of open obligations. (The steps
-before it have no verdict of their own; ``step_segments`` gives them as well, with their text as the
-key, for searches that want depth.) Where the text is cut, by what failed:
+obligation failed. A verdict on a whole body shows one state, so that there is one segment: all the
+body's statements before the first failing one, and the set of open obligations. (The steps before
+it have no verdict of their own; ``step_segments`` gives them too, with their text as the key, for
+searches that want depth.) What failed says where the text is cut:
 
-- an obligation of a statement or clause of the body: before that statement. Of several the first
-  in the text counts, whatever Dafny reports first;
+- an obligation of a statement or clause of the body: before that statement. The first one in the
+  text counts, whatever Dafny reports first;
 - a postcondition, or an assertion, invariant or calculation step of the problem's own text: nothing
   that was written fails, so all of it is kept (a line break is added: more is to follow). Where
   Dafny names the branch of the body that does not reach the postcondition, that branch is kept
   open: all up to its end;
 - termination of the problem's loop: before the body's ``decreases`` clause;
 - a parse or resolution error, what the audit refuses, exhausted limits, a time-out: no segment.
-  Then Dafny verified nothing, so that no part of the text is known to be good.
+  Then Dafny verified nothing, so no part of the text is known to be good.
 
 The key has each message about the problem's own text with its place there (lines counted from the
-hole); Dafny's notes count as well, since they name the clause that is open. What failed in the body
-does not: it goes with the text that is dropped, and would make states of one text many. The blocks
-that are open at the cut and, in a calculation, the term that was reached belong to the key, because
-the text goes on in them. Texts that leave the same obligations open so are one state. The dropped
-text may have hidden more of them (Dafny goes on as if what failed had held): a key says what is
-known to be open, at least.
+hole); Dafny's notes count too, since they name the clause that is open. What failed in the body
+does not: it is dropped with its text, and would give one text many states. The blocks that are open
+at the cut and, in a calculation, the term that was reached belong to the key, because the text goes
+on in them. Texts that leave the same obligations open there are one state. The dropped text may
+have hidden more of them (Dafny goes on as if what failed had held): a key says what is known to be
+open, at least.
 
 Nothing is believed of a kept prefix: a clause may hold only beside one that was dropped, and every
 proof is a whole body that was verified as such. Not handled here: whole programs (``annotate``,
@@ -35,10 +35,12 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 
+from proverrl.config.search import SearchStates
 from proverrl.errors import UsageError
+from proverrl.lang.base import Searching
 from proverrl.lang.dafny.search.places import Cut, find_branch_end, find_cuts, rename_new
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
-from proverrl.lang.records import NO_GOALS, Segment
+from proverrl.lang.records import NO_GOALS, Segment, SegmentFn
 from proverrl.types import HOLE, Candidate, Diagnostic, Status, Verdict
 from proverrl.verify.body_place import end_column
 
@@ -54,9 +56,8 @@ POSTCONDITION = "A postcondition might not hold"
 DECREASES = ("decreases expression", "cannot prove termination")
 """Stand in the errors about termination."""
 
-_RELATED = "Related location"
+_RELATED, _CLAUSE = "Related location", "This is the "
 _NAME = re.compile(r"[A-Za-z_](?:[\w']*\w)?")
-_NUMBER = re.compile(r"\d+")
 _RELATIONS = frozenset({"==", "<", "<=", ">", ">=", "!=", "==>", "<==", "<==>"})
 
 
@@ -198,7 +199,7 @@ def _goes_with_the_rest(diagnostic: Diagnostic) -> bool:
 def _clean(message: str, written: set[str]) -> str:
     """A message without numbers and without names that only the body has."""
     text = _NAME.sub(lambda match: "?" if match.group() in written else match.group(), message)
-    return _NUMBER.sub("#", text)
+    return re.sub(r"\d+", "#", text)
 
 
 def _name_place(candidate: Candidate, diagnostic: Diagnostic) -> str:
@@ -234,3 +235,32 @@ def _known_words(candidate: Candidate) -> frozenset[str]:
     problem = candidate.problem
     text = problem.preamble + problem.statement.replace(HOLE, "")
     return frozenset(_NAME.findall(text)) | KEYWORDS
+
+
+class DafnySearching(Searching):
+    """States are obligations, and texts before them."""
+
+    kinds = KINDS
+
+    def segment(self, states: SearchStates) -> SegmentFn:
+        return segment_dafny if states == "obligations" else statement_segments
+
+    def list_prefixes(self, body: str) -> list[str]:
+        return ["", *(body[: cut.end] for cut in find_cuts(body)[:-1])]
+
+    def count_open(self, state: str) -> int | None:
+        if not state or state.startswith("text: "):
+            return None
+        if NO_GOALS in (state, state.partition("\n")[0]):
+            return 0
+        lines = [line for line in state.split("\n") if not line.startswith(("in: ", "at: "))]
+        if lines == [NOTHING_KNOWN]:
+            return 0
+        failed = [line for line in lines if not line.startswith((_RELATED, _CLAUSE))]
+        returns = [line for line in failed if line.startswith(POSTCONDITION)]
+        # A return path has one line, however many postconditions fail on it; each has a note.
+        num_post = sum(line.startswith(f"{_CLAUSE}postcondition") for line in lines)
+        return len(failed) - len(returns) + max(len(returns), num_post)
+
+
+SEARCHING = DafnySearching()

@@ -26,37 +26,45 @@ arXiv 2504.21801, lifts Lean's ``have``.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.search.branches import read_branches
 from proverrl.lang.dafny.search.declaration import (
-    forget_entries,
     generalise,
     join,
     read_declaration,
     read_goal,
     replace_declaration,
     require,
+    restate,
 )
 from proverrl.lang.dafny.search.sketch import (
     CLAUSE_KINDS,
     MARK,
     blank,
+    fill,
     make_sketch,
     read_inner,
     read_term,
+    splice,
     split_steps,
 )
+from proverrl.lang.dafny.search.states import KINDS
 from proverrl.lang.dafny.syntax.declarations import Declaration
 from proverrl.lang.dafny.syntax.text import fill_hole, normalise, scan_tokens
 from proverrl.lang.records import Sketch, Subgoal
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 
+# What ``Sketching`` promises.
+__all__ = ["close", "fill", "kinds", "lift", "make_sketch", "refine", "splice"]
+
+kinds = KINDS
+
 
 @dataclass(frozen=True, slots=True)
-class _Hole:
+class _Sequent:
     """What is to be proved in a hole: ``claim``, "" the postcondition, where ``path`` holds; the
     path is None when it cannot be said in the names of the declaration."""
 
@@ -80,23 +88,18 @@ def lift(
         if written is None or found is None:
             return None
         clauses, goal = written
-        if goal:
-            statement = replace_declaration(
-                problem, found, f"{found.name}{subgoal.name}", clauses, goal
-            )
-        else:
-            statement = require(statement, found, clauses)
+        name = f"{found.name}{subgoal.name}"
+        statement = (
+            replace_declaration(problem, found, name, clauses, goal)
+            if goal
+            else require(statement, found, clauses)
+        )
     elif _is_goal(problem, sketch):
         return None
     if statement.count(HOLE) != 1:
         return None
-    lifted = replace(
-        problem,
-        id=f"{problem.id}.{'+'.join((subgoal.name, *given))}",
-        kind=problem.kind if problem.kind in CLAUSE_KINDS else "statements",
-        statement=statement,
-        metadata=forget_entries(problem),
-    )
+    kind = problem.kind if problem.kind in CLAUSE_KINDS else "statements"
+    lifted = restate(problem, f".{'+'.join((subgoal.name, *given))}", statement, kind)
     return None if is_circular(problem, lifted) else lifted
 
 
@@ -128,17 +131,11 @@ def close(problem: Problem, sketch: Sketch) -> Candidate | None:
     holes = _read_holes(problem, sketch)
     if found is None or holes is None:
         return None
-    clauses = _generalise(found, list(holes.values()))
+    clauses = _generalise(found, holes.values())
     if clauses is None:
         return None
     statement = require(problem.statement, found, clauses)
-    given = replace(
-        problem,
-        id=f"{problem.id}.sketch",
-        statement=statement,
-        metadata=forget_entries(problem),
-    )
-    return Candidate(given, blank(sketch))
+    return Candidate(restate(problem, ".sketch", statement), blank(sketch))
 
 
 def refine(problem: Problem, sketch: Sketch, closed: Candidate, verdict: Verdict) -> Sketch | None:
@@ -193,20 +190,18 @@ def _is_goal(problem: Problem, sketch: Sketch) -> bool:
     return any(not hole.path and _words(hole.claim) == goal for hole in holes.values())
 
 
-def _generalise(found: Declaration, holes: Sequence[_Hole]) -> list[str] | None:
-    clauses = []
-    for hole in holes:
-        if hole.path is None:
-            return None
-        clauses.append(generalise(found, hole.path, hole.claim or read_goal(found)))
-    return clauses
+def _generalise(found: Declaration, holes: Iterable[_Sequent]) -> list[str] | None:
+    goal = read_goal(found)
+    said = [(hole.path, hole.claim or goal) for hole in holes]
+    clauses = [generalise(found, path, claim) for path, claim in said if path is not None]
+    return clauses if len(clauses) == len(said) else None
 
 
 def _imply(path: Sequence[str], claim: str) -> str:
     return f"({join(path)}) ==> ({claim})" if path else claim
 
 
-def _read_holes(problem: Problem, sketch: Sketch) -> dict[str, _Hole] | None:
+def _read_holes(problem: Problem, sketch: Sketch) -> dict[str, _Sequent] | None:
     """What each hole of a sketch is to prove; None outside of lemmas."""
     found = read_declaration(problem)
     if found is None or found.word != "lemma":
@@ -221,15 +216,15 @@ def _read_holes(problem: Problem, sketch: Sketch) -> dict[str, _Hole] | None:
         said = [c for c in claims if c.has_proof and c.start <= at < c.end]
         around = [b for b in branches if b.start <= at < b.end]
         if said:
-            holes[mark[1]] = _Hole(said[-1].path, said[-1].text)
+            holes[mark[1]] = _Sequent(said[-1].path, said[-1].text)
         elif around:
-            holes[mark[1]] = _Hole(max(around, key=lambda b: b.start).path)
+            holes[mark[1]] = _Sequent(max(around, key=lambda b: b.start).path)
         else:
             return None
     return holes
 
 
-def _read_steps(problem: Problem, found: Declaration, sketch: Sketch) -> dict[str, _Hole]:
+def _read_steps(problem: Problem, found: Declaration, sketch: Sketch) -> dict[str, _Sequent]:
     before, _ = read_inner(problem, found, "")
     hole = problem.statement.find(HOLE) - found.opening - 1
     around = [b for b in read_branches(before)[0] if b.start <= hole <= b.end]
@@ -239,7 +234,7 @@ def _read_steps(problem: Problem, found: Declaration, sketch: Sketch) -> dict[st
     for step in split_steps(sketch.body):
         mark = MARK.search(sketch.body, step.start, step.end)
         if mark is not None:
-            holes[mark[1]] = _Hole(path, f"({term}) {step.operator} ({step.term})")
+            holes[mark[1]] = _Sequent(path, f"({term}) {step.operator} ({step.term})")
         term = step.term
     return holes
 

@@ -69,7 +69,7 @@ class Declaration:
         return replace(changed, text=_write(changed))
 
 
-class _Text:
+class ParsedText:
     """A program, its tokens and where they stand. Raises ``ProblemError`` for what is none."""
 
     def __init__(self, text: str) -> None:
@@ -141,14 +141,14 @@ def _is_member(element: Element) -> bool:
 
 def read_declarations(text: str) -> tuple[Declaration, ...]:
     """The top-level declarations of a program. Raises ``ProblemError``."""
-    program = _Text(text)
+    program = ParsedText(text)
     return tuple(map(program.read, program.elements))
 
 
 @lru_cache(maxsize=1024)
 def find_declaration(text: str, place: int) -> Declaration | None:
     """The function, predicate, method or lemma around a character. Raises ``ProblemError``."""
-    program = _Text(text)
+    program = ParsedText(text)
     elements = program.elements
     while True:
         around = (e for e in elements if program.places[e.start] <= place < program.end(e))

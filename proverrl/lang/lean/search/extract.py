@@ -16,11 +16,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.syntax.declarations import find_declarations
-from proverrl.lang.lean.syntax.tokens import IDENTIFIER, Token, scan_tokens
-from proverrl.types import HOLE, Problem
+from proverrl.lang.lean.syntax.declarations import find_mark
+from proverrl.lang.lean.syntax.tokens import IDENTIFIER, scan_tokens
+from proverrl.types import HOLE
 
-_OPENING, _CLOSING = frozenset("( [ { ⟨ ⦃ #[ ![ @[".split()), frozenset(") ] } ⟩ ⦄".split())
 _HIDDEN = re.compile(rf"({IDENTIFIER})(✝[⁰¹²³⁴-⁹]*)")
 _NAMES = re.compile(rf"(?:{IDENTIFIER}(?:✝[⁰¹²³⁴-⁹]*)?)(?: +{IDENTIFIER}(?:✝[⁰¹²³⁴-⁹]*)?)*")
 _UNSTATABLE = re.compile(rf"(?<![\w\])'!])\?{IDENTIFIER}|⋯|\bsorry\b")
@@ -50,18 +49,6 @@ class Goal:
     hypotheses: tuple[Hypothesis, ...]
     target: str
     renamed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """A problem's theorem in parts: ``before`` its declaration, its name, its binders, what it
-    says, and the text ``after`` the hole."""
-
-    before: str
-    name: str
-    binders: str
-    target: str
-    after: str
 
 
 def parse_goal(text: str) -> Goal:
@@ -117,21 +104,6 @@ def _parse_hypothesis(entry: str) -> Hypothesis:
     )
 
 
-def find_mark(text: str, mark: str, *, last: bool = False) -> Token | None:
-    """The first (or last) token ``mark`` of a text outside of all brackets."""
-    depth, found = 0, None
-    for token in scan_tokens(text):
-        if token.text in _OPENING:
-            depth += 1
-        elif token.text in _CLOSING:
-            depth -= 1
-        elif token.text == mark and token.is_code and depth == 0:
-            found = token
-            if not last:
-                return token
-    return found
-
-
 def mentions(text: str, names: Collection[str]) -> set[str]:
     """Those of the names that a text uses, alone or with something after a dot."""
     words = {token.text for token in scan_tokens(text) if token.kind == "word"}
@@ -163,30 +135,3 @@ def write_theorem(name: str, goal: Goal) -> str:
     levels = [level for level in dict.fromkeys(_UNIVERSE.findall(text)) if level not in own]
     universes = f".{{{', '.join(levels)}}}" if levels else ""
     return f"theorem {name}{universes}{text}"
-
-
-def read_signature(problem: Problem) -> Signature:
-    """The parts of a problem's own theorem.
-
-    Raises:
-        ProblemError: its statement has no theorem with a colon and a ``:=`` before the hole.
-    """
-    before, _, after = problem.statement.partition(HOLE)
-    declared = find_declarations(before)
-    if declared:
-        offset = declared[-1].offset
-        tokens = [t for t in scan_tokens(before[offset:]) if t.is_code]
-        start = offset + tokens[1].end if len(tokens) > 1 else offset
-        colon, value = find_mark(before[start:], ":"), find_mark(before[start:], ":=", last=True)
-        if colon is not None and value is not None and colon.offset < value.offset:
-            return Signature(
-                before[: declared[-1].start],
-                tokens[1].text,
-                before[start : start + colon.offset].strip(),
-                before[start + colon.end : start + value.offset].strip(),
-                after,
-            )
-    raise ProblemError(
-        f"problem {problem.id!r}: no 'theorem name : type :=' before its hole: "
-        f"{problem.statement[:120]!r}"
-    )

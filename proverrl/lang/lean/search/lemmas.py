@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.search.extract import find_mark, mentions, read_signature
-from proverrl.lang.lean.syntax.declarations import find_declarations
-from proverrl.lang.lean.syntax.tokens import scan_tokens
+from proverrl.lang.lean.search.extract import mentions
+from proverrl.lang.lean.syntax.declarations import find_declarations, find_mark, read_theorem
+from proverrl.lang.lean.syntax.tokens import scan_code, shift_line
 from proverrl.lang.records import Lemma
 from proverrl.types import HOLE, Candidate, Problem
 
@@ -101,24 +101,19 @@ def prove_with(problem: Problem, body: str, lemmas: Sequence[Lemma]) -> Candidat
 def _read_proof(text: str, start: int) -> str:
     """What stands from ``start`` to the end as tactics for a hole in column 2; a term is given by
     ``exact``."""
-    code = [token for token in scan_tokens(text[start:]) if token.is_code]
+    code = scan_code(text[start:])
     if len(code) < 2 or code[0].text != "by":
         return f"exact {text[start:].strip()}"
     first = start + code[1].offset
     column = first - (text.rfind("\n", 0, first) + 1)
     head, *rest = text[first:].rstrip().split("\n")
-    return "\n".join([head, *(_shift(line, _HOLE_COLUMN - column) for line in rest)])
-
-
-def _shift(line: str, columns: int) -> str:
-    text = line.lstrip()
-    return " " * max(0, len(line) - len(text) + columns) + text if text else ""
+    return "\n".join([head, *(shift_line(line, _HOLE_COLUMN - column) for line in rest)])
 
 
 def _split(statement: str) -> tuple[str, str, str]:
     """Name, binders and target of a statement without its ``:=``."""
     text = f"{statement.strip()} := {HOLE}"
-    parts = read_signature(Problem("lemma", "lean", "term", "", text))
+    parts = read_theorem(Problem("lemma", "lean", "term", "", text))
     if statement.split()[:1] not in (["theorem"], ["lemma"]):
         raise ProblemError(f"a lemma must begin with 'theorem' or 'lemma': {statement[:120]!r}")
     return parts.name, parts.binders, parts.target

@@ -1,21 +1,19 @@
-"""States of Lean proofs: truncate-and-resume (DeepSeek-Prover-V1.5, Xin et al. 2024,
-arXiv 2408.08152).
+"""States of Lean proofs, as searches ask for them: truncate-and-resume (DeepSeek-Prover-V1.5, Xin
+et al. 2024, arXiv 2408.08152).
 
 Flows in: a candidate with a verdict whose ``states`` are the goals before every tactic. Flows out:
-segments up to the cut, the last of which is what a next attempt goes on from.
+segments up to the cut; a next attempt continues from the last.
 
 - The cut is the earliest error or ``sorry`` in the body; errors that begin with "unsolved goals" do
   not count, since Lean reports them where a block begins and not where its proof breaks.
 - A line closes a segment when a tactic ends on it and another begins on a later line at or before
   the cut, whose goals are the state. A line that opens a block (its last word is ``by``, ``=>``,
-  ...) ends no tactic. Comments after a line belong to the next segment; no tactic begins in one.
+  ...) ends no tactic. Comments after a line belong to the next segment.
 - A proved body gets a closing segment with ``no goals``; one that only leaves goals of the theorem
   itself open, a closing segment with these.
 
-``resume_comment`` is the state as the comment that stands before what is written next. Where Lean
-read no tactic (a term, a text that was refused) there is no segment. The goals after the last
-tactic before an error are known only where Lean lists the failing tactic, which it does not for
-one that it cannot parse: then the segment before is the last.
+Where Lean read no tactic (a term, a text that was refused) there is no segment. Lean does not list
+a tactic that it cannot parse: then the segment before it is the last.
 """
 
 from __future__ import annotations
@@ -23,17 +21,19 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 
+from proverrl.config.search import SearchStates
 from proverrl.errors import UsageError
+from proverrl.lang.base import Searching
+from proverrl.lang.lean.audit import LEAN_KINDS
 from proverrl.lang.lean.goals import canonical_goals
-from proverrl.lang.lean.syntax.tokens import scan_tokens
-from proverrl.lang.records import NO_GOALS, Prefix, Segment
+from proverrl.lang.lean.syntax.tokens import scan_code, scan_tokens
+from proverrl.lang.records import NO_GOALS, Prefix, Segment, SegmentFn
 from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import hole_column
 
 _UNSOLVED = "unsolved goals"
 _SORRIES = frozenset({"sorry", "admit"})
 _OPENERS = frozenset("by => := <;> with · . calc then else do from at ; , ( ⟨ [ {".split())
-_TACTICS = "tactics"
 
 
 def segment_lean(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
@@ -47,7 +47,7 @@ def segment_lean(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
         raise UsageError(
             f"problem {problem.id!r} is in {problem.language}; take the states of that language"
         )
-    if verdict.proved and problem.kind == _TACTICS and not verdict.states:
+    if verdict.proved and problem.kind == "tactics" and not verdict.states:
         raise UsageError(
             f"the verdict on a proof of {problem.id!r} has no states; open the verifier with "
             "trace_states = True"
@@ -92,7 +92,7 @@ def _list_segments(body: str, verdict: Verdict, cut: int) -> list[Segment]:
     for line, column, state in verdict.states:
         # Of the tactics of a line the first one's goals are those after the line before.
         goals.setdefault(line, (_offset(body, line, column), state))
-    tokens = [token for token in scan_tokens(body) if token.is_code]
+    tokens = scan_code(body)
     offsets = [token.offset for token in tokens]
     segments: list[Segment] = []
     for _, (place, state) in sorted(goals.items()):
@@ -133,3 +133,28 @@ def _find_indent(problem: Problem, text: str) -> int:
         return hole_column(problem)
     column = re.match(r" *(?:· *)*", lines[-1])
     return len(column.group()) if column else 0
+
+
+class LeanSearching(Searching):
+    """States are goals, as Lean prints them before each tactic."""
+
+    kinds = frozenset(LEAN_KINDS)
+    has_steps = True
+    needs_traces = True
+
+    def segment(self, states: SearchStates) -> SegmentFn:
+        return segment_lean
+
+    def list_prefixes(self, body: str) -> list[str]:
+        raise UsageError("prefixes of Lean proofs are read from their states, not from their text")
+
+    def count_open(self, state: str) -> int | None:
+        if not state or state.startswith("text: "):
+            return None
+        return 0 if state == NO_GOALS else state.count("\n\n") + 1
+
+    def resume_comment(self, problem: Problem, prefix: Prefix) -> str:
+        return resume_comment(problem, prefix)
+
+
+SEARCHING = LeanSearching()

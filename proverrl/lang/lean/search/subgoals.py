@@ -1,13 +1,13 @@
 """Subgoals of Lean proofs: sketches with ``sorry``, holes as theorems of their own, and splicing.
 
-Flows in: a body with ``have h : T := by sorry`` in it, and the goals that Lean gives for each
-``sorry``. Flows out: a ``LeanSketch``, a problem for each hole in the two forms of
-DeepSeek-Prover-V2 (Ren et al. 2025, arXiv 2504.21801), and a whole body again. The functions have
-the types of ``proverrl.search.subgoals``. ``alone`` has what is known at the hole but for other
-holes, ``given`` also what these state, as far as they are known there.
-A lifted statement is made of the policy's own text: what is proved of it counts for nothing until
-the spliced body was verified as a whole. Not handled here: one ``sorry`` for several goals (such a
-body is no sketch), the writing of sketches.
+Flows in: a body with ``have h : T := by sorry`` in it and the goals that Lean gives for each
+``sorry``, or a body that failed, whose failing parts then become ``sorry``. Flows out: a
+``LeanSketch``, a problem for each hole in the two forms of DeepSeek-Prover-V2 (Ren et al. 2025,
+arXiv 2504.21801), and a whole body again. ``alone`` has what is known at the hole but for other
+holes, ``given`` also what these state. A lifted statement is the policy's own text: what is proved
+of it counts for nothing until the spliced body was verified as a whole. Not handled here: one
+``sorry`` for several goals (such a body is no sketch), a ``have`` that does not begin its line,
+errors that Lean tells of no place in the body.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ from proverrl.lang.lean.search.extract import (
     drop_hypotheses,
     mentions,
     parse_goal,
-    read_signature,
     write_theorem,
 )
-from proverrl.lang.lean.search.haves import hide_failing
 from proverrl.lang.lean.search.tactic_mode import split_tactics
 from proverrl.lang.lean.search.tactic_states import LeanStates
-from proverrl.lang.lean.syntax.tokens import IDENTIFIER, Token, scan_tokens
+from proverrl.lang.lean.syntax.declarations import find_mark, read_theorem
+from proverrl.lang.lean.syntax.tokens import IDENTIFIER, Token, scan_code, scan_tokens
 from proverrl.lang.lean.workers.protocol import Sorry
 from proverrl.lang.lean.workers.repl_worker import split_candidate
 from proverrl.lang.records import Sketch, Subgoal, Verify
-from proverrl.types import HOLE, Candidate, Problem, Status
+from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.body_place import find_body_place, hole_column
 
 _HAVE_SORRY = re.compile(rf"have ({IDENTIFIER})\s*:\s+(.+?)\s*:=\s*(?:by\s+)?sorry", re.DOTALL)
@@ -43,7 +42,7 @@ _BODY_COLUMN = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class SorryHole:
     """One ``sorry``: its place in the body, in characters, and what it is to prove. ``goal`` is
     None where Lean was not asked; then ``statement`` is the text of its ``have``."""
 
@@ -55,10 +54,19 @@ class Hole:
 
 
 @dataclass(frozen=True, slots=True)
+class Have:
+    """A ``have`` of a body, in characters: where it begins, its ``:=``, and where it ends."""
+
+    start: int
+    value: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeanSketch(Sketch):
     """A sketch that knows its holes, in the order of ``subgoals`` and of the body."""
 
-    holes: tuple[Hole, ...]
+    holes: tuple[SorryHole, ...]
 
 
 async def read_sketch(states: LeanStates, problem: Problem, body: str) -> LeanSketch | None:
@@ -115,7 +123,9 @@ def sketch_from_sorries(
         return None
     names = _name_holes(body, tokens)
     holes = [
-        Hole(name, token.offset, token.end, goal := goals[token.line, token.column], goal.target)
+        SorryHole(
+            name, token.offset, token.end, goal := goals[token.line, token.column], goal.target
+        )
         for name, token in zip(names, tokens, strict=True)
     ]
     needs = {hole.name: _find_needs(hole, holes[:place]) for place, hole in enumerate(holes)}
@@ -129,14 +139,14 @@ def sketch_from_text(problem: Problem, body: str) -> LeanSketch | None:
     before it; any other body gives None. Each hole needs all before it.
     """
     tokens = _find_sorries(body)
-    holes: list[Hole] = []
+    holes: list[SorryHole] = []
     for tactic in split_tactics(problem, body):
         if len(holes) == len(tokens):
             break
         found = _HAVE_SORRY.fullmatch(tactic.text)
         if found is not None:
             token = tokens[len(holes)]
-            holes.append(Hole(found[1], token.offset, token.end, None, found[2].strip()))
+            holes.append(SorryHole(found[1], token.offset, token.end, None, found[2].strip()))
         elif not re.match(rf"have {IDENTIFIER}\s*:\s", tactic.text) or "sorry" in tactic.text:
             return None
     names = [hole.name for hole in holes]
@@ -158,7 +168,7 @@ def lift(problem: Problem, sketch: Sketch, subgoal: Subgoal, given: tuple[str, .
     for name in (subgoal.name, *given):
         if name not in holes:
             raise RecordError(f"the sketch has no hole {name!r}, only {', '.join(holes)}")
-    hole, parts = holes[subgoal.name], read_signature(problem)
+    hole, parts = holes[subgoal.name], read_theorem(problem)
     name = f"{parts.name}_{subgoal.name}"
     if hole.goal is None:
         known = "".join(f" ({one} : {holes[one].statement})" for one in given)
@@ -174,7 +184,7 @@ def lift(problem: Problem, sketch: Sketch, subgoal: Subgoal, given: tuple[str, .
         language="lean",
         kind="tactics",
         preamble=problem.preamble,
-        statement=parts.before + text + parts.after.removeprefix("\n"),
+        statement=parts.before + text + parts.ending.partition(HOLE)[2].removeprefix("\n"),
         split=problem.split,
         origin=problem.origin,
         metadata={"parent": problem.id, "subgoal": subgoal.name, "given": list(given)},
@@ -195,19 +205,19 @@ def splice(problem: Problem, sketch: Sketch, bodies: Mapping[str, str]) -> str:
     return whole
 
 
-def _holes_of(sketch: Sketch) -> tuple[Hole, ...]:
+def _holes_of(sketch: Sketch) -> tuple[SorryHole, ...]:
     if not isinstance(sketch, LeanSketch):
         raise RecordError("this sketch was not read from Lean text")
     return sketch.holes
 
 
-def _fill(problem: Problem, body: str, hole: Hole, proof: str) -> str:
+def _fill(problem: Problem, body: str, hole: SorryHole, proof: str) -> str:
     """The body with a proof for one ``sorry``, on lines of its own after a ``by``."""
     before, after = body[: hole.start], body[hole.end :]
     line = before[before.rfind("\n") + 1 :]
     column = (0 if "\n" in before else hole_column(problem)) + len(line)
     lines = _lines_of(hole, proof)
-    code = [token for token in scan_tokens(before) if token.is_code]
+    code = scan_code(before)
     mark = code[-1].text if code else ""
     # After an alternative of ``induction`` or ``cases`` tactics stand without ``by``.
     is_alternative = mark == "=>" and line.lstrip().startswith("|")
@@ -222,7 +232,7 @@ def _fill(problem: Problem, body: str, hole: Hole, proof: str) -> str:
     return "".join([opening, *(f"\n{' ' * deeper}{one}" for one in lines), after])
 
 
-def _lines_of(hole: Hole, proof: str) -> list[str]:
+def _lines_of(hole: SorryHole, proof: str) -> list[str]:
     """The lines of a proof from column 0, after names for the hypotheses that have none."""
     first, *rest = proof.rstrip().split("\n")
     blank = " " * _BODY_COLUMN
@@ -239,7 +249,7 @@ def _find_sorries(body: str) -> list[Token]:
 
 def _name_holes(body: str, sorries: list[Token]) -> list[str]:
     """The name of each hole's ``have``, or ``goal_2`` for the second hole when that has none."""
-    code = [token for token in scan_tokens(body) if token.is_code]
+    code = scan_code(body)
     names: list[str] = []
     for number, token in enumerate(sorries, 1):
         place = code.index(token) - 1
@@ -255,15 +265,79 @@ def _name_holes(body: str, sorries: list[Token]) -> list[str]:
     return names
 
 
-def _find_needs(hole: Hole, earlier: list[Hole]) -> tuple[str, ...]:
+def _find_needs(hole: SorryHole, earlier: list[SorryHole]) -> tuple[str, ...]:
     """The holes before this one whose statements are known at it."""
     assert hole.goal is not None
     return tuple(other.name for other in earlier if _is_stated(hole.goal, other))
 
 
-def _is_stated(goal: Goal, other: Hole) -> bool:
+def _is_stated(goal: Goal, other: SorryHole) -> bool:
     """Whether a hole is among the hypotheses, by name and by what it states."""
     return any(
         other.name in known.names and known.type.split() == other.statement.split()
         for known in goal.hypotheses
     )
+
+
+def find_haves(problem: Problem, body: str) -> list[Have]:
+    """The ``have`` tactics that begin a line, in order; each goes on in all deeper lines."""
+    code = scan_code(body)
+    base = hole_column(problem)
+
+    def column(token: Token) -> int:
+        return token.column + (base if token.line == 1 else 0)
+
+    found = []
+    for place, token in enumerate(code):
+        if token.text != "have" or (place and code[place - 1].line == token.line):
+            continue
+        inside = [token]
+        for later in code[place + 1 :]:
+            if later.line > token.line and column(later) <= column(token):
+                break
+            inside.append(later)
+        value = find_mark(body[token.offset : inside[-1].end], ":=")
+        if value is not None:
+            found.append(Have(token.offset, token.offset + value.offset, inside[-1].end))
+    return found
+
+
+def hide_failing(problem: Problem, body: str, verdict: Verdict) -> str | None:
+    """The body with ``:= by sorry`` for the proof of each ``have`` in which an error stands.
+
+    Where an error stands in none, the tactic of the theorem's own block that failed and all after
+    it become one ``sorry``. None when no error has a place in the body.
+    """
+    haves = find_haves(problem, body)
+    lines = body.split("\n")
+    starts = [sum(len(line) + 1 for line in lines[:number]) for number in range(len(lines))]
+    hidden: set[Have] = set()
+    loose: list[int] = []
+    for error in verdict.diagnostics:
+        if error.severity != "error" or error.body_line is None:
+            continue
+        place = starts[min(error.body_line, len(lines)) - 1] + (error.body_column or 0)
+        around = [have for have in haves if _fails_in(have, place, error.message)]
+        if around:
+            hidden.add(around[-1])
+        else:
+            loose.append(place)
+    cut = _find_tactic(problem, body, starts, min(loose)) if loose else len(body)
+    outer = [h for h in hidden if not any(o.start < h.start and h.end <= o.end for o in hidden)]
+    kept = body if cut == len(body) else body[:cut] + "sorry"
+    for have in sorted(outer, key=lambda one: -one.start):
+        if have.end <= cut:
+            kept = f"{kept[: have.value]}:= by sorry{kept[have.end :]}"
+    return None if kept == body else kept
+
+
+def _fails_in(have: Have, place: int, message: str) -> bool:
+    """Whether an error stands in the proof, or says of the whole ``have`` what it leaves open."""
+    first = have.start if message.startswith("unsolved goals") else have.value
+    return first <= place < have.end
+
+
+def _find_tactic(problem: Problem, body: str, starts: list[int], place: int) -> int:
+    """Where the tactic of the outermost block begins in which the place lies."""
+    begins = [starts[t.line - 1] + t.column for t in split_tactics(problem, body)]
+    return max((begin for begin in begins if begin <= place), default=0)

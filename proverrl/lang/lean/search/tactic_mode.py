@@ -37,9 +37,8 @@ class PlacedTactic:
 
 
 def split_tactics(problem: Problem, body: str) -> list[PlacedTactic]:
-    """The tactics of a body: lines at the hole's column begin one, deeper lines and alternatives
-    go on with it, at their indentation beside it. Undoes ``assemble_body``, but for blank lines.
-    """
+    """The tactics of a body: a line at the hole's column begins one, deeper lines and alternatives
+    go on with it, at their indentation beside it."""
     base = hole_column(problem)
     tactics: list[PlacedTactic] = []
     for number, line in enumerate(body.split("\n"), 1):

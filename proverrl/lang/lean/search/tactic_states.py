@@ -24,6 +24,7 @@ from proverrl.lang.lean.workers.repl import Elaboration
 from proverrl.lang.lean.workers.repl_worker import LeanReplWorker, split_candidate
 from proverrl.lang.lean.workers.tactics import ProofState, apply_tactic, open_problem
 from proverrl.types import Candidate, Problem
+from proverrl.verify.base import end_worker
 
 Path = tuple[str, ...]
 SpawnLean = Callable[[], Awaitable[LeanReplWorker]]
@@ -218,12 +219,8 @@ class LeanStates:
     def _discard(self, place: _Place) -> None:
         worker, place.worker = place.worker, None
         place.states.clear()
-        if worker is None:
-            return
-        worker.kill()
-        task = asyncio.get_running_loop().create_task(worker.join())
-        self._dying.add(task)
-        task.add_done_callback(self._dying.discard)
+        if worker is not None:
+            end_worker(worker, self._dying)
 
 
 async def _open(worker: LeanReplWorker, problem: Problem) -> ProofState:

@@ -1,10 +1,9 @@
-"""Lean statements: cut after their imports, named, and brought into the form of a ``Problem``.
+"""Lean statements: cut after their imports, named, read in parts, and made into a ``Problem``.
 
-Flows in: Lean text as benchmarks write it. Flows out: ``Problem`` records whose statement ends in
-a hole, the full name of the declaration that a statement makes, and a statement's own text with
-``sorry`` in its hole.
-Not handled here: whether a statement elaborates, or says what its author meant; names that a
-macro declares; what a policy may write (``proverrl.lang.lean.audit``).
+Flows in: Lean text as benchmarks write it; problems. Flows out: ``Problem`` records whose statement
+ends in a hole; declarations with their full names; the parts of a problem's theorem. Not handled
+here: whether a statement elaborates, or says what its author meant; names that a macro declares;
+what a policy may write (``proverrl.lang.lean.audit``).
 """
 
 from __future__ import annotations
@@ -16,18 +15,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from proverrl.errors import ProblemError
-from proverrl.lang.lean.syntax.tokens import Token, scan_tokens, split_name
+from proverrl.lang.lean.syntax.tokens import Token, scan_code, scan_tokens, split_name
 from proverrl.types import HOLE, Problem, Split
-
-__all__ = [
-    "Declaration",
-    "find_declarations",
-    "find_target",
-    "make_sorry_source",
-    "problem_from_statement",
-    "scan_tokens",
-    "split_header",
-]
 
 ProofKind = Literal["tactics", "term"]
 
@@ -40,6 +29,7 @@ MODIFIERS = frozenset(
 _NAMELESS = frozenset({"example", "instance"})
 _PROVABLE = frozenset({"theorem", "lemma", "def", "abbrev"})
 _HOLE_TEXTS = {"tactics": f":= by\n  {HOLE}\n", "term": f":=\n  {HOLE}\n"}
+_OPENING, _CLOSING = frozenset("( [ { ⟨ ⦃ #[ ![ @[".split()), frozenset(") ] } ⟩ ⦄".split())
 _IMPORT_WORDS = frozenset({"public", "meta", "private"})
 
 
@@ -86,6 +76,19 @@ def split_header(text: str) -> tuple[str, str]:
     return text[:end], text[end:]
 
 
+@dataclass(frozen=True, slots=True)
+class Theorem:
+    """A problem's theorem in parts: the text ``before`` it, its keyword, name and binders, what it
+    says, and all from its last ``:=`` on, the hole included."""
+
+    before: str
+    keyword: str
+    name: str
+    binders: str
+    target: str
+    ending: str
+
+
 class _Scopes:
     """The namespaces and sections that are open, one entry for each name component."""
 
@@ -106,6 +109,49 @@ class _Scopes:
             return name[len(prefix) :]
         spaces = [part for part, is_namespace in self._open if is_namespace]
         return ".".join((*spaces, name))
+
+
+def find_mark(text: str, mark: str, *, last: bool = False) -> Token | None:
+    """The first (or last) token ``mark`` of a text outside of all brackets."""
+    depth, found = 0, None
+    for token in scan_tokens(text):
+        if token.text in _OPENING:
+            depth += 1
+        elif token.text in _CLOSING:
+            depth -= 1
+        elif token.text == mark and token.is_code and depth == 0:
+            found = token
+            if not last:
+                return token
+    return found
+
+
+def read_theorem(problem: Problem) -> Theorem:
+    """The parts of the last declaration before a problem's hole.
+
+    Raises:
+        ProblemError: its statement has no theorem with a colon and a ``:=`` before the hole.
+    """
+    before = problem.statement.partition(HOLE)[0]
+    declared = find_declarations(before)
+    if declared:
+        offset = declared[-1].offset
+        tokens = scan_code(before[offset:])
+        start = offset + tokens[1].end if len(tokens) > 1 else offset
+        colon, value = find_mark(before[start:], ":"), find_mark(before[start:], ":=", last=True)
+        if colon is not None and value is not None and colon.offset < value.offset:
+            return Theorem(
+                before[: declared[-1].start],
+                declared[-1].keyword,
+                tokens[1].text,
+                before[start : start + colon.offset].strip(),
+                before[start + colon.end : start + value.offset].strip(),
+                problem.statement[start + value.offset :],
+            )
+    raise ProblemError(
+        f"problem {problem.id!r}: no 'theorem name : type :=' before its hole: "
+        f"{problem.statement[:120]!r}"
+    )
 
 
 def find_declarations(text: str) -> list[Declaration]:
@@ -234,12 +280,6 @@ def _find_target(preamble: str, statement: str) -> str:
     if "private" in target.modifiers:
         raise ProblemError(f"{target.name} is private; drop that word")
     return target.name
-
-
-def make_sorry_source(problem: Problem) -> str:
-    """The problem's file with ``sorry`` in its hole: what its statement means without any proof."""
-    before, _, after = problem.statement.partition(HOLE)
-    return problem.preamble + before + "sorry" + after
 
 
 def problem_from_statement(

@@ -202,6 +202,17 @@ def scan_tokens(text: str) -> list[Token]:
     return _Scanner(text).scan()
 
 
+def scan_code(text: str) -> list[Token]:
+    """The tokens of a text without blanks and comments, documentation too."""
+    return [token for token in scan_tokens(text) if token.is_code]
+
+
+def shift_line(line: str, columns: int) -> str:
+    """A line moved sideways, as far as its blanks allow; one of blanks only becomes empty."""
+    text = line.lstrip(" ")
+    return " " * max(0, len(line) - len(text) + columns) + text if text else ""
+
+
 def split_name(identifier: str) -> list[str]:
     """The components of an identifier, without ``«»`` and without a leading ``_root_``."""
     parts = [part.strip("«»") for part in re.findall(_PART, identifier)]

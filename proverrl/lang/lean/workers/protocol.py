@@ -56,7 +56,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class LeanMessage:
     """One message of Lean."""
 
     __pydantic_config__ = _ANY_KEYS
@@ -100,7 +100,7 @@ class CommandAnswer:
     __pydantic_config__ = _KNOWN_KEYS
 
     env: Natural
-    messages: tuple[Message, ...] = ()
+    messages: tuple[LeanMessage, ...] = ()
     sorries: tuple[Sorry, ...] = ()
     tactics: tuple[TacticStep, ...] = ()
 
@@ -113,7 +113,7 @@ class StepAnswer:
 
     proof_state: Annotated[Natural, Field(alias="proofState")]
     goals: tuple[str, ...] = ()
-    messages: tuple[Message, ...] = ()
+    messages: tuple[LeanMessage, ...] = ()
     sorries: tuple[Sorry, ...] = ()
     traces: tuple[str, ...] = ()
     status: Annotated[str | None, Field(alias="proofStatus"), AfterValidator(_require)] = None
@@ -142,16 +142,6 @@ def encode_command(text: str, env: int | None = None, *, all_tactics: bool = Fal
 def encode_tactic(proof_state: int, tactic: str) -> bytes:
     """Apply a tactic to a proof state."""
     return _encode({"tactic": tactic, "proofState": proof_state})
-
-
-def encode_pickle_state(proof_state: int, path: str) -> bytes:
-    """Write a proof state to a file. The answer carries a new number for the same state."""
-    return _encode({"pickleTo": path, "proofState": proof_state})
-
-
-def encode_unpickle_state(path: str) -> bytes:
-    """Read a proof state back, on top of its own imports."""
-    return _encode({"unpickleProofStateFrom": path})
 
 
 def _encode(request: Mapping[str, Any]) -> bytes:

@@ -23,21 +23,19 @@ from proverrl.lang.lean.workers.protocol import (
     AnswerReader,
     CommandAnswer,
     ErrorAnswer,
-    Message,
+    LeanMessage,
     Position,
     Sorry,
     StepAnswer,
     TacticStep,
     encode_command,
-    encode_pickle_state,
     encode_tactic,
-    encode_unpickle_state,
     parse_answer,
 )
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.verify.process_group import ProcessGroup
 
-Said = TypeVar("Said", Message, Sorry, TacticStep)
+Said = TypeVar("Said", LeanMessage, Sorry, TacticStep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +45,13 @@ class Elaboration:
     imports failed so early that there is no environment."""
 
     env: int | None
-    messages: tuple[Message, ...]
+    messages: tuple[LeanMessage, ...]
     sorries: tuple[Sorry, ...] = ()
     tactics: tuple[TacticStep, ...] = ()
     reached_end: bool = True
 
     @property
-    def errors(self) -> tuple[Message, ...]:
+    def errors(self) -> tuple[LeanMessage, ...]:
         return tuple(m for m in self.messages if m.severity == "error")
 
 
@@ -93,7 +91,7 @@ class LeanRepl:
         end, last_line = _make_nonce(), text.count("\n") + 1
         answer = await self._ask(encode_command(f'{text}#print "{end}"\n'))
         if isinstance(answer, ErrorAnswer):
-            failed = Message("error", answer.message, Position(1, 0))
+            failed = LeanMessage("error", answer.message, Position(1, 0))
             return Elaboration(None, (failed,), reached_end=False)
         done = self._take_command(answer)
         return _strip_end(done, end, last_line)
@@ -115,20 +113,6 @@ class LeanRepl:
     async def apply_tactic(self, proof_state: int, tactic: str) -> StepAnswer | ErrorAnswer:
         """Apply a tactic; an ``ErrorAnswer`` says why it could not even be run."""
         return self._take_step(await self._ask(encode_tactic(proof_state, tactic)))
-
-    async def pickle_state(self, proof_state: int, path: str) -> StepAnswer:
-        """Write a proof state to a file; raises ``WorkerError`` when the REPL cannot."""
-        return self._expect_step(await self._ask(encode_pickle_state(proof_state, path)))
-
-    async def unpickle_state(self, path: str) -> StepAnswer:
-        """Read a proof state from a file that this program wrote and nobody else could."""
-        return self._expect_step(await self._ask(encode_unpickle_state(path)))
-
-    def _expect_step(self, answer: Answer) -> StepAnswer:
-        step = self._take_step(answer)
-        if isinstance(step, ErrorAnswer):
-            raise WorkerError(f"the Lean REPL cannot keep that state: {step.message[:300]!r}")
-        return step
 
     def _take_command(self, answer: Answer) -> Elaboration:
         if not isinstance(answer, CommandAnswer):
@@ -190,7 +174,7 @@ def _make_nonce() -> str:
     return f"nonce-{secrets.token_hex(12)}"
 
 
-def _is_nonce(message: Message, nonce: str, line: int) -> bool:
+def _is_nonce(message: LeanMessage, nonce: str, line: int) -> bool:
     return (
         message.severity == "info" and message.text == nonce and message.start == Position(line, 0)
     )

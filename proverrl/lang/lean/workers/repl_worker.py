@@ -29,7 +29,6 @@ from proverrl.lang.lean.judge import (
     STANDARD_AXIOMS,
     KnownStatements,
     LeanLimits,
-    find_goals_before_error,
     judge_declaration,
     judge_file,
     judge_messages,
@@ -56,7 +55,7 @@ _CANARIES = (
 
 
 @dataclass(frozen=True, slots=True)
-class LeanText:
+class SplitFile:
     """An assembled file, cut after its imports. ``rest`` starts after ``header``."""
 
     header: str
@@ -164,7 +163,7 @@ class LeanReplWorker(GroupWorker):
         diagnostics = make_diagnostics(done.messages, candidate, 0)
         return Verdict(Status.REJECTED, diagnostics, checks=("audit", "header"))
 
-    async def _judge_statement(self, candidate: Candidate, text: LeanText, env: int) -> Verdict:
+    async def _judge_statement(self, candidate: Candidate, text: SplitFile, env: int) -> Verdict:
         problem = candidate.problem
         target = find_target(problem)
         fingerprint = self._known.find(problem)
@@ -193,7 +192,7 @@ class LeanReplWorker(GroupWorker):
         if len(done.errors) != 1 or len(done.messages) != 1 or not done.reached_end:
             raise WorkerError(f"{target} is there before the text that declares it has run")
 
-    async def _judge_file(self, candidate: Candidate, text: LeanText, env: int) -> Verdict:
+    async def _judge_file(self, candidate: Candidate, text: SplitFile, env: int) -> Verdict:
         done, verdict = await self._run(candidate, text, env)
         if verdict is not None:
             return verdict
@@ -207,21 +206,17 @@ class LeanReplWorker(GroupWorker):
         return judge_file(axioms, self._limits.allowed_axioms, diagnostics)
 
     async def _run(
-        self, candidate: Candidate, text: LeanText, env: int
+        self, candidate: Candidate, text: SplitFile, env: int
     ) -> tuple[Elaboration, Verdict | None]:
-        wants_goals = self._limits.goals_before_error
-        traces = wants_goals or self._limits.trace_states
         rest = self.cap_heartbeats(candidate.problem, text)
-        done = await self.repl.run(rest, env, all_tactics=traces)
+        done = await self.repl.run(rest, env, all_tactics=self._limits.trace_states)
         verdict = judge_messages(done, candidate, text.first_line)
         if verdict is None:
             return done, None
-        if wants_goals and done.errors and not verdict.goals:
-            verdict = replace(verdict, goals=find_goals_before_error(done))
         return done, replace(verdict, states=self._find_states(done, candidate, text))
 
     def _find_states(
-        self, done: Elaboration, candidate: Candidate, text: LeanText
+        self, done: Elaboration, candidate: Candidate, text: SplitFile
     ) -> tuple[BodyState, ...]:
         if not self._limits.trace_states:
             return ()
@@ -244,7 +239,7 @@ class LeanReplWorker(GroupWorker):
             )
         return report.fingerprint
 
-    def cap_heartbeats(self, problem: Problem, text: LeanText) -> str:
+    def cap_heartbeats(self, problem: Problem, text: SplitFile) -> str:
         """The text to run, with our limit in place of a larger one in the problem's preamble."""
         limit = self._limits.max_heartbeats
 
@@ -258,7 +253,7 @@ class LeanReplWorker(GroupWorker):
         return _HEARTBEATS.sub(cap, text.rest[:length]) + text.rest[length:]
 
 
-def split_candidate(candidate: Candidate) -> LeanText:
+def split_candidate(candidate: Candidate) -> SplitFile:
     """Cut a candidate's file after its imports, which for a statement are the problem's own."""
     source = candidate.source
     is_file = candidate.problem.kind == _FILE_KIND
@@ -268,7 +263,7 @@ def split_candidate(candidate: Candidate) -> LeanText:
         raise ProblemError(
             f"problem {candidate.problem.id!r}: its imports must end with a line break"
         )
-    return LeanText(header, rest)
+    return SplitFile(header, rest)
 
 
 def list_theorems(text: str) -> tuple[str, ...]:

@@ -1,35 +1,29 @@
 """Tactic mode: proof states for search, tried one tactic at a time.
 
-Flows in: a problem, tactics. Flows out: ``ProofState`` records.
-A state that says "completed" is a hint, not a verdict: tactic mode of the REPL has accepted wrong
-proofs. ``confirm`` assembles the tactics into a body and has the whole file judged like any other.
-A tactic that the audit calls a cheat is a failed tactic and never reaches the REPL, so that it
-cannot tamper with a process that judges others. Not handled here: the order of the search, pools: a
-state belongs to the REPL that gave it.
+Flows in: a problem, tactics. Flows out: ``ProofState`` records, valid in the REPL that gave them.
+"completed" is a hint and no verdict: tactic mode of the REPL has accepted wrong proofs, so that the
+whole file has to be judged. A tactic that the audit calls a cheat fails and never reaches the REPL,
+so that it cannot tamper with a process that judges others.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.lean.audit import audit_text
-from proverrl.lang.lean.workers.protocol import ErrorAnswer, Message, StepAnswer
+from proverrl.lang.lean.workers.protocol import ErrorAnswer, StepAnswer
 from proverrl.lang.lean.workers.repl_worker import LeanReplWorker, split_candidate
-from proverrl.types import Candidate, Problem, Verdict
-from proverrl.verify.base import Verifier
+from proverrl.types import Candidate, Problem
 
 StateStatus = Literal["completed", "incomplete", "error", "not-verified"]
-_STATUSES: tuple[tuple[str, StateStatus], ...] = (
-    ("Completed", "completed"),
-    ("Incomplete", "incomplete"),
-    ("Error", "error"),
-    ("Not verified", "not-verified"),
-)
+_STATUSES: dict[str, StateStatus] = {
+    "Completed": "completed",
+    "Incomplete": "incomplete",
+    "Error": "error",
+    "Not verified": "not-verified",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,58 +85,15 @@ def read_state(answer: StepAnswer) -> ProofState:
 
 
 def _read_status(answer: StepAnswer) -> StateStatus:
-    if any(_is_error(message) for message in answer.messages):
+    if any(message.severity == "error" for message in answer.messages):
         return "error"
     if answer.status is None:
         return "not-verified" if not answer.goals else "incomplete"
-    for word, status in _STATUSES:
-        if answer.status == word or answer.status.startswith(f"{word}:"):
-            if status == "completed" and (answer.goals or answer.sorries):
-                raise WorkerError("the Lean REPL calls a proof complete that has open goals")
-            return status
-    raise WorkerError(f"the Lean REPL's proof status is not understood: {answer.status[:200]!r}")
-
-
-def _is_error(message: Message) -> bool:
-    return message.severity == "error"
-
-
-async def save_state(worker: LeanReplWorker, state: ProofState, path: Path) -> None:
-    """Write a proof state to a file, for another worker of the same toolchain and imports."""
-    if state.id is None:
-        raise WorkerError("a failed proof state cannot be kept")
-    await worker.repl.pickle_state(state.id, str(path))
-
-
-async def load_state(worker: LeanReplWorker, path: Path) -> ProofState:
-    """Read a state that ``save_state`` wrote. The file is mapped into Lean's memory as it is, so
-    it must come from nobody else. Scoped notation of the imports is not restored by the REPL."""
-    return read_state(await worker.repl.unpickle_state(str(path)))
-
-
-async def move_state(
-    source: LeanReplWorker, state: ProofState, target: LeanReplWorker
-) -> ProofState:
-    """Carry a state to another worker through a private temporary file."""
-    with tempfile.TemporaryDirectory(prefix="proverrl-state-") as folder:
-        path = Path(folder) / "state.olean"
-        await save_state(source, state, path)
-        return await load_state(target, path)
-
-
-def assemble_body(tactics: Sequence[str]) -> str:
-    """The tactics as a body: one after the other, at the indentation of the hole's ``by`` block.
-
-    The first line stands at the hole, which is indented by two; a tactic of several lines keeps
-    its own relative indentation.
-    """
-    lines = [line for tactic in tactics for line in tactic.strip("\n").split("\n")]
-    return "\n  ".join(lines)
-
-
-async def confirm(
-    verifier: Verifier, problem: Problem, tactics: Sequence[str], *, deadline_seconds: float
-) -> Verdict:
-    """The verdict on a finished script, by verification of the whole file."""
-    candidate = Candidate(problem, assemble_body(tactics))
-    return await verifier.verify(candidate, deadline_seconds=deadline_seconds)
+    status = _STATUSES.get(answer.status.partition(":")[0])
+    if status is None:
+        raise WorkerError(
+            f"the Lean REPL's proof status is not understood: {answer.status[:200]!r}"
+        )
+    if status == "completed" and (answer.goals or answer.sorries):
+        raise WorkerError("the Lean REPL calls a proof complete that has open goals")
+    return status

@@ -1,9 +1,9 @@
 """Tasks that ask for code and its proof, as far as they are problems of ours: Verina and CLEVER.
 
-Flows in: a folder. Flows out: a ``Collection``. A problem of ours asks for a proof of a statement
-that is fixed, so a task fits when its code is given and its proof is not: Verina's proof task with
-the reference code (189 tasks), CLEVER's correctness proof where an implementation stands in the
-file. Writing code, preconditions or specifications is refused with that reason.
+Flows in: a ``Collector`` with its source. Flows out: its problems. A problem of ours asks for a
+proof of a fixed statement, so a task fits when its code is given and its proof is not: Verina's
+proof task with the reference code (189 tasks), CLEVER's correctness proof where the file holds an
+implementation. Writing code, preconditions or specifications is refused with that reason.
 Verina: Ye et al. 2025, arXiv 2505.23135. CLEVER: Thakur et al. 2025, arXiv 2505.13938.
 """
 
@@ -11,38 +11,20 @@ from __future__ import annotations
 
 import re
 
-from proverrl.benchmarks.base import Collection, Collector, Source, read_text
+from proverrl.benchmarks.base import Collector
 from proverrl.benchmarks.lean_text import LeanText, add_lean
-from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
 from proverrl.errors import ProblemError
+from proverrl.files.lines import read_text
 
 _VERINA_MARK = re.compile(r"^[ \t]*-- !benchmark @(start|end) (\w+).*\n?", re.MULTILINE)
-_CLEVER_MARK = re.compile(r"^[ \t]*--[ ]?(start|end)_def (\w+)[ \t]*\n?", re.MULTILINE)
+CLEVER_MARK = re.compile(r"^[ \t]*--[ ]?(start|end)_def (\w+)[ \t]*\n?", re.MULTILINE)
 
 _OPEN = re.compile(r"\bsorry\b")
 
 
-def explain_no_verina(source: Source) -> str:
-    """Why a source is not a folder of Verina tasks."""
-    has_task = any(path.name == "task.lean" for path in source.list_files(".lean"))
-    return "" if has_task else "it holds no task.lean"
-
-
-def explain_no_clever(source: Source) -> str:
-    """Why a source is not a folder of CLEVER problems."""
-    files = source.list_files(".lean")
-    if not files:
-        return "it holds no .lean file"
-    has_marks = _CLEVER_MARK.search(read_text(files[0]))
-    return "" if has_marks else f"{files[0].name} has no '-- start_def' marks"
-
-
-def read_verina(
-    source: Source, layout: BenchmarkLayout, *, origin: str, answers: AnswerTask
-) -> Collection:
+def read_verina(collector: Collector) -> None:
     """The proof task of every ``task.lean``; the id is the folder's name."""
-    collector = Collector(layout, source)
-    for path in source.list_files(".lean"):
+    for path in collector.source.list_files(".lean"):
         if path.name != "task.lean":
             continue
         name = path.parent.name
@@ -51,8 +33,7 @@ def read_verina(
             words = read_text(description) if description.exists() else ""
             text, proof = read_verina_task(read_text(path))
             given = LeanText(name, str(path), text, informal=words, proof=proof)
-            add_lean(collector, given, origin=origin, answers="given")
-    return collector.finish()
+            add_lean(collector, given)
 
 
 def read_verina_task(text: str) -> tuple[str, str | None]:
@@ -78,17 +59,13 @@ def read_verina_task(text: str) -> tuple[str, str | None]:
     return _VERINA_MARK.sub("", whole), None if is_open else proof
 
 
-def read_clever(
-    source: Source, layout: BenchmarkLayout, *, origin: str, answers: AnswerTask
-) -> Collection:
+def read_clever(collector: Collector) -> None:
     """The correctness proof of every problem whose implementation is given."""
-    collector = Collector(layout, source)
-    for path in source.list_files(".lean"):
+    for path in collector.source.list_files(".lean"):
         with collector.reading(path.stem, str(path)):
             text, words, proof = read_clever_problem(read_text(path))
             given = LeanText(path.stem, str(path), text, informal=words, proof=proof)
-            add_lean(collector, given, origin=origin, answers="given")
-    return collector.finish()
+            add_lean(collector, given)
 
 
 def read_clever_problem(text: str) -> tuple[str, str, str | None]:
@@ -99,7 +76,7 @@ def read_clever_problem(text: str) -> tuple[str, str, str | None]:
     Raises:
         ProblemError: the implementation is left open, or a section is missing.
     """
-    blocks = _cut_blocks(text, _CLEVER_MARK)
+    blocks = _cut_blocks(text, CLEVER_MARK)
     needed = "problem_spec implementation_signature implementation correctness_definition".split()
     for name in needed:
         if name not in blocks:

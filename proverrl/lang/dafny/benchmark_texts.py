@@ -1,30 +1,38 @@
-"""Dafny programs whose places for a proof are exact: HumanEval-Dafny and miniF2F-Dafny.
+"""Programs of Dafny benchmarks as problems: what their texts need before they can be statements.
 
-Flows in: a folder. Flows out: a ``Collection``. HumanEval-Dafny marks invariants and assertions by
-comments: a program with one such place is a problem with that hole, one with several a problem of
-the kind ``annotate``. miniF2F-Dafny has lemmas with empty bodies; the hole is the body.
-
-The definitions that miniF2F-Dafny includes are inconsistent (``log`` of any argument, ``pos`` of
-any number: each alone proves false), so that a proof which may use them is worth nothing. A lemma
-that names none of them is a problem without them; one that does is refused and says which.
+Flows in: a program. Flows out: a ``Problem``, and a reference where one can be cut from the text.
+Whole programs with hints to be added are problems of the kind ``annotate``. HumanEval-Dafny
+(JetBrains Research) marks invariants and assertions by comments: one such place is a hole, several
+make an ``annotate`` problem. miniF2F-Dafny (dafny-lang/miniF2F) has lemmas with empty bodies, which
+are the holes. The definitions that it includes are inconsistent (``log`` of any argument, ``pos``
+of any number: each alone proves false), so that a proof which may use them is worth nothing: a
+lemma that names one is refused.
+Two things stand between DafnyBench's text and a statement that can be kept to the token. The shim
+that made ``for`` loops readable for Dafny 2.3 numbered its variables anew in each text. And in two
+programs the removal of hints took the only line of a function's body with it; it is restored.
 Not covered: implementations that are to be written (``impl-start``).
-HumanEval-Dafny: JetBrains Research. miniF2F-Dafny: dafny-lang/miniF2F.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from proverrl.benchmarks.base import Collection, Collector, Source, explain_no_dafny, read_text
-from proverrl.benchmarks.dafny_programs import make_annotate
-from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
 from proverrl.errors import ProblemError
+from proverrl.files.lines import read_text
 from proverrl.lang.dafny.strip import DAFNY_4, cut_lines, explain_dafny_4
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
-from proverrl.types import HOLE, Problem
+from proverrl.types import ANNOTATE, HOLE, Problem
 
+_LOST_BODY = "{if (n == 0) then 1 else a * power(a, n - 1)}"
+# The last line that is left of the function, for each program whose body was lost.
+_BODY_WAS_LOST = {
+    "cs245-verification_tmp_tmp0h_nxhqp_A8_Q1": "  requires 0 <= n;\n",
+    "cs245-verification_tmp_tmp0h_nxhqp_power": "  requires 0 <= a && 0 <= n;\n",
+}
 _PLACE = re.compile(
     r"^[ \t]*//[ ]?(invariants|assert)-start[^\n]*\n(.*?)^[ \t]*//[ ]?\1-end[^\n]*$"
     r"|^[^\n]*//[ ]?assert-line[^\n]*$",
@@ -37,26 +45,34 @@ _DECLARING = frozenset(
 )
 
 
-def explain_no_humaneval(source: Source) -> str:
-    """Why a source is not a folder of programs with marks."""
-    return explain_no_dafny(
-        source,
-        lambda files: any("// impl-start" in read_text(path) for path in files[:20]),
-        "no file has a '// impl-start' mark",
+def make_annotate(
+    problem_id: str, blank: str, *, origin: str, metadata: Mapping[str, Any] | None = None
+) -> Problem:
+    """A program to be given back with hints."""
+    return Problem(
+        id=problem_id,
+        language="dafny",
+        kind=ANNOTATE,
+        preamble="",
+        statement=f"{blank}\n{HOLE}",
+        split="heldout",
+        origin=origin,
+        metadata={**({"dialect": DAFNY_4} if explain_dafny_4(blank) else {}), **(metadata or {})},
     )
 
 
-def read_humaneval(
-    source: Source, layout: BenchmarkLayout, *, origin: str, answers: AnswerTask
-) -> Collection:
-    """One problem a program; the id is the file's name."""
-    collector = Collector(layout, source)
-    for path in source.list_files(".dfy"):
-        with collector.reading(path.stem, str(path)):
-            truth = read_text(path)
-            problem, reference = cut_marked(collector.free_id(path.stem), truth, origin)
-            collector.add(problem, str(path), reference)
-    return collector.finish()
+def restore_body(name: str, blank: str, truth: str) -> str:
+    """The program ``blank`` with the body that it lost, if it is one of the two."""
+    head = _BODY_WAS_LOST.get(name)
+    if head is None or _LOST_BODY in blank or _LOST_BODY not in truth or blank.count(head) != 1:
+        return blank
+    return blank.replace(head, f"{head}{_LOST_BODY}\n")
+
+
+def number_in_order(text: str) -> str:
+    """The text with the shim's variables numbered in order of first occurrence."""
+    seen: dict[str, int] = {}
+    return re.sub(r"\b(st|lim)\d+\b", lambda m: f"{m[1]}{seen.setdefault(m[0], len(seen))}_", text)
 
 
 def cut_marked(problem_id: str, truth: str, origin: str) -> tuple[Problem, str]:
@@ -90,48 +106,24 @@ def cut_marked(problem_id: str, truth: str, origin: str) -> tuple[Problem, str]:
     return problem, body.strip()
 
 
-def explain_no_minif2f_dafny(source: Source) -> str:
-    """Why a source is not a folder of lemmas that include ``definitions.dfy``."""
-    return explain_no_dafny(
-        source,
-        lambda files: any("definitions.dfy" in read_text(path)[:400] for path in files),
-        "no file includes definitions.dfy",
-    )
+def cut_lemma(path: Path, text: str) -> str:
+    """The statement of a lemma with an empty body, without the files that it includes.
 
-
-def read_minif2f_dafny(
-    source: Source, layout: BenchmarkLayout, *, origin: str, answers: AnswerTask
-) -> Collection:
-    """One problem a lemma, without the definitions, if it needs none of them."""
-    collector = Collector(layout, source)
-    for path in source.list_files(".dfy"):
-        if path.parent.name not in ("valid", "test"):
-            continue
-        with collector.reading(path.stem, str(path)):
-            text = read_text(path)
-            declared = _list_included(path, text)
-            statement = _INCLUDE.sub("", text).strip() + "\n"
-            tokens = scan_tokens(statement)
-            words = {word for kind, word in tokens if kind == "name"} - {path.stem}
-            if used := sorted(words & declared):
-                raise ProblemError(
-                    f"it leans on {', '.join(used[:5])} of the definitions that it includes; their "
-                    "axioms prove false, so that no proof with them counts"
-                )
-            body = _EMPTY_BODY.search(statement)
-            if body is None:
-                raise ProblemError("it does not end in an empty body {}")
-            problem = Problem(
-                id=collector.free_id(path.stem),
-                language="dafny",
-                kind="statements",
-                preamble="",
-                statement=f"{statement[: body.start()]}{{\n  {HOLE}\n}}\n",
-                split="valid" if path.parent.name == "valid" else "heldout",
-                origin=origin,
-            )
-            collector.add(problem, str(path))
-    return collector.finish()
+    Raises:
+        ProblemError: it needs what they define, or has no empty body.
+    """
+    declared = _list_included(path, text)
+    statement = _INCLUDE.sub("", text).strip() + "\n"
+    words = {word for kind, word in scan_tokens(statement) if kind == "name"} - {path.stem}
+    if used := sorted(words & declared):
+        raise ProblemError(
+            f"it leans on {', '.join(used[:5])} of the definitions that it includes; their "
+            "axioms prove false, so that no proof with them counts"
+        )
+    body = _EMPTY_BODY.search(statement)
+    if body is None:
+        raise ProblemError("it does not end in an empty body {}")
+    return f"{statement[: body.start()]}{{\n  {HOLE}\n}}\n"
 
 
 def _list_included(path: Path, text: str, seen: frozenset[Path] = frozenset()) -> set[str]:

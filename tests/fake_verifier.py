@@ -1,4 +1,4 @@
-"""A verifier without a prover, for tests and dry runs.
+"""A verifier without a prover.
 
 Flows in: a function from candidate to verdict, or to a bare status. Flows out: those verdicts,
 after an optional delay, with every call recorded. Not handled here: audit, cache, processes.
@@ -12,13 +12,14 @@ from dataclasses import replace
 
 from proverrl.errors import VerifierError
 from proverrl.types import Candidate, Status, Verdict
+from proverrl.verify.base import DEFAULT_LANE, PoolStats
 from proverrl.verify.cache import OVERTURNED
 
 Judge = Callable[[Candidate], Verdict | Status]
 
 
 class FakeVerifier:
-    """A ``Verifier`` that answers with a function.
+    """A ``LanedVerifier`` that answers with a function.
 
     ``script`` maps the number of a call (from 0) to a status, such as CRASHED or TIMEOUT, or to
     an exception to raise, in place of the function's answer. ``calls`` holds every candidate in
@@ -54,7 +55,13 @@ class FakeVerifier:
         """What stands for toolchain, limits and audit version; a test may set ``toolchain``."""
         return self.toolchain
 
-    async def verify(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
+    def stats(self) -> PoolStats | None:
+        """None: there is no pool."""
+        return None
+
+    async def verify(
+        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+    ) -> Verdict:
         """Answer from the script, else the function; TIMEOUT when the delay exceeds the
         deadline."""
         if self._closed:

@@ -1,7 +1,7 @@
 """Rows that hold one Lean statement each, under the names that their publishers chose.
 
-Flows in: a source of rows. Flows out: a ``Collection``. What differs between the layouts is which
-field holds what; ``ROW_LAYOUTS`` says it, one record a layout, with where the form was seen.
+Flows in: a ``Collector`` with its source. Flows out: its problems. ``ROW_LAYOUTS`` says for
+each form which field holds what.
 Not handled here: endings and headers (``proverrl.benchmarks.lean_text``).
 """
 
@@ -11,9 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from proverrl.benchmarks.base import Collection, Collector, Row, Source, read_field, read_split
+from proverrl.benchmarks.base import (
+    BenchmarkLayout,
+    Collector,
+    RawBenchmark,
+    RawRow,
+    explain_no_rows,
+    read_field,
+    read_split,
+)
 from proverrl.benchmarks.lean_text import LeanText, add_lean
-from proverrl.config.benchmarks import AnswerTask, BenchmarkLayout
 from proverrl.errors import ProblemError
 from proverrl.lang.lean.syntax.declarations import split_header
 
@@ -100,28 +107,16 @@ ROW_LAYOUTS: dict[BenchmarkLayout, RowLayout] = {
 }
 
 
-def explain_misfit(source: Source, layout: BenchmarkLayout) -> str:
+def explain_misfit(source: RawBenchmark, layout: BenchmarkLayout) -> str:
     """Why the first row that can be read is not of this layout; empty when it is."""
     spec = ROW_LAYOUTS[layout]
-    if not source.is_rows:
-        return "it is not a file of rows"
-    row = next((row for row in source.rows if not row.error), None)
-    if row is None:
-        return source.rows[0].where + ": " + source.rows[0].error if source.rows else "no rows"
-    for names in (spec.id, spec.statement, *((need,) for need in spec.needs)):
-        if not any(name in row.data for name in names):
-            missing = " or ".join(repr(name) for name in names)
-            return f"{row.where}: field {missing} is missing"
-    present = next((name for name in spec.lacks if name in row.data), None)
-    return f"{row.where}: field {present!r} is not of this layout" if present else ""
+    needed = (spec.id, spec.statement, *((need,) for need in spec.needs))
+    return explain_no_rows(source, needed, spec.lacks)
 
 
-def read_lean_rows(
-    source: Source, layout: BenchmarkLayout, *, origin: str, answers: AnswerTask
-) -> Collection:
+def read_lean_rows(collector: Collector) -> None:
     """All rows of a source that has this layout."""
-    spec = ROW_LAYOUTS[layout]
-    collector = Collector(layout, source)
+    spec = ROW_LAYOUTS[collector.layout]
     for row in collector.iter_rows():
         name = _read_first(row.data, spec.id)
         shown = name or row.where.rpartition(", ")[2]
@@ -129,11 +124,10 @@ def read_lean_rows(
             if not name:
                 raise ProblemError(f"field {spec.id[0]!r} is missing or empty; add it")
             given = _read_row(row, name, spec)
-            add_lean(collector, given, origin=origin, answers=answers)
-    return collector.finish()
+            add_lean(collector, given, answers=collector.answers)
 
 
-def _read_row(row: Row, name: str, spec: RowLayout) -> LeanText:
+def _read_row(row: RawRow, name: str, spec: RowLayout) -> LeanText:
     statement = next((field for field in spec.statement if row.data.get(field)), spec.statement[0])
     header = read_field(row.data, spec.header, default="") if spec.header else ""
     text = read_field(row.data, statement)

@@ -1,0 +1,187 @@
+"""All formats, and which one a benchmark has.
+
+Flows in: a ``RawBenchmark``. Flows out: its ``Collection``, read by the format that was named or by
+the first that fits. If none fits, the error lists every format and why it is not that.
+Not handled here: finding the benchmark (``proverrl.benchmarks.open``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from proverrl.benchmarks import code_blocks, programs, statement_files, statement_rows
+from proverrl.benchmarks.base import (
+    AnswerTask,
+    BenchmarkLayout,
+    Collection,
+    Collector,
+    RawBenchmark,
+    explain_no_rows,
+)
+from proverrl.errors import ProblemError
+from proverrl.files.lines import read_text
+from proverrl.lang import find_language
+from proverrl.problems.load import load_places, load_references
+
+_Read = Callable[[Collector], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """``explain_misfit`` says why a benchmark is not of the format; empty when it is."""
+
+    explain_misfit: Callable[[RawBenchmark], str]
+    read: _Read
+
+
+def _explain_not_ours(source: RawBenchmark) -> str:
+    if source.path is None:
+        return "it is not a file of rows"
+    return explain_no_rows(source, (("id",), ("language",), ("kind",), ("statement",)))
+
+
+def _read_ours(collector: Collector) -> None:
+    """A file of our own problems, held to its form: a wrong line, and a problem that no proof could
+    be held to, is an error here, not a refusal, and not one in the middle of a run."""
+    path = collector.source.path
+    assert path is not None
+    references = load_references(path)
+    for where, problem in load_places(path):
+        # Whether the reference passes the audit is not asked: it need not be used.
+        if objection := find_language(problem.language).find_objection(problem, None):
+            raise ProblemError(f"{where}: problem {problem.id!r}: {objection}; fix the line")
+        collector.add(problem, where, references.get(problem.id))
+
+
+def _dafny_rows(*fields: str) -> Format:
+    needed = [(field,) for field in fields]
+    return Format(partial(explain_no_rows, needed=needed), programs.read_dafnybench_rows)
+
+
+def _statement_rows(layout: BenchmarkLayout) -> Format:
+    explain = partial(statement_rows.explain_misfit, layout=layout)
+    return Format(explain, statement_rows.read_lean_rows)
+
+
+def _files(suffix: str, read: _Read, explain: Callable[[list[Path]], str]) -> Format:
+    """Files of a kind, about which ``explain`` says why they are not of the format."""
+
+    def explain_misfit(source: RawBenchmark) -> str:
+        files = source.list_files(suffix)
+        return explain(files) if files else f"it holds no {suffix} file"
+
+    return Format(explain_misfit, read)
+
+
+def _any(fits: Callable[[Path], object], otherwise: str) -> Callable[[list[Path]], str]:
+    return lambda files: "" if any(map(fits, files)) else otherwise
+
+
+def _explain_no_dafnybench(source: RawBenchmark) -> str:
+    folders = {path.parent.name for path in source.list_files(".dfy")}
+    missing = [name for name in ("ground_truth", "hints_removed") if name not in folders]
+    return f"it has no folder {missing[0]}/ with .dfy files" if missing else ""
+
+
+def _explain_no_verina(source: RawBenchmark) -> str:
+    has_task = any(path.name == "task.lean" for path in source.list_files(".lean"))
+    return "" if has_task else "it holds no task.lean"
+
+
+def _explain_no_clever(files: list[Path]) -> str:
+    has_marks = code_blocks.CLEVER_MARK.search(read_text(files[0]))
+    return "" if has_marks else f"{files[0].name} has no '-- start_def' marks"
+
+
+def _explain_no_putnam(files: list[Path]) -> str:
+    other = next((path for path in files if not path.name.startswith("putnam_")), None)
+    return f"{other.name} is not called putnam_..." if other else ""
+
+
+def _explain_no_minif2f(files: list[Path]) -> str:
+    folders = {path.parent.name.lower() for path in files if statement_files.is_statement(path)}
+    fits = folders <= statement_files.SPLIT_FOLDERS.keys()
+    return "" if fits else "its .lean files do not stand in folders called Valid and Test"
+
+
+_explain_no_combibench = _any(
+    lambda path: {"CombiBench", statement_files.SOLVED_FOLDER} & set(path.parts[-3:-1]),
+    f"no folder is called CombiBench or {statement_files.SOLVED_FOLDER}",
+)
+_explain_no_minif2f_dafny = _any(
+    lambda path: "definitions.dfy" in read_text(path)[:400], "no file includes definitions.dfy"
+)
+_explain_no_clover = _any(lambda path: path.stem.endswith("_strong"), "no file ends in _strong.dfy")
+_explain_no_mbpp = _any(lambda path: path.stem.startswith("task_id_"), "no task_id_N.dfy")
+
+
+def _explain_no_humaneval(files: list[Path]) -> str:
+    has_mark = any("// impl-start" in read_text(path) for path in files[:20])
+    return "" if has_mark else "no file has a '// impl-start' mark"
+
+
+_read_statements = statement_files.read_lean_files
+
+FORMATS: Mapping[BenchmarkLayout, Format] = {
+    "problems": Format(_explain_not_ours, _read_ours),
+    "dafnybench_tasks": _dafny_rows("id", "hints_removed", "ground_truth"),
+    "dafnybench_rows": _dafny_rows("test_ID", "hints_removed", "ground_truth"),
+    "goedel": _statement_rows("goedel"),
+    "deepseek": _statement_rows("deepseek"),
+    "minif2f_v2": _statement_rows("minif2f_v2"),
+    "proofnet_verified": _statement_rows("proofnet_verified"),
+    "formalmath": _statement_rows("formalmath"),
+    "lean_rows": _statement_rows("lean_rows"),
+    "verina": Format(_explain_no_verina, code_blocks.read_verina),
+    "clever": _files(".lean", code_blocks.read_clever, _explain_no_clever),
+    "putnambench": _files(".lean", _read_statements, _explain_no_putnam),
+    "combibench": _files(".lean", _read_statements, _explain_no_combibench),
+    "minif2f_lean4": _files(".lean", _read_statements, _explain_no_minif2f),
+    "lean_files": _files(".lean", _read_statements, lambda files: ""),
+    "dafnybench": Format(_explain_no_dafnybench, programs.read_dafnybench),
+    "humaneval_dafny": _files(".dfy", programs.read_humaneval, _explain_no_humaneval),
+    "minif2f_dafny": _files(".dfy", programs.read_minif2f_dafny, _explain_no_minif2f_dafny),
+    "clover": _files(".dfy", programs.read_clover, _explain_no_clover),
+    "mbpp_dfy": _files(".dfy", programs.read_mbpp, _explain_no_mbpp),
+}
+"""In the order in which they are tried: what says more about a source comes first."""
+
+
+def read_source(
+    source: RawBenchmark,
+    *,
+    layout: BenchmarkLayout | None = None,
+    origin: str = "",
+    answers: AnswerTask = "given",
+) -> Collection:
+    """Everything in a source; ``layout`` None: the first that fits it.
+
+    Raises:
+        ProblemError: the source is empty, of no known layout, or not of the one that was named.
+    """
+    if source.is_rows and not source.rows:
+        raise ProblemError(f"{source.name} holds no row; give a file with a problem in it")
+    tried: dict[BenchmarkLayout, str] = {}
+    for name, known in FORMATS.items() if layout is None else [(layout, FORMATS[layout])]:
+        if reason := known.explain_misfit(source):
+            tried[name] = reason
+            continue
+        collector = Collector(source, name, origin, answers)
+        known.read(collector)
+        return collector.finish()
+    if layout is not None:
+        raise ProblemError(f"{source.name} is not of the layout {layout}: {tried[layout]}")
+    raise ProblemError(f"{source.name} is of no known layout.{_describe(source, tried)}")
+
+
+def _describe(source: RawBenchmark, tried: Mapping[BenchmarkLayout, str]) -> str:
+    """What was tried; a folder of row files says which files it holds."""
+    lines = [f"\n  {name}: {reason}" for name, reason in tried.items()]
+    inside = [] if source.is_rows else [*source.list_files(".jsonl"), *source.list_files(".json")]
+    if inside:
+        names = ", ".join(str(path) for path in inside[:5])
+        lines.insert(0, f"\n  it holds files of rows; give one of them: {names}")
+    return " Tried:" + "".join(lines)

@@ -1,0 +1,130 @@
+"""Files and rows with whole Dafny programs: DafnyBench, Clover, MBPP-DFY, HumanEval-Dafny, miniF2F.
+
+Flows in: a ``Collector`` with its source. Flows out: its problems; what a text becomes is said in
+``proverrl.lang.dafny.benchmark_texts``. The ground truth is the reference. DafnyBench comes without
+its hints; from Clover and MBPP-DFY they are taken here.
+DafnyBench: Loughridge et al. 2024, arXiv 2406.08467. Clover: Sun et al. 2023, arXiv 2310.17807.
+MBPP-DFY: Misu et al. 2024, arXiv 2402.00247.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from proverrl.benchmarks.base import Collector, read_field
+from proverrl.errors import ProblemError
+from proverrl.files.lines import read_text
+from proverrl.lang.dafny.benchmark_texts import (
+    cut_lemma,
+    cut_marked,
+    make_annotate,
+    number_in_order,
+    restore_body,
+)
+from proverrl.lang.dafny.strip import strip_hints
+from proverrl.types import Problem
+
+_NO_HINTS = "_no_hints"
+_CLOVER_ROLES = {
+    "_tests": "unit tests of a program, not a task",
+    "_anno_check_template": "a template for comparing annotations, not a task",
+}
+
+
+def read_dafnybench_rows(collector: Collector, *, repaired: bool = True) -> None:
+    """Rows with both texts; ``repaired`` False leaves lost bodies lost."""
+    for row in collector.iter_rows():
+        stem = str(row.data.get("test_file", "")).removesuffix(".dfy").removesuffix(_NO_HINTS)
+        name = stem or str(row.data.get("id", row.data.get("test_ID", "")))
+        with collector.reading(name, row.where):
+            if not name:
+                raise ProblemError("field 'id' is missing or empty; add it")
+            blank = read_field(row.data, "hints_removed")
+            truth = read_field(row.data, "ground_truth")
+            dialect = read_field(row.data, "dialect", default="raw")
+            if dialect != "raw":
+                blank, truth = number_in_order(blank), number_in_order(truth)
+            if repaired:
+                blank = restore_body(name, blank, truth)
+            metadata = {} if dialect == "raw" else {"dialect": dialect}
+            problem_id = collector.free_id(name)
+            problem = make_annotate(problem_id, blank, origin=collector.origin, metadata=metadata)
+            collector.add(problem, row.where, truth)
+
+
+def read_dafnybench(collector: Collector) -> None:
+    """Pairs ``ground_truth/NAME.dfy`` and ``hints_removed/NAME_no_hints.dfy``."""
+    folders: dict[str, dict[str, Path]] = {"ground_truth": {}, "hints_removed": {}}
+    for path in collector.source.list_files(".dfy"):
+        if path.parent.name == "hints_removed":
+            folders["hints_removed"][path.stem.removesuffix(_NO_HINTS)] = path
+        elif path.parent.name == "ground_truth":
+            folders["ground_truth"][path.stem] = path
+    truths, blanks = folders["ground_truth"], folders["hints_removed"]
+    for name in sorted(truths.keys() | blanks.keys()):
+        path = blanks.get(name) or truths[name]
+        with collector.reading(name, str(path)):
+            if name not in blanks:
+                raise ProblemError("it has a ground truth and no text without hints")
+            truth = read_text(truths[name]) if name in truths else None
+            blank = restore_body(name, read_text(blanks[name]), truth or "")
+            problem = make_annotate(collector.free_id(name), blank, origin=collector.origin)
+            collector.add(problem, str(path), truth)
+
+
+def read_clover(collector: Collector) -> None:
+    """The programs ``NAME_strong.dfy``; other files are refused as what they are."""
+    for path in collector.source.list_files(".dfy"):
+        with collector.reading(path.stem, str(path)):
+            role = next((why for end, why in _CLOVER_ROLES.items() if path.stem.endswith(end)), "")
+            if role:
+                raise ProblemError(role)
+            _add_verified(collector, path.stem.removesuffix("_strong"), path)
+
+
+def read_mbpp(collector: Collector) -> None:
+    """The programs ``src/task_id_N.dfy``; their tests are refused as what they are."""
+    for path in collector.source.list_files(".dfy"):
+        with collector.reading(path.stem, str(path)):
+            if "test" in path.parent.name or path.stem.endswith(("_test", "-test")):
+                raise ProblemError("unit tests of a program, not a task")
+            if not path.stem.startswith("task_id_"):
+                raise ProblemError("not called task_id_N.dfy")
+            _add_verified(collector, path.stem, path)
+
+
+def read_humaneval(collector: Collector) -> None:
+    """One problem per program with marks; the id is the file's name."""
+    for path in collector.source.list_files(".dfy"):
+        with collector.reading(path.stem, str(path)):
+            truth = read_text(path)
+            problem, reference = cut_marked(collector.free_id(path.stem), truth, collector.origin)
+            collector.add(problem, str(path), reference)
+
+
+def read_minif2f_dafny(collector: Collector) -> None:
+    """One problem per lemma, without the definitions, if it needs none of them."""
+    for path in collector.source.list_files(".dfy"):
+        if path.parent.name not in ("valid", "test"):
+            continue
+        with collector.reading(path.stem, str(path)):
+            statement = cut_lemma(path, read_text(path))
+            problem = Problem(
+                id=collector.free_id(path.stem),
+                language="dafny",
+                kind="statements",
+                preamble="",
+                statement=statement,
+                split="valid" if path.parent.name == "valid" else "heldout",
+                origin=collector.origin,
+            )
+            collector.add(problem, str(path))
+
+
+def _add_verified(collector: Collector, name: str, path: Path) -> None:
+    truth = read_text(path)
+    blank, num_hints = strip_hints(truth)
+    if not num_hints:
+        raise ProblemError("it holds no proof hints, so that nothing is left to write")
+    problem = make_annotate(collector.free_id(name), blank, origin=collector.origin)
+    collector.add(problem, str(path), truth)

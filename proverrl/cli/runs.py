@@ -1,0 +1,98 @@
+"""The commands about runs: ``report``, ``watch``, ``inspect`` and ``proofs``.
+
+Flows in: arguments. Flows out: pages, tables, lines or files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from proverrl.cli.options import FILE, FOLDER, OUT_FILE, FiniteRange, GivenPath
+
+if TYPE_CHECKING:
+    from proverrl.report.formats import TableFormat
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=GivenPath())
+@click.option(
+    "--format",
+    "kind",
+    default="html",
+    type=click.Choice(["html", "md", "csv", "json"]),
+    help="The page, or its tables.",
+)
+@click.option(
+    "--out", type=FILE, help="The file to write.  [report.FORMAT in the first run's folder]"
+)
+def report(runs: tuple[Path, ...], kind: str, out: Path | None) -> None:
+    """Write one self-contained HTML page about one or more runs, or its figures as tables."""
+    from proverrl.report import write_report, write_tables
+
+    if kind == "html":
+        click.echo(write_report(runs, out=out))
+        return
+    for path in write_tables(runs, cast("TableFormat", kind), out=out):
+        click.echo(path)
+
+
+@click.command()
+@click.argument("run", type=FOLDER)
+@click.option("--once", is_flag=True, help="Print the current state and stop.")
+@click.option(
+    "--every", default=2.0, type=FiniteRange(0.1, 86_400), help="Seconds between updates."
+)
+def watch(run: Path, once: bool, every: float) -> None:
+    """Follow a training from another terminal until it ends; nothing is written to its folder."""
+    import sys
+
+    from proverrl.monitor.watch import print_once, watch_run
+
+    if once:
+        print_once(run, sys.stdout)
+        return
+    try:
+        watch_run(run, sys.stdout, every=every)
+    except KeyboardInterrupt:
+        click.echo("no longer watching; the run itself is not touched", err=True)
+        sys.exit(130)
+
+
+@click.command()
+@click.argument("run", type=GivenPath())
+@click.argument("step", type=click.IntRange(0))
+@click.option("--rollout", "rollout_id", help="Show this rollout; its id is in the list.")
+@click.option("--list", "only_list", is_flag=True, help="List the step's rollouts and stop.")
+def inspect(run: Path, step: int, rollout_id: str | None, only_list: bool) -> None:
+    """Show rollouts of STEP of RUN token by token: masks, advantages, log-probabilities, verdicts.
+
+    Without --rollout the step's rollouts are listed, and the first that was learned from is shown.
+    """
+    from rich.console import Console
+
+    from proverrl.report.decoder import open_decoder
+    from proverrl.report.transcript import choose_rollout, read_step, render_list, render_rollout
+
+    rows = read_step(run, step)
+    console = Console()
+    if rollout_id is None:
+        console.print(render_list(rows, step))
+    if only_list:
+        return
+    row = choose_rollout(rows, rollout_id)
+    console.print(render_rollout(row, open_decoder(run)))
+
+
+@click.command()
+@click.argument("run", type=GivenPath())
+@OUT_FILE
+def proofs(run: Path, out: Path) -> None:
+    """Write the proofs that RUN keeps, as lines that verify and other runs can read."""
+    from proverrl.config import load_stored_config
+    from proverrl.loops.export_proofs import export_proofs
+
+    num_proofs, num_problems = export_proofs(run, load_stored_config(run), out)
+    click.echo(f"{out}: {num_proofs} proofs of {num_problems} problems")
