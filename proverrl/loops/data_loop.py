@@ -6,10 +6,9 @@ the same time, adds what was proved, and trains; until gains vanish. Ours are co
 problems in place of translated, and graded without a model; the other guards are asked too.
 
 Flows in: a session. Flows out: what expert iteration leaves, and ``archive.jsonl`` with a picture.
-New statements come before each round of expert iteration, which learns the shortest proofs of base
-problems, statements and negations. Not handled here: several processes; later turns of the attack;
-a composer that learns from rewards (``selfplay``). With real verifiers the guards' calls of a round
-may differ by those under way when a first proof ended an attack.
+Not handled here: several processes; later turns of the attack; a composer that learns
+(``selfplay``). With real verifiers the guards' calls of a round may differ by those under way when
+a first proof ended an attack.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A search for a proof of each of some problems, on disk and on a terminal.
 
 Flows in: a configuration, problems, where the policy comes from. Flows out: a folder per problem
-(``proverrl.search.folder``) and what was written into its ``result.json``. What a search calls a
-proof was judged twice: by the verifier and then, as a whole file, by a worker that was started for
-it; so was what is left of the shortest proof after minimising. Interrupted, the same call with
+(``proverrl.search.folder``). What a search calls a proof was judged twice: by the verifier and, as
+a whole file, by a fresh worker; so was the minimised proof. Interrupted, the same call with
 ``resume`` continues. Not handled here: strategies, estimates over many problems (``evaluation``).
 """
 

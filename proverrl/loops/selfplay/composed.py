@@ -2,9 +2,8 @@
 
 Flows in: a session, proofs, drafts. Flows out: ``archive.jsonl`` in the run's folder with a picture
 beside it; pairs of parents; tools of the guards; beliefs about operators; bodies that may prove the
-negations of statements (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333, attack both sides with
-the prover). Not handled here: what is put in (``rounds``, ``data_loop``), scaffolds, which draw
-parents of their own, attacks on methods, whose contracts have no negation.
+negations of statements (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333, attack both sides). Not
+handled here: what is put in (``rounds``, ``data_loop``), methods, whose contracts have no negation.
 """
 
 from __future__ import annotations

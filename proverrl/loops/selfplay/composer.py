@@ -1,12 +1,10 @@
 """Who composes in a run: a program, a policy with the solver's weights or its own, and scaffolds.
 
 Flows in: a session; judged attempts of a step, proofs of the run. Flows out: a ``Composer``; what
-warm start teaches it; its own weights and learner, with files in the checkpoints; drafts made from
-what the solver has just solved or failed, in place of some of a round's fusions. The parts of
-failed proofs are cut out when a step ends and are in the checkpoint with the names of the problems
-that it failed, so that a resumed run makes the same drafts. A round is written while its step's
-proofs are judged: it builds on the step before. Not handled here: pairs of parents (``composed``),
-guards, parts of failed Lean proofs, which need a Lean at hand.
+warm start teaches it; its own weights and learner; drafts made from what the solver has just solved
+or failed, in place of some of a round's fusions. A round is written while its step's proofs are
+judged: it builds on the step before. Not handled here: pairs of parents (``composed``), guards,
+parts of failed Lean proofs, which need a Lean at hand.
 """
 
 from __future__ import annotations

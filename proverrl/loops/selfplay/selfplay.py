@@ -2,18 +2,15 @@
 
 Paper order (GAR, 2025, arXiv 2510.11769): draw pairs of base problems, have a composer write a
 statement for each, keep those that pass the guards, sample a group of proofs on each, verify,
-reward both, update both. With shared weights there is one update over the samples of both roles;
-otherwise the composer has a copy of the solver's first weights, with a learner and a checkpoint of
-its own, or stays as it is.
+reward both, update both. Shared weights get one update over the samples of both roles; otherwise
+the composer has a copy of the solver's first weights, which has its own learner or stays as it is.
 
 Flows in: a session. Flows out: what a GRPO run leaves, and ``archive.jsonl`` with a picture. It is
-the loop of ``grpo`` with draws from another source. That has a fixed order, so that a run repeats
-bit for bit: the pool checks the round's statements while the policy writes the step's groups on
-base problems; what passed is given to the solver; while the pool judges its proofs the composer
-writes the next round, whose checks go on while the learner updates. Late guards are asked once the
-attempts on the round are judged. So a solver's group is never stale, and a statement is one step
-older than its update. A checkpoint holds the next round's drafts; their checks are made again, from
-the cache. Not handled here: several processes, what is learned from (``rounds``).
+the loop of ``grpo`` with draws in a fixed order, so that a run repeats bit for bit: the pool checks
+the round's statements while the policy writes on base problems; what passed is given to the solver;
+while the pool judges its proofs the composer writes the next round, whose checks go on while the
+learner updates. A checkpoint holds the next round's drafts; their checks are made again, from the
+cache. Not handled here: several processes, what is learned from (``rounds``).
 """
 
 from __future__ import annotations
