@@ -27,7 +27,7 @@ from proverrl.loops.selfplay.composed import (
     weigh_operators,
     write_attacks,
 )
-from proverrl.loops.selfplay.scaffolds import POOLS, Scaffolder, lift_failed
+from proverrl.loops.selfplay.composer import POOLS, Scaffolder, lift_failed
 from proverrl.seeds import derive_seed
 from proverrl.types import (
     HOLE,

@@ -3,7 +3,7 @@
 Flows in: nothing. Flows out: one ``Literal`` a literal dict: ``OPERATORS`` in
 ``proverrl.compose.operators``, ``LEAN_OPERATORS`` in ``proverrl.lang.lean.compose``,
 ``GUARDS`` in ``proverrl.compose.guard_checks``, ``SCAFFOLDS`` in ``proverrl.compose.scaffolds``,
-``POOLS`` in ``proverrl.loops.selfplay.scaffolds``. Not handled here: a section of a run; the loop
+``POOLS`` in ``proverrl.loops.selfplay.composer``. Not handled here: a section of a run; the loop
 that composes has its own.
 """
 

@@ -1,7 +1,7 @@
 """Checks in a run that the sampler uses the adapter that the learner trains.
 
-Flows in: an open session whose policy has an adapter. Flows out: two figures for the metrics, or an
-error that ends the run. Not handled here: the comparison itself (``proverrl.policy.probe``).
+Flows in: a policy with an adapter. Flows out: two figures for the metrics, or an error that ends
+the run. Not handled here: the comparison itself (``proverrl.policy.probe``).
 """
 
 from __future__ import annotations
@@ -32,11 +32,8 @@ SCORED_TOKENS = 8
 def probe_adapter(policy: TransformersPolicy, problems: Sequence[Problem]) -> dict[str, float]:
     """Score the last tokens of the prompts of up to eight problems by the sampler's path and by the
     learner's, and without the adapter; returns the mean differences in nats per token. Nothing for
-    a policy without an adapter.
-
-    Raises:
-        ProverRLError: the two paths disagree, or the adapter has moved and changes nothing.
-    """
+    a policy without an adapter. Raises ``ProverRLError``: the two paths disagree, or the adapter
+    has moved and changes nothing."""
     if not has_adapter(policy.model):
         return {}
     sequences = [policy.prompt(problem).token_ids for problem in problems[:MIN_SEQUENCES]]

@@ -2,14 +2,13 @@
 
 Flows in: judged draws. Flows out: the same draws, in which a failure that a second look turned
 over is a proof; the running estimate of the false-negative rate; the figures for the metrics.
-Not handled here: who judges again (``CachedVerifier.appeal``: another worker with larger limits;
-it keeps a proof that it finds), what a reward makes of the rate (``proverrl.rewards.noise``).
+Not handled here: who judges again (``CachedVerifier.appeal``: another worker with larger limits),
+what a reward makes of the rate (``proverrl.rewards.noise``).
 
-A draw is given on when its audits are in, so that no proof is learned from as a failure and the
-loops in order repeat bit for bit. Audits run beside everything else, on a worker of their own.
-Which candidates are audited depends on the candidate and the seed alone. Each is audited once:
-draws that share it share the answer, and the one that is learned from first counts it. All counts
-are made then, in the order of learning, so that a resumed run makes the same ones.
+A draw is given on when its audits are in, so that no proof is learned from as a failure. Which
+candidates are audited depends on the candidate and the seed alone. Each is audited once: draws that
+share it share the answer, and the one that is learned from first counts it, so that a resumed run
+makes the same counts.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ class Auditor:
         return list(await asyncio.gather(*(self.review(draw) for draw in judged)))
 
     def observe(self, judged: JudgedDraw) -> int:
-        """Count what a draw says of the verifier; returns the number of its audits that no earlier
-        draw has counted. They are calls of the verifier."""
+        """Count what a draw says of the verifier; returns how many of its audits are new."""
         for candidate, verdict in _last_verdicts(judged.rollouts).values():
             if verdict.proved or verdict.status in AUDITED:
                 # The first look: it refused what an audit turned over.

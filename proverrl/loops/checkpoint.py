@@ -73,11 +73,7 @@ def latest_checkpoint(folder: Path) -> Path | None:
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """The JSON state of a checkpoint.
-
-    Raises:
-        RunError: it is damaged.
-    """
+    """The JSON state of a checkpoint. Raises ``RunError``: it is damaged."""
     try:
         state = read_object(checkpoint / STATE_FILE)
     except (OSError, ValueError) as error:
@@ -118,11 +114,8 @@ def dump_draws(draws: Sequence[Draw]) -> list[dict[str, Any]]:
 
 
 def load_draws(rows: Sequence[Mapping[str, Any]], problems: Mapping[str, Problem]) -> list[Draw]:
-    """What ``dump_draws`` wrote.
-
-    Raises:
-        RunError: a problem of the checkpoint is not among this run's.
-    """
+    """What ``dump_draws`` wrote. Raises ``RunError``: a problem of the checkpoint is not among this
+    run's."""
     draws = []
     for row in rows:
         problem = problems.get(row["problem_id"])

@@ -6,10 +6,9 @@ the same time, adds what was proved, and trains; until gains vanish. Ours are co
 problems in place of translated, and graded without a model; the other guards are asked too.
 
 Flows in: a session. Flows out: what expert iteration leaves, and ``archive.jsonl`` with a picture.
-New statements come before each round of expert iteration, which learns the shortest proofs of base
-problems, statements and negations. Not handled here: several processes; later turns of the attack;
-a composer that learns from rewards (``selfplay``). With real verifiers the guards' calls of a round
-may differ by those under way when a first proof ended an attack.
+Not handled here: several processes; later turns of the attack; a composer that learns
+(``selfplay``). With real verifiers the guards' calls of a round may differ by those under way when
+a first proof ended an attack.
 """
 
 from __future__ import annotations
@@ -43,11 +42,7 @@ COUNTED = ("written", "malformed", "graded_out", "kept", "proved")
 
 async def run_data_loop(session: Session) -> None:
     """Run rounds until gains vanish, ``expert_iteration.rounds``, ``max_verifier_calls`` or
-    ``max_minutes``; resumes by itself.
-
-    Raises:
-        UsageError: there are several processes.
-    """
+    ``max_minutes``; resumes by itself. Raises ``UsageError``: there are several processes."""
     if session.policy.world.size > 1:
         raise UsageError('loop = "data_loop" runs in one process; start it without a launcher')
     composer = session.config.selfplay.composer
@@ -60,8 +55,8 @@ async def run_data_loop(session: Session) -> None:
 
 @dataclass
 class OpenRound:
-    """A round under way: its counts, the policy's samples by the id of what they may prove, and the
-    stops of what was disproved. ``num_solved`` are the problems with a proof before it."""
+    """A round under way: its counts, the policy's ``bodies`` by the id of what they may prove, what
+    was disproved. ``num_solved`` problems had a proof before it."""
 
     num_solved: int
     tools: GuardTools
@@ -75,8 +70,8 @@ class OpenRound:
     stops: Counter[str] = field(default_factory=Counter)
 
     async def find_proof(self, problem: Problem) -> str | None:
-        """The first body that proves a statement, in the order in which the guard tries them, so
-        that what it asked costs no call; one that was not judged is passed over."""
+        """The first body that proves a statement, in the order of the guard, which has asked most
+        of them; one that was not judged is passed over."""
         plain = find_composing(problem.language).list_proofs(problem)
         for body in (*plain, *self.bodies.get(problem.id, ())):
             try:
@@ -262,8 +257,7 @@ class Statements:
 
 
 async def _count_obligations(asker: Asker, problem: Problem) -> int | None:
-    """What is to prove with an empty hole, which the guard ``well_formed`` has asked; None where
-    the verifier does not count."""
+    """What is to prove with an empty hole; None where the verifier does not count."""
     try:
         asked = find_composing(problem.language).ask_well_formed(problem)
         verdict = await asker.ask("well_formed", asked)

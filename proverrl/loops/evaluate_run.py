@@ -12,13 +12,12 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from proverrl.benchmarks.open import Benchmark
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.attempts import read_summary
@@ -42,11 +41,7 @@ from proverrl.verify.cache import CachedVerifier
 def name_benchmarks(config: Config, name: str, given: Sequence[str]) -> dict[str, str | None]:
     """The benchmarks to evaluate on, by the names of their results: those that were given, else
     ``evaluation.benchmarks``, else the configured split (None). Of several each result is named
-    after its source too.
-
-    Raises:
-        UsageError: two sources would give one name.
-    """
+    after its source too. Raises ``UsageError``: two sources would give one name."""
     chosen = list(given) or list(config.evaluation.benchmarks)
     if not chosen:
         return {name: None}
@@ -73,38 +68,21 @@ def _stem(source: str) -> str:
     return re.sub(r"[^\w.-]+", "_", Path(stem).name if path.exists() else stem)
 
 
-def warn_of_dialect(benchmark: Benchmark, toolchain: str) -> str:
-    """What to say when problems are written for a Dafny that this is not; else empty."""
-    languages = {problem.language for problem in benchmark.problems}
-    said = (find_language(name).find_misfit(benchmark.problems, toolchain) for name in languages)
-    return "; ".join(filter(None, said))
-
-
 async def evaluate_benchmarks(
     config: Config, *, from_run: Path | None, benchmarks: Mapping[str, str | None]
 ) -> list[Path]:
     """Evaluate ``from_run``'s policy, or ``policy.path``, on each benchmark (None: the configured
-    split); returns the result files, named by the keys.
-
-    Raises:
-        UsageError: nothing to evaluate, or a name is taken by an evaluation with other settings.
-        RunError: the run has no weights yet.
-    """
-    if config.threads:
-        torch.set_num_threads(config.threads)
+    split); returns the result files, named by the keys. Raises ``UsageError``: nothing to evaluate,
+    or a name is taken by an evaluation with other settings; ``RunError``: the run has no weights
+    yet."""
     trained = open_policy(config, from_run)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
     found = {name: load_benchmark(config, source) for name, source in benchmarks.items()}
     everything = list(itertools.chain.from_iterable(each.problems for each in found.values()))
-    with lock_run(config.run), open_sampling(trained, config, everything) as policy:
-        verifier = open_configured(
-            config.pool,
-            seed=config.seed,
-            problems=everything,
-            trace_states=config.evaluation.search and needs_traces(everything, config.search),
-        )
-        tools = open_tools(policy, verifier, config) if config.evaluation.search else None
-        try:
+    searches = config.evaluation.search
+    with lock_run(config.run), contextlib.closing(display):
+        async with open_prover(trained, config, everything, searches=searches) as prover:
+            policy, verifier, tools = prover
             if not (config.run / RESOLVED_FILE).exists():
                 write_resolved(
                     config.run, config, toolchain=verifier.toolchain, engine=policy.engine
@@ -113,7 +91,12 @@ async def evaluate_benchmarks(
             display.show_phase("verifier", f"{verifier.backend}: {verifier.toolchain}")
             for name, benchmark in found.items():
                 display.show_phase("benchmark", f"{benchmark.place}: {benchmark.summary}")
-                if warning := warn_of_dialect(benchmark, verifier.toolchain):
+                languages = {problem.language for problem in benchmark.problems}
+                misfits = (
+                    find_language(name).find_misfit(benchmark.problems, verifier.toolchain)
+                    for name in languages
+                )
+                if warning := "; ".join(filter(None, misfits)):
                     display.show_warning("dialect", warning)
                 evaluation = build_evaluation(
                     config,
@@ -132,21 +115,13 @@ async def evaluate_benchmarks(
                     warn=display.show_warning,
                     search=None if tools is None else (tools, config),
                 )
-        finally:
-            display.close()
-            if tools is not None:
-                await tools.confirm.aclose()
-            await verifier.aclose()
     return [config.run / "evals" / f"{name}.json" for name in benchmarks]
 
 
 def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tools:
-    """What searches share, as ``config`` says; whoever opens them closes ``confirm``.
-
-    Raises:
-        UsageError: ``search.value`` holds no value model for the policy, or ``evaluation.top_p``
-            would leave a search without log-probabilities.
-    """
+    """What searches share; whoever opens them closes ``confirm``. Raises ``UsageError``:
+    ``search.value`` holds no value model for the policy, or ``evaluation.top_p`` would leave a
+    search without log-probabilities."""
     settings = config.evaluation
     if settings.top_p < 1.0:
         raise UsageError(
@@ -167,25 +142,40 @@ def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tool
     )
 
 
-@contextlib.contextmanager
-def open_sampling(
-    policy: TransformersPolicy | EndpointPolicy, config: Config, problems: list[Problem]
-) -> Iterator[Policy]:
-    """What writes the completions: the server, or the engine that ``policy.engine`` names."""
-    if isinstance(policy, EndpointPolicy):
-        yield policy
-        return
-    with contextlib.closing(open_sampler(policy, config, problems)) as sampler:
-        yield sampler
+@contextlib.asynccontextmanager
+async def open_prover(
+    trained: TransformersPolicy | EndpointPolicy,
+    config: Config,
+    problems: Sequence[Problem],
+    *,
+    searches: bool,
+) -> AsyncIterator[tuple[Policy, CachedVerifier, Tools | None]]:
+    """What writes the completions (the server, or the engine that ``policy.engine`` names), what
+    judges them, and tools where it ``searches``."""
+    async with contextlib.AsyncExitStack() as stack:
+        policy: Policy = trained
+        if not isinstance(trained, EndpointPolicy):
+            sampler = open_sampler(trained, config, list(problems))
+            policy = stack.enter_context(contextlib.closing(sampler))
+        verifier = open_configured(
+            config.pool,
+            seed=config.seed,
+            problems=problems,
+            trace_states=searches and needs_traces(problems, config.search),
+        )
+        stack.push_async_callback(verifier.aclose)
+        tools = open_tools(policy, verifier, config) if searches else None
+        if tools is not None:
+            stack.push_async_callback(tools.confirm.aclose)
+        yield policy, verifier, tools
 
 
 def open_policy(config: Config, from_run: Path | None) -> TransformersPolicy | EndpointPolicy:
-    """The policy behind ``endpoint.url`` where there is one, else a model in this process.
-
-    Raises:
-        UsageError: nothing to evaluate, or both a run and an endpoint.
-        RunError: as ``find_weights``.
-    """
+    """The policy behind ``endpoint.url`` where there is one, else a model in this process, which
+    gets ``threads``. Raises ``UsageError``: nothing to evaluate, or both a run and an endpoint;
+    ``RunError``: as ``find_weights``."""
+    if config.threads:
+        torch.set_num_threads(config.threads)
     if not config.endpoint.url:
         if from_run is None and not config.policy.path:
             raise UsageError(
@@ -201,11 +191,8 @@ def open_policy(config: Config, from_run: Path | None) -> TransformersPolicy | E
 
 
 def find_weights(run: Path) -> Path:
-    """A run's final policy, else its newest checkpoint, else its warm start.
-
-    Raises:
-        RunError: the run has no weights yet.
-    """
+    """A run's final policy, else its newest checkpoint, else its warm start. Raises ``RunError``:
+    the run has no weights yet."""
     final = run / "policy"
     checkpoint = latest_checkpoint(run / "checkpoints")
     warm = run / "warm_start"

@@ -1,13 +1,10 @@
 """What a configuration evaluates, as a stage of training or by itself: whole proofs, or searches.
 
 Flows in: a ``Config``, a policy, a verifier, tools of searches. Flows out: ``evals/NAME.json`` and
-``evals/NAME.jsonl`` in the run folder. Interrupted, the same call continues.
-
-An attempt by search is one search: its turns are the answers in the order of writing, so that
-``proverrl.evaluation.budgets`` and the report set it against independent samples at equal calls and
-equal tokens. ``evaluation.searches`` run side by side, and what they ask for at the same time is
-written in one batch; with 1 an evaluation repeats bit for bit. Not handled here: whose weights are
-evaluated (``evaluate_run``), a single search that is saved while it runs (``search_run``).
+``evals/NAME.jsonl`` in the run folder. Interrupted, the same call continues. The turns of a search
+are its answers in the order of writing, so that it compares with independent samples at equal calls
+and tokens. With ``evaluation.searches`` 1 an evaluation repeats bit for bit. Not handled here:
+whose weights are evaluated (``evaluate_run``), a search that is saved as it runs (``search_run``).
 """
 
 from __future__ import annotations
@@ -166,12 +163,9 @@ async def evaluate_searches(
     progress: Callable[[Standing], None] = lambda standing: None,
     figures: Figures = dict,
 ) -> dict[str, Any]:
-    """Search, store, summarise. ``progress`` is told after each search.
-
-    Raises:
-        UsageError: searches are stored that were made under another setting.
-        RunError: the folder cannot be written.
-    """
+    """Search, store, summarise. ``progress`` is told after each search. Raises ``UsageError``:
+    searches are stored that were made under another setting; ``RunError``: the folder cannot be
+    written."""
     started = time.monotonic()
     store = AttemptStore(evaluation.folder, evaluation.name, evaluation.settings)
     waiting = store.missing_attempts(evaluation.problems, evaluation.samples)

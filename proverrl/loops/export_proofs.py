@@ -21,11 +21,8 @@ from proverrl.rollout.proofs import ProofStore, describe_conditions
 
 def export_proofs(run: Path, config: Config, out: Path) -> tuple[int, int]:
     """Write the proofs that the newest checkpoint holds; returns how many proofs and problems.
-
-    Raises:
-        RunError: there is no checkpoint yet, or a problem of the training file is not the one that
-            was proved.
-    """
+    Raises ``RunError``: there is no checkpoint yet, or a problem of the training file is not the
+    one that was proved."""
     checkpoint = latest_checkpoint(run / "checkpoints")
     if checkpoint is None:
         raise RunError(f"{run} has no checkpoint yet, and so no proofs to write")

@@ -98,11 +98,8 @@ def push_weights(world: World, policy: TransformersPolicy) -> None:
 
 
 def check_weights(world: World, policy: TransformersPolicy) -> None:
-    """Compare the weights of all processes; called on rank 0.
-
-    Raises:
-        ProverRLError: they differ.
-    """
+    """Compare the weights of all processes; called on rank 0. Raises ``ProverRLError``: they
+    differ."""
     if world.size > 1:
         world.share(("check", ()))
         world.check_same(policy.model.parameters())

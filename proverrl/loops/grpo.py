@@ -130,9 +130,8 @@ async def make_step(run: GrpoRun) -> None:
 
 
 async def _admit(run: GrpoRun, groups: Sequence[Group], tally: Tally) -> list[Group]:
-    """The groups that are compared: those that the method can learn from, some of them with a
-    stored proof. What was put in is counted apart; the run's figures, its curriculum and its
-    history hear of the groups as they were."""
+    """The groups that the method of comparison can learn from, some of them with a stored proof,
+    which is counted apart: figures, curriculum and history hear of the groups as they were."""
     session, state = run.session, run.state
     config, compared = session.config, list(groups)
     for place, group in enumerate(groups if config.grpo.inject_proofs else ()):

@@ -1,20 +1,15 @@
 """Generation, verification and learning at the same time, within a bound on staleness.
 
 Flows in: orders of the run's state. Flows out: judged draws of one group each, the oldest that are
-complete. Each group is judged by a task of its own (first turn, further turns, audits), so that a
-slow verification holds back no other group. A group is learned from at most ``max_staleness`` steps
-after the weights that wrote it; a later one is counted and dropped.
-
-The policy writes on while fewer groups are unlearned than ``max_staleness`` + 1 steps take, so that
-none is too old when its turn comes. Groups that are too old already do not count, or one that hangs
-would hold its place for good. The sampler has weights of its own, because generation must not see
-an update half made nor wait for it: after each step a copy is published, which the sampler takes
-over before its next batch. That costs the weights once more, and twice for the moment between.
-
-The checkpoint holds groups that are not yet learned from, by their first turns, and the draw that
-is being written, by its number and problems. What a resumed run judges again comes from the cache.
-Not handled here: bit-for-bit repetition (``pipeline.InOrder``); further turns of several groups in
-one batch.
+complete. Each group is judged by a task of its own, so that a slow verification holds back no
+other. A group is learned from at most ``max_staleness`` steps after the weights that wrote it; a
+later one is counted and dropped. The policy writes on while fewer groups are unlearned than
+``max_staleness`` + 1 steps take; groups that are too old do not count, or one that hangs would hold
+its place for good. The sampler has weights of its own, because generation must not see an update
+half made nor wait for it: after each step a copy is published, which it takes over before its next
+batch. The checkpoint holds groups that are not yet learned from, by their first turns, and the draw
+that is being written, by its number and problems. Not handled here: bit-for-bit repetition
+(``pipeline.InOrder``); further turns of several groups in one batch.
 """
 
 from __future__ import annotations
@@ -40,14 +35,12 @@ from proverrl.types import Completion, Problem, Prompt, Sampling
 
 
 class Publisher(Policy, Protocol):
-    """A sampler whose weights change only when ``publish`` says so; ``step`` is that of the weights
-    that wrote the last batch."""
+    """A sampler with weights as last published; those of ``step`` wrote the last batch."""
 
     step: int
 
     async def publish(self, step: int) -> dict[str, float]:
-        """The learner has made ``step`` steps: batches that begin from now on use its weights.
-        Returns figures for the metrics."""
+        """Batches that begin from now on use the weights of ``step``. Returns figures."""
 
 
 class SamplerCopy(TransformersPolicy):

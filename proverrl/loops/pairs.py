@@ -83,11 +83,9 @@ def choose_proofs(
 ) -> list[tuple[str, Proof]]:
     """The kept proofs that a round of expert iteration learns from, in the order of ``entries``.
 
-    Of a problem with more than ``max_per_problem`` proofs (0: no limit) as many are drawn, so that
-    problems with many proofs, which are the easy ones, do not outweigh the rest. Then proofs that
-    an earlier policy wrote are drawn so that they are at most ``earlier_share`` of the whole. A
-    round that found nothing new takes all of them, whatever the share.
-    """
+    Of a problem with more than ``max_per_problem`` proofs (0: no limit) as many are drawn: the
+    easy problems have many. Then proofs that an earlier policy wrote are drawn so that they are at
+    most ``earlier_share`` of the whole, or all taken where a round found nothing new."""
     most = max_per_problem or len(entries)
     by_problem: dict[str, list[int]] = {}
     for i, (name, _) in enumerate(entries):
@@ -107,12 +105,8 @@ def choose_proofs(
 
 
 def check_files(config: Config) -> None:
-    """Refuse the files of ``[expert_iteration]`` before the warm start, not minutes later.
-
-    Raises:
-        UsageError: ``proofs`` names no file.
-        ProblemError: as ``load_sft_data``.
-    """
+    """Refuse the files of ``[expert_iteration]`` before the warm start, not minutes later. Raises
+    ``UsageError``: ``proofs`` names no file; ``ProblemError``: as ``load_sft_data``."""
     settings = config.expert_iteration
     if settings.proofs and not Path(settings.proofs).is_file():
         raise UsageError(f"expert_iteration.proofs names {settings.proofs}, which is no file")
@@ -123,12 +117,9 @@ def check_files(config: Config) -> None:
 def load_sft_data(path: Path, problems: ProblemsConfig) -> list[tuple[Problem, str]]:
     """Problems with reference bodies to learn from in every round, as they are.
 
-    They are not verified and nowhere called proved.
-
-    Raises:
-        ProblemError: a line has no reference, or its statement is one of the validation or
-            held-out split, which would make every evaluation worthless.
-    """
+    They are not verified and nowhere called proved. Raises ``ProblemError``: a line has no
+    reference, or its statement is one of the validation or held-out split, which would make every
+    evaluation worthless."""
     references = load_references(path)
     kept_apart = {
         Candidate(problem, "").key: (split, problem.id)

@@ -59,9 +59,8 @@ Use = Literal["learned", "stale", "counted"]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Draws with their verdicts, written ``age`` steps ago. Groups too old to be learned from are
-    ``stale``: their proofs are kept and they are counted. Of what is ``counted`` only verdicts
-    are."""
+    """Draws with their verdicts, written ``age`` steps ago. Of groups that are ``stale``, too old
+    to be learned from, proofs are kept; of what is ``counted`` nothing is but verdicts."""
 
     draws: Sequence[JudgedDraw]
     seconds: float
@@ -76,15 +75,13 @@ class Source(ABC):
 
     @abstractmethod
     def draws(self) -> AsyncIterator[Judged]:
-        """The draws of the next step, until it has enough groups or the limit on draws is
-        reached."""
+        """The draws of the next step, until it has enough groups or made too many draws."""
 
     def took(self, num_groups: int) -> None:  # noqa: B027
         """So many groups of the step are admitted, and not learned from yet."""
 
     def end_step(self, groups: Sequence[Group], tally: Tally) -> Sequence[TrainingSample]:
-        """All draws of the step are rewarded, and these groups are admitted. Returns what is
-        learned beside them."""
+        """These groups of the step are admitted; returns what is learned beside them."""
         return ()
 
     @abstractmethod
@@ -112,8 +109,8 @@ def make_sampling(config: Config, *seed: str | int) -> Sampling:
 
 
 class Pipeline:
-    """Writes and judges ``num`` completions a problem. ``sampler`` is the session's, if no other is
-    given; ``auditor`` looks at the failures."""
+    """Writes and judges ``num`` completions per problem, with the session's ``sampler`` if no other
+    is given; ``auditor`` looks at the failures."""
 
     def __init__(
         self,
@@ -147,9 +144,8 @@ class Pipeline:
     def launch(
         self, draws: list[Draw], seconds: float = 0.0, *, step: int = 0, turns: bool = False
     ) -> Flight:
-        """Have draws judged. Turns after the first are taken when they land, unless ``turns`` says
-        at once: until then the policy writes the next draw, and what a checkpoint holds of a draw
-        in flight is its first turn."""
+        """Have draws judged. Turns after the first are taken when they land, or at once with
+        ``turns``; a checkpoint holds the first turns of what is in flight."""
 
         async def judge() -> list[JudgedDraw]:
             with self.usage.busy("pool"):

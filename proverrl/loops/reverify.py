@@ -1,14 +1,11 @@
 """What was proved under other conditions, by another run or by a search is verified before use.
 
 Flows in: a store of proofs after a resume, a file of proofs, the files of ``[samples]``. Flows out:
-proofs for the store and the warm start, which were verified under the present toolchain, limits,
-audit and statement, and updates of ``grpo``'s learner from paths of searches before its first step.
-What did not pass is written to ``dropped_proofs.jsonl`` with the reason and is never learned from.
-
-The updates are GRPO's policy loss with one advantage a stretch (DeepSearch, Wu et al. 2025, arXiv
-2509.25454): the searches' policy is another one, so the learner's own log-probabilities before an
-update stand for the old policy's. Not handled here: references of the training file, which are not
-found by a policy; updates in several processes.
+proofs that were verified under the present toolchain, limits, audit and statement, and updates of
+``grpo``'s learner from paths of searches. What did not pass is written to ``dropped_proofs.jsonl``
+and never learned from. The updates are GRPO's policy loss with one advantage a stretch (DeepSearch,
+Wu et al. 2025, arXiv 2509.25454), with the learner's own log-probabilities for the old policy's.
+Not handled here: references of the training file; updates in several processes.
 """
 
 from __future__ import annotations
@@ -76,11 +73,8 @@ async def import_proofs(session: Session, store: ProofStore, path: Path) -> int:
     """Verify the proofs of a file (``proverrl proofs`` writes one) and keep those that pass.
 
     Whatever the file says, each body is judged against this run's own problem of that id. Returns
-    the verifier calls.
-
-    Raises:
-        UsageError: the file is missing, or a line of it is no candidate.
-    """
+    the verifier calls. Raises ``UsageError``: the file is missing, or a line of it is no
+    candidate."""
     by_id = {problem.id: problem for problem in session.problems.without_reference}
     candidates: dict[str, Candidate] = {}
     dropped: list[dict[str, Any]] = []
@@ -106,12 +100,9 @@ async def import_proofs(session: Session, store: ProofStore, path: Path) -> int:
 
 
 def check_sample_files(config: Config, world: World) -> None:
-    """Refuse the files of ``[samples]`` before anything else is done.
-
-    Raises:
-        UsageError: a file cannot be read or a line of it is no sample, or ``samples.passes`` is
-            set and there are several processes.
-    """
+    """Refuse the files of ``[samples]`` before anything else is done. Raises ``UsageError``: a file
+    cannot be read or a line of it is no sample, or ``samples.passes`` is set and there are several
+    processes."""
     _read_samples(config)
     if config.samples.passes and world.size > 1:
         raise UsageError(

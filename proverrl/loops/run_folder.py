@@ -42,11 +42,8 @@ MAY_DIFFER = (
 
 @contextmanager
 def lock_run(folder: Path) -> Iterator[None]:
-    """Hold the run folder for this process.
-
-    Raises:
-        RunError: another process is writing it, or it cannot be written.
-    """
+    """Hold the run folder for this process. Raises ``RunError``: another process is writing it, or
+    it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / ".lock").open("w")
@@ -61,11 +58,8 @@ def lock_run(folder: Path) -> Iterator[None]:
 
 
 def check_resumable(folder: Path, config: Config) -> None:
-    """Refuse to go on with a run that was begun under other settings.
-
-    Raises:
-        RunError: names the first key that differs, with both values.
-    """
+    """Refuse to go on with a run that was begun under other settings. Raises ``RunError``: names
+    the first key that differs, with both values."""
     path = folder / RESOLVED_FILE
     if not path.exists():
         ours = {".lock", f"{RESOLVED_FILE}.partial"}

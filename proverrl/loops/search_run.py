@@ -1,27 +1,24 @@
 """A search for a proof of each of some problems, on disk and on a terminal.
 
 Flows in: a configuration, problems, where the policy comes from. Flows out: a folder per problem
-(``proverrl.search.folder``) and what was written into its ``result.json``. What a search calls a
-proof was judged twice: by the verifier and then, as a whole file, by a worker that was started for
-it; so was what is left of the shortest proof after minimising. Interrupted, the same call with
+(``proverrl.search.folder``). What a search calls a proof was judged twice: by the verifier and, as
+a whole file, by a fresh worker; so was the minimised proof. Interrupted, the same call with
 ``resume`` continues. Not handled here: strategies, estimates over many problems (``evaluation``).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-import torch
-
 from proverrl.concurrency import finish_all
 from proverrl.config import Config
-from proverrl.lang.open import open_configured
-from proverrl.loops.evaluate_run import open_policy, open_sampling, open_tools
+from proverrl.loops.evaluate_run import open_policy, open_prover
 from proverrl.loops.run_folder import lock_run
 from proverrl.monitor.search_display import SearchDisplay, open_display
 from proverrl.policy.weights import name_weights
@@ -31,7 +28,7 @@ from proverrl.search.methods import list_parts, make_search
 from proverrl.search.minimise import Minimised, minimise
 from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.values import WEIGHTS
-from proverrl.search.wiring import Tools, make_functions, needs_traces
+from proverrl.search.wiring import Tools, make_functions
 from proverrl.types import Candidate, Problem
 from proverrl.verify.cache import CachedVerifier
 
@@ -58,27 +55,17 @@ async def search_problems(
     stream: TextIO,
 ) -> list[dict[str, Any]]:
     """Search each problem under ``config.search``; returns what ``result.json`` of each holds.
-
-    Raises:
-        UsageError: a folder holds something already, or the policy or the search cannot be used.
-        RunError: a search that is continued is of other settings.
-        VerifierError: the verifier is broken; what was searched is saved.
-    """
+    Raises ``UsageError``: a folder holds something already, or the policy or the search cannot be
+    used; ``RunError``: a search that is continued is of other settings; ``VerifierError``: the
+    verifier is broken; what was searched is saved."""
     folders = name_folders(options.out, problems)
     for path in folders.values():
         check_folder(path, resume=options.resume)
-    if config.threads:
-        torch.set_num_threads(config.threads)
     trained = open_policy(config, from_run)
-    with open_sampling(trained, config, list(problems)) as policy:
-        traced = needs_traces(problems, config.search)
-        verifier = open_configured(
-            config.pool, seed=config.seed, problems=problems, trace_states=traced
-        )
-        tools = open_tools(policy, verifier, config)
-        display = open_display(stream, config.search.calls)
+    async with open_prover(trained, config, problems, searches=True) as (policy, verifier, tools):
+        assert tools is not None
         settings = _describe_settings(config, tools)
-        try:
+        with contextlib.closing(open_display(stream, config.search.calls)) as display:
             display.note(f"policy: {policy.engine}")
             display.note(f"verifier: {verifier.backend}: {verifier.toolchain}")
             run = _SearchRun(config, options, tools, verifier, display, settings)
@@ -86,10 +73,6 @@ async def search_problems(
             if options.samples is not None:
                 write_samples(options.samples, [s for p in problems for s in run.samples[p.id]])
             return results
-        finally:
-            display.close()
-            await verifier.aclose()
-            await tools.confirm.aclose()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ writing. Not handled here: what the loops do.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,11 +63,7 @@ class Session:
     """Set when the loop is to save and end."""
 
     def check_stop(self, saved: str) -> None:
-        """End here if that was asked for; ``saved`` says from where the run can be continued.
-
-        Raises:
-            StoppedError: it was asked for.
-        """
+        """Raises ``StoppedError`` if that was asked for; ``saved`` says where the run continues."""
         if self.stop.is_set():
             raise StoppedError(f"stopped; {saved}; the same command continues")
 
@@ -89,11 +86,8 @@ def split_references(
 ) -> TrainingProblems:
     """Choose ``per_level[level]`` problems of each level whose references may be learned from.
 
-    Families of a level take turns, so that few references still show every family.
-
-    Raises:
-        ProblemError: a level has fewer problems with a reference than asked for.
-    """
+    Families of a level take turns, so that few references still show every family. Raises
+    ``ProblemError``: a level has fewer problems with a reference than asked for."""
     chosen: list[tuple[Problem, str]] = []
     for level, count in sorted(per_level.items()):
         families: dict[str, list[Problem]] = {}
@@ -102,12 +96,8 @@ def split_references(
                 families.setdefault(problem.family, []).append(problem)
         for family, members in families.items():
             members.sort(key=lambda p: derive_seed(seed, "reference", family, p.id))
-        turn = [
-            problem
-            for rank in range(max(map(len, families.values()), default=0))
-            for members in families.values()
-            for problem in members[rank : rank + 1]
-        ]
+        turns = itertools.zip_longest(*families.values())
+        turn = [problem for problem in itertools.chain.from_iterable(turns) if problem is not None]
         if len(turn) < count:
             raise ProblemError(
                 f"warm_start.references_per_level asks for {count} references of level {level}, "
@@ -120,12 +110,9 @@ def split_references(
 
 
 def load_training(config: Config) -> TrainingProblems:
-    """Read the training file and choose the references of warm start.
-
-    Raises:
-        ProblemError: the file is damaged, or has too few references.
-        UsageError: ``advantage.states`` asks for goals, and a problem has none to tell.
-    """
+    """Read the training file and choose the references of warm start. Raises ``ProblemError``: the
+    file is damaged, or has too few references; ``UsageError``: ``advantage.states`` asks for goals,
+    and a problem has none to tell."""
     training = open_benchmark(str(config.problems.train))
     others = [p for p in training.problems if not gives_goals(p)]
     if config.advantage.states == "goals" and others:
@@ -149,8 +136,8 @@ def load_weights(config: Config, folder: Path | str) -> TransformersPolicy:
 
 
 def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolicy:
-    """The policy that a run starts from: the checkpoint in ``policy.path``, or a new model whose
-    tokenizer is trained on all training statements and the references of warm start."""
+    """The policy in ``policy.path``, or a new model whose tokenizer is trained on all training
+    statements and the references of warm start."""
     if config.policy.path:
         return load_weights(config, config.policy.path)
     layout = config.policy.layout

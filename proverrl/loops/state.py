@@ -44,8 +44,7 @@ class Stateful(Protocol):
 
 
 class Extension(Stateful, Protocol):
-    """What a loop knows beside a ``RunState``: values that stand beside its own in the checkpoint,
-    and files of the checkpoint's folder."""
+    """What a loop adds to a ``RunState``: values and files of the checkpoint."""
 
     def save_files(self, folder: Path) -> None: ...
     def load_files(self, folder: Path) -> None: ...
@@ -62,8 +61,7 @@ class Progress:
 
 
 class RunState:
-    """Progress, curriculum, proofs found, audits; ``parts`` are all but the first, by the names
-    that they have in the checkpoint."""
+    """Progress, curriculum, proofs found, audits; ``parts`` have their names in the checkpoint."""
 
     def __init__(self, session: Session, keep_shortest: int) -> None:
         config = session.config
@@ -128,8 +126,8 @@ class RunState:
         started: float,
         seconds: float | None = None,
     ) -> None:
-        """Write down a step or round that began at ``started``; the tally's rates are over
-        ``seconds``, by default all that it took."""
+        """Write down a step or round that began at ``started``; rates are over ``seconds`` of it,
+        by default over all."""
         progress, monitor = self.progress, self.session.monitor
         took = time.monotonic() - started
         progress.seconds += took
@@ -155,8 +153,7 @@ class RunState:
         )
 
     def restore(self, learner: TorchLearner | None = None) -> None:
-        """Become what the newest checkpoint holds, if there is one; the learner too. The session
-        has already loaded its weights."""
+        """Become what the newest checkpoint holds, if there is one; the session has its weights."""
         session = self.session
         checkpoint = latest_checkpoint(session.checkpoints)
         if checkpoint is None:
@@ -241,9 +238,8 @@ class GrpoState(RunState):
         )
 
     def make_replay(self, version: int) -> Callable[[], list[TrainingSample]]:
-        """Gives proofs to imitate, drawn anew each time: half of them the run's own, as far as
-        there are so many, the rest references, so that what is not yet proved again is not
-        forgotten; and a quarter as many of another role beside them."""
+        """Gives proofs to imitate, drawn anew each time: half of them the run's own, the rest
+        references, so that nothing is forgotten; and a quarter as many of another role."""
         session, other = self.session, self.other_role
         num = session.config.learner.replay_samples
         references = reference_sources(session) if num else []

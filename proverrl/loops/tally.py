@@ -70,13 +70,8 @@ class Tally:
 
     def add_group(self, draw: JudgedDraw, group: Group | None, *, num_audits: int) -> None:
         """Count a draw's group by its outcome, and keep its rollouts for the rows; those that are
-        in no group (unjudged, or too few to compare) have no reward. ``num_audits`` second looks
-        are verifier calls too.
-
-        ``num_mixed`` counts groups whose rewards differ, ``num_solved`` and ``num_failed`` those
-        of the others that were proved, or not, by their first rollout. The counts of the levels
-        leave out groups with a hint.
-        """
+        in no group (unjudged, or too few to compare) have no reward. ``num_solved`` and
+        ``num_failed`` are groups of equal rewards. Levels leave out groups with a hint."""
         self.audit_calls += num_audits
         self.verifier_calls += num_audits
         grouped = {rollout.id for rollout in group.rollouts} if group else set()
@@ -116,6 +111,11 @@ class Tally:
     def metrics(self, seconds: float) -> dict[str, Any]:
         """The figures of a step that took ``seconds``."""
         rollouts = sum(self.verdicts.values())
+        hints = {
+            "hinted_solve_rate": _solve_rate(self.hinted),
+            "hinted_rollouts": sum(self.hinted.values()),
+            "hinted_groups": self.num_hinted,
+        }
         return {
             "solve_rate": self.solve_rate,
             "groups": self.num_groups,
@@ -127,7 +127,7 @@ class Tally:
             "unjudged": {name: self.verdicts[name] for name in ("timeout", "crashed")},
             "fatal": self.num_fatal,
             "verdicts": dict(self.verdicts),
-            **self._hint_metrics(),
+            **(hints if self.hinted else {}),
             **({"proofs_injected": self.num_injected} if self.num_injected else {}),
             "verifier_calls": self.verifier_calls,
             "audit_calls": self.audit_calls,
@@ -148,27 +148,16 @@ class Tally:
         }
 
     def staleness(self) -> dict[str, Any]:
-        """The steps between the weights that wrote an admitted group and those that learn from it,
-        and the groups that were too old."""
+        """Steps between the weights that wrote an admitted group and those that learn from it."""
         return {
             "staleness_mean": sum(self.ages) / len(self.ages) if self.ages else 0.0,
             "staleness_max": max(self.ages, default=0),
             "groups_stale": self.num_stale,
         }
 
-    def _hint_metrics(self) -> dict[str, Any]:
-        """What groups with a hint came to; nothing where there was none."""
-        if not self.hinted:
-            return {}
-        return {
-            "hinted_solve_rate": _solve_rate(self.hinted),
-            "hinted_rollouts": sum(self.hinted.values()),
-            "hinted_groups": self.num_hinted,
-        }
-
     def rows(self, step: int) -> Iterator[Mapping[str, Any]]:
-        """One row a rollout, for ``rollouts/step_N.jsonl``; ``advantage`` is the last turn's mean,
-        null for a rollout that is in no group."""
+        """One row per rollout, for ``rollouts/step_N.jsonl``; ``advantage`` is that of the last
+        turn, null for a rollout that is in no group."""
         for rollout, reward in self.entries:
             turns = self.advantages.get(rollout.id, [0.0] * len(rollout.turns))
             turn = rollout.turns[-1]

@@ -66,14 +66,10 @@ LOOPS: dict[LoopName, Callable[[Session], Awaitable[None]]] = {
 
 
 async def train(config: Config, *, live: bool | None = None) -> Path:
-    """Run or resume a run; returns its folder.
-
-    Raises:
-        UsageError: the policy is behind an endpoint, or ``policy.engine`` is not installed.
-        WeightSyncError: the engine that samples does not hold the trained weights.
-        RunError: the folder belongs to another configuration, is locked or damaged.
-        ToolchainError: no Dafny back end is installed.
-    """
+    """Run or resume a run; returns its folder. Raises ``UsageError``: the policy is behind an
+    endpoint, or ``policy.engine`` is not installed; ``WeightSyncError``: the engine that samples
+    does not hold the trained weights; ``RunError``: the folder belongs to another configuration, is
+    locked or damaged; ``ToolchainError``: no Dafny back end is installed."""
     if config.endpoint.url:
         raise UsageError(
             "endpoint.url names a server whose weights cannot be trained; unset it and set "

@@ -50,13 +50,10 @@ _FEATURES, _FIT = "features.pt", "fit.pt"
 
 
 async def train_value(config: Config, *, live: bool | None = None) -> Path:
-    """Run or resume; returns the run folder. A finished one is left as it is.
-
-    Raises:
-        UsageError: policy, rollouts or samples are missing, or show one outcome only.
-        RunError: the folder belongs to another configuration, or what it was begun with changed.
-        StoppedError: a signal asked for an end.
-    """
+    """Run or resume; returns the run folder. A finished one is left as it is. Raises
+    ``UsageError``: policy, rollouts or samples are missing, or show one outcome only; ``RunError``:
+    the folder belongs to another configuration, or what it was begun with changed;
+    ``StoppedError``: a signal asked for an end."""
     stop = Event()
     lost = "ended at once; lost: the epoch under way; the same command continues"
     with lock_run(config.run), stop_on_signals(stop.set, lambda: lost):

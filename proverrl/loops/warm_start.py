@@ -32,8 +32,8 @@ from proverrl.types import Problem
 def warm_start(
     session: Session, proofs: Sequence[tuple[Problem, str]], taught: Sequence[PairSource]
 ) -> None:
-    """Train on the references, on what else is ``taught`` and on ``proofs`` of searches, then save
-    the weights; the last file written marks the end."""
+    """Train on references, what else is ``taught`` and ``proofs`` of searches, and save the
+    weights; the last file written marks the end."""
     config, monitor, policy = session.config, session.monitor, session.policy
     settings = config.warm_start
     sources = [*reference_sources(session), *taught]
@@ -73,12 +73,9 @@ def train_supervised(
     seed: int,
     progress: Callable[[int, float], None],
 ) -> float:
-    """Minimise ``supervised_loss`` over random batches; every source once before any again. The
-    rate warms up over 5 % of the steps, then falls linearly to a tenth.
-
-    ``progress(step, loss)`` is called after every step. Returns the mean loss of the last tenth.
-    Deterministic on CPU under ``seed``.
-    """
+    """Minimise ``supervised_loss`` over random batches. The rate warms up over 5 % of the steps,
+    then falls linearly to a tenth. ``progress(step, loss)`` is called after every step. Returns the
+    mean loss of the last tenth. Deterministic on CPU under ``seed``."""
     config, policy, model = session.config, session.policy, session.policy.model
     weights = TrainedWeights(
         model,
@@ -114,11 +111,8 @@ def train_supervised(
 def draw_batches(
     sources: Sequence[PairSource], batch_size: int, rng: random.Random
 ) -> Iterator[list[Pair]]:
-    """Endless batches; every source once before any again, pairs of like length together.
-
-    Padding is most of the cost of a mixed batch, so that eight batches at a time are drawn,
-    sorted by length, cut, and given out in random order.
-    """
+    """Endless batches; every source once before any again. Eight batches at a time are drawn,
+    sorted by length, cut, and given out in random order: padding is what a mixed batch costs."""
     order: list[int] = []
     while True:
         while len(order) < 8 * batch_size:
@@ -143,11 +137,7 @@ def supervised_loss(
     """Weighted mean cross-entropy of a batch: targets weigh 1, prompt tokens ``prompt_weight``.
 
     Padded and packed batches give the same loss; a packed one needs a model that
-    ``proverrl.learner.segments`` can attend through.
-
-    Raises:
-        UsageError: the model cannot.
-    """
+    ``proverrl.learner.segments`` can attend through. Raises ``UsageError``: the model cannot."""
     if not pack_tokens:
         loss, weight = _weighted_loss(policy, _pad(batch, prompt_weight))
         return loss / weight

@@ -2,9 +2,8 @@
 
 Flows in: a session, proofs, drafts. Flows out: ``archive.jsonl`` in the run's folder with a picture
 beside it; pairs of parents; tools of the guards; beliefs about operators; bodies that may prove the
-negations of statements (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333, attack both sides with
-the prover). Not handled here: what is put in (``rounds``, ``data_loop``), scaffolds, which draw
-parents of their own, attacks on methods, whose contracts have no negation.
+negations of statements (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333, attack both sides). Not
+handled here: what is put in (``rounds``, ``data_loop``), methods, whose contracts have no negation.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ Attacks = dict[str, list[str]]
 
 
 class ComposedProblems:
-    """The composed problems of a run, stopped or not; ``base`` are those of the training file, and
-    ``seen`` the skeletons of all that exist: the same again is a duplicate."""
+    """The composed problems of a run, stopped or not; ``base`` are those of the training file,
+    ``seen`` the skeletons of all that exist."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -65,8 +64,7 @@ class ComposedProblems:
         self._session.problems = self.base.join([c.problem for c in self.archive])
 
     def draw_parents(self, proofs: Mapping[str, str], *, number: int, num: int) -> list[Pair]:
-        """Pairs for round ``number``, each with a proof where one is known: of the references of
-        warm start, or of the run's own ``proofs``."""
+        """Pairs for round ``number``; the run's own ``proofs`` are known, and references."""
         config = self._session.config
         return draw_pairs(
             random.Random(derive_seed(config.seed, "parents", number)),
@@ -135,12 +133,8 @@ def draw_pairs(
     proofs: Mapping[str, str],
     references: Mapping[str, str],
 ) -> list[Pair]:
-    """``num`` pairs. Solved are base problems that the run has proved (``proofs``); while there are
-    none, any problem may stand for them.
-
-    Raises:
-        ProblemError: a problem has no second one of its language.
-    """
+    """``num`` pairs. Solved are base problems that the run has proved (``proofs``), or any while
+    there are none. Raises ``ProblemError``: a problem has no second one of its language."""
     problems = sorted(base, key=lambda problem: problem.id)
     solved = [problem for problem in problems if problem.id in proofs]
     open_ = [problem for problem in problems if problem.id not in proofs]
@@ -153,7 +147,7 @@ def draw_pairs(
         first, second = open_ or problems, solved or problems
     return [
         # No number is drawn where there is nothing to choose.
-        _draw_pair(
+        draw_pair(
             rng, fertile if fertile and rng.random() < ARCHIVE_CHANCE else first, second, known
         )
         for _ in range(num)
@@ -192,14 +186,14 @@ def weigh_operators(archive: ProblemArchive, low: float, high: float) -> dict[st
     return dict(beliefs)
 
 
-def _draw_pair(
+def draw_pair(
     rng: random.Random,
     first: Sequence[Problem],
     second: Sequence[Problem],
     references: Mapping[str, str],
 ) -> Pair:
+    """Two problems of one language, each with a proof where one is known."""
     a = rng.choice(first)
-    # A pair is of one language; of two problems where there are two.
     others = [p for p in second if p.id != a.id and p.language == a.language]
     if not others:
         raise ProblemError(

@@ -21,12 +21,9 @@ BINS = ("0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")
 
 @dataclass(frozen=True, slots=True)
 class JudgedRound:
-    """A round when all of it is judged: its drafts, the guards by the ids of what they stopped, and
-    the solver's attempts by problem id; verifier calls of the guards, bodies tried on negations.
-
-    ``tried`` passed the guards that are asked before the solver tries, ``kept`` all of them. What
-    is tried and neither kept nor stopped was not asked about any further: nothing learns from it.
-    """
+    """A round when all of it is judged: its drafts, the guards by the ids of what they stopped, the
+    solver's attempts by problem id. ``tried`` passed the early guards, ``kept`` all of them. What
+    is tried and neither kept nor stopped was asked about no further: nothing learns from it."""
 
     number: int
     drafts: Sequence[Draft]

@@ -21,9 +21,8 @@ from proverrl.compose.guards import GuardRun, run_guards
 from proverrl.config.compose import GuardName
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
 from proverrl.loops.selfplay.composed import ComposedProblems
-from proverrl.loops.selfplay.composer import OwnComposer
+from proverrl.loops.selfplay.composer import OwnComposer, Scaffolder
 from proverrl.loops.selfplay.round import JudgedRound, describe_round, solve_rate
-from proverrl.loops.selfplay.scaffolds import Scaffolder
 from proverrl.loops.state import GrpoState
 from proverrl.rewards.composer import COMPOSER_REWARDS, Outcome, compare_statements, is_modified
 from proverrl.rollout.samples import build_rollout_samples
@@ -41,8 +40,7 @@ class Checked:
 
 class Rounds:
     """The rounds of a run: the ``Extension`` of its state. ``own`` are the composer's weights where
-    it has some. ``early`` and ``late`` name the guards that are asked before and after the solver's
-    attempts."""
+    it has some; ``early`` and ``late`` guards are asked before and after the solver's attempts."""
 
     def __init__(self, state: GrpoState, own: OwnComposer | None) -> None:
         session = state.session
@@ -50,7 +48,7 @@ class Rounds:
         self.settings = settings = session.config.selfplay
         self._composed = ComposedProblems(session)
         self.archive = self._composed.archive
-        asked = [name for name in get_args(GuardName) if name in settings.guards]
+        asked: list[GuardName] = [name for name in get_args(GuardName) if name in settings.guards]
         self.early = [name for name in asked if name not in settings.late_guards]
         self.late = [name for name in asked if name in settings.late_guards]
         self._state = state
@@ -64,8 +62,7 @@ class Rounds:
         )
 
     def draw(self) -> tuple[int, list[Pair], list[Draft]]:
-        """The next round's number, the scaffolds among its drafts, and the pairs of parents of the
-        others."""
+        """The next round's number, the pairs of parents, and the scaffolds among its drafts."""
         number = self._drafts_next
         self._drafts_next += 1
         # The shortest comes first.
@@ -83,9 +80,7 @@ class Rounds:
         problems: Sequence[Problem],
         attacks: Mapping[str, Sequence[str]],
     ) -> Checked:
-        """What these guards say of statements; ``attacks`` are the bodies that are tried on their
-        negations. ``selfplay.late_guards`` are asked after the solver's attempts, and only of
-        statements that some attempts proved and others did not."""
+        """What these guards say of statements; ``attacks`` are tried on their negations."""
         tools = self._composed.open_tools(attacks, set(self._composed.seen))
         run = await run_guards(problems, make_guards(tools, guards), tools)
         return Checked(run, tools.asker.calls)
@@ -108,8 +103,7 @@ class Rounds:
         return tried
 
     def settle(self, drafts: Sequence[Draft], checked: Checked) -> None:
-        """Take what the late guards let pass into the curriculum. Nothing is learned from what
-        else was tried: no group, no stored proof."""
+        """Take what the late guards let pass into the curriculum."""
         self._note_stops(_list_made(drafts), checked)
         self._take(checked.run.kept)
         self._composed.join()
@@ -142,9 +136,8 @@ class Rounds:
     def reward(
         self, this: JudgedRound, groups: Sequence[Group]
     ) -> tuple[list[TrainingSample], dict[str, Any]]:
-        """Note what became of each statement, and return the composer's samples with the figures of
-        the round; no samples where no policy wrote, or it is not trained. ``groups`` are those that
-        the solver learns from."""
+        """Note what became of each statement, and return the samples of a composer that is trained,
+        with the figures of the round. The solver learns from ``groups``."""
         outcomes = [_judge(draft, this) for draft in this.drafts]
         rewards, advantages = self._compare(this.drafts, outcomes)
         self.scaffolder.end_step(this.number)
@@ -174,8 +167,7 @@ class Rounds:
     def _compare(
         self, drafts: Sequence[Draft], outcomes: Sequence[Outcome]
     ) -> tuple[list[float | None], list[float]]:
-        """Rewards and advantages of the composer's statements; None and 0 for scaffolds, which it
-        did not write and is not compared with."""
+        """Rewards and advantages of the composer's statements; None and 0 for scaffolds."""
         own = [number for number, draft in enumerate(drafts) if not draft.scaffold]
         written = [outcomes[number] for number in own]
         earned = COMPOSER_REWARDS[self.settings.reward](written, self.settings)

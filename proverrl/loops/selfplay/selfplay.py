@@ -2,18 +2,15 @@
 
 Paper order (GAR, 2025, arXiv 2510.11769): draw pairs of base problems, have a composer write a
 statement for each, keep those that pass the guards, sample a group of proofs on each, verify,
-reward both, update both. With shared weights there is one update over the samples of both roles;
-otherwise the composer has a copy of the solver's first weights, with a learner and a checkpoint of
-its own, or stays as it is.
+reward both, update both. Shared weights get one update over the samples of both roles; otherwise
+the composer has a copy of the solver's first weights, which has its own learner or stays as it is.
 
 Flows in: a session. Flows out: what a GRPO run leaves, and ``archive.jsonl`` with a picture. It is
-the loop of ``grpo`` with draws from another source. That has a fixed order, so that a run repeats
-bit for bit: the pool checks the round's statements while the policy writes the step's groups on
-base problems; what passed is given to the solver; while the pool judges its proofs the composer
-writes the next round, whose checks go on while the learner updates. Late guards are asked once the
-attempts on the round are judged. So a solver's group is never stale, and a statement is one step
-older than its update. A checkpoint holds the next round's drafts; their checks are made again, from
-the cache. Not handled here: several processes, what is learned from (``rounds``).
+the loop of ``grpo`` with draws in a fixed order, so that a run repeats bit for bit: the pool checks
+the round's statements while the policy writes on base problems; what passed is given to the solver;
+while the pool judges its proofs the composer writes the next round, whose checks go on while the
+learner updates. A checkpoint holds the next round's drafts; their checks are made again, from the
+cache. Not handled here: several processes, what is learned from (``rounds``).
 """
 
 from __future__ import annotations
@@ -49,10 +46,7 @@ from proverrl.types import Group, Problem, Reward, Rollout
 
 async def run_selfplay(session: Session) -> None:
     """Play until ``grpo.steps``, ``max_verifier_calls`` or ``max_minutes``; resumes by itself.
-
-    Raises:
-        UsageError: there are several processes.
-    """
+    Raises ``UsageError``: there are several processes."""
     if session.policy.world.size > 1:
         raise UsageError('loop = "selfplay" runs in one process; start it without a launcher')
     _say_who_composes(session)
@@ -79,8 +73,8 @@ def _open_source(state: GrpoState, rounds: Rounds) -> SelfplaySource:
     settings, own = rounds.settings, rounds.own
     weigh = None
     if settings.operator_choice == "useful":
-        low, high = settings.solver_low, settings.solver_high
-        weigh = partial(weigh_operators, rounds.archive, low, high)
+        window = settings.solver_low, settings.solver_high
+        weigh = partial(weigh_operators, rounds.archive, *window)
     writer = state.session.sampler if own is None else own.policy
     composer = open_composer(state.session, writer, weigh=weigh)
     return SelfplaySource(state, rounds, composer)
@@ -108,8 +102,7 @@ class Composition:
 
 
 class SelfplaySource(Source):
-    """The ``Source`` of a self-play run: a round and a draw on base problems each step. A composer
-    with weights of its own learns apart from the solver."""
+    """The ``Source`` of a self-play run: a round and a draw on base problems each step."""
 
     def __init__(self, state: GrpoState, rounds: Rounds, composer: Composer) -> None:
         self.usage = IdleClock(parts=("generator", "pool", "learner", "composer"))
@@ -133,7 +126,7 @@ class SelfplaySource(Source):
             self._next = self._check(in_flight["round"], drafts, in_flight["attacks"])
 
     async def draws(self) -> AsyncIterator[Judged]:
-        """See ``Source.draws``; all groups of the step, whatever is admitted."""
+        """All groups of the step, whatever is admitted."""
         state, rounds = self._state, self._rounds
         num_base = round(rounds.settings.base_share * self._num_groups)
         self._next = this = self._next or await self._compose()
@@ -172,7 +165,7 @@ class SelfplaySource(Source):
             yield Judged(used, judged.seconds)
 
     def end_step(self, groups: Sequence[Group], tally: Tally) -> Sequence[TrainingSample]:
-        """See ``Source.end_step``: the composer's samples, and the figures of the round."""
+        """The composer's samples, unless it learns apart, and the figures of the round."""
         assert self._judged is not None
         samples, tally.figures = self._rounds.reward(self._judged, groups)
         tally.verifier_calls += self._judged.guard_calls
