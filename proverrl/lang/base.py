@@ -1,9 +1,7 @@
 """What a language must offer. The rest of ProverRL asks here and knows no language by its name.
 
-Flows in: nothing. Flows out: ``Language``, to be subclassed once for each language
-(``proverrl.lang.LANGUAGES``), and the parts that a language may have or not: ``Searching``,
-``Sketching``, ``Facts``, ``Composing``. What has a body here is what a language does that offers
-nothing better. Not handled here: any language.
+Flows out: ``Language``, to be subclassed once per language, and the parts that a language may have:
+``Searching``, ``Sketching``, ``Facts``, ``Composing``. Methods with a body here are defaults.
 """
 
 from __future__ import annotations
@@ -40,12 +38,11 @@ _NEVER = re.compile(r"(?!)")
 class BackendOptions:
     """What a back end is opened with.
 
-    At most ``workers`` processes run. ``memory_mb`` None leaves a worker what the language's own
-    workers need. ``canary_rate`` is the share of calls that draw a false statement, from ``seed``.
-    ``paranoid`` has accepted proofs checked again by what is installed for that. A worker is
-    replaced after ``max_candidates``. ``effort`` multiplies limits that ``limits`` do not name.
-    ``trace_states`` has verdicts carry the goals before each step, where the language has them.
-    ``toolchain`` is one that was found before.
+    ``memory_mb`` None leaves a worker what the language's own workers need. ``canary_rate`` is the
+    share of calls that draw a false statement, from ``seed``. ``paranoid`` has accepted proofs
+    checked again by what is installed for that. ``effort`` multiplies limits that ``limits`` do not
+    name. ``trace_states`` has verdicts carry the goals before each step. ``toolchain`` is one that
+    was found before.
     """
 
     workers: int
@@ -66,7 +63,7 @@ class Searching(ABC):
     kinds: frozenset[str]
     """The kinds of problems whose bodies have states."""
     has_steps = False
-    """Whether a policy can write one step, which ends with its line, instead of a whole proof."""
+    """Whether a policy can write one step, a line, instead of a whole proof."""
     needs_traces = False
     """Whether verdicts must carry the goals before each step (``trace_states``)."""
 
@@ -76,8 +73,8 @@ class Searching(ABC):
 
     @abstractmethod
     def count_open(self, state: str) -> int | None:
-        """The obligations that a state's key names as open, at least; None when it names none and
-        does not say that there are none either (the root, states that are texts)."""
+        """How many obligations a state's key names as open, at least; None when it does not say
+        (the root, states that are texts)."""
 
     @abstractmethod
     def list_prefixes(self, body: str) -> list[str]:
@@ -155,12 +152,10 @@ class Composing(ABC):
 
     @abstractmethod
     def find_cheats(self, problem: Problem) -> Sequence[tuple[str, str]]:
-        """What a statement holds that a policy may not write (it assumes, imports, switches off):
-        the rule and a message for each."""
+        """What a statement holds that a policy may not write: the rule and a message for each."""
 
     def own_preamble(self, parent: Problem) -> str:
-        """The preamble of a statement that a policy wrote from ``parent``: what it may not write
-        itself."""
+        """The preamble, which a policy may not write, of a statement composed from ``parent``."""
         return ""
 
     @abstractmethod
@@ -169,8 +164,7 @@ class Composing(ABC):
 
     @abstractmethod
     def explain_malformed(self, problem: Problem, verdict: Verdict) -> tuple[str, str] | None:
-        """From the verdict on that: the reason why no body could prove the problem, and its
-        detail; None when nothing speaks against it."""
+        """From that verdict: the reason why no body could prove the problem, and its detail."""
 
     @abstractmethod
     def list_trivial(self, problem: Problem) -> Sequence[str]:
@@ -178,15 +172,14 @@ class Composing(ABC):
 
     @abstractmethod
     def ask_contradiction(self, problem: Problem) -> Sequence[Candidate]:
-        """What to verify, in order, to see whether the assumptions contradict each other; none
-        where nothing is assumed."""
+        """What to verify, in order, to see whether the assumptions contradict each other."""
 
     @abstractmethod
     def explain_contradiction(self, candidate: Candidate, verdict: Verdict) -> str:
-        """From a verdict on one of these: that they do, in words; empty when it does not say so."""
+        """From a verdict on one of these: that they do, in words; else empty."""
 
     def list_exploits(self, problem: Problem) -> Iterable[Candidate]:
-        """Programs that do nothing, to see whether the contract is met by one of them."""
+        """Programs that do nothing, to see whether one of them meets the contract."""
         return ()
 
     def ask_run(self, problem: Problem) -> Candidate | None:
@@ -210,8 +203,7 @@ class Composing(ABC):
         """Plain bodies that may prove its negation."""
 
     def examine_conclusions(self, problem: Problem) -> dict[str, int]:
-        """What is missing in a statement's conclusions, and by how many steps that lowers its
-        grade."""
+        """What a statement's conclusions lack, and by how many steps that lowers its grade."""
         return {}
 
     @abstractmethod
@@ -241,7 +233,7 @@ class Language(ABC):
     file_start: re.Pattern[str] = _NEVER
     """Where a file begins in an answer that sets it off by nothing."""
     writes_file = False
-    """Whether a policy that answers with a code block writes the whole file, not the body alone."""
+    """Whether a policy answers with the whole file, not with the body alone."""
     canaries: Sequence[Canary] = ()
 
     # Properties, so that a language loads these parts when they are first asked for.
@@ -282,16 +274,13 @@ class Language(ABC):
         """What of it is installed here, for ``proverrl doctor``."""
         return []
 
-    # Texts ---------------------------------------------------------------------------------------
-
     @abstractmethod
     def find_name(self, problem: Problem) -> str:
         """The last name that the statement declares before its hole, as it is written there."""
 
     @abstractmethod
     def read_body(self, problem: Problem, code: str) -> Extraction:
-        """The body in a piece of code: what stands in the hole's place when our statement is
-        there, else all of it."""
+        """The body in a piece of code: what stands in our statement's hole, or else all of it."""
 
     def show_problem(self, problem: Problem) -> str:
         """The problem as a file whose hole says that the proof is missing."""
@@ -302,18 +291,16 @@ class Language(ABC):
         return " ".join(body.split())
 
     def find_steps(self, body: str) -> list[int]:
-        """Where the steps of a body begin, in characters, but for the first; none for text that
-        cannot be read."""
+        """Where the steps of a body begin, in characters, but for the first."""
         return []
 
     def read_skeletons(self, text: str) -> tuple[str, str]:
-        """A statement as tokens with blanks between, without its own name; and without any name
-        (numbered ``n0``, ``n1``, ... by their order)."""
+        """A statement's tokens without its own name; and with all names as ``n0``, ``n1``, ..."""
         plain = " ".join(text.replace(HOLE, " ").split())
         return plain, plain
 
     def state_key(self, problem: Problem) -> str:
-        """What two problems share that state the same, whatever they are called."""
+        """Equal for two problems that state the same under different names."""
         return self.read_skeletons(problem.preamble + problem.statement)[0]
 
     def find_misfit(self, problems: Iterable[Problem], toolchain: str) -> str:
@@ -323,8 +310,6 @@ class Language(ABC):
     def looks_like(self, text: str) -> bool:
         """Whether a text that does not say what it is may be of this language."""
         return False
-
-    # What is told alike of every language --------------------------------------------------------
 
     def fence(self, code: str) -> str:
         """Code as a fenced block."""

@@ -1,9 +1,8 @@
 """The front door: one call gives a verifier that is ready for use.
 
 Flows in: how many workers, what a proof may cost, how often a canary, where verdicts are kept.
-Flows out: a ``CachedVerifier`` over a pool of processes per language. No process is started
-before the first candidate of its language; Lean is not even looked for.
-Not handled here: printing anything.
+Flows out: a ``CachedVerifier`` over a pool of processes per language, none of which is started
+before the first candidate of its language.
 """
 
 from __future__ import annotations
@@ -40,12 +39,10 @@ def open_verifier(
 ) -> CachedVerifier:
     """Open a verifier on what is installed here.
 
-    ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry,
-    ``memory_mb`` is as for ``BackendOptions``, ``canary_rate`` is the share of calls that draw a
-    false statement, and ``cache_path`` None keeps verdicts in memory only. With ``appeal_factor``
-    refused candidates may be judged again, by one separate worker per language and with so many
-    times the limits; it starts with the first appeal. ``trace_states`` has Lean's verdicts carry
-    the goals before each tactic. The languages of ``needed`` are looked for now, others when a
+    ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry, and
+    ``cache_path`` None keeps verdicts in memory only; see ``BackendOptions`` for the others. With
+    ``appeal_factor`` refused candidates may be judged again, by one separate worker per language
+    with so many times the limits. The languages of ``needed`` are looked for now, others when a
     candidate asks. Raises ``ToolchainError`` when a needed one is missing, ``UsageError`` when the
     cache file cannot be used. Call ``aclose`` at the end.
     """

@@ -1,8 +1,4 @@
-"""What searches and composers exchange with a language.
-
-Flows in: nothing. Flows out: records, and the types of the functions that a language brings.
-Not handled here: the languages (``proverrl.lang.base``), searches and composers.
-"""
+"""What searches and composers exchange with a language: records and types of functions."""
 
 from __future__ import annotations
 
@@ -17,11 +13,8 @@ from proverrl.types import Candidate, Problem, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Where a proof attempt starts from.
-
-    ``text`` is kept proof text, "" at the root. ``state`` is the key of the state that it reaches;
-    "" when unknown (the root before its first verdict).
-    """
+    """Where a proof attempt starts from: kept proof text, "" at the root, and the key of the state
+    that it reaches, "" when unknown (the root before its first verdict)."""
 
     text: str
     state: str
@@ -31,9 +24,8 @@ class Prefix:
 class Segment:
     """A part of a body after which a state was seen.
 
-    ``text`` is the body's text up to the end of this segment, from the body's beginning; that of
-    the last may have a line break more than the body, which asks for another statement. ``state``
-    is the canonical key of the state after it.
+    ``text`` is the body up to the end of this segment; that of the last may have a line break more
+    than the body, which asks for another statement. ``state`` is the key of the state after it.
     """
 
     text: str
@@ -70,11 +62,8 @@ LemmaStatus = Literal["open", "proved", "disproved"]
 
 @dataclass(frozen=True, slots=True)
 class Lemma:
-    """A conjecture and what is known of it.
-
-    ``attempts`` and ``proofs`` count tries and successes; ``uses`` the final proofs that depend
-    on it; ``needs`` the lemmas that its own proof depends on.
-    """
+    """A conjecture and what is known of it. ``attempts`` and ``proofs`` count tries and successes,
+    ``uses`` the final proofs that depend on it; ``needs`` are the lemmas that it depends on."""
 
     name: str
     statement: str

@@ -1,7 +1,4 @@
-"""Words of a text among those of another.
-
-Flows in: lists of words. Flows out: places.
-"""
+"""Words of a text among those of another."""
 
 from __future__ import annotations
 

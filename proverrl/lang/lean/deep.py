@@ -1,9 +1,9 @@
 """The deep check of ``--paranoid``: accepted proofs are checked again by other people's checkers.
 
-Flows in: a candidate with its PROVED verdict. Flows out: a ``DeepReport`` of which checkers ran
-and what they found, and the verdict that follows. The file is compiled once more by ``lean`` from
-its text; then leanchecker replays its declarations through the kernel, SafeVerify compares it
-with our statement as well, and comparator does both from an export.
+Flows in: a candidate with its PROVED verdict. Flows out: what each checker found, and the verdict
+that follows. The file is compiled once more by ``lean`` from its text; then leanchecker replays its
+declarations through the kernel, SafeVerify compares it with our statement as well, and comparator
+does both from an export.
 Covered: an environment that code has tampered with, declarations that skipped the kernel.
 Not covered: bugs of the kernel that all of them share; comparator for problems with imports (it
 needs a project of their own). Checkers are found on PATH or by PROVERRL_LEANCHECKER,
@@ -58,47 +58,30 @@ class DeepOutcome:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeepReport:
-    """All outcomes, in the order of ``CHECKERS``; ``absent`` names those not installed."""
-
-    outcomes: tuple[DeepOutcome, ...]
-    absent: tuple[str, ...]
-
-    @property
-    def ran(self) -> tuple[str, ...]:
-        return tuple(o.checker for o in self.outcomes if o.passed is not None)
-
-    @property
-    def failure(self) -> DeepOutcome | None:
-        return next((o for o in self.outcomes if o.passed is False), None)
-
-
 def find_checkers() -> dict[str, str]:
     """Checker to program, for those that are installed."""
     found = {}
     for checker, (variable, names) in CHECKERS.items():
         named = os.environ.get(variable)
-        program = named or next(filter(None, map(shutil.which, names)), None)
-        if program:
+        if program := named or next(filter(None, map(shutil.which, names)), None):
             found[checker] = program
     return found
 
 
-def apply_report(verdict: Verdict, report: DeepReport) -> Verdict:
+def apply_outcomes(verdict: Verdict, outcomes: Sequence[DeepOutcome]) -> Verdict:
     """A PROVED verdict after the deep check: UNSOUND when a checker refused, else with one more
     check for each checker that ran, or one that says that none did."""
-    if (failure := report.failure) is not None:
-        why = Diagnostic("error", f"{failure.checker} refuses the proof: {failure.detail}")
-        done = f"deep:{failure.checker}:refused"
-        return replace(
-            verdict,
-            status=Status.UNSOUND,
-            diagnostics=(why, *verdict.diagnostics),
-            checks=(*verdict.checks, done),
-        )
-    ran = tuple(f"deep:{checker}" for checker in report.ran) or ("deep:none-ran",)
-    return replace(verdict, checks=(*verdict.checks, *ran))
+    for failure in outcomes:
+        if failure.passed is False:
+            why = Diagnostic("error", f"{failure.checker} refuses the proof: {failure.detail}")
+            return replace(
+                verdict,
+                status=Status.UNSOUND,
+                diagnostics=(why, *verdict.diagnostics),
+                checks=(*verdict.checks, f"deep:{failure.checker}:refused"),
+            )
+    ran = [f"deep:{outcome.checker}" for outcome in outcomes if outcome.passed]
+    return replace(verdict, checks=(*verdict.checks, *(ran or ["deep:none-ran"])))
 
 
 class ParanoidVerifier:
@@ -123,11 +106,11 @@ class ParanoidVerifier:
             return verdict
         check = check_deeply(candidate, self._toolchain, self._limits)
         try:
-            report = await asyncio.wait_for(check, deadline_seconds)
+            outcomes = await asyncio.wait_for(check, deadline_seconds)
         except TimeoutError:
             why = Diagnostic("error", f"no deep check within {deadline_seconds:g} seconds")
             return replace(verdict, status=Status.TIMEOUT, diagnostics=(why,), cause="deadline")
-        return apply_report(verdict, report)
+        return apply_outcomes(verdict, outcomes)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -135,16 +118,12 @@ class ParanoidVerifier:
 
 async def check_deeply(
     candidate: Candidate, toolchain: LeanToolchain, limits: LeanLimits
-) -> DeepReport:
-    """Run every checker that is installed. Cancelling it kills what runs."""
-    programs = find_checkers()
-    absent = tuple(checker for checker in CHECKERS if checker not in programs)
-    if not programs:
-        return DeepReport((), absent)
+) -> list[DeepOutcome]:
+    """Run every checker that is installed, in the order of ``CHECKERS``. Cancelling it kills what
+    runs."""
     with tempfile.TemporaryDirectory(prefix="proverrl-deep-") as name:
         bench = _Bench(Path(name), candidate, toolchain, limits)
-        outcomes = [await bench.check(checker, programs[checker]) for checker in programs]
-    return DeepReport(tuple(outcomes), absent)
+        return [await bench.check(*found) for found in find_checkers().items()]
 
 
 class _Bench:
@@ -158,11 +137,10 @@ class _Bench:
         self._toolchain = toolchain
         self._limits = limits
         self._compiled: dict[str, DeepOutcome | None] = {}
-        self._is_file = candidate.problem.kind == "file"
 
     async def check(self, checker: str, program: str) -> DeepOutcome:
         """Prepare what a checker needs, and run it."""
-        if self._is_file and checker != "leanchecker":
+        if self._candidate.problem.kind == "file" and checker != "leanchecker":
             return DeepOutcome(checker, None, "a bare file has no statement to compare with")
         if checker == "comparator":
             return await self._run_comparator(program)
@@ -175,23 +153,19 @@ class _Bench:
         files = ("Challenge.olean", "Solution.olean")
         paths = [str(self._folder / file) for file in files]
         arguments = ["Solution"] if checker == "leanchecker" else paths
-        return await self._run_checker(checker, [program, *arguments])
+        code, said = await self._run([program, *arguments])
+        return DeepOutcome(checker, code == 0, said)
 
     async def _compile(self, module: str, source: str, checker: str) -> DeepOutcome | None:
         if module not in self._compiled:
             path = self._folder / f"{module}.lean"
             path.write_text(source, encoding="utf-8")
-            options = (f"-DmaxHeartbeats={self._limits.max_heartbeats}",)
+            limit = f"-DmaxHeartbeats={self._limits.max_heartbeats}"
             output = str(path.with_suffix(".olean"))
-            code, said = await self._run(["lean", *options, "-o", output, str(path)])
-            self._compiled[module] = (
-                None if code == 0 else DeepOutcome(checker, False, f"compiling {module}: {said}")
-            )
+            code, said = await self._run(["lean", limit, "-o", output, str(path)])
+            failed = DeepOutcome(checker, False, f"compiling {module}: {said}")
+            self._compiled[module] = failed if code else None
         return self._compiled[module]
-
-    async def _run_checker(self, checker: str, command: Sequence[str]) -> DeepOutcome:
-        code, said = await self._run(command)
-        return DeepOutcome(checker, code == 0, said)
 
     async def _run_comparator(self, program: str) -> DeepOutcome:
         problem = self._candidate.problem
@@ -199,19 +173,18 @@ class _Bench:
             return DeepOutcome("comparator", None, "the problem has imports")
         project = self._folder / "project"
         project.mkdir()
+        config = {
+            "challenge_module": "Challenge",
+            "solution_module": "Solution",
+            "theorem_names": [find_target(problem)],
+            "permitted_axioms": sorted(self._limits.allowed_axioms),
+        }
         files = {
             "lakefile.toml": _COMPARATOR_LAKEFILE,
             "lean-toolchain": (self._toolchain.project / "lean-toolchain").read_text("utf-8"),
             "Challenge.lean": Candidate(problem, "sorry").source,
             "Solution.lean": self._candidate.source,
-            "config.json": json.dumps(
-                {
-                    "challenge_module": "Challenge",
-                    "solution_module": "Solution",
-                    "theorem_names": [find_target(problem)],
-                    "permitted_axioms": sorted(self._limits.allowed_axioms),
-                }
-            ),
+            "config.json": json.dumps(config),
         }
         for name, text in files.items():
             (project / name).write_text(text, encoding="utf-8")

@@ -20,28 +20,15 @@ from proverrl.lang.lean.workers.protocol import LeanMessage
 from proverrl.lang.lean.workers.repl import Elaboration
 
 # An option that was set by name wins over pp.all, so that each one that hides something is set.
+_SHOWN = """deepTerms proofs explicit universes fullNames privateNames instances funBinderTypes
+    piBinderTypes letVarTypes""".split()
+_NOT_USED = "notation coercions fieldNotation structureInstances match beta".split()
 _PRINTING = (
-    ("maxHeartbeats", "0"),
-    ("pp.all", "true"),
-    ("pp.maxSteps", "10000000"),
-    ("pp.deepTerms", "true"),
-    ("pp.proofs", "true"),
-    ("pp.explicit", "true"),
-    ("pp.universes", "true"),
-    ("pp.fullNames", "true"),
-    ("pp.privateNames", "true"),
-    ("pp.instances", "true"),
-    ("pp.funBinderTypes", "true"),
-    ("pp.piBinderTypes", "true"),
-    ("pp.letVarTypes", "true"),
-    ("pp.notation", "false"),
-    ("pp.coercions", "false"),
-    ("pp.fieldNotation", "false"),
-    ("pp.structureInstances", "false"),
-    ("pp.match", "false"),
-    ("pp.beta", "false"),
+    *("maxHeartbeats 0", "pp.all true", "pp.maxSteps 10000000"),
+    *(f"pp.{name} true" for name in _SHOWN),
+    *(f"pp.{name} false" for name in _NOT_USED),
 )
-_OPTIONS = "".join(f"set_option {name} {value} in\n" for name, value in _PRINTING)
+_OPTIONS = "".join(f"set_option {option} in\n" for option in _PRINTING)
 _CHECK_LINE = len(_PRINTING) + 1
 _AXIOMS_LINE = _CHECK_LINE + 1
 _ELISION = "⋯"
@@ -66,11 +53,8 @@ def make_report_question(name: str) -> str:
 
 
 def read_report(done: Elaboration, name: str) -> DeclarationReport:
-    """Read the messages that belong to ``make_report_question``.
-
-    Exactly one message from each of the two commands, at its own place, and nothing else:
-    otherwise a ``WorkerError``.
-    """
+    """Read the answer to ``make_report_question``: one message from each command, at its own place,
+    and nothing else; otherwise a ``WorkerError``."""
     if not done.reached_end or done.sorries:
         raise WorkerError(f"Lean did not finish the question about {name}")
     if done.errors:
@@ -93,30 +77,27 @@ def make_axioms_question(names: Sequence[str]) -> str:
 
 
 def read_axioms(done: Elaboration, names: Sequence[str]) -> dict[str, tuple[str, ...] | None]:
-    """Read the messages that belong to ``make_axioms_question``; None where Lean knows no such
-    declaration. Raises ``WorkerError`` when a message is not of that kind."""
+    """Read the answer to ``make_axioms_question``; None where Lean knows no such declaration.
+    Raises ``WorkerError`` when a message is not of that kind."""
     if not done.reached_end:
         raise WorkerError("Lean did not finish the question about axioms")
     found: dict[str, tuple[str, ...] | None] = {}
     for message in done.messages:
-        if not 1 <= message.start.line <= len(names) or names[message.start.line - 1] in found:
+        line = message.start.line
+        if not 1 <= line <= len(names) or names[line - 1] in found:
             raise WorkerError(f"Lean spoke out of place about axioms: {message.text[:200]!r}")
-        name = names[message.start.line - 1]
-        if message.severity == "error":
-            found[name] = None
-        else:
-            _expect_place(message, message.start.line)
-            found[name] = parse_axioms(message.text, name)
+        found[names[line - 1]] = None
+        if message.severity != "error":
+            _expect_place(message, line)
+            found[names[line - 1]] = parse_axioms(message.text, names[line - 1])
     if len(found) != len(names):
         raise WorkerError("Lean did not speak about the axioms of every declaration")
     return found
 
 
 def parse_axioms(text: str, name: str) -> tuple[str, ...]:
-    """The axioms in the answer to ``#print axioms``, which may be broken over several lines.
-
-    Raises ``WorkerError`` unless the text is one of Lean's two answers, about this declaration.
-    """
+    """The axioms in an answer to ``#print axioms``, of one line or several. Raises ``WorkerError``
+    unless it is one of Lean's two answers, about this declaration."""
     flat = " ".join(text.split())
     for phrase in (_NO_AXIOMS, _SOME_AXIOMS):
         quoted, found, rest = flat.partition(phrase)

@@ -1,12 +1,11 @@
 """Goals that Lean printed, as theorems that can be stated (Goedel-Prover-V2's ``extract_goal``, Lin
 et al. 2025, arXiv 2508.03613, done on the printed text).
 
-Flows in: a goal as Lean prints it; a theorem's own text. Flows out: hypotheses and target; the text
-of a theorem with a hole. Names that cannot be written (``x✝``) get fresh ones. A hypothesis with a
-value (``x : T := v``) is stated without it: the theorem is more general, and a proof of it holds.
-Nothing here was run by Lean: what Lean prints it does not always read back (coercions, implicit
-arguments), so that a lifted statement may fail to elaborate, which its verifier then says.
-Not handled here: goals with metavariables or proofs that Lean left out (refused).
+Flows in: a goal as Lean prints it. Flows out: hypotheses and target; the text of a theorem with a
+hole. Names that cannot be written (``x✝``) get fresh ones. A hypothesis with a value (``x : T :=
+v``) is stated without it: the theorem is more general. What Lean prints it does not always read
+back (coercions, implicit arguments): a lifted statement may fail to elaborate, which its verifier
+then says. Not handled here: goals with metavariables or omitted proofs (refused).
 """
 
 from __future__ import annotations
@@ -52,11 +51,7 @@ class Goal:
 
 
 def parse_goal(text: str) -> Goal:
-    """Read a goal.
-
-    Raises:
-        ProblemError: it is none, or has parts that cannot be stated.
-    """
+    """Read a goal; raises ``ProblemError`` when it is none, or cannot be stated."""
     if (found := _UNSTATABLE.search(text)) is not None:
         raise ProblemError(f"a goal with {found.group()!r} in it cannot be stated: {text[:200]!r}")
     text, renamed = _rename(text)
@@ -107,12 +102,7 @@ def _parse_hypothesis(entry: str) -> Hypothesis:
 def mentions(text: str, names: Collection[str]) -> set[str]:
     """Those of the names that a text uses, alone or with something after a dot."""
     words = {token.text for token in scan_tokens(text) if token.kind == "word"}
-    heads = {word[:end] for word in words for end in _find_dots(word)}
-    return set(names) & heads
-
-
-def _find_dots(word: str) -> list[int]:
-    return [*(match.start() for match in re.finditer(r"\.", word)), len(word)]
+    return {name for name in names for word in words if f"{word}.".startswith(f"{name}.")}
 
 
 def drop_hypotheses(goal: Goal, unwanted: Collection[str]) -> Goal:

@@ -4,8 +4,7 @@ Flows in: text in the style of Seed-Prover (Chen et al. 2025, arXiv 2507.23726),
 pool of ``proverrl.search.lemmas``. Flows out: lemmas, their problems, their negations, and the
 prelude of a candidate with the lemmas that it needs. A lemma's ``statement`` is its text up to its
 ``:=``, its ``body`` tactics for a hole in column 2. What a proof depends on is read from the names
-in it: a name may be a local one by chance, so that a lemma can be counted too often and never too
-seldom. The candidate is verified as a whole. Not handled here: conjecturing, ranking.
+in it, which may count a lemma too often and never too seldom.
 """
 
 from __future__ import annotations
@@ -24,11 +23,8 @@ _HOLE_COLUMN = 2
 
 
 def read_lemmas(prelude: str) -> list[Lemma]:
-    """The theorems and lemmas of a prelude as conjectures with the proofs that were written.
-
-    ``needs`` are those before it that a lemma's proof names. Other declarations are left out, and
-    so are lemmas without a ``:=``.
-    """
+    """The theorems and lemmas of a prelude that have a ``:=``, as conjectures with their proofs;
+    ``needs`` are those before it that a lemma names."""
     declared = find_declarations(prelude)
     ends = [*(d.start for d in declared[1:]), len(prelude)]
     found: list[Lemma] = []
@@ -51,7 +47,7 @@ def find_used(text: str, names: Collection[str]) -> tuple[str, ...]:
 
 
 def lemma_problem(problem: Problem, statement: str) -> Problem:
-    """A lemma as a problem beside the one that it is to serve: same preamble, hole for tactics.
+    """A lemma as a problem with the preamble of the one that it is to serve.
 
     Raises:
         ProblemError: the statement is not a theorem or a lemma with a name and a colon.
@@ -71,11 +67,7 @@ def lemma_problem(problem: Problem, statement: str) -> Problem:
 
 def negate(statement: str) -> str:
     """``theorem NAME_negation : ¬ (∀ BINDERS, TARGET)`` (DeepSeek-Prover, Xin et al. 2024, arXiv
-    2405.14333).
-
-    Raises:
-        ProblemError: the statement is not a theorem or a lemma with a name and a colon.
-    """
+    2405.14333). Raises: as ``lemma_problem``."""
     name, binders, target = _split(statement)
     quantified = f"∀ {binders}, {target}" if binders else target
     return f"theorem {name}_negation : ¬ ({quantified})"

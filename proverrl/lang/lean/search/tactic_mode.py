@@ -1,13 +1,11 @@
 """Lean searched one tactic at a time, behind the same functions as whole proofs.
 
-Flows in: states in a pool of REPLs (``tactic_states``), and what judges whole files. Flows out:
-``step`` (a path of tactics and one more, to the state after it) and ``verify``, which walks a
-body's tactics and gives a verdict with the states on the way, so that ``segment_lean`` and every
-search can read it. A state that was reached before is not computed again, but for a worker that
-died with it. Nothing of it is saved: a search that is resumed replays what it goes on from. A path
-that says it is complete is nothing but a reason to have the whole file judged: no verdict of this
-module is PROVED unless ``judge`` said so. Not handled here: several holes in one statement, tactics
-that share a line.
+Flows in: states in a pool of REPLs (``tactic_states``), and what judges whole files. Flows out: the
+states after a path and one more tactic, and verdicts that carry the states on the way, so that
+every search can read them. Nothing of it is saved: a search that is resumed replays what it needs.
+A path that says it is complete is only a reason to have the whole file judged: no verdict here is
+PROVED unless ``judge`` said so. Not handled here: several holes in one statement, tactics that
+share a line.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from dataclasses import dataclass, replace
 from proverrl.errors import WorkerError
 from proverrl.lang.lean.goals import canonical_goals
 from proverrl.lang.lean.search.tactic_states import LeanStates
+from proverrl.lang.lean.workers.repl_worker import refuse_encoding
 from proverrl.lang.lean.workers.tactics import ProofState
 from proverrl.lang.records import Verify
 from proverrl.types import BodyState, Candidate, Diagnostic, Problem, Status, Verdict
@@ -81,13 +80,15 @@ class TacticMode:
         Raises:
             ProblemError: the statement fails in Lean, or has not exactly one hole.
         """
-        if (broken := _refuse_encoding(candidate.body)) is not None:
+        if (broken := refuse_encoding(candidate.body, "tactic-mode")) is not None:
             return broken
         tactics = split_tactics(candidate.problem, candidate.body)
         try:
             reached = await self.states.walk(candidate.problem, [t.text for t in tactics])
-        except WorkerError as error:
-            return _give_up(error)
+        except WorkerError as failure:
+            status = Status.TIMEOUT if failure.cause == "deadline" else Status.CRASHED
+            said = Diagnostic("error", str(failure))
+            return Verdict(status, (said,), cause=failure.cause or "protocol")
         last = reached[-1]
         states = tuple(
             (tactic.line, tactic.column, canonical_goals(state.goals))
@@ -96,40 +97,22 @@ class TacticMode:
         if last.is_failure:
             # The states before the tactics up to the failing one, whose own has no successor.
             place = len(reached) - 1
-            return _reject(tactics[place - 1], last, states[:place])
-        if last.status == "incomplete":
-            return _leave_open(last, states)
-        verdict = await self._judge(candidate)
-        return replace(verdict, states=verdict.states or states)
+            failed = tactics[place - 1]
+            why = "\n".join(last.messages) or "the tactic failed"
+            error = Diagnostic("error", why, body_line=failed.line, body_column=failed.column)
+            return _refuse(error, states[:place])
+        if last.status != "incomplete":
+            verdict = await self._judge(candidate)
+            return replace(verdict, states=verdict.states or states)
+        if not last.goals:
+            # A ``sorry`` leaves none.
+            return Verdict(Status.INCOMPLETE, states=states, checks=("tactic-mode",))
+        # Open goals at the end are told as Lean tells them for a whole file.
+        error = Diagnostic("error", "unsolved goals\n" + "\n\n".join(last.goals))
+        return _refuse(error, states, last.goals)
 
 
-def _refuse_encoding(body: str) -> Verdict | None:
-    try:
-        body.encode("utf-8")
-    except UnicodeEncodeError as error:
-        reason = Diagnostic("error", f"the text is not valid Unicode: {error.reason}")
-        return Verdict(Status.REJECTED, (reason,), checks=("tactic-mode",))
-    return None
-
-
-def _give_up(error: WorkerError) -> Verdict:
-    status = Status.TIMEOUT if error.cause == "deadline" else Status.CRASHED
-    said = Diagnostic("error", str(error))
-    return Verdict(status, (said,), cause=error.cause or "protocol")
-
-
-def _reject(tactic: PlacedTactic, state: ProofState, states: tuple[BodyState, ...]) -> Verdict:
-    said = "\n".join(state.messages) or "the tactic failed"
-    error = Diagnostic("error", said, body_line=tactic.line, body_column=tactic.column)
-    return Verdict(Status.REJECTED, (error,), states=states, checks=("tactic-mode",))
-
-
-def _leave_open(state: ProofState, states: tuple[BodyState, ...]) -> Verdict:
-    """Open goals at the end, told as Lean tells it for a whole file; a ``sorry`` leaves none."""
-    if not state.goals:
-        return Verdict(Status.INCOMPLETE, states=states, checks=("tactic-mode",))
-    text = "\n\n".join(state.goals)
-    error = Diagnostic("error", f"unsolved goals\n{text}")
-    return Verdict(
-        Status.REJECTED, (error,), goals=state.goals, states=states, checks=("tactic-mode",)
-    )
+def _refuse(
+    error: Diagnostic, states: tuple[BodyState, ...], goals: tuple[str, ...] = ()
+) -> Verdict:
+    return Verdict(Status.REJECTED, (error,), goals, states=states, checks=("tactic-mode",))

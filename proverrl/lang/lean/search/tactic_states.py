@@ -1,14 +1,12 @@
 """Proof states of Lean over several REPLs: reached by their path, and reached again by replay.
 
 Flows in: problems and paths of tactics. Flows out: the state after each tactic of a path. A state's
-number is valid in the process that gave it and nowhere else, so that what is kept for good is what
-Lean said (goals, status); the numbers are kept per worker and die with it. A path goes to a free
-worker that holds the most of it, and what that worker lacks is replayed there. A worker that dies,
-owes an answer or answers in doubt is killed, a fresh one takes its place and the path is replayed
-from the root: once, with twice the deadline; a path that fails twice raises. A replay that leads to
-other goals than before is such a doubt.
-Whole texts may be elaborated by the same workers (``elaborate``).
-Not handled here: bodies and verdicts (``tactic_mode``); several holes in one statement.
+number is valid only in the process that gave it: what Lean said (goals, status) is kept for good,
+the numbers per worker. A path goes to the free worker that holds the most of it, and what that one
+lacks is replayed there. A worker that dies, owes an answer or answers in doubt (a replay that leads
+to other goals) is killed and the path replayed by a fresh one: once, with twice the deadline; a
+path that fails twice raises. Not handled here: bodies and verdicts (``tactic_mode``); several holes
+in one statement.
 """
 
 from __future__ import annotations
@@ -55,9 +53,9 @@ class LeanStates:
     """States of problems in up to ``workers`` REPLs, started when needed; of one event loop.
 
     ``deadline_seconds`` holds for one path, a worker's start not included. A worker with more than
-    ``max_states`` proof states is replaced, since a REPL forgets none. ``num_steps`` counts the
-    tactics that were new, ``num_replayed`` those run again, ``num_texts`` the whole texts, and
-    ``num_restarts`` the workers lost. What Lean said is kept until the end.
+    ``max_states`` proof states is replaced, since a REPL forgets none. ``num_steps`` counts new
+    tactics, ``num_replayed`` those run again, ``num_texts`` whole texts, ``num_restarts`` the
+    workers lost.
     """
 
     def __init__(

@@ -2,12 +2,10 @@
 
 Flows in: candidates that passed the audit. Flows out: verdicts. A candidate costs its imports
 (elaborated once per worker and kept), its text, a question about the declaration that it had to
-make, and one whether that declaration leaked into the imports. Every candidate's text runs in the
-environment of its imports alone, which never changes, so nothing that one declares is there for the
-next; a text without imports runs in the environment of the empty header. The REPL forgets no
-environment: ``is_spent`` tells when a fresh worker is due. Covered: an answer that is not provably
-the answer (``proverrl.lang.lean.workers.repl``); a Lean that cannot tell true from false (canaries
-at the start). Not covered: choosing and replacing workers, deadlines and memory
+make, and one whether that declaration leaked into the imports. Its text runs in the environment of
+its imports alone, which never changes: nothing that one declares is there for the next. Covered: an
+answer that is not provably the answer (``proverrl.lang.lean.workers.repl``); a Lean that cannot
+tell true from false (canaries at the start). Not covered: replacing workers, deadlines and memory
 (``proverrl.verify.pool``), the candidate's text (``proverrl.lang.lean.audit``).
 """
 
@@ -37,11 +35,9 @@ from proverrl.lang.lean.judge import (
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target, split_header
 from proverrl.lang.lean.workers.repl import Elaboration, LeanRepl
 from proverrl.lang.lean.workers.toolchain import REMEDY, LeanToolchain
-from proverrl.types import HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import FILE, HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.process_group import GroupWorker
 
-_FILE_KIND = "file"
-_THEOREMS = ("theorem", "lemma")
 _ALREADY_DECLARED = "has already been declared"
 _HEARTBEATS = re.compile(r"(\bset_option\s+maxHeartbeats\s+)(\d+)")
 
@@ -88,10 +84,8 @@ class LeanReplWorker(GroupWorker):
     async def start(
         cls, toolchain: LeanToolchain, limits: LeanLimits, known: KnownStatements
     ) -> LeanReplWorker:
-        """Start a REPL and see that it tells true from false.
-
-        Raises ``ToolchainError`` when it does not, ``WorkerError`` when it dies meanwhile.
-        """
+        """Start a REPL and see that it tells true from false; raises ``ToolchainError`` when it
+        does not, ``WorkerError`` when it dies meanwhile."""
         repl = await LeanRepl.start(toolchain, memory_limit_mb=limits.memory_mb)
         worker = cls(repl, toolchain, limits, known)
         try:
@@ -105,28 +99,26 @@ class LeanReplWorker(GroupWorker):
 
     @property
     def is_spent(self) -> bool:
-        """True when so many environments are kept that a fresh worker is due."""
         return (
             self.repl.num_environments >= self._limits.max_environments
             or len(self._headers) > self._limits.max_headers
         )
 
     def is_warm_for(self, candidate: Candidate) -> bool:
-        """Whether the candidate's imports were elaborated here already."""
         return split_candidate(candidate).header in self._headers
 
     async def judge(self, candidate: Candidate) -> Verdict:
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer,
         ``ProblemError`` when our own statement does not elaborate."""
         started = time.monotonic()
-        if (refusal := _refuse_encoding(candidate)) is not None:
+        if (refusal := refuse_encoding(candidate.source, "audit")) is not None:
             return replace(refusal, toolchain=self._toolchain.name)
         text = split_candidate(candidate)
         loaded = await self._load_header(text.header)
         header_seconds = time.monotonic() - started
         if isinstance(loaded, Elaboration):
             verdict = self._refuse_header(loaded, candidate)
-        elif candidate.problem.kind == _FILE_KIND:
+        elif candidate.problem.kind == FILE:
             verdict = await self._judge_file(candidate, text, loaded)
         else:
             verdict = await self._judge_statement(candidate, text, loaded)
@@ -158,7 +150,7 @@ class LeanReplWorker(GroupWorker):
         return done.env
 
     def _refuse_header(self, done: Elaboration, candidate: Candidate) -> Verdict:
-        if candidate.problem.kind != _FILE_KIND:
+        if candidate.problem.kind != FILE:
             raise ProblemError(_explain_header(candidate.problem, done, self._toolchain))
         diagnostics = make_diagnostics(done.messages, candidate, 0)
         return Verdict(Status.REJECTED, diagnostics, checks=("audit", "header"))
@@ -224,12 +216,7 @@ class LeanReplWorker(GroupWorker):
 
     async def _find_fingerprint(self, problem: Problem, target: str, env: int) -> str:
         """The type of our own statement, in an environment without the candidate's text."""
-        clean = Candidate(problem, "sorry")
-        text = split_candidate(clean)
-        done = await self.repl.run(self.cap_heartbeats(problem, text), env)
-        if done.errors or not done.reached_end:
-            said = done.errors[0].text if done.errors else "it was not read to its end"
-            raise ProblemError(f"problem {problem.id!r}: its own statement fails in Lean: {said}")
+        done = await self.run_statement(problem, env)
         assert done.env is not None
         report = read_report(await self.repl.run(make_report_question(target), done.env), target)
         if report.missing:
@@ -239,6 +226,15 @@ class LeanReplWorker(GroupWorker):
             )
         return report.fingerprint
 
+    async def run_statement(self, problem: Problem, env: int) -> Elaboration:
+        """A statement with ``sorry`` in its hole; raises ``ProblemError`` when it fails in Lean."""
+        text = split_candidate(Candidate(problem, "sorry"))
+        done = await self.repl.run(self.cap_heartbeats(problem, text), env)
+        if done.errors or not done.reached_end:
+            said = done.errors[0].text if done.errors else "it was not read to its end"
+            raise ProblemError(f"problem {problem.id!r}: its own statement fails in Lean: {said}")
+        return done
+
     def cap_heartbeats(self, problem: Problem, text: SplitFile) -> str:
         """The text to run, with our limit in place of a larger one in the problem's preamble."""
         limit = self._limits.max_heartbeats
@@ -247,7 +243,7 @@ class LeanReplWorker(GroupWorker):
             wanted = int(match.group(2))
             return f"{match.group(1)}{limit if wanted == 0 or wanted > limit else wanted}"
 
-        if problem.kind == _FILE_KIND:
+        if problem.kind == FILE:
             return text.rest
         length = len(problem.preamble) - len(text.header)
         return _HEARTBEATS.sub(cap, text.rest[:length]) + text.rest[length:]
@@ -256,7 +252,7 @@ class LeanReplWorker(GroupWorker):
 def split_candidate(candidate: Candidate) -> SplitFile:
     """Cut a candidate's file after its imports, which for a statement are the problem's own."""
     source = candidate.source
-    is_file = candidate.problem.kind == _FILE_KIND
+    is_file = candidate.problem.kind == FILE
     header, _ = split_header(source if is_file else candidate.problem.preamble)
     rest = source[len(header) :]
     if header and rest and not header.endswith("\n"):
@@ -268,17 +264,17 @@ def split_candidate(candidate: Candidate) -> SplitFile:
 
 def list_theorems(text: str) -> tuple[str, ...]:
     """The full names of the theorems that a file declares, without repeats."""
-    named = [d.name for d in find_declarations(text) if d.keyword in _THEOREMS]
-    return tuple(dict.fromkeys(name for name in named if name))
+    found = [d for d in find_declarations(text) if d.keyword in ("theorem", "lemma")]
+    return tuple(dict.fromkeys(d.name for d in found if d.name))
 
 
-def _refuse_encoding(candidate: Candidate) -> Verdict | None:
+def refuse_encoding(text: str, check: str) -> Verdict | None:
     """A lone surrogate is no character, so that no Lean file can hold it."""
     try:
-        candidate.source.encode("utf-8")
+        text.encode("utf-8")
     except UnicodeEncodeError as error:
         diagnostic = Diagnostic("error", f"the text is not valid Unicode: {error.reason}")
-        return Verdict(Status.REJECTED, (diagnostic,), checks=("audit",))
+        return Verdict(Status.REJECTED, (diagnostic,), checks=(check,))
     return None
 
 

@@ -14,8 +14,8 @@ from typing import Literal
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.lean.audit import audit_text
 from proverrl.lang.lean.workers.protocol import ErrorAnswer, StepAnswer
-from proverrl.lang.lean.workers.repl_worker import LeanReplWorker, split_candidate
-from proverrl.types import Candidate, Problem
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
+from proverrl.types import Problem
 
 StateStatus = Literal["completed", "incomplete", "error", "not-verified"]
 _STATUSES: dict[str, StateStatus] = {
@@ -48,12 +48,7 @@ async def open_problem(worker: LeanReplWorker, problem: Problem) -> tuple[ProofS
 
     Raises ``ProblemError`` when the statement does not elaborate or has nothing to prove.
     """
-    env = await worker.open_header(problem)
-    text = worker.cap_heartbeats(problem, split_candidate(Candidate(problem, "sorry")))
-    done = await worker.repl.run(text, env)
-    if done.errors or not done.reached_end:
-        said = done.errors[0].text if done.errors else "it was not read to its end"
-        raise ProblemError(f"problem {problem.id!r}: its own statement fails in Lean: {said}")
+    done = await worker.run_statement(problem, await worker.open_header(problem))
     states = tuple(
         ProofState(sorry.proof_state, (sorry.goal,), "incomplete")
         for sorry in done.sorries
