@@ -3,10 +3,10 @@
 Flows in: statements of both. Flows out: ``Contamination`` with the pairs found. Three checks,
 each of which finds what the one before misses: the same statement but for comments, layout and the
 name of the theorem (``same``); the same but for names (``renamed``); and shared runs of 13 tokens
-after renaming, the length that Kimina-Prover's decontamination has (Wang et al. 2025,
-arXiv 2504.11354). One shared run is common among short programs of one kind, so that two figures
-are given: problems that share any run (``touched``), and pairs in which one training statement
-holds at least half of a problem's runs (``near``).
+after renaming, as in Kimina-Prover's decontamination (Wang et al. 2025, arXiv 2504.11354). Short
+programs of one kind often share one run, so there are two figures: problems that share any run
+(``touched``), and pairs in which one training statement holds at least half of a problem's runs
+(``near``).
 The training side is streamed: memory holds the benchmark.
 Not handled here: proofs, statements in words, the same mathematics said in another way. Lean's
 names are renamed where a binder declares them; a training text in another language never matches.
