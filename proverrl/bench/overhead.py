@@ -2,7 +2,7 @@
 
 Flows in: numbers of workers, callers and calls. Flows out: figures. Everything runs inside this
 process, so processor time is the pool's own. Not handled here: real processes
-(``proverrl.bench.faults``), real provers (``proverrl.bench.dafny_speed``).
+(``proverrl.bench.faults``), real provers (``proverrl.bench.warm_speed``).
 """
 
 from __future__ import annotations

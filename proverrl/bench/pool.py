@@ -14,9 +14,9 @@ from typing import Any
 
 from rich.table import Table
 
-from proverrl.bench.dafny_speed import load_dafnybench, load_generated, measure_dafny
 from proverrl.bench.faults import measure_faults
 from proverrl.bench.overhead import measure_overhead, measure_utilisation
+from proverrl.bench.warm_speed import load_dafnybench, load_generated, measure_dafny
 
 Say = Callable[[str], None]
 PARTS = ("overhead", "faults", "dafny")

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from proverrl.errors import ProblemError
 from proverrl.files.lines import reading_text
@@ -80,9 +80,7 @@ class Contamination:
         figures: dict[str, Any] = {
             "num_benchmark": self.num_benchmark,
             "num_training": self.num_training,
-            "same": self.count("same"),
-            "renamed": self.count("renamed"),
-            "near": self.count("near"),
+            **{kind: self.count(kind) for kind in get_args(MatchKind)},
             "touched": self.touched,
         }
         return figures | ({"pairs": [asdict(match) for match in self.matches]} if pairs else {})
@@ -214,7 +212,7 @@ def check_problems(problems: Iterable[Problem], training: Path) -> dict[str, Any
 
 def describe_overlap(figures: Mapping[str, Any] | None) -> str:
     """A warning about the counts of ``check_problems``; empty when nothing was found."""
-    if figures is None or not any(figures[kind] for kind in ("same", "renamed", "near")):
+    if figures is None or not any(figures[kind] for kind in get_args(MatchKind)):
         return ""
     return (
         f"of {figures['num_benchmark']} problems {figures['same']} are in {figures['training']} as "
