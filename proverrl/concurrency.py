@@ -1,8 +1,4 @@
-"""Runs tasks concurrently and leaves none running.
-
-Flows in: coroutines, or running tasks. Flows out: results, or the first error.
-Not handled here: a limit on how many run at once.
-"""
+"""Runs tasks concurrently and leaves none running; it does not limit how many run at once."""
 
 from __future__ import annotations
 

@@ -1,20 +1,4 @@
-"""The exception tree. A wrong proof is a value (a Verdict); a broken machine is an exception.
-
-ProverRLError
-├── UsageError            what the user gave cannot be used; the CLI exits 2
-│   ├── ConfigError       a configuration file or --set
-│   ├── ProblemError      a problem, or a file of problems
-│   └── RunError          a run folder that is missing, foreign or damaged
-├── VerifierError         the verifier itself is broken; the CLI exits 3
-│   ├── ToolchainError    a back end is not installed or is the wrong version
-│   ├── WorkerError       a worker process died or broke its protocol (the pool retries)
-│   └── CanaryError       a false statement was called proved: no verdict can be trusted
-├── StoppedError          a signal asked for an end; what was done is saved
-├── PeerError             another process of this run has ended
-├── WeightSyncError       the sampling engine does not hold the trained weights
-├── GuardError            a number of the training run is out of bounds; a file holds the batch
-└── RecordError           a record was built from fields that do not fit together (our bug)
-"""
+"""The exception tree. A wrong proof is a value (a Verdict); a broken machine is an exception."""
 
 from __future__ import annotations
 
@@ -22,11 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 Cause = Literal["", "deadline", "out-of-memory", "died", "killed", "protocol", "no-result"]
-"""Why nothing was judged; empty for a verdict on the proof.
-
-A candidate on which two fresh workers failed is REJECTED, and the cause is kept; not so for
-``deadline``, and ``killed``, where somebody else ended the worker.
-"""
+"""Why nothing was judged; empty for a verdict on the proof. A candidate on which two fresh workers
+failed is REJECTED and keeps the cause; not so for ``deadline``, and ``killed`` by someone else."""
 
 
 class ProverRLError(Exception):
@@ -43,7 +24,8 @@ class StoppedError(ProverRLError):
 
 
 class UsageError(ProverRLError):
-    """What the user gave cannot be used; the message names the place and the remedy."""
+    """What the user gave cannot be used; the message names the place and the remedy. The command
+    line exits with 2."""
 
 
 class PeerError(ProverRLError):
@@ -63,7 +45,8 @@ class RunError(UsageError):
 
 
 class VerifierError(ProverRLError):
-    """The verifier is broken: no verdict can be trusted or obtained."""
+    """The verifier is broken: no verdict can be trusted or obtained. The command line exits with
+    3."""
 
 
 class ToolchainError(VerifierError):

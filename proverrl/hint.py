@@ -1,8 +1,7 @@
 """The record of how much of an answer a policy was given.
 
-Flows in: nothing. Flows out: ``Hint``, which draws and rollouts carry so that no proof
-found with help counts as found without. Not handled here: how a hint is made
-(``proverrl.rollout.hints``).
+Draws and rollouts carry it so that no proof found with help counts as found without. Not handled
+here: how a hint is made (``proverrl.rollout.hints``).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Estimates from counts of attempts, and comparisons of two evaluations problem by problem.
 
-Flows in: counts or values, one a problem. Flows out: numbers; every interval and test over problems
-comes from here. Pure; the same values give the same interval. A problem is the unit: attempts on
-one problem are not independent of each other, problems are taken to be. docs/evaluation.md says in
-words what the methods do, and how often their intervals hold the truth. Not handled here: which
-attempts count (``proverrl.evaluation.compare``, ``proverrl.evaluation.evaluate``).
+Flows in: counts or values, one per problem. Flows out: numbers; every interval and test over
+problems comes from here, and the same values give the same interval. Problems are taken to be
+independent; attempts on one problem are not. docs/evaluation.md explains the methods. Not handled
+here: which attempts count (``proverrl.evaluation.compare``).
 """
 
 from __future__ import annotations
@@ -81,12 +80,12 @@ def standard_error(values: Sequence[float]) -> float:
 
 
 def mean_interval(values: Sequence[float], bounds: Bounds = SHARES) -> tuple[float, float]:
-    """95 % interval for the mean of independent values of which only their bounds are known
-    (Gaffke 2005; Learned-Miller and Thomas 2019, arXiv 1905.06208); the bounds, of no values.
+    """95 % interval for the mean of independent values of which only the bounds are known (Gaffke
+    2005; Learned-Miller and Thomas 2019, arXiv 1905.06208); without values, the bounds.
 
-    For each end one value more is taken that was not seen and lies at that end's bound. All are
-    weighted at random 10,000 times, as in the Bayesian bootstrap, and the end cuts 2.5 % of the
-    weighted means off. Of values that all lie at the bounds this is ``clopper_pearson``.
+    For each end, one unseen value at that end's bound is added. All are weighted at random 10,000
+    times, as in the Bayesian bootstrap, and the end cuts off 2.5 % of the weighted means. Where all
+    values lie at the bounds, this is ``clopper_pearson``.
     """
     return _interval(Counter(float(value) for value in values), bounds)
 
@@ -100,9 +99,9 @@ def clopper_pearson(share: float, count: float) -> tuple[float, float]:
 def compare_values(first: Sequence[float], second: Sequence[float]) -> Difference:
     """Mean of ``second`` less mean of ``first``, values between 0 and 1, paired by place.
 
-    The interval is ``mean_interval`` of the differences. p is that of the permutation test in which
-    each problem's two values may as well have been the other way round: exact up to 13 problems
-    that differ, from 9,999 draws beyond. It is 1 where one problem differs or none.
+    The interval is ``mean_interval`` of the differences. p is that of the permutation test that
+    swaps a problem's two values: exact up to 13 problems that differ, from 9,999 draws beyond; 1
+    when at most one problem differs.
 
     Raises:
         UsageError: they are not as many, or there are none.

@@ -1,9 +1,7 @@
 """The records that flow through ProverRL, from problem to judged group.
 
-Flows in: nothing; every other module imports this one.
-Flows out: frozen, slotted dataclasses. No field is filled in by a later stage, and a
-combination that makes no sense is refused when the record is built.
-Not handled here: how a file is judged (``proverrl.verify``) or read (``proverrl.problems``).
+Every other module imports this one. No field is filled in by a later stage, and a combination that
+makes no sense is refused when the record is built.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from proverrl.bench.dafny_speed import load_dafnybench, load_generated, measure_dafny
 from proverrl.bench.faults import Fault, measure_faults
 from proverrl.bench.pool import make_table, measure_overhead, measure_utilisation
 from proverrl.bench.search import METHODS, measure_search
 from proverrl.bench.search import make_table as make_search_table
+from proverrl.bench.warm_speed import load_dafnybench, load_generated, measure_dafny
 from proverrl.cli.main import cli
 from proverrl.errors import ProblemError
 from proverrl.types import ANNOTATE

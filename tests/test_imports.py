@@ -39,7 +39,6 @@ LANGUAGES = ("dafny", "lean")
 # Rooms that read the files of others, which are in one language each, and what measures Dafny.
 KNOW_A_LANGUAGE = (
     "lang/",
-    "benchmarks/code_blocks",
     "benchmarks/lean_text",
     "benchmarks/programs",
     "benchmarks/statement_rows",

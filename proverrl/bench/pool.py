@@ -17,8 +17,8 @@ from typing import Any
 
 from rich.table import Table
 
-from proverrl.bench.dafny_speed import load_dafnybench, load_generated, measure_dafny
 from proverrl.bench.faults import measure_faults
+from proverrl.bench.warm_speed import load_dafnybench, load_generated, measure_dafny
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Worker
 from proverrl.verify.pool import Upkeep, VerifierPool

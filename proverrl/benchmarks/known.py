@@ -1,14 +1,12 @@
-"""The benchmarks that have a name here: what they are, where they are had, under which licence.
-
-Flows in: nothing. Flows out: ``KNOWN``. Counts and licences are those that the publishers state;
-docs/benchmarks.md has the errata. Nothing here downloads anything.
-"""
+"""The benchmarks that have a name here. Counts and licences are those that the publishers state;
+docs/benchmarks.md has the errata. Nothing here downloads anything."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from proverrl.benchmarks.base import BenchmarkLayout
 from proverrl.types import Problem
@@ -20,8 +18,8 @@ class KnownBenchmark:
     message says to put it. ``hub_id`` is its id for ``hf:``, empty when it is on no hub. ``splits``
     are those that its publisher tells apart, in their words: one of them is ``NAME:SPLIT``."""
 
-    layout: BenchmarkLayout
     language: str
+    layout: BenchmarkLayout
     size: str
     licence: str
     source: str
@@ -35,80 +33,74 @@ _DAFNYBENCH = frozenset({"dafnybench", "dafnybench-tasks", "dafnybench_tasks"})
 _DEEPSEEK = "https://github.com/deepseek-ai/DeepSeek-Prover-V1.5, folder datasets"
 _SYNTHESIS = "https://github.com/Mondego/dafny-synthesis"
 
+_lean = partial(KnownBenchmark, "lean")
+_dafny = partial(KnownBenchmark, "dafny")
+
 KNOWN: Mapping[str, KnownBenchmark] = {
-    "proverrl-dafny": KnownBenchmark(
+    "proverrl-dafny": _dafny(
         "problems",
-        "dafny",
         "153",
         "Apache-2.0",
         "this repository, dafny/benchmark",
         ("dafny/benchmark/problems.jsonl",),
     ),
-    "proverrl-lean": KnownBenchmark(
+    "proverrl-lean": _lean(
         "problems",
-        "lean",
         "144",
         "Apache-2.0",
         "this repository, lean/benchmark.jsonl",
         ("lean/benchmark.jsonl",),
     ),
-    "minif2f": KnownBenchmark(
+    "minif2f": _lean(
         "deepseek",
-        "lean",
         "244 valid, 244 test",
         "MIT (code of the repository)",
         _DEEPSEEK,
         ("minif2f.jsonl", "minif2f_deepseek/minif2f.jsonl"),
         splits=("valid", "test"),
     ),
-    "minif2f-few-shot": KnownBenchmark(
+    "minif2f-few-shot": _lean(
         "deepseek",
-        "lean",
         "67 valid, with proofs",
         "MIT (code of the repository)",
         _DEEPSEEK,
         ("minif2f_valid_few_shot.jsonl", "minif2f_deepseek/minif2f_valid_few_shot.jsonl"),
         splits=("valid",),
     ),
-    "minif2f-yangky11": KnownBenchmark(
+    "minif2f-yangky11": _lean(
         "minif2f_lean4",
-        "lean",
         "244 valid, 244 test",
         "MIT",
         "https://github.com/yangky11/miniF2F-lean4",
         ("minif2f_yangky11", "miniF2F-lean4/MiniF2F"),
         splits=("valid", "test"),
     ),
-    "minif2f-goedel": KnownBenchmark(
+    "minif2f-goedel": _lean(
         "goedel",
-        "lean",
         "244 test",
         "not stated in the repository",
         "https://github.com/Goedel-LM/Goedel-Prover-V2, folder dataset",
         ("minif2f_goedel.jsonl", "minif2f_goedel/minif2f.jsonl"),
         splits=("test",),
     ),
-    "minif2f-v2s": KnownBenchmark(
+    "minif2f-v2s": _lean(
         "minif2f_v2",
-        "lean",
         "244 valid, 244 test",
         "not stated in the repository",
         "https://github.com/roozbeh-yz/miniF2F_v2, folder datasets",
         ("miniF2F_v2s.jsonl",),
         splits=("valid", "test"),
     ),
-    "minif2f-v2c": KnownBenchmark(
+    "minif2f-v2c": _lean(
         "minif2f_v2",
-        "lean",
         "244 valid, 244 test",
         "not stated in the repository",
         "https://github.com/roozbeh-yz/miniF2F_v2, folder datasets",
         ("miniF2F_v2c.jsonl",),
         splits=("valid", "test"),
     ),
-    "mobench": KnownBenchmark(
+    "mobench": _lean(
         "goedel",
-        "lean",
         "360 test",
         "not stated in the repository",
         "https://github.com/Goedel-LM/Goedel-Prover-V2, folder dataset",
@@ -116,129 +108,114 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         "Goedel-LM/MathOlympiadBench",
         splits=("test",),
     ),
-    "proofnet": KnownBenchmark(
+    "proofnet": _lean(
         "deepseek",
-        "lean",
         "185 valid, 186 test",
         "MIT (code of the repository)",
         _DEEPSEEK,
         ("proofnet.jsonl", "minif2f_deepseek/proofnet.jsonl"),
         splits=("valid", "test"),
     ),
-    "proofnet-verified": KnownBenchmark(
+    "proofnet-verified": _lean(
         "proofnet_verified",
-        "lean",
         "367",
         "Apache-2.0",
         "https://github.com/marcusm117/ProofNet-Verified, folder data",
         ("proofnet-verified.jsonl",),
     ),
-    "putnambench": KnownBenchmark(
+    "putnambench": _lean(
         "putnambench",
-        "lean",
         "672, 346 of them with an answer to give",
         "Apache-2.0; the authors ask that no proofs be published",
         "https://github.com/trishullab/PutnamBench, folder lean4/src",
         ("putnambench", "PutnamBench/lean4/src"),
     ),
-    "proverbench": KnownBenchmark(
+    "proverbench": _lean(
         "lean_rows",
-        "lean",
         "325",
         "MIT",
         "https://huggingface.co/datasets/deepseek-ai/DeepSeek-ProverBench",
         ("proverbench.jsonl",),
         "deepseek-ai/DeepSeek-ProverBench",
     ),
-    "formalmath": KnownBenchmark(
+    "formalmath": _lean(
         "formalmath",
-        "lean",
         "5,560",
         "Apache-2.0 (code of the repository)",
         "https://huggingface.co/datasets/SphereLab/FormalMATH-All",
         ("formalmath.jsonl",),
         "SphereLab/FormalMATH-All",
     ),
-    "formalmath-lite": KnownBenchmark(
+    "formalmath-lite": _lean(
         "formalmath",
-        "lean",
         "425",
         "Apache-2.0 (code of the repository)",
         "https://huggingface.co/datasets/SphereLab/FormalMATH-Lite",
         ("formalmath-lite.jsonl",),
         "SphereLab/FormalMATH-Lite",
     ),
-    "combibench": KnownBenchmark(
+    "combibench": _lean(
         "combibench",
-        "lean",
         "100, 45 of them with an answer to give",
         "MIT",
         "https://github.com/MoonshotAI/CombiBench, folder lean",
         ("combibench", "CombiBench/lean"),
         "AI-MO/CombiBench",
     ),
-    "verina": KnownBenchmark(
+    "verina": _lean(
         "verina",
-        "lean",
         "189",
         "Apache-2.0",
         "https://github.com/sunblaze-ucb/verina, folder datasets/verina",
         ("verina",),
         "sunblaze-ucb/verina",
     ),
-    "clever": KnownBenchmark(
+    "clever": _lean(
         "clever",
-        "lean",
         "161",
         "MIT",
         "https://github.com/trishullab/clever, folder src/lean4/human_eval",
         ("clever",),
     ),
-    "dafnybench": KnownBenchmark(
+    "dafnybench": _dafny(
         "dafnybench",
-        "dafny",
         "782",
         "Apache-2.0; its programs were collected from public repositories",
         "https://github.com/sun-wendy/DafnyBench, folder DafnyBench/dataset",
         ("dafnybench", "DafnyBench/dataset", "dafnybench_layout"),
         "wendy-sun/DafnyBench",
     ),
-    "dafnybench-tasks": KnownBenchmark(
+    "dafnybench-tasks": _dafny(
         "dafnybench_tasks",
-        "dafny",
         "212",
         "Apache-2.0; its programs were collected from public repositories",
         "chosen from DafnyBench: the ground truth verifies under Dafny 2.3, the text without hints "
         "does not",
         ("dafnybench_tasks.jsonl",),
     ),
-    "mbpp-dfy": KnownBenchmark(
+    "mbpp-dfy": _dafny(
         "mbpp_dfy",
-        "dafny",
         "153 and 50 programs",
         "GPL-3.0",
         f"{_SYNTHESIS}, folders MBPP-DFY-153 and MBPP-DFY-50",
         ("mbpp_dfy", "dafny-synthesis/MBPP-DFY-153"),
     ),
-    "humaneval-dafny": KnownBenchmark(
+    "humaneval-dafny": _dafny(
         "humaneval_dafny",
-        "dafny",
         "132 programs",
         "Apache-2.0",
         "https://github.com/JetBrains-Research/HumanEval-Dafny",
         ("humaneval_dafny", "HumanEval-Dafny"),
     ),
-    "clover": KnownBenchmark(
+    "clover": _dafny(
         "clover",
-        "dafny",
         "62 programs",
         "MIT",
         "https://github.com/ChuyueSun/Clover, folder CloverBench/textbook_algo",
         ("clover", "Clover/CloverBench/textbook_algo"),
     ),
-    "minif2f-dafny": KnownBenchmark(
+    "minif2f-dafny": _dafny(
         "minif2f_dafny",
-        "dafny",
         "244 valid, 244 test",
         "MIT",
         "https://github.com/dafny-lang/miniF2F",

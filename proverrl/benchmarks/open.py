@@ -3,10 +3,8 @@
 
 Flows in: a text. Flows out: a ``Benchmark``, whose problems passed the audit of their language,
 with the refused ones beside them. A name is looked for in ``$PROVERRL_DATA``, in ``data/`` and in
-the working folder; one that is in none gets an error that says where to get it. Only ``hf:`` and
-``leandojo:`` use the network. A file of our own problems is held to its form instead, so that
-nothing of it is refused.
-Not handled here: formats (``proverrl.benchmarks.formats``).
+the working folder. Only ``hf:`` and ``leandojo:`` use the network. A file of our own problems is
+held to its form instead, so that nothing of it is refused.
 """
 
 from __future__ import annotations
@@ -88,7 +86,8 @@ def open_benchmark(
         )
         return _refuse_empty(found)
     if text.startswith(HUB_PREFIX):
-        known = next((k for k in KNOWN.values() if k.hub_id == _hub_id(text)), None)
+        hub_id = text.removeprefix(HUB_PREFIX).partition(":")[0]
+        known = next((k for k in KNOWN.values() if k.hub_id == hub_id), None)
         return _read(text, read_hub(text), known, layout, answers)
     name, split = divide_name(text)
     path, known = locate(name)
@@ -228,10 +227,9 @@ def _read(
     layout: BenchmarkLayout | None,
     answers: AnswerTask,
 ) -> Benchmark:
-    origin = next((name for name, value in KNOWN.items() if value is known), "")
-    collection = read_source(
-        source, layout=layout, origin=origin or _name_origin(source), answers=answers
-    )
+    own_name = source.name if source.path is None else source.path.stem
+    origin = next((name for name, value in KNOWN.items() if value is known), own_name)
+    collection = read_source(source, layout=layout, origin=origin, answers=answers)
     admitted = collection if collection.layout == "problems" else admit(collection)
     found = Benchmark(
         name=text,
@@ -260,20 +258,8 @@ def _refuse_empty(benchmark: Benchmark) -> Benchmark:
 def _recognise(path: Path) -> KnownBenchmark | None:
     """The known benchmark that usually lies at a path of this name."""
     parts = path.resolve().parts
-    for known in KNOWN.values():
-        for place in known.places:
-            ending = Path(place).parts
-            if parts[-len(ending) :] == ending:
-                return known
-    return None
-
-
-def _name_origin(source: RawBenchmark) -> str:
-    return source.name if source.path is None else source.path.stem
-
-
-def _hub_id(text: str) -> str:
-    return text.removeprefix(HUB_PREFIX).partition(":")[0]
+    endings = ((known, Path(place).parts) for known in KNOWN.values() for place in known.places)
+    return next((known for known, ending in endings if parts[-len(ending) :] == ending), None)
 
 
 def _explain_missing(name: str, known: KnownBenchmark) -> str:

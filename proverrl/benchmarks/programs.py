@@ -54,13 +54,13 @@ def read_dafnybench_rows(collector: Collector, *, repaired: bool = True) -> None
 
 def read_dafnybench(collector: Collector) -> None:
     """Pairs ``ground_truth/NAME.dfy`` and ``hints_removed/NAME_no_hints.dfy``."""
-    folders: dict[str, dict[str, Path]] = {"ground_truth": {}, "hints_removed": {}}
-    for path in collector.source.list_files(".dfy"):
-        if path.parent.name == "hints_removed":
-            folders["hints_removed"][path.stem.removesuffix(_NO_HINTS)] = path
-        elif path.parent.name == "ground_truth":
-            folders["ground_truth"][path.stem] = path
-    truths, blanks = folders["ground_truth"], folders["hints_removed"]
+    files = collector.source.list_files(".dfy")
+    truths = {path.stem: path for path in files if path.parent.name == "ground_truth"}
+    blanks = {
+        path.stem.removesuffix(_NO_HINTS): path
+        for path in files
+        if path.parent.name == "hints_removed"
+    }
     for name in sorted(truths.keys() | blanks.keys()):
         path = blanks.get(name) or truths[name]
         with collector.reading(name, str(path)):

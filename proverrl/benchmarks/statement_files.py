@@ -24,13 +24,14 @@ def read_lean_files(collector: Collector) -> None:
         if not is_statement(path):
             continue
         with collector.reading(path.stem, str(path)):
-            solved = _find_solved(path) if collector.layout == "combibench" else None
+            solved = path.parent / SOLVED_FOLDER / f"{path.stem}_sol.lean"
+            is_solved = collector.layout == "combibench" and solved.exists()
             given = LeanText(
                 name=path.stem,
                 where=str(path),
                 text=read_text(path),
                 split=SPLIT_FOLDERS.get(path.parent.name.lower(), "heldout"),
-                solved=read_text(solved) if solved else "",
+                solved=read_text(solved) if is_solved else "",
             )
             add_lean(collector, given, answers=collector.answers)
 
@@ -38,8 +39,3 @@ def read_lean_files(collector: Collector) -> None:
 def is_statement(path: Path) -> bool:
     """Not a second form of another file, and not the build's own."""
     return path.parent.name != SOLVED_FOLDER and path.name != "lakefile.lean"
-
-
-def _find_solved(path: Path) -> Path | None:
-    solved = path.parent / SOLVED_FOLDER / f"{path.stem}_sol.lean"
-    return solved if solved.exists() else None

@@ -1,8 +1,4 @@
-"""How one of several processes ends.
-
-Flows in: what the process does. Flows out: its exit status. Not handled here: how the processes
-leave their group (``proverrl.parallel.close_world``).
-"""
+"""How one of several processes ends; ``proverrl.parallel.close_world`` leaves their group."""
 
 from __future__ import annotations
 
@@ -15,12 +11,11 @@ from collections.abc import Callable
 def run_to_the_end(run: Callable[[], None]) -> None:
     """Call ``run``, whose exit status is 0 or that of its ``SystemExit``.
 
-    One of several processes ends without taking the interpreter down. Gloo's threads let go of
-    the tensors of a message some time after the main thread has seen that it is through, and need
-    the interpreter for it; one that asks while the interpreter goes down is unwound by Python
-    through C++ that does not allow it, and the process dies of SIGABRT with all its work done
-    ("terminate called without an active exception"). Waiting for these threads is no way out:
-    torch has no call for it, they run as long as their group, and DTensor's caches keep that.
+    One of several processes ends without taking the interpreter down. Gloo's threads let go of a
+    message's tensors some time after it is through, and need the interpreter for it; while the
+    interpreter goes down, that kills the process by SIGABRT with all its work done ("terminate
+    called without an active exception"). torch has no call to wait for these threads; they run as
+    long as their group, and DTensor's caches keep that alive.
     """
     status = 1
 

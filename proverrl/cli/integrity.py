@@ -5,7 +5,6 @@ Flows in: arguments. Flows out: tables, JSON lines, and an exit status.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections import Counter
@@ -22,9 +21,12 @@ from proverrl.cli.options import (
     RESUME,
     FiniteRange,
     benchmark_option,
+    explain_resume,
+    run_until_interrupted,
     timeout_option,
     workers_option,
 )
+from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
     from proverrl.evaluation.claims import Claim, Misfit
@@ -88,8 +90,6 @@ def recheck(
 
     Exit status: 0 all hold, 1 some fail or could not be judged, 2 a line fits no layout.
     """
-    from proverrl.errors import UsageError
-    from proverrl.monitor.interrupt import run_interruptible
     from proverrl.problems.input_paths import check_output
 
     if resume and out is None:
@@ -97,12 +97,7 @@ def recheck(
     if out is not None:
         check_output(out, [str(file), benchmark], sys.stdin.buffer)
     rechecking = _recheck(file, benchmark, workers, timeout, out, resume)
-    how = (
-        "the same command with --resume continues"
-        if out is not None
-        else "no outcome is kept without --out FILE, with which --resume would continue"
-    )
-    counts = asyncio.run(run_interruptible(rechecking, how_to_go_on=how))
+    counts = run_until_interrupted(rechecking, explain_resume(out, "outcome"))
     claims = sum(counts.values()) - counts["misfit"] - counts["unclaimed"]
     parts = [f"{count} {name}" for name, count in sorted(counts.items()) if name != "proved"]
     click.echo(f"{counts['proved']} of {claims} claimed proofs hold; {', '.join(parts) or 'done'}")
@@ -115,7 +110,6 @@ async def _recheck(
     file: Path, benchmark: str, workers: int, seconds: float, out: Path | None, resume: bool
 ) -> Counter[str]:
     from proverrl.benchmarks.open import open_benchmark
-    from proverrl.errors import UsageError
     from proverrl.evaluation.claims import Misfit, read_claims
     from proverrl.evaluation.recheck import read_written, recheck_claims
     from proverrl.lang.open import open_verifier
@@ -162,8 +156,6 @@ async def _recheck(
 
 
 def _open_out(path: Path, mode: str) -> IO[str]:
-    from proverrl.errors import UsageError
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open(mode, encoding="utf-8")

@@ -27,6 +27,7 @@ from proverrl.cli.options import (
     benchmark_option,
     parse_numbers,
     read_config,
+    run_until_interrupted,
     set_text,
 )
 from proverrl.cli.problems import problems
@@ -186,8 +187,6 @@ def evaluate_command(
 
     Asked again with a larger k under the same --name, it adds the attempts that are missing.
     """
-    import asyncio
-
     if run is not None and config_file is not None:
         raise UsageError("give a configuration file or --run, not both")
     if ks is not None:
@@ -209,7 +208,6 @@ def evaluate_command(
         overrides = (*overrides, "evaluation.max_problems=0")
     config = _read_config(config_file, overrides, None, run)
     from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
-    from proverrl.monitor.interrupt import run_interruptible
     from proverrl.report.completions import list_result_warnings, make_completion_table
     from proverrl.report.headline import make_benchmark_table
 
@@ -219,7 +217,7 @@ def evaluate_command(
     named = name_benchmarks(config, name, benchmarks)
     evaluating = evaluate_benchmarks(config, from_run=run, benchmarks=named)
     how = "the attempts that were judged are stored, the same command continues"
-    results = asyncio.run(run_interruptible(evaluating, how_to_go_on=how))
+    results = run_until_interrupted(evaluating, how)
     if len(results) > 1:
         from proverrl.report import write_report
 
@@ -261,16 +259,12 @@ def merge(
         merge_policies(places[0], places[1], alpha=alpha, out=out)
         click.echo(out)
         return
-    import asyncio
-
-    from proverrl.monitor.interrupt import run_interruptible
-
     assert sweep is not None
     # What is evaluated are checkpoints, whatever the file names.
     config = _read_config(config_file, (*overrides, f"policy.path={places[0]}"), None, None)
     sweeping = sweep_alpha(places[0], places[1], _parse_shares(sweep), config, out)
     how = f"{out} holds what was evaluated, the same command continues"
-    rows = asyncio.run(run_interruptible(sweeping, how_to_go_on=how))
+    rows = run_until_interrupted(sweeping, how)
     for row in rows:
         figures = ", ".join(f"pass@{k} {100 * value:.1f}" for k, value in row.passes.items())
         click.echo(f"alpha {row.alpha:g}: {figures}")

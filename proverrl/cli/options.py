@@ -5,10 +5,11 @@ Flows in: what was typed. Flows out: a value, or click's error.
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from proverrl.config import Config
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+_Result = TypeVar("_Result")
 _Number = TypeVar("_Number", int, float)
 
 
@@ -93,6 +95,20 @@ def parse_numbers(
         return [read(part) for part in text.split(",")]
     except ValueError as error:
         raise UsageError(f"{option} {text!r}: {remedy}") from error
+
+
+def run_until_interrupted(work: Coroutine[Any, Any, _Result], how_to_go_on: str) -> _Result:
+    """What the work returns; the advice is given where a signal ends it."""
+    from proverrl.monitor.interrupt import run_interruptible
+
+    return asyncio.run(run_interruptible(work, how_to_go_on=how_to_go_on))
+
+
+def explain_resume(out: Path | None, kept: str) -> str:
+    """How to go on after an interruption, where each line of ``out`` is a ``kept``."""
+    if out is not None:
+        return "the same command with --resume continues"
+    return f"no {kept} is kept without --out FILE, with which --resume would continue"
 
 
 def suggest_id(text: str, ids: Iterable[str]) -> str:

@@ -5,7 +5,6 @@ Flows in: arguments. Flows out: a folder per problem, a table, and an exit statu
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from proverrl.cli.options import (
     benchmark_option,
     count_option,
     read_config,
+    run_until_interrupted,
     set_text,
     suggest_id,
 )
@@ -73,14 +73,13 @@ def search(
     from rich.console import Console
 
     from proverrl.loops.search_run import SearchOptions, search_problems
-    from proverrl.monitor.interrupt import run_interruptible
     from proverrl.monitor.search_display import list_warnings, make_summary
 
     place = out or Path("searches") / config.search.name
     options = SearchOptions(place, resume, parallel, minimise, samples)
     searching = search_problems(config, found, from_run=run, options=options, stream=sys.stdout)
     how = f"{place} is saved, the same command with --resume continues"
-    results = asyncio.run(run_interruptible(searching, how_to_go_on=how))
+    results = run_until_interrupted(searching, how)
     Console().print(make_summary(config.search.name, results))
     for warning in list_warnings(results):
         click.echo(f"warning: {warning}")

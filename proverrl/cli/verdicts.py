@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -92,7 +93,8 @@ async def print_verdicts(
                 entries = run.skip_written(entries, file) if resume else entries
                 show = file.write
             progress = stack.enter_context(_make_progress(run.screen))
-            run.count = _make_counter(progress, count_inputs(paths))
+            bar = progress.add_task("verifying", total=count_inputs(paths))
+            run.count = partial(progress.advance, bar)
             stream = verify_stream(entries, verifier, deadline_seconds=deadline_seconds)
             async for judged in stream:
                 run.take(judged, show)
@@ -201,11 +203,6 @@ def _make_progress(screen: Console) -> Progress:
         disable=not sys.stderr.isatty(),
         transient=True,
     )
-
-
-def _make_counter(progress: Progress, total: int | None) -> Callable[[], None]:
-    bar = progress.add_task("verifying", total=total)
-    return lambda: progress.advance(bar)
 
 
 def _print_row(row: Row) -> None:

@@ -21,6 +21,8 @@ from proverrl.cli.options import (
     FiniteRange,
     GivenPath,
     count_option,
+    explain_resume,
+    run_until_interrupted,
     timeout_option,
     workers_option,
 )
@@ -69,15 +71,9 @@ def verify(
     Exit status: 0 all proved, 1 not all proved, 2 an input is wrong, 3 the verifier is broken.
     """
     from proverrl.cli.verdicts import print_verdicts
-    from proverrl.monitor.interrupt import run_interruptible
 
     judging = print_verdicts(paths, deadline_seconds=timeout, out=out, resume=resume, **options)
-    how = (
-        "the same command with --resume continues"
-        if out is not None
-        else "no verdict is kept without --out FILE, with which --resume would continue"
-    )
-    sys.exit(asyncio.run(run_interruptible(judging, how_to_go_on=how)))
+    sys.exit(run_until_interrupted(judging, explain_resume(out, "verdict")))
 
 
 _OUT = click.option("--out", type=FILE, help="Write JSON here.")

@@ -1,7 +1,4 @@
-"""What every section of the configuration is made of.
-
-Flows in: nothing. Flows out: the base model and the number types of its fields.
-"""
+"""What every section of the configuration is made of: a base model and number types."""
 
 from __future__ import annotations
 

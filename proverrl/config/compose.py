@@ -1,10 +1,9 @@
 """Names of what composes problems and of what guards them.
 
-Flows in: nothing. Flows out: one ``Literal`` a literal dict: ``OPERATORS`` in
-``proverrl.compose.operators``, ``LEAN_OPERATORS`` in ``proverrl.lang.lean.compose``,
-``GUARDS`` in ``proverrl.compose.guard_checks``, ``SCAFFOLDS`` in ``proverrl.compose.scaffolds``,
-``POOLS`` in ``proverrl.loops.selfplay.composer``. Not handled here: a section of a run; the loop
-that composes has its own.
+Each ``Literal`` has its literal dict: ``OPERATORS`` in ``proverrl.compose.operators``,
+``LEAN_OPERATORS`` in ``proverrl.lang.lean.compose``, ``GUARDS`` in
+``proverrl.compose.guard_checks``, ``SCAFFOLDS`` in ``proverrl.compose.scaffolds``, ``POOLS`` in
+``proverrl.loops.selfplay.composer``.
 """
 
 from __future__ import annotations

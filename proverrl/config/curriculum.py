@@ -1,8 +1,7 @@
 """The section ``[curriculum]``: which problems are drawn, one table for each way of drawing.
 
-Flows in: a table of TOML. Flows out: checked values. Defaults are the papers' numbers where they
-give them; docs/configuration.md says which are ours. Not handled here: the curricula themselves
-(``proverrl.curriculum``).
+Defaults are the papers' numbers where they give them; docs/configuration.md says which are ours.
+Not handled here: the curricula themselves (``proverrl.curriculum``).
 """
 
 from __future__ import annotations

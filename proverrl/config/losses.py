@@ -1,7 +1,7 @@
 """The sections ``[loss]`` and ``[guard]``: what is minimised, and when a run is stopped.
 
-Flows in: tables of TOML. Flows out: checked values. The functions that a name chooses stand in
-``proverrl.losses``. Not handled here: the optimizer (``[learner]``).
+The functions that a name chooses stand in ``proverrl.losses``. Not handled here: the optimizer
+(``[learner]``).
 """
 
 from __future__ import annotations

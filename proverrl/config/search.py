@@ -1,8 +1,5 @@
-"""The section ``[search]``: which search, its budget, and the constants of each.
-
-Flows in: a table of TOML. Flows out: checked values. The functions that ``name`` chooses stand in
-``proverrl.search.methods.SEARCHES`` and ``COMPOSITES``.
-"""
+"""The section ``[search]``: which search, its budget, and the constants of each; the functions
+that ``name`` chooses stand in ``proverrl.search.methods``."""
 
 from __future__ import annotations
 

@@ -1,14 +1,11 @@
-"""What is said when the disk does not take a file, or gives back a damaged one.
-
-Flows in: the errors of the system and of the libraries that write and read weights. Flows out: one
-``RunError`` that names the file and the remedy. Not handled here: writing and reading themselves.
-"""
+"""What is said when the disk does not take a file, or gives back a damaged one: errors of the
+system, and of the libraries that write and read weights, become one ``RunError``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
@@ -48,18 +45,14 @@ def check_replaceable(path: Path) -> None:
         raise RunError(f"cannot write {path}: it is no file, and a file would replace it; name one")
 
 
-@contextmanager
-def saving(path: Path) -> Iterator[None]:
+def saving(path: Path) -> ExitStack:
     """Inside, whatever keeps ``path`` from being written is a ``RunError``."""
-    with _naming(partial(write_error, path)):
-        yield
+    return _naming(partial(write_error, path))
 
 
-@contextmanager
-def loading(path: Path) -> Iterator[None]:
+def loading(path: Path) -> ExitStack:
     """Inside, whatever keeps weights at ``path`` from being read is a ``RunError``."""
-    with _naming(partial(read_error, path)):
-        yield
+    return _naming(partial(read_error, path))
 
 
 def _naming(explain: Callable[[OSError | str], RunError]) -> ExitStack:

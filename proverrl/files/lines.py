@@ -1,8 +1,6 @@
 """Files that appear whole, and JSON lines: append, read back, cut at a step.
 
-Flows in: plain mappings. Flows out: one strict JSON object per line (a figure that is not
-finite is written as null, since browsers refuse NaN).
-Not handled here: what the keys mean; what is drawn of them.
+A figure that is not finite is written as null, since browsers refuse NaN.
 """
 
 from __future__ import annotations
@@ -48,7 +46,8 @@ def read_text(path: Path) -> str:
 def encode_line(row: Mapping[str, Any]) -> str:
     """One JSON object as a line with its newline; NaN and infinities become null."""
     text = json.dumps(_strict(row), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return _without_lone_surrogates(text) + "\n"
+    # A policy may write half a surrogate pair, which UTF-8 cannot hold.
+    return text.encode("utf-8", "replace").decode("utf-8") + "\n"
 
 
 def _strict(value: Any) -> Any:
@@ -60,11 +59,6 @@ def _strict(value: Any) -> Any:
         return value
     number = float(value)  # also takes numpy and torch scalars
     return number if math.isfinite(number) else None
-
-
-def _without_lone_surrogates(text: str) -> str:
-    """A policy may write half a surrogate pair, which UTF-8 cannot hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def append_line(stream: TextIO, row: Mapping[str, Any], path: Path) -> None:
@@ -118,25 +112,18 @@ def replacing(path: Path, errors: str = "strict") -> Iterator[TextIO]:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """All objects of a JSON lines file, in order; as ``iter_json_lines``."""
-    return [row for _, row in iter_json_lines(path)]
-
-
-def iter_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSON lines file one at a time, each with its place in bytes.
-
-    A last line that a kill left half-written is dropped: it has no newline or is not JSON.
-    A bad line anywhere else raises RunError with its number.
-    """
-    for _, place, row in iter_numbered_lines(path, lambda text: None):
-        yield place, row
+    """All objects of a JSON lines file, in order; as ``iter_numbered_lines``."""
+    return [row for *_, row in iter_numbered_lines(path, lambda text: None)]
 
 
 def iter_numbered_lines(
     path: Path, tell: Callable[[str], None]
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """As ``iter_json_lines``, each with the number of its line too; ``tell`` is given a sentence
-    about a last line that was dropped."""
+    """The objects of a JSON lines file one at a time, each with its line's number and byte offset.
+
+    A last line that a kill left half-written is dropped: it has no newline or is not JSON; ``tell``
+    is given a sentence about it. A bad line anywhere else raises RunError with its number.
+    """
     try:
         with path.open("rb") as stream:
             yield from _iter_lines(stream, path, tell)

@@ -1,8 +1,4 @@
-"""JSON whose every fault is a ``ValueError``.
-
-Flows in: a text that others wrote, or a file of ours. Flows out: its value. Not handled here: what
-the values mean.
-"""
+"""JSON whose every fault is a ``ValueError``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Checks rows of JSON against their types, so that a damaged file is named and not stumbled over.
 
-Flows in: a value, a file that holds one or a file with one a line, the type they should have. Flows
-out: the values, or a ``RunError`` with the place, the field and the remedy. Not handled here: what
-the fields mean.
+Flows in: a value, a file of one or of one per line, and their type. Flows out: the values, or a
+``RunError`` with the place, the field and the remedy.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Flows in: statements of both. Flows out: ``Contamination`` with the pairs found. Three checks,
 each of which finds what the one before misses: the same statement but for comments, layout and the
 name of the theorem (``same``); the same but for names (``renamed``); and shared runs of 13 tokens
-after renaming, the length that Kimina-Prover's decontamination has (Wang et al. 2025,
-arXiv 2504.11354). One shared run is common among short programs of one kind, so that two figures
-are given: problems that share any run (``touched``), and pairs in which one training statement
-holds at least half of a problem's runs (``near``).
+after renaming, as in Kimina-Prover's decontamination (Wang et al. 2025, arXiv 2504.11354). Short
+programs of one kind often share one run, so there are two figures: problems that share any run
+(``touched``), and pairs in which one training statement holds at least half of a problem's runs
+(``near``).
 The training side is streamed: memory holds the benchmark.
 Not handled here: proofs, statements in words, the same mathematics said in another way. Lean's
 names are renamed where a binder declares them; a training text in another language never matches.
@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from proverrl.errors import ProblemError
 from proverrl.files.lines import reading_text
@@ -80,9 +80,7 @@ class Contamination:
         figures: dict[str, Any] = {
             "num_benchmark": self.num_benchmark,
             "num_training": self.num_training,
-            "same": self.count("same"),
-            "renamed": self.count("renamed"),
-            "near": self.count("near"),
+            **{kind: self.count(kind) for kind in get_args(MatchKind)},
             "touched": self.touched,
         }
         return figures | ({"pairs": [asdict(match) for match in self.matches]} if pairs else {})
@@ -214,7 +212,7 @@ def check_problems(problems: Iterable[Problem], training: Path) -> dict[str, Any
 
 def describe_overlap(figures: Mapping[str, Any] | None) -> str:
     """A warning about the counts of ``check_problems``; empty when nothing was found."""
-    if figures is None or not any(figures[kind] for kind in ("same", "renamed", "near")):
+    if figures is None or not any(figures[kind] for kind in get_args(MatchKind)):
         return ""
     return (
         f"of {figures['num_benchmark']} problems {figures['same']} are in {figures['training']} as "

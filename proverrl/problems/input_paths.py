@@ -2,8 +2,7 @@
 
 Flows in: paths as they were typed (``-`` is standard input), and the file that verdicts go to.
 Flows out: the programs of a folder, or one line that says what is wrong with a path. Only regular
-files are read: a pipe, a device or a socket may never end. Not handled here: what files hold
-(``proverrl.problems.inputs``).
+files are read: a pipe, a device or a socket may never end.
 """
 
 from __future__ import annotations

@@ -6,9 +6,7 @@ for each that cannot be. A line is ``{"id", "problem": {...}, "body", "prelude"?
 its problem, or ``{"id", "language", "code"}``, a bare file.
 Covered: lines and files that are too long, not UTF-8, not JSON, nested too deeply, ambiguous (a
 key twice) or of wrong types; one bad line never stops the others, and memory holds one line. An
-id may occur twice: verdicts come in input order. Not handled here: which files the paths stand for
-(``proverrl.problems.input_paths``), judging, and whether a language's back end is there
-(``proverrl.lang.open``).
+id may occur twice: verdicts come in input order.
 """
 
 from __future__ import annotations
@@ -35,11 +33,8 @@ _CODE_KEYS = {"id", "language", "code"}
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One candidate; ``id`` is the line's own, or the path of a file.
-
-    ``file`` and ``line`` are its place, as for ``Unusable``; no file where it was not read from
-    one.
-    """
+    """One candidate; ``id`` is the line's own, or the path of a file. ``file`` and ``line`` are its
+    place, as for ``Unusable``; no file where it was not read from one."""
 
     id: str
     candidate: Candidate

@@ -90,7 +90,7 @@ def write_problems(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
 
 
 def benchmark_sha256(path: str | Path) -> str:
-    """SHA-256 of the file's bytes, as hex: names exactly which problems a figure was taken on."""
+    """SHA-256 of the file's bytes, as hex: says which problems a figure was measured on."""
     with reading_text(Path(path)):
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
