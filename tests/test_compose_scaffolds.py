@@ -16,7 +16,7 @@ from proverrl.lang.dafny.compose.scaffolds import (
     extract_lemma,
     mask_hint,
     show_hints,
-    split_hints,
+    split_clauses,
 )
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.records import Parent
@@ -39,15 +39,10 @@ def test_the_dict_agrees_with_its_names() -> None:
 
 
 def test_hints_are_split() -> None:
-    assert split_hints("invariants", SOLVED.reference or "") == [
+    assert split_clauses(SOLVED.reference or "") == [
         "invariant 0 <= r",
         "invariant r <= n",
         "decreases n - r",
-    ]
-    assert split_hints("statements", "L(1); assert x; if y { L(2); }") == [
-        "L(1);",
-        "assert x;",
-        "L(2);",
     ]
 
 

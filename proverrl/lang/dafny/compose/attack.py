@@ -1,10 +1,9 @@
-"""Attacks on a Dafny problem that need no model: what would show that it is not worth proving.
+"""Attacks on a Dafny problem that need no model, to show that it is not worth proving.
 
 Flows in: a problem. Flows out: candidates and bodies whose proof says something about the problem:
-small runs that break its contract, programs that meet its contract without doing anything,
-witnesses against a lemma, and the plainest induction for it.
-Not handled here: who judges them (``guards``). Not covered: a contract that fails only on inputs
-larger than those tried, or of types for which ``list_values`` has none; loops inside ``match``.
+small runs that break its contract, programs that meet it without doing anything, witnesses against
+a lemma, its plainest induction. Not covered: a contract that fails only on larger inputs, or of
+types for which ``list_values`` has none; loops inside ``match``.
 """
 
 from __future__ import annotations
@@ -13,12 +12,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.compose.declarations import (
-    Program,
-    conjoin,
-    read_problem,
-    substitute,
-)
+from proverrl.lang.dafny.compose.declarations import Program, conjoin, read_problem, substitute
 from proverrl.lang.dafny.syntax.declarations import Declaration, ParsedText, split_at
 from proverrl.lang.dafny.syntax.program import Element
 from proverrl.types import HOLE, Candidate, Problem
@@ -35,6 +29,11 @@ _VALUES: Mapping[str, tuple[str, ...]] = {
     "bool": ("false", "true"),
     "seq<int>": ("[]", "[4]", "[1, 7]"),
 }
+_ARRAYS = (
+    "{0}.Length == 0",
+    "{0}.Length == 1 && {0}[0] == 60",
+    "{0}.Length == 2 && {0}[0] == 70 && {0}[1] == -70",
+)
 _DEFAULTS: Mapping[str, str] = {"nat": "0", "int": "0", "bool": "false", "seq<int>": "[]"}
 
 
@@ -107,24 +106,18 @@ def build_runs(problem: Problem) -> Candidate | None:
 
 def _list_inputs_with_arrays(target: Declaration, program: Program) -> list[list[str]]:
     """Equations that fix the inputs of each run."""
-    arrays = {
-        name: (
-            f"{name}.Length == 0",
-            f"{name}.Length == 1 && {name}[0] == 60",
-            f"{name}.Length == 2 && {name}[0] == 70 && {name}[1] == -70",
-        )
-        for name, kind in target.formals
-        if kind == "array<int>"
-    }
+    arrays = [name for name, kind in target.formals if kind == "array<int>"]
     plain = target.rewrite(formals=tuple(f for f in target.formals if f[0] not in arrays))
     rows = _list_inputs(plain, program, NUM_RUNS)
-    found = []
-    for number in range(max(len(rows), 3 if arrays else 0)):
-        if not rows:
-            return []
-        values = [f"{name} == {value}" for name, value in rows[number % len(rows)].items()]
-        found.append([*values, *(forms[number % 3] for forms in arrays.values())])
-    return found
+    if not rows:
+        return []
+    return [
+        [
+            *(f"{name} == {value}" for name, value in rows[number % len(rows)].items()),
+            *(_ARRAYS[number % len(_ARRAYS)].format(name) for name in arrays),
+        ]
+        for number in range(max(len(rows), len(_ARRAYS) if arrays else 0))
+    ]
 
 
 def unroll_loops(body: str) -> str | None:

@@ -1,9 +1,8 @@
-"""Problems as programs of Dafny declarations, and their text rewritten.
+"""Problems as programs of Dafny declarations, and their text rewritten by token.
 
-Flows in: the text of a problem with its hole. Flows out: a ``Program`` of ``Declaration``s, and
-small rewritings of text by token that keep its layout.
-Not handled here: type parameters, classes and modules (refused); scopes: a name is rewritten
-wherever it stands in the text that is given.
+Flows in: the text of a problem with its hole. Flows out: a ``Program``, and text with its layout
+kept. Not handled here: type parameters, classes and modules (refused); scopes: a name is rewritten
+wherever it stands.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Dafny problems made one: fused lemmas, loops in sequence and in each other, call chains.
 
 Flows in: parents. Flows out: one program with one hole; names that two parents share are made
-apart. What is not the hole is filled with a parent's reference, so that most of these operators
-need one. Loops that return early or write to the heap are not fused.
-Call chains have the shape of DafnyComp's (Re:Form, 2025, arXiv 2507.16331): a
-caller that knows its callees by their contracts only.
+apart. What is not the hole is filled with a parent's reference, so most of these operators need
+one. Loops that return early or write to the heap are not fused. Call chains have the shape of
+DafnyComp's (Re:Form, 2025, arXiv 2507.16331): a caller that knows its callees by their contracts.
 Not handled here: preconditions that cannot hold together (the guards ask the verifier).
 """
 
@@ -175,10 +174,7 @@ def chain_calls(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
         given = _find_value(target)
         if given is None or (value and fed is None):
             return None
-        declared += [
-            *part.program.others,
-            target.rewrite(body=part.proved_body),
-        ]
+        declared += [*part.program.others, target.rewrite(body=part.proved_body)]
         own = {name: fresh.pick(name) for name, _ in target.formals if name != fed}
         formals += [(own[name], kind) for name, kind in target.formals if name != fed]
         requires += _feed(target, fed, own, known)

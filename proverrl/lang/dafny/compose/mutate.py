@@ -1,9 +1,8 @@
 """Mutations of one Dafny problem: constants, signs, bounds, assumptions, conclusions.
 
 Flows in: a parent. Flows out: a changed program with one hole; where what changes is the same name
-or number throughout, the reference body is changed along with it.
-Not handled here: whether the result is true. A mutation of what is claimed is often false, which is
-for the guards to find.
+or number throughout, the reference changes with it. Not handled here: whether the result is true
+(often not, where a claim changes; the guards find out).
 """
 
 from __future__ import annotations

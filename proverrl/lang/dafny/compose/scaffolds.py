@@ -1,8 +1,8 @@
 """Dafny problems around those that were solved: with more or less help, easier, harder.
 
-Flows in: problems with the bodies that prove them. Flows out: made texts, most with a reference
-body. Not handled here: lemmas out of loops. The facts about one turn of a loop, or about its end,
-are what Dafny proves by itself, and the guard against trivial problems would stop them.
+Flows in: problems with the bodies that prove them. Flows out: new texts, most with a reference
+body. Not handled here: lemmas out of loops. Dafny proves the facts about one turn of a loop, or
+about its end, by itself: the guard against trivial problems would stop them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,7 @@ from collections.abc import Mapping, Sequence
 from proverrl.config.compose import ScaffoldName
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.compose import forms, fuse, mutate
-from proverrl.lang.dafny.compose.declarations import (
-    OPEN_BODY,
-    FreshNames,
-    list_names,
-    read_problem,
-)
+from proverrl.lang.dafny.compose.declarations import OPEN_BODY, FreshNames, list_names, read_problem
 from proverrl.lang.dafny.syntax.declarations import ParsedText
 from proverrl.lang.dafny.syntax.program import Element
 from proverrl.lang.dafny.syntax.text import fill_hole, scan_places
@@ -28,15 +23,11 @@ from proverrl.types import HOLE
 _LOOP_CLAUSES = ("invariant", "decreases", "modifies")
 
 
-def split_hints(kind: str, reference: str) -> list[str]:
-    """The clauses of a loop, or the statements of a proof, one by one."""
-    if kind == "invariants":
-        starts = [place for _, piece, place in scan_places(reference) if piece in _LOOP_CLAUSES]
-        ends = [*starts[1:], len(reference)]
-        return [reference[a:b].strip() for a, b in zip(starts, ends, strict=True)]
-    if kind == "calc":
-        return []
-    return [text for text, _ in _list_statements(reference) if not text.startswith("if ")]
+def split_clauses(reference: str) -> list[str]:
+    """The clauses of a loop, one by one."""
+    starts = [place for _, piece, place in scan_places(reference) if piece in _LOOP_CLAUSES]
+    ends = [*starts[1:], len(reference)]
+    return [reference[a:b].strip() for a, b in zip(starts, ends, strict=True)]
 
 
 def show_hints(rng: random.Random, parents: Sequence[Parent]) -> list[Made]:
@@ -48,7 +39,7 @@ def show_hints(rng: random.Random, parents: Sequence[Parent]) -> list[Made]:
     parent = parents[0]
     if parent.problem.kind != "invariants" or parent.reference is None:
         return []
-    hints = split_hints("invariants", parent.reference)
+    hints = split_clauses(parent.reference)
     text = parent.problem.preamble + parent.problem.statement
     made = []
     for size in range(1, len(hints)):
@@ -90,20 +81,6 @@ def _choose(functions: Sequence[Compose]) -> Scaffold:
         return []
 
     return draw
-
-
-EASIER: tuple[Compose, ...] = (
-    forms.instantiate,
-    mutate.drop_ensures,
-    mutate.weaken_ensures,
-    mutate.add_requires,
-)
-HARDER: tuple[Compose, ...] = (
-    forms.generalise,
-    mutate.drop_requires,
-    mutate.strengthen_ensures,
-    fuse.nest_loop,
-)
 
 
 def extract_lemma(rng: random.Random, parents: Sequence[Parent]) -> list[Made]:
@@ -169,8 +146,12 @@ def chain_solved(rng: random.Random, parents: Sequence[Parent]) -> list[Made]:
 SCAFFOLDS: Mapping[ScaffoldName, Scaffold] = {
     "show_hints": show_hints,
     "mask_hint": mask_hint,
-    "easier": _choose(EASIER),
-    "harder": _choose(HARDER),
+    "easier": _choose(
+        (forms.instantiate, mutate.drop_ensures, mutate.weaken_ensures, mutate.add_requires)
+    ),
+    "harder": _choose(
+        (forms.generalise, mutate.drop_requires, mutate.strengthen_ensures, fuse.nest_loop)
+    ),
     "extract_lemma": extract_lemma,
     "chain_solved": chain_solved,
 }

@@ -7,6 +7,7 @@ Not handled here: arrays (``level3``).
 from __future__ import annotations
 
 import random
+from functools import partial
 
 from proverrl.lang.dafny.generate.draft import (
     LOOP_FORMS_UP,
@@ -186,20 +187,9 @@ def make_two_term(rng: random.Random, names: Names) -> ProgramText:
     )
 
 
-def make_product(rng: random.Random, names: Names) -> ProgramText:
-    """A product of linear factors, as for the factorial."""
-    return _run_function(rng, names, 1, (12, 20), is_sum=False)
-
-
-def make_sum(rng: random.Random, names: Names) -> ProgramText:
-    """A sum of linear terms, given as a function and run by a loop."""
-    return _run_function(rng, names, 0, (20, 30), is_sum=True)
-
-
-def _run_function(
-    rng: random.Random, names: Names, least: int, most: tuple[int, int], *, is_sum: bool
-) -> ProgramText:
-    """A function that adds, or multiplies by, a line at each argument, run by a loop."""
+def make_sum(rng: random.Random, names: Names, *, is_product: bool = False) -> ProgramText:
+    """A sum of linear terms, or a product as for the factorial: a function, run by a loop."""
+    least, *most = (1, 12, 20) if is_product else (0, 20, 30)
     function, method, arg = names.picks("function", "method", "arg")
     total, bound, counter = names.picks("total", "bound", "counter")
     base, equal = names.number("base", least, 20), draw_equation(rng)
@@ -208,7 +198,7 @@ def _run_function(
     line = draw_line(slope, offset if rng.random() < 0.7 else 0, rng.randrange(6))
 
     def step(value: str, x: str) -> str:
-        return f"{value} + {line(x)}" if is_sum else f"({line(x)}) * {value}"
+        return f"({line(x)}) * {value}" if is_product else f"{value} + {line(x)}"
 
     return loop.ask(
         method,
@@ -232,6 +222,6 @@ FAMILIES: dict[str, Family] = {
     "l2_step": make_stride,
     "l2_rec": make_recurrence,
     "l2_fib": make_two_term,
-    "l2_prod": make_product,
+    "l2_prod": partial(make_sum, is_product=True),
     "l2_sum": make_sum,
 }

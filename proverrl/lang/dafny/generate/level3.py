@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from proverrl.lang.dafny.generate.draft import (
     Family,
@@ -107,17 +108,8 @@ def make_map(rng: random.Random, names: Names) -> ProgramText:
     )
 
 
-def make_all(rng: random.Random, names: Names) -> ProgramText:
-    """Whether all elements pass a test, leaving at the first that fails."""
-    return _make_decision(rng, names, is_all=True)
-
-
-def make_any(rng: random.Random, names: Names) -> ProgramText:
-    """Whether some element passes a test, leaving at the first that does."""
-    return _make_decision(rng, names, is_all=False)
-
-
-def _make_decision(rng: random.Random, names: Names, *, is_all: bool) -> ProgramText:
+def make_decision(rng: random.Random, names: Names, *, is_all: bool) -> ProgramText:
+    """Whether all elements pass a test, or some, leaving at the first that tells."""
     method, array, flag, index, counter = names.picks("method", "array", "flag", "index", "counter")
     walk, test = draw_walk(rng, counter, array, index), draw_test(rng, names)
     held, found = test(f"{array}[{index}]"), test(f"{array}[{counter}]")
@@ -193,26 +185,18 @@ def make_extreme(rng: random.Random, names: Names) -> ProgramText:
     )
 
 
-def make_copy(rng: random.Random, names: Names) -> ProgramText:
-    """A new array whose elements are a linear function of the old ones."""
-    return _ask_new_array(rng, names, draw_term)
-
-
-def make_choice(rng: random.Random, names: Names) -> ProgramText:
-    """A new array whose elements are chosen by a test of the old ones."""
-    return _ask_new_array(rng, names, _draw_choice)
-
-
-def _draw_choice(rng: random.Random, names: Names) -> Term:
+def draw_choice(rng: random.Random, names: Names) -> Term:
+    """An element or a number, chosen by a test of the element."""
     test, other = draw_test(rng, names), names.number("offset", 0, 40)
     if rng.random() < 0.5:
         return lambda x: f"if {test(x)} then {x} else {other}"
     return lambda x: f"if {test(x)} then {other} else {x}"
 
 
-def _ask_new_array(
+def make_copy(
     rng: random.Random, names: Names, draw: Callable[[random.Random, Names], Term]
 ) -> ProgramText:
+    """A new array whose elements are made of the old ones by what ``draw`` gives."""
     method, array, result = names.picks("method", "array", "array")
     index, counter = names.picks("index", "counter")
     walk, term = draw_walk(rng, counter, array, index), draw(rng, names)
@@ -239,10 +223,7 @@ def make_compare(rng: random.Random, names: Names) -> ProgramText:
     fails = f"{array}[{counter}] {opposite} {term(f'{other}[{counter}]')}"
     return walk.ask(
         f"{method}({array}: array<int>, {other}: array<int>) returns ({flag}: bool)",
-        [
-            f"requires {array}.Length == {other}.Length",
-            f"ensures {flag} <==> {walk.claim(held)}",
-        ],
+        [f"requires {array}.Length == {other}.Length", f"ensures {flag} <==> {walk.claim(held)}"],
         [*walk.write(f"if {fails} {{ return false; }}"), "return true;"],
         held,
     )
@@ -251,11 +232,11 @@ def make_compare(rng: random.Random, names: Names) -> ProgramText:
 FAMILIES: dict[str, Family] = {
     "l3_fill": make_fill,
     "l3_inc": make_map,
-    "l3_all": make_all,
-    "l3_any": make_any,
+    "l3_all": partial(make_decision, is_all=True),
+    "l3_any": partial(make_decision, is_all=False),
     "l3_find": make_find,
     "l3_max": make_extreme,
-    "l3_copy": make_copy,
-    "l3_clamp": make_choice,
+    "l3_copy": partial(make_copy, draw=draw_term),
+    "l3_clamp": partial(make_copy, draw=draw_choice),
     "l3_eq": make_compare,
 }

@@ -246,10 +246,7 @@ def make_fold(rng: random.Random, names: Names) -> ProgramText:
         body, reference = [HOLE, add, step], f"assert {before}[..{counter}] == {slice_};"
     else:
         body, reference = [add, step, HOLE], f"assert {after} == {array}[..{counter} - 1];"
-    shown = [
-        f"invariant 0 <= {counter} <= {length}",
-        f"invariant {total} == {function}({slice_})",
-    ]
+    shown = [f"invariant 0 <= {counter} <= {length}", f"invariant {total} == {function}({slice_})"]
     lines = [
         f"function {function}({seq}: seq<int>): int {{ if |{seq}| == 0 then {start} else {rule} }}",
         *write_method(

@@ -8,7 +8,7 @@ assertion; text that cannot be read (it has no branches).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
@@ -171,6 +171,19 @@ def read_facts(text: str) -> tuple[list[ProofStep], list[ProofStep]]:
     """The assertions and the calls of lemmas in a row of statements, in the order of the text."""
     reader = _ProofReader(text)
     return reader.assertions, reader.calls
+
+
+def find_inmost(branches: Iterable[Branch], place: int) -> Branch | None:
+    """The smallest branch around a place."""
+    around = (branch for branch in branches if branch.start <= place < branch.end)
+    return max(around, key=lambda branch: branch.start, default=None)
+
+
+def find_branch_end(body: str, place: int) -> int:
+    """Where the text of the branch ends that begins at ``place``, at its ``{`` or its ``case``. The
+    body's length when no branch begins there."""
+    ends = {b.head: b.end for b in read_branches(body)[0] if not b.is_missing}
+    return ends.get(place, len(body))
 
 
 def are_disjoint(one: Arms, other: Arms) -> bool:

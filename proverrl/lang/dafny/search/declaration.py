@@ -1,8 +1,8 @@
-"""The declaration around the hole of a Dafny problem: its contract, and the same with more asked.
+"""The declaration around the hole of a Dafny problem, and statements that ask for more.
 
-Flows in: a problem. Flows out: the parts of the header of the lemma or method that holds the hole,
-and the statement with further ``requires`` clauses or as another lemma in its place. Not handled
-here: type parameters and ``reads``; a declaration that cannot be read gives None.
+Flows in: a problem. Flows out: the lemma or method that holds the hole, and the statement with
+further ``requires`` clauses or with another lemma in its place. Not handled here: type parameters
+and ``reads``; a declaration that cannot be read gives None.
 """
 
 from __future__ import annotations
@@ -11,11 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.syntax.declarations import (
-    Declaration,
-    find_declaration,
-    write_formals,
-)
+from proverrl.lang.dafny.syntax.declarations import Declaration, find_declaration, write_formals
 from proverrl.types import HOLE, Problem
 
 
@@ -40,10 +36,14 @@ def read_goal(found: Declaration) -> str:
     return join(found.list_clauses("ensures"))
 
 
+def imply(known: Sequence[str], claim: str) -> str:
+    """``claim`` where all that is ``known`` holds."""
+    return f"({join(known)}) ==> ({claim})" if known else claim
+
+
 def generalise(found: Declaration, path: Sequence[str], goal: str) -> str:
     """``goal`` for all values of the parameters that are allowed and reach ``path``."""
-    known = join((*found.list_clauses("requires"), *path))
-    claim = f"({known}) ==> ({goal})" if known else goal
+    claim = imply((*found.list_clauses("requires"), *path), goal)
     params = write_formals(found.formals)
     return f"forall {params} :: {claim}" if params else claim
 

@@ -1,15 +1,11 @@
 """Facts that failed Dafny bodies hold: what may be a lemma for the next body.
 
-Flows in: bodies that were refused, with their verdicts; a problem. Flows out: facts, as pieces of
-a body; which of them a verdict leaves standing; problems in which they stand before the hole; the
-negation of one as a problem. A body of a Dafny problem may declare nothing, so that a lemma here is
-what a body may hold, with the proof in its place:
-
-- ``statements``: an assertion, or a call of a lemma (an instance of the statement itself counts),
-  each under the conditions under which it was written;
-- ``invariants`` and ``assertions``: a clause.
-
-Not handled here: ``calc``, whose steps hold only in their order; facts about names of a body's own.
+Flows in: refused bodies with their verdicts; a problem. Flows out: facts, as pieces of a body;
+which of them a verdict leaves standing; problems in which they stand before the hole; the negation
+of one as a problem. A body of ``statements`` may declare nothing, so a fact is an assertion or a
+call of a lemma under the conditions under which it was written; in ``invariants`` and
+``assertions`` it is a clause. Not handled here: ``calc``, whose steps hold only in their order;
+facts about names of a body's own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Where a Dafny body can be cut: the ends of its statements and clauses, and what is open there.
 
-Flows in: the body of a problem. Flows out: cuts, each with the blocks that are open at it. A cut
-stands after ``;``, after a brace that belongs to a statement, after ``case ... =>`` and before a
-clause; braces and semicolons inside an expression or a hint of a calculation cut nothing.
-Not handled here: text that is no Dafny tokens (it has no cuts), verdicts (``search.states``).
+Flows in: the body of a problem, which may be unfinished or wrong. Flows out: cuts. A cut stands
+after ``;``, after a brace that belongs to a statement, after ``case ... =>`` and before a clause;
+braces and semicolons inside an expression or a hint of a calculation cut nothing. Not handled here:
+text that is no Dafny tokens (it has no cuts), verdicts (``search.states``).
 """
 
 from __future__ import annotations
@@ -84,25 +84,6 @@ def split_body(body: str) -> list[tuple[int, int]]:
     """From where to where the statements and clauses of a body stand, blanks before them too."""
     ends = [cut.end for cut in find_cuts(body)]
     return list(zip([0, *ends], ends, strict=False))
-
-
-def find_branch_end(body: str, place: int) -> int:
-    """Where the text of the branch ends that begins at ``place``, at its ``{`` or its ``case``:
-    before the brace or the ``case`` that ends it. The body's length when no branch begins there."""
-    try:
-        tokens = scan_places(body)
-    except ProblemError:
-        return len(body)
-    at = next((i for i, token in enumerate(tokens) if token[2] == place), None)
-    if at is None or tokens[at][1] not in ("{", "case"):
-        return len(body)
-    is_case = tokens[at][1] == "case"
-    depth = 0
-    for _, text, where in tokens[at + 1 :]:
-        if not depth and (text == "}" or (is_case and text == "case")):
-            return where
-        depth += (text in _OPEN) - (text in _CLOSE)
-    return len(body)
 
 
 def rename_new(words: Sequence[str], known: frozenset[str]) -> str:

@@ -1,14 +1,13 @@
 """Sketches of Dafny proofs: bodies that failed, with holes where they fail.
 
-Flows in: a body that was refused, with its verdict. Flows out: a ``Sketch``, whose holes are marks
-in its text. Not handled here: what is to be proved in a hole (``search.subgoals``, which says what
-a hole is for each kind of problem).
+Flows in: a refused body with its verdict. Flows out: a ``Sketch``, whose holes are marks in its
+text. ``search.subgoals`` says what a hole is, and what is to be proved in it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -16,6 +15,7 @@ from proverrl.lang.dafny.search.branches import (
     Branch,
     ProofStep,
     are_disjoint,
+    find_inmost,
     names_of,
     read_branches,
 )
@@ -121,7 +121,7 @@ def _open_statements(candidate: Candidate, errors: Sequence[Diagnostic]) -> list
             branch = next((b for b in branches if b.head == place), None)
             claim = None
         else:
-            branch = _find_inmost(branches, place)
+            branch = find_inmost(branches, place)
             around = (c for c in claims if c.start <= place < c.end and not c.has_proof)
             claim = next(around, None)
         if claim is not None:
@@ -130,7 +130,7 @@ def _open_statements(candidate: Candidate, errors: Sequence[Diagnostic]) -> list
             broken.add(branch)
         else:
             return []
-    marked = (_find_inmost(branches, mark.start()) for mark in MARK.finditer(inner))
+    marked = (find_inmost(branches, mark.start()) for mark in MARK.finditer(inner))
     broken.update(branch for branch in marked if branch is not None)
     if not broken:
         return [
@@ -143,11 +143,6 @@ def _open_statements(candidate: Candidate, errors: Sequence[Diagnostic]) -> list
     if not all(are_disjoint(a.arms, b.arms) for a, b in combinations(outer, 2)):
         return []
     return [_open_branch(branch, inner, first, found.name) for branch in outer]
-
-
-def _find_inmost(branches: Iterable[Branch], place: int) -> Branch | None:
-    around = (branch for branch in branches if branch.start <= place < branch.end)
-    return max(around, key=lambda branch: branch.start, default=None)
 
 
 def _open_branch(branch: Branch, inner: str, first: int, name: str) -> _HoleEdit:

@@ -1,31 +1,22 @@
 """States of Dafny proofs: what is kept of a failed body, and the obligations that are left open.
 
-Flows in: a candidate with its verdict. Flows out: segments, of which the last ends where the first
-obligation failed. A verdict on a whole body shows one state, so that there is one segment: all the
-body's statements before the first failing one, and the set of open obligations. (The steps before
-it have no verdict of their own; ``step_segments`` gives them too, with their text as the key, for
-searches that want depth.) What failed says where the text is cut:
+Flows in: a candidate with its verdict. Flows out: segments, the last of which ends where the first
+obligation failed. A verdict on a whole body shows one state, so there is one segment;
+``step_segments`` adds the statements before it, with their text as the key. Where the text is cut:
 
-- an obligation of a statement or clause of the body: before that statement. The first one in the
-  text counts, whatever Dafny reports first;
-- a postcondition, or an assertion, invariant or calculation step of the problem's own text: nothing
-  that was written fails, so all of it is kept (a line break is added: more is to follow). Where
-  Dafny names the branch of the body that does not reach the postcondition, that branch is kept
-  open: all up to its end;
+- an obligation of a statement or clause of the body: before that statement, the first in the text;
+- a postcondition, or an assertion, invariant or calculation step of the problem's own text: all of
+  the body is kept, and a line break is added, since more is to follow. Where Dafny names the branch
+  that does not reach the postcondition, that branch is kept open;
 - termination of the problem's loop: before the body's ``decreases`` clause;
-- a parse or resolution error, what the audit refuses, exhausted limits, a time-out: no segment.
+- a parse or resolution error, a refusal by the audit, exhausted limits, a time-out: no segment.
   Then Dafny verified nothing, so no part of the text is known to be good.
 
 The key has each message about the problem's own text with its place there (lines counted from the
-hole); Dafny's notes count too, since they name the clause that is open. What failed in the body
-does not: it is dropped with its text, and would give one text many states. The blocks that are open
-at the cut and, in a calculation, the term that was reached belong to the key, because the text goes
-on in them. Texts that leave the same obligations open there are one state. The dropped text may
-have hidden more of them (Dafny goes on as if what failed had held): a key says what is known to be
-open, at least.
-
-Nothing is believed of a kept prefix: a clause may hold only beside one that was dropped, and every
-proof is a whole body that was verified as such. Not handled here: whole programs (``annotate``,
+hole), Dafny's notes, the blocks that are open at the cut and, in a calculation, the term that was
+reached. What failed in the body is dropped with its text and does not count. The dropped text may
+have hidden more: a key says what is known to be open, at least. Nothing is believed of a kept
+prefix: every proof is verified as a whole body. Not handled here: whole programs (``annotate``,
 ``file``), which have no text of their own around the body.
 """
 
@@ -38,7 +29,8 @@ from itertools import takewhile
 from proverrl.config.search import SearchStates
 from proverrl.errors import UsageError
 from proverrl.lang.base import Searching
-from proverrl.lang.dafny.search.places import Cut, find_branch_end, find_cuts, rename_new
+from proverrl.lang.dafny.search.branches import find_branch_end
+from proverrl.lang.dafny.search.places import Cut, find_cuts, rename_new
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.lang.records import NO_GOALS, Segment, SegmentFn
 from proverrl.types import HOLE, Candidate, Diagnostic, Status, Verdict

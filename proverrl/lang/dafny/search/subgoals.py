@@ -4,36 +4,33 @@ Flows in: a problem and a sketch of its proof (``search.sketch``). Flows out: a 
 hole, and whether the sketch lacks anything but what is in its holes. Nothing rests on what is
 assumed here: a spliced body is verified as a whole, against the problem as it was.
 
-What a hole is, by the kind of the problem:
+What a hole is depends on the kind of the problem:
 
 - ``statements`` of a lemma: a branch of ``if`` or ``match`` (a missing ``else`` too) that does not
-  reach the postcondition, or in which something fails; or the proof of an assertion, where nothing
-  else fails in its branch. The other branches stay.
+  reach the postcondition or in which something fails; or the proof of an assertion, where nothing
+  else fails in its branch. The other branches stay. A body without branches in which anything but
+  an assertion fails has no sketch: its hole would be the whole problem.
 - ``calc``: the hint of a step that fails. The other steps stay.
-- ``invariants`` and ``assertions``: the clauses that hold stay, and the hole is for what is
-  missing. Such a sketch has one hole.
+- ``invariants`` and ``assertions``: one hole for what is missing beside the clauses that hold.
 
-A body without branches in which anything but an assertion fails has no sketch: its hole would be
-the whole problem.
-
-A hole's problem keeps the declaration and puts ``HOLE`` in its place, so that the lemma may be
-called there only as Dafny allows it, on smaller arguments. Statements of other holes are added as
-``requires``, for all values of the parameters; of a hole that is not given, the hole's own path is
-asked for instead, so that the other branches are dead. Proofs of several assertions become lemmas
-of their own that cannot call the one that they come from. (DeepSeek-Prover-V2, Ren et al. 2025,
-arXiv 2504.21801, lifts Lean's ``have``.)
+A hole's problem keeps the declaration with ``HOLE`` in its place, so that the lemma may be called
+there only on smaller arguments. Statements of other holes are added as ``requires``, for all values
+of the parameters; of a hole that is not given, the hole's own path is asked for instead, so that
+the other branches are dead. Proofs of several assertions become lemmas of their own that cannot
+call the one that they come from. (DeepSeek-Prover-V2, Ren et al. 2025, arXiv 2504.21801, lifts
+Lean's ``have``.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.search.branches import read_branches
+from proverrl.lang.dafny.search.branches import find_inmost, read_branches
 from proverrl.lang.dafny.search.declaration import (
     generalise,
-    join,
+    imply,
     read_declaration,
     read_goal,
     replace_declaration,
@@ -82,10 +79,12 @@ def lift(
     """
     inner = sketch.body.replace(f"/*{{{subgoal.name}}}*/", HOLE)
     statement = fill_hole(problem.statement, MARK.sub("", inner))
+    found, holes = read_declaration(problem), _read_holes(problem, sketch)
     if len(sketch.subgoals) > 1:
-        written = _ask_more(problem, sketch, subgoal.name, given)
-        found = read_declaration(problem)
-        if written is None or found is None:
+        if found is None or holes is None or len(set(holes.values())) < len(holes):
+            return None
+        written = _ask_more(problem, found, holes, subgoal.name, given)
+        if written is None:
             return None
         clauses, goal = written
         name = f"{found.name}{subgoal.name}"
@@ -94,8 +93,11 @@ def lift(
             if goal
             else require(statement, found, clauses)
         )
-    elif _is_goal(problem, sketch):
-        return None
+    elif problem.kind == "statements" and found is not None and holes is not None:
+        # An assertion of the postcondition, first thing in the body, is the problem again.
+        promised = _words(read_goal(found))
+        if any(not hole.path and _words(hole.claim) == promised for hole in holes.values()):
+            return None
     if statement.count(HOLE) != 1:
         return None
     kind = problem.kind if problem.kind in CLAUSE_KINDS else "statements"
@@ -156,13 +158,13 @@ def refine(problem: Problem, sketch: Sketch, closed: Candidate, verdict: Verdict
 
 
 def _ask_more(
-    problem: Problem, sketch: Sketch, name: str, given: tuple[str, ...]
+    problem: Problem,
+    found: Declaration,
+    holes: Mapping[str, _Sequent],
+    name: str,
+    given: tuple[str, ...],
 ) -> tuple[list[str], str] | None:
     """What a hole's problem asks for, and its goal where it is not the postcondition."""
-    found = read_declaration(problem)
-    holes = _read_holes(problem, sketch)
-    if found is None or holes is None or len(set(holes.values())) < len(holes):
-        return None
     own = holes[name]
     if problem.kind == "calc":
         # All of a calculation stands in one lemma: its other steps must be given for it to hold.
@@ -172,22 +174,12 @@ def _ask_more(
     if own.path is None or any(hole.path is None for hole in known):
         return None
     if own.claim:
-        before = [_imply(hole.path or (), hole.claim) for hole in known]
+        before = [imply(hole.path or (), hole.claim) for hole in known]
         return [*found.list_clauses("requires"), *own.path, *before], own.claim
     clauses = _generalise(found, known) or []
     if len(known) + 1 < len(holes):
         clauses += own.path
     return clauses, ""
-
-
-def _is_goal(problem: Problem, sketch: Sketch) -> bool:
-    """Whether the only hole is an assertion of the postcondition, first thing in the body."""
-    found = read_declaration(problem)
-    holes = _read_holes(problem, sketch) if problem.kind == "statements" else None
-    if found is None or not holes:
-        return False
-    goal = _words(read_goal(found))
-    return any(not hole.path and _words(hole.claim) == goal for hole in holes.values())
 
 
 def _generalise(found: Declaration, holes: Iterable[_Sequent]) -> list[str] | None:
@@ -197,28 +189,24 @@ def _generalise(found: Declaration, holes: Iterable[_Sequent]) -> list[str] | No
     return clauses if len(clauses) == len(said) else None
 
 
-def _imply(path: Sequence[str], claim: str) -> str:
-    return f"({join(path)}) ==> ({claim})" if path else claim
-
-
 def _read_holes(problem: Problem, sketch: Sketch) -> dict[str, _Sequent] | None:
     """What each hole of a sketch is to prove; None outside of lemmas."""
     found = read_declaration(problem)
     if found is None or found.word != "lemma":
         return None
-    inner, _ = read_inner(problem, found, sketch.body)
     if problem.kind == "calc":
         return _read_steps(problem, found, sketch)
+    inner, _ = read_inner(problem, found, sketch.body)
     branches, claims = read_branches(inner)
     holes = {}
     for mark in MARK.finditer(inner):
         at = mark.start()
         said = [c for c in claims if c.has_proof and c.start <= at < c.end]
-        around = [b for b in branches if b.start <= at < b.end]
+        around = find_inmost(branches, at)
         if said:
             holes[mark[1]] = _Sequent(said[-1].path, said[-1].text)
-        elif around:
-            holes[mark[1]] = _Sequent(max(around, key=lambda b: b.start).path)
+        elif around is not None:
+            holes[mark[1]] = _Sequent(around.path)
         else:
             return None
     return holes
