@@ -32,11 +32,10 @@ from proverrl.lang.lean.words import (
     COMMANDS,
     FILE_ATTRIBUTES,
     FILE_WORDS,
-    Category,
-    Finding,
     judge_option,
     judge_word,
 )
+from proverrl.lang.records import Category, Finding
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column
 

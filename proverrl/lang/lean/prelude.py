@@ -17,7 +17,8 @@ from functools import lru_cache
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target, split_header
 from proverrl.lang.lean.syntax.lexical import make_finding
 from proverrl.lang.lean.syntax.tokens import Token, scan_tokens, split_name
-from proverrl.lang.lean.words import DECLARING, Finding
+from proverrl.lang.lean.words import DECLARING
+from proverrl.lang.records import Finding
 from proverrl.types import HOLE, Problem
 
 PRELUDE_WORDS = DECLARING | {"private", "protected", "noncomputable"}

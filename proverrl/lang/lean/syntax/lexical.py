@@ -15,7 +15,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence, Set
 
 from proverrl.lang.lean.syntax.tokens import Token, find_string_end
-from proverrl.lang.lean.words import NOT_IN_CODE, NOT_IN_TEXT, Category, Finding, judge_word
+from proverrl.lang.lean.words import NOT_IN_CODE, NOT_IN_TEXT, judge_word
+from proverrl.lang.records import Category, Finding
 
 MAX_NESTING = 200
 
