@@ -30,9 +30,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proverrl.errors import ProblemError, ProverRLError
 from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.backend import start_dafny_worker
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.vacuity import build_requires_probe, check_vacuity
-from proverrl.lang.dafny.workers.start import start_dafny_worker
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.problems.load import benchmark_sha256, write_problems
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict

@@ -26,8 +26,8 @@ from proverrl.benchmarks.programs import read_dafnybench_rows
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.dafny.annotate import get_program_text
 from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.backend import start_dafny_worker
 from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.start import start_dafny_worker
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.types import Candidate, Status
 from proverrl.verify.base import Limits, Worker

@@ -15,7 +15,7 @@ from proverrl.errors import ProblemError
 from proverrl.lang import find_language
 from proverrl.lang.dafny.audit import HOLE_KINDS, audit, audit_candidate
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.hint_statements import parse_body
+from proverrl.lang.dafny.syntax.hint_grammar import parse_body
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
 from proverrl.lang.dafny.syntax.program import parse_program
 from proverrl.lang.dafny.syntax.tokens import find_places, read_body, read_file

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ToolchainError, WorkerError
+from proverrl.lang.dafny.backend import start_dafny_worker
 from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.dafny4 import Dafny4Worker
-from proverrl.lang.dafny.workers.dafny4_reply import read_reply
-from proverrl.lang.dafny.workers.start import start_dafny_worker
+from proverrl.lang.dafny.workers.dafny4 import Dafny4Worker, read_reply
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.dafny.annotate import get_program_text, list_entry_names
 from proverrl.lang.dafny.audit import audit, audit_candidate
+from proverrl.lang.dafny.backend import start_dafny_worker
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.syntax.tokens import read_file
-from proverrl.lang.dafny.workers.start import start_dafny_worker
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
 from proverrl.verify.base import Limits, Worker

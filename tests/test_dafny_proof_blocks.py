@@ -7,7 +7,7 @@ import pytest
 
 from proverrl.lang.dafny.audit import audit
 from proverrl.lang.dafny.judge import judge_reply
-from proverrl.lang.dafny.syntax.names import list_declared, list_methods
+from proverrl.lang.dafny.syntax.cursor import list_declared, list_methods
 from proverrl.lang.dafny.syntax.tokens import read_file
 from proverrl.lang.dafny.workers.reply import parse_reply
 from proverrl.types import HOLE, Candidate, Problem, Status

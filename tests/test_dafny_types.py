@@ -14,7 +14,7 @@ from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.syntax.program import read_program
 from proverrl.lang.dafny.syntax.tokens import read_file
-from proverrl.lang.dafny.workers.reply import Message, Reply
+from proverrl.lang.dafny.workers.reply import Reply, ReplyMessage
 from proverrl.lang.dafny.workers.server import DafnyServerWorker
 from proverrl.lang.dafny.written_types import (
     get_blank,
@@ -101,7 +101,7 @@ def test_types_stand_behind_our_names_before_and_after_the_body() -> None:
     ours = "lemma L() { var i := 0; var j := 1;\n assert j == 1; var f := x => x + i; }\n"
     for line, marks in ((1, ("var i", ":= 0", "j")), (2, ("assert", ":= ", "=>", "x + i", "}"))):
         columns = [written.text.split("\n")[line - 1].index(mark) for mark in marks]
-        sent = Reply((), tuple(Message("error", line, column, "") for column in columns), ())
+        sent = Reply((), tuple(ReplyMessage("error", line, column, "") for column in columns), ())
         assert [m.column for m in written.restore(sent).messages] == [
             ours.split("\n")[line - 1].index(mark) for mark in marks
         ]

@@ -14,7 +14,7 @@ from rich.console import Console
 from proverrl.cli import doctor
 from proverrl.cli.doctor import is_healthy
 from proverrl.errors import ToolchainError
-from proverrl.lang.dafny import diagnose as dafny
+from proverrl.lang.dafny.workers import toolchain as dafny
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.lean import backend as lean
 from proverrl.lang.lean.workers.toolchain import LeanToolchain

@@ -13,8 +13,8 @@ import pytest
 
 from proverrl.errors import ToolchainError
 from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.backend import start_dafny_worker
 from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.start import start_dafny_worker
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.types import Candidate, Problem
 from proverrl.verify.base import Limits

@@ -34,6 +34,25 @@ class Segment:
 
 Verify = Callable[[Candidate], Awaitable[Verdict]]
 
+Category = Literal["syntax", "cheat", "hole"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Why the audit refuses a text.
+
+    ``cheat`` is a known way to get a verdict without a proof, ``hole`` a proof that says itself
+    that it is not finished, ``syntax`` anything else that is not admitted. ``rule`` names the
+    layer of the audit, ``line`` counts from 1 and ``column`` from 0 in the text that was read.
+    """
+
+    category: Category
+    rule: str
+    message: str
+    line: int
+    column: int
+
+
 SegmentFn = Callable[[Candidate, Verdict], tuple[Segment, ...]]
 """The segments of a judged body up to its first error."""
 

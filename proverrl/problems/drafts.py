@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.backend import start_dafny_worker
 from proverrl.lang.dafny.generate import CurriculumDraft, build_id, stream_level
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.vacuity import check_vacuity
-from proverrl.lang.dafny.workers.start import start_dafny_worker
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.problems.load import make_row, write_problems
 from proverrl.types import Candidate, Problem, Split, Status, Verdict

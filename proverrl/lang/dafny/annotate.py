@@ -2,10 +2,8 @@
 
 Flows in: a problem whose statement is a whole program, and the program that a policy gave back.
 Flows out: findings; none means that the second is the first with proof hints added. Both are
-parsed into elements (``syntax.program``) and walked together: an element that is not the next one
-of ours must be a hint (``hints``), and no name that a hint adds may occur where it could
-change what our text means.
-Covered: changed, missing or added code; contracts; declarations; assumptions; names.
+walked together: an element that is not the next one of ours must be a hint (``hints``), and no
+name that a hint adds may occur where it could change what our text means.
 Not covered: a contract of ours that is weak. Refused although honest: a hint inside an expression
 that is not the body of a function.
 """
@@ -18,11 +16,11 @@ from functools import lru_cache
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.file_audit import ALLOWED_ATTRIBUTES, audit_program
-from proverrl.lang.dafny.hints import Hint, read_hint
-from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name
-from proverrl.lang.dafny.syntax.names import list_declared, list_methods
-from proverrl.lang.dafny.syntax.program import Element, Slot
-from proverrl.lang.dafny.syntax.tokens import Finding, Token, read_file
+from proverrl.lang.dafny.hints import AddedHint, read_hint
+from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_declared, list_methods
+from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot
+from proverrl.lang.dafny.syntax.tokens import Token, read_file
+from proverrl.lang.records import Finding
 from proverrl.types import HOLE, Problem
 
 # What our own text may carry besides; it is ours, so it need not be harmless in other hands.
@@ -67,28 +65,17 @@ def read_our_program(problem: Problem) -> OurProgram:
 
 @lru_cache(maxsize=1024)
 def _read_program(text: str) -> OurProgram | str:
-    tokens, findings = read_file(text)
-    program = None
-    if not findings:
-        program, findings = audit_program(tokens, _OUR_ATTRIBUTES)
+    program, findings = audit_program(text, _OUR_ATTRIBUTES)
     if findings or program is None:
         return f"line {findings[0].line}: {findings[0].message}"
-    methods = list_methods(tokens)
-    return OurProgram(
-        tokens,
-        program.root,
-        frozenset(token.text for token in tokens if is_name(token)),
-        frozenset(methods),
-        frozenset(list_declared(tokens, *_LEMMA_WORDS) - methods),
-    )
+    tokens, methods = program.tokens, list_methods(program.tokens)
+    words = frozenset(token.text for token in tokens if is_name(token))
+    lemmas = list_declared(tokens, *_LEMMA_WORDS) - methods
+    return OurProgram(tokens, program.root, words, frozenset(methods), frozenset(lemmas))
 
 
 def audit_annotated(problem: Problem, body: str) -> list[Finding]:
-    """Findings about an annotated program; an empty list admits it.
-
-    Raises ``ProblemError`` when the problem's own program assumes something, leaves something
-    out or is not in the grammar.
-    """
+    """Findings about an annotated program; an empty list admits it. Raises as ``align``."""
     aligned = align(problem, body)
     return aligned if isinstance(aligned, list) else []
 
@@ -96,7 +83,8 @@ def audit_annotated(problem: Problem, body: str) -> list[Finding]:
 def align(problem: Problem, body: str) -> Alignment | list[Finding]:
     """Where each token of our program stands in an annotated one, or why it is none.
 
-    Raises ``ProblemError`` as ``audit_annotated``.
+    Raises ``ProblemError`` when our program assumes or leaves out something or is not in the
+    grammar.
     """
     read_our_program(problem)
     return _align(get_program_text(problem), body)
@@ -106,16 +94,13 @@ def align(problem: Problem, body: str) -> Alignment | list[Finding]:
 def _align(text: str, body: str) -> Alignment | list[Finding]:
     ours = _read_program(text)
     assert not isinstance(ours, str)
-    tokens, findings = read_file(body)
-    program = None
-    if not findings:
-        program, findings = audit_program(tokens, _OUR_ATTRIBUTES)
+    program, findings = audit_program(body, _OUR_ATTRIBUTES)
     if findings or program is None:
         return findings
-    alignment = Alignment(ours, tokens)
+    alignment = Alignment(ours, program.tokens)
     if not alignment.match(ours.root, program.root):
         return [alignment.report()]
-    return list(_check_names(ours, tokens, alignment.added)) or alignment
+    return list(_check_names(ours, program.tokens, alignment.added)) or alignment
 
 
 def list_entry_names(source: str, *words: str) -> frozenset[str]:
@@ -133,24 +118,12 @@ def _mangle(name: str) -> str:
 
 
 @dataclass(slots=True)
-class _Added:
-    """A hint, and the names of ours that stand in the same declaration."""
-
-    hint: Hint
-    member: int
-    words: frozenset[str]
-
-
-@dataclass(slots=True)
 class Alignment:
-    """A walk over our program and theirs.
-
-    ``added`` collects the hints, in order, ``matched`` the places of our tokens among theirs.
-    """
+    """A walk over our program and theirs: the hints, and the places of our tokens in theirs."""
 
     ours: OurProgram
     theirs: list[Token]
-    added: list[_Added] = field(default_factory=list)
+    added: list[AddedHint] = field(default_factory=list)
     matched: dict[int, int] = field(default_factory=dict)
     _member: Element | None = None
     _worst: tuple[int, Finding] | None = None
@@ -200,7 +173,7 @@ class Alignment:
         self._note_change(their_place, our_place)
         return False
 
-    def _align(self, our_slot: Slot, their_slot: Slot) -> bool:
+    def _align(self, our_slot: ElementSlot, their_slot: ElementSlot) -> bool:
         """Our elements in their order, with only hints between them.
 
         Taking the first that matches is enough: what matches one of ours twice is a hint.
@@ -219,13 +192,13 @@ class Alignment:
             if refused := self._refuse_names_of_ours(hint):
                 self._note(element.start, refused)
                 return False
-            self.added.append(self._make_added(hint))
+            self._add(hint)
         if num_matched < len(our_slot.elements):
             self._note_change(their_slot.end, our_slot.elements[num_matched].start)
             return False
         return True
 
-    def _refuse_names_of_ours(self, hint: Hint) -> Finding | None:
+    def _refuse_names_of_ours(self, hint: AddedHint) -> Finding | None:
         """What declares or assigns a name of ours is no hint, whatever comes after it."""
         if hint.added is not None and hint.added.text in self.ours.words | _MAGIC_NAMES:
             why = "is in use: a declaration that is added needs a new name"
@@ -233,12 +206,12 @@ class Alignment:
         taken = next((name for name in hint.assigned if name.text in self.ours.words), None)
         return _refuse_assignment(taken) if taken is not None else None
 
-    def _make_added(self, hint: Hint) -> _Added:
-        if self._member is None:
-            return _Added(hint, -1, self.ours.words)
-        member = self._member
-        inside = self.ours.tokens[member.start : member.end]
-        return _Added(hint, member.start, frozenset(t.text for t in inside if is_name(t)))
+    def _add(self, hint: AddedHint) -> None:
+        member, hint.words = self._member, self.ours.words
+        if member is not None:
+            inside = self.ours.tokens[member.start : member.end]
+            hint.member, hint.words = member.start, frozenset(t.text for t in inside if is_name(t))
+        self.added.append(hint)
 
     def _note_change(self, their_place: int, our_place: int) -> None:
         mine, other = self.ours.tokens[our_place], self.theirs[their_place]
@@ -247,8 +220,7 @@ class Alignment:
             f"the program was changed: expected {mine.text or 'the end'!r} "
             f"(line {mine.line} of the problem), found {found}"
         )
-        finding = Finding("cheat", "changed-program", message, other.line, other.column)
-        self._note(their_place, finding)
+        self._note(their_place, other.refuse("cheat", "changed-program", message))
 
     def _note(self, place: int, finding: Finding) -> None:
         """Keep the finding at the furthest place; of two at one place, the later is about more."""
@@ -256,9 +228,11 @@ class Alignment:
             self._worst = (place, finding)
 
 
-def _check_names(ours: OurProgram, theirs: list[Token], added: list[_Added]) -> Iterator[Finding]:
+def _check_names(
+    ours: OurProgram, theirs: list[Token], added: list[AddedHint]
+) -> Iterator[Finding]:
     declared: set[str] = set()
-    for name in (item.hint.added for item in added):
+    for name in (hint.added for hint in added):
         if name is None:
             continue
         if name.text in declared:
@@ -266,28 +240,28 @@ def _check_names(ours: OurProgram, theirs: list[Token], added: list[_Added]) -> 
         declared.add(name.text)
     lemmas = ours.lemmas | list_declared(theirs, *_LEMMA_WORDS) - ours.methods
     ghosts: dict[int, set[str]] = {}
-    for item in added:
-        own = ghosts.setdefault(item.member, set())
-        yield from _check_hint(item, own, lemmas, ours)
-        for place in range(item.hint.start, item.hint.end):
+    for hint in added:
+        own = ghosts.setdefault(hint.member, set())
+        yield from _check_hint(hint, own, lemmas, ours)
+        for place in range(hint.start, hint.end):
             token = theirs[place]
             if token.text in ours.methods and theirs[place + 1].text in ("(", "<"):
                 yield _refuse_name(token, "is a method; only lemmas and functions may be called")
 
 
 def _check_hint(
-    item: _Added, ghosts: set[str], lemmas: frozenset[str] | set[str], ours: OurProgram
+    hint: AddedHint, ghosts: set[str], lemmas: frozenset[str] | set[str], ours: OurProgram
 ) -> Iterator[Finding]:
     """``ghosts`` are the variables that earlier hints of the same declaration added."""
-    if item.hint.added is None:
-        for name in item.hint.local:
-            if name.text in item.words | _MAGIC_NAMES:
+    if hint.added is None:
+        for name in hint.local:
+            if name.text in hint.words | _MAGIC_NAMES:
                 yield _refuse_name(name, "would capture a name of the program")
             ghosts.add(name.text)
-    for name in item.hint.assigned:
+    for name in hint.assigned:
         if name.text not in ghosts:
             yield _refuse_assignment(name)
-    for name in item.hint.called:
+    for name in hint.called:
         reveals = name.text.startswith("reveal_") and name.text[7:] in ours.words
         if name.text not in lemmas and not reveals:
             yield _refuse_name(name, "is not a lemma; only lemmas may be called")
@@ -296,8 +270,8 @@ def _check_hint(
 def _refuse_assignment(name: Token) -> Finding:
     message = f"{name.text!r} may not be assigned: a hint may only update ghost variables that "
     message += "hints declared, under names that the program does not use"
-    return Finding("cheat", "assignment", message, name.line, name.column)
+    return name.refuse("cheat", "assignment", message)
 
 
 def _refuse_name(name: Token, why: str) -> Finding:
-    return Finding("cheat", "names", f"{name.text!r} {why}", name.line, name.column)
+    return name.refuse("cheat", "names", f"{name.text!r} {why}")

@@ -1,12 +1,9 @@
 """The audit of a body, before anything runs.
 
 Flows in: a body and the kind of its hole (or a candidate). Flows out: findings; none means that
-the body may be sent to Dafny. A body is admitted only when the whole of it is in the grammar of
-its hole, so that it cannot end the scope, start a declaration or leave something out.
-Covered, each by a layer that findings name in ``rule``: size, characters, comments, scope,
-keywords, attributes, wildcard, missing-body, assignment, names, grammar; and for whole programs
-``file_audit`` and ``annotate``. Not covered: what only Dafny knows (types,
-termination, truth), and a problem whose own text is inconsistent.
+the body may be sent to Dafny. The whole of it must be in the grammar of its hole, so that it cannot
+end the scope, start a declaration or leave something out. ``rule`` of a finding names the layer.
+Not covered: what only Dafny knows (types, termination, truth).
 """
 
 from __future__ import annotations
@@ -19,18 +16,18 @@ from itertools import pairwise
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.annotate import audit_annotated, read_our_program
 from proverrl.lang.dafny.file_audit import audit_file
-from proverrl.lang.dafny.syntax.hint_expressions import HARMLESS_ATTRIBUTES, refuse_attribute
-from proverrl.lang.dafny.syntax.hint_statements import (
+from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_methods
+from proverrl.lang.dafny.syntax.hint_grammar import (
     FORBIDDEN_WORDS,
-    GrammarError,
-    classify_word,
-    is_name,
+    HARMLESS_ATTRIBUTES,
     parse_body,
+    refuse_attribute,
+    refuse_word,
 )
-from proverrl.lang.dafny.syntax.names import list_methods
 from proverrl.lang.dafny.syntax.plain import write_plain
-from proverrl.lang.dafny.syntax.tokens import Finding, Token, read_body, read_file
+from proverrl.lang.dafny.syntax.tokens import CLOSERS, Token, read_body, read_file
 from proverrl.lang.dafny.written_types import get_blank, read_untyped
+from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column, find_body_place
 
@@ -46,8 +43,6 @@ MAX_BODY_TOKENS = 4_000
 _MAX_FINDINGS = 10
 _SAFE_AROUND_HOLE = frozenset(" \t\r\n{};")
 
-_CLOSERS = {")": "(", "]": "[", "}": "{"}
-
 
 def audit(kind: str, body: str, *, problem: Problem | None = None) -> list[Finding]:
     """Findings about a body for a hole of this kind; an empty list admits it.
@@ -59,8 +54,8 @@ def audit(kind: str, body: str, *, problem: Problem | None = None) -> list[Findi
     if kind not in KINDS:
         raise ProblemError(f"unknown kind of hole {kind!r}; known are: {', '.join(KINDS)}")
     is_whole = kind in ("file", ANNOTATE)
-    if len(body) > (MAX_FILE_CHARACTERS if is_whole else MAX_BODY_CHARACTERS):
-        limit = MAX_FILE_CHARACTERS if is_whole else MAX_BODY_CHARACTERS
+    limit = MAX_FILE_CHARACTERS if is_whole else MAX_BODY_CHARACTERS
+    if len(body) > limit:
         return [Finding("syntax", "size", f"longer than {limit} characters", 1, 0)]
     written = write_plain(body, comments=not is_whole)
     findings = _audit_plain(kind, written.text, problem)[:_MAX_FINDINGS]
@@ -152,28 +147,23 @@ def _scan(tokens: list[Token]) -> Iterator[Finding]:
         text = token.text
         is_member = previous == "." and text == "requires"
         if token.kind == "word" and text in FORBIDDEN_WORDS and not is_member:
-            message = f"{text!r} {FORBIDDEN_WORDS[text]}"
-            yield Finding(classify_word(text), "keywords", message, token.line, token.column)
+            yield refuse_word(token)
         elif token.kind == "operator":
             name = tokens[min(place + 1, len(tokens) - 1)]
             if text == ":" and previous == "{" and name.text not in HARMLESS_ATTRIBUTES:
                 yield refuse_attribute(name)
             elif text == "*" and previous in ("decreases", ","):
-                message = "'*' gives up termination"
-                yield Finding("cheat", "wildcard", message, token.line, token.column)
+                yield token.refuse("cheat", "wildcard", "'*' gives up termination")
             elif text == "...":
-                message = "'...' leaves something out"
-                yield Finding("cheat", "missing-body", message, token.line, token.column)
-            elif text in "([{":
+                yield token.refuse("cheat", "missing-body", "'...' leaves something out")
+            elif text in CLOSERS.values():
                 open_brackets.append(text)
-            elif text in _CLOSERS and not scope_ended:
+            elif text in CLOSERS and not scope_ended:
                 if not open_brackets:
                     scope_ended = True
-                    message = f"{text!r} closes what the problem opened"
-                    yield Finding("cheat", "scope", message, token.line, token.column)
-                elif open_brackets.pop() != _CLOSERS[text]:
-                    message = f"{text!r} closes another bracket"
-                    yield Finding("syntax", "grammar", message, token.line, token.column)
+                    yield token.refuse("cheat", "scope", f"{text!r} closes what the problem opened")
+                elif open_brackets.pop() != CLOSERS[text]:
+                    yield token.refuse("syntax", "grammar", f"{text!r} closes another bracket")
                     return
         previous = text
 
@@ -188,7 +178,7 @@ def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Find
     methods, later_words = _read_problem(problem.preamble, problem.statement)
     findings = list(_find_method_calls(tokens, methods))
     findings += [
-        Finding("cheat", "names", f"{t.text!r} would capture a later name", t.line, t.column)
+        t.refuse("cheat", "names", f"{t.text!r} would capture a later name")
         for t in declared
         if t.text in later_words
     ]
@@ -200,7 +190,7 @@ def _find_method_calls(tokens: list[Token], methods: Set[str]) -> Iterator[Findi
     for token, following in pairwise(tokens):
         if is_name(token) and token.text in methods and following.text in ("(", "<"):
             message = f"{token.text!r} is a method; only lemmas and functions may be called"
-            yield Finding("cheat", "names", message, token.line, token.column)
+            yield token.refuse("cheat", "names", message)
 
 
 @lru_cache(maxsize=1024)

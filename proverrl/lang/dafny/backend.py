@@ -1,7 +1,7 @@
 """Opens what verifies Dafny: a pool of workers of one toolchain.
 
 Flows in: options. Flows out: a ``Backend``, of which no process runs yet. Not handled here: finding
-Dafny (``proverrl.lang.dafny.workers.toolchain``), the cache (``proverrl.lang.open``).
+Dafny (``workers.toolchain``), the cache (``proverrl.lang.open``).
 """
 
 from __future__ import annotations
@@ -12,13 +12,29 @@ from proverrl.lang.base import BackendOptions
 from proverrl.lang.dafny.audit import AUDIT_VERSION, audit_candidate
 from proverrl.lang.dafny.canaries import CANARIES
 from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.start import start_dafny_worker
+from proverrl.lang.dafny.workers.command_line import DafnyCliWorker
+from proverrl.lang.dafny.workers.dafny4 import Dafny4Worker
+from proverrl.lang.dafny.workers.server import DafnyServerWorker
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
 from proverrl.verify.base import Limits, SpawnWorker, Worker
 from proverrl.verify.cache import make_salt
 from proverrl.verify.canaries import mix_in_canaries
 from proverrl.verify.pool import VerifierPool, make_upkeep
 from proverrl.verify.router import Backend
+
+
+async def start_dafny_worker(
+    toolchain: DafnyToolchain, limits: Limits, known: KnownProblems
+) -> Worker:
+    """Start the worker of this toolchain and see that it tells true from false.
+
+    Raises ``ToolchainError`` when it does not, ``WorkerError`` when it dies meanwhile.
+    """
+    if toolchain.backend == "dafny-4":
+        return await Dafny4Worker.start(toolchain, limits, known)
+    if toolchain.backend == "dafny-cli":
+        return await DafnyCliWorker.start(toolchain, limits, known)
+    return await DafnyServerWorker.start(toolchain, limits, known)
 
 
 def make_spawn(

@@ -4,53 +4,64 @@ Flows in: a program. Flows out: findings; none means that Dafny may judge it.
 A program without a statement of ours can only be held to this: whatever it claims, it must prove.
 So nothing may be assumed, left out, switched off or brought in from elsewhere.
 Covered: assume in any form, attributes (an allow-list), include, ``decreases *``, free, abstract
-and refining modules, declarations, loops and iterators without a body. Not covered: a claim that
-is too weak, a precondition that is false; forall statements without a body (Dafny's
-``/noCheating`` refuses them).
+and refining modules, declarations, loops and iterators without a body, and proofs inside a program
+that change what lives outside them. Dafny 2.3 proves ``assert P by { ... }`` aside and then
+believes P of the values from before the block, but it lets the block assign to variables and fields
+from outside: ``assert g == 0 by { g := 0; }`` proves what is false. In the hints of a ``calc`` it
+forgets this for the results of calls. So a block after ``by`` and a ``calc`` may declare variables,
+and assign to nothing. Not covered: a claim that is too weak, a precondition that is false; forall
+statements (Dafny checks their proofs, and its ``/noCheating`` refuses those without a body).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proverrl.lang.dafny.circular import find_circular
-from proverrl.lang.dafny.proof_blocks import scan_proof_blocks
-from proverrl.lang.dafny.stored_functions import find_stored
-from proverrl.lang.dafny.syntax.cursor import MAX_DEPTH, GrammarError
-from proverrl.lang.dafny.syntax.program import ParsedProgram, read_program
-from proverrl.lang.dafny.syntax.tokens import Finding, Token, read_file
+from proverrl.lang.dafny.believed import find_believed
+from proverrl.lang.dafny.syntax.cursor import MAX_DEPTH, GrammarError, list_methods
+from proverrl.lang.dafny.syntax.parsed import ParsedProgram
+from proverrl.lang.dafny.syntax.program import read_program
+from proverrl.lang.dafny.syntax.tokens import CLOSERS, Token, read_file
+from proverrl.lang.records import Finding
 
 ALLOWED_ATTRIBUTES = frozenset(
     "induction trigger tailrecursion fuel opaque autotriggers nativeType main compile".split()
 )
 
 _FORBIDDEN = {
-    "assume": ("keywords", "assumes what is to be proved"),
-    "include": ("keywords", "brings in another file"),
-    "free": ("keywords", "assumes what is to be proved"),
+    "assume": "assumes what is to be proved",
+    "include": "brings in another file",
+    "free": "assumes what is to be proved",
     # Dafny 4 tests it when the program runs, and believes it until then.
-    "expect": ("keywords", "is believed, not proved"),
-    "abstract": ("keywords", "declares what need not be proved"),
-    "refines": ("keywords", "takes over what need not be proved"),
+    "expect": "is believed, not proved",
+    "abstract": "declares what need not be proved",
+    "refines": "takes over what need not be proved",
 }
 _MAX_NESTING = 4 * MAX_DEPTH
 
 _MAY_LACK_BODY = frozenset("function predicate copredicate".split())
+_LEAVES = frozenset("return break yield modify".split())
+# Going back from ``:=``: what shows that a statement begins there, and what that it does not.
+_STARTS = frozenset([";", "{", "}", "=>", "label", "else"])
+_BINDERS = frozenset(["var", "::"])
+_GUARDS = frozenset(["if", "case"])
 
 
 def audit_file(text: str) -> list[Finding]:
     """Findings about a whole program; an empty list admits it."""
-    tokens, findings = read_file(text)
-    return findings or audit_program(tokens, ALLOWED_ATTRIBUTES)[1]
+    return audit_program(text, ALLOWED_ATTRIBUTES)[1]
 
 
 def audit_program(
-    tokens: list[Token], attributes: frozenset[str]
+    text: str, attributes: frozenset[str]
 ) -> tuple[ParsedProgram | None, list[Finding]]:
     """A whole program in which these attributes are allowed, and the findings about it.
 
     There is no program when it is outside the grammar.
     """
+    tokens, findings = read_file(text)
+    if findings:
+        return None, findings
     findings = [*_scan_words(tokens), *_scan_attributes(tokens, attributes)]
     findings += [*_scan_prefixes(tokens), *_scan_nesting(tokens)]
     if any(finding.rule == "grammar" for finding in findings):
@@ -59,42 +70,33 @@ def audit_program(
         program = read_program(tokens)
     except GrammarError as error:
         return None, [*findings, error.finding]
-    findings += [*_list_missing(program), *scan_proof_blocks(tokens)]
-    return program, findings + find_believed(tokens, program)
-
-
-def find_believed(tokens: list[Token], program: ParsedProgram) -> list[Finding]:
-    """Declarations with which Dafny 2.3 proves anything."""
-    return [*find_circular(tokens, program), *find_stored(tokens, program)]
+    findings += [*_list_missing(program), *_scan_proof_blocks(tokens)]
+    return program, findings + find_believed(program)
 
 
 def _list_missing(program: ParsedProgram) -> Iterator[Finding]:
     """What claims something without a proof of it, or gives up termination."""
     for token in program.wild:
-        message = "'decreases *' gives up termination"
-        yield Finding("cheat", "wildcard", message, token.line, token.column)
+        yield token.refuse("cheat", "wildcard", "'decreases *' gives up termination")
     for member in program.bodyless:
         if member.claims or member.word not in _MAY_LACK_BODY:
-            token = member.token
             message = f"this {member.word} has no body, so what it claims is not proved"
-            yield Finding("cheat", "missing-body", message, token.line, token.column)
+            yield member.token.refuse("cheat", "missing-body", message)
 
 
 def _scan_words(tokens: list[Token]) -> Iterator[Finding]:
     for token in tokens:
         if token.kind == "word" and token.text in _FORBIDDEN:
-            rule, why = _FORBIDDEN[token.text]
-            yield Finding("cheat", rule, f"{token.text!r} {why}", token.line, token.column)
+            yield token.refuse("cheat", "keywords", f"{token.text!r} {_FORBIDDEN[token.text]}")
         elif token.kind == "operator" and token.text == "...":
-            message = "'...' leaves something out"
-            yield Finding("cheat", "missing-body", message, token.line, token.column)
+            yield token.refuse("cheat", "missing-body", "'...' leaves something out")
 
 
 def _scan_attributes(tokens: list[Token], allowed: frozenset[str]) -> Iterator[Finding]:
     for brace, colon, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if brace.text == "{" and colon.text == ":" and name.text not in allowed:
             message = f"the attribute {name.text!r} is not allowed"
-            yield Finding("cheat", "attributes", message, name.line, name.column)
+            yield name.refuse("cheat", "attributes", message)
 
 
 def _scan_prefixes(tokens: list[Token]) -> Iterator[Finding]:
@@ -103,26 +105,85 @@ def _scan_prefixes(tokens: list[Token]) -> Iterator[Finding]:
         follows_label = place and tokens[place - 1].text in ("old", "unchanged", "allocated")
         if token.text == "@" and token.kind == "operator" and not follows_label:
             message = "attributes that begin with '@' are not allowed"
-            yield Finding("cheat", "attributes", message, token.line, token.column)
+            yield token.refuse("cheat", "attributes", message)
 
 
 def _scan_nesting(tokens: list[Token]) -> Iterator[Finding]:
     """Brackets must match, and nest less deep than what makes the checker overflow its stack."""
-    pairs = {")": "(", "]": "[", "}": "{"}
     opened: list[str] = []
     for token in tokens:
         if token.kind != "operator":
             continue
-        if token.text in pairs.values():
+        if token.text in CLOSERS.values():
             opened.append(token.text)
             if len(opened) > _MAX_NESTING:
-                message = f"nested more than {_MAX_NESTING} deep"
-                yield Finding("syntax", "grammar", message, token.line, token.column)
+                yield token.refuse("syntax", "grammar", f"nested more than {_MAX_NESTING} deep")
                 return
-        elif token.text in pairs and (not opened or opened.pop() != pairs[token.text]):
-            message = f"{token.text!r} closes nothing"
-            yield Finding("syntax", "grammar", message, token.line, token.column)
+        elif token.text in CLOSERS and (not opened or opened.pop() != CLOSERS[token.text]):
+            yield token.refuse("syntax", "grammar", f"{token.text!r} closes nothing")
             return
     if opened:
-        last = tokens[-1]
-        yield Finding("syntax", "grammar", "a bracket is not closed", last.line, last.column)
+        yield tokens[-1].refuse("syntax", "grammar", "a bracket is not closed")
+
+
+def _scan_proof_blocks(tokens: list[Token]) -> Iterator[Finding]:
+    """Findings about assignments, jumps and calls of methods inside proofs.
+
+    The brackets of ``tokens`` must match.
+    """
+    methods = list_methods(tokens)
+    opened: list[bool] = []
+    # Whether the next brace begins a proof: it does after ``by``, and after ``calc`` and its
+    # attributes and operator.
+    is_due = False
+    attribute_depth = -1
+    for place, token in enumerate(tokens):
+        text = token.sign
+        if text in ("by", "calc"):
+            is_due = True
+        elif text in CLOSERS.values():
+            is_attribute = text == "{" and tokens[place + 1].text == ":"
+            begins = is_due and text == "{" and attribute_depth < 0 and not is_attribute
+            if is_attribute and attribute_depth < 0:
+                attribute_depth = len(opened)
+            opened.append(begins or bool(opened and opened[-1]))
+            is_due = is_due and not begins
+        elif text in CLOSERS:
+            opened.pop()
+            if len(opened) == attribute_depth:
+                attribute_depth = -1
+        elif opened and opened[-1]:
+            yield from _check_token(tokens, place, methods)
+
+
+def _check_token(tokens: list[Token], place: int, methods: set[str]) -> Iterator[Finding]:
+    token = tokens[place]
+    if token.kind == "word" and token.text in _LEAVES:
+        yield token.refuse("cheat", "keywords", f"{token.text!r} may not stand in a proof")
+    elif token.kind == "operator" and token.text in (":=", ":|"):
+        if _is_assignment(tokens, place):
+            message = "a proof after 'by' or in 'calc' may declare variables, but assign to none"
+            yield token.refuse("cheat", "assignment", message)
+    elif token.kind == "word" and token.text in methods and tokens[place + 1].text in ("(", "<"):
+        message = f"{token.text!r} is a method; a proof may only call lemmas and functions"
+        yield token.refuse("cheat", "names", message)
+
+
+def _is_assignment(tokens: list[Token], place: int) -> bool:
+    """False for what declares a variable, for a comprehension and for an update in brackets."""
+    depth = 0
+    for before in range(place - 1, -1, -1):
+        text = tokens[before].sign
+        if text in (")", "]"):
+            depth += 1
+        elif text in ("(", "["):
+            if not depth:
+                return False
+            depth -= 1
+        elif depth:
+            continue
+        elif text in _STARTS:
+            return True
+        elif text in _BINDERS or (text in _GUARDS and tokens[place].text == ":|"):
+            return False
+    return True

@@ -1,12 +1,9 @@
 """What a policy may add to a program that is ours: the strict grammar of proof hints.
 
-Flows in: the tokens of one added clause, statement or declaration. Flows out: a ``Hint`` with the
-names that it declares, assigns and calls; anything else raises ``GrammarError``.
-Covered: loop invariants, measures, assertions, calculations, calls of lemmas, ghost variables and
-their updates, forall proofs, ``reveal``, proof by cases, lemmas and ghost functions with bodies.
+Flows in: the tokens of one added clause, statement or declaration. Flows out: an ``AddedHint``
+with the names that it declares, assigns and calls; anything else raises ``GrammarError``.
 Not covered (refused): attributes other than triggers and induction, loops, calls of lemmas inside
-expressions.
-Not handled here: whether the names are free to use (``proverrl.lang.dafny.annotate``).
+expressions. Not handled here: whether the names are free to use (``annotate``).
 """
 
 from __future__ import annotations
@@ -14,13 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.elements import Element, Slot
-from proverrl.lang.dafny.syntax.hint_expressions import HARMLESS_ATTRIBUTES, refuse_attribute
-from proverrl.lang.dafny.syntax.hint_statements import (
+from proverrl.lang.dafny.syntax.hint_grammar import (
     FORBIDDEN_WORDS,
-    HintStatements,
-    classify_word,
+    HARMLESS_ATTRIBUTES,
+    HintGrammar,
+    refuse_attribute,
+    refuse_word,
 )
+from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot
 from proverrl.lang.dafny.syntax.tokens import Token
 
 _CLAUSE_WORDS = {
@@ -32,11 +30,12 @@ _ADDED_DECLARATIONS = ("lemma", "function", "predicate")
 
 
 @dataclass(slots=True)
-class Hint:
+class AddedHint:
     """One admitted addition: its tokens from ``start`` to ``end``, and the names in it.
 
     ``local``: what it declares for the statements after it. ``added``: the declaration that it
-    is, if any.
+    is, if any. ``member`` and ``words``: the place of our declaration around it, -1 for none, and
+    the names in that.
     """
 
     start: int
@@ -45,14 +44,16 @@ class Hint:
     assigned: list[Token] = field(default_factory=list)
     called: list[Token] = field(default_factory=list)
     added: Token | None = None
+    member: int = -1
+    words: frozenset[str] = frozenset()
 
 
-def read_hint(tokens: list[Token], slot: Slot, element: Element) -> Hint:
+def read_hint(tokens: list[Token], slot: ElementSlot, element: Element) -> AddedHint:
     """The hint that an added element is; raises ``GrammarError`` when it is none."""
     last = tokens[element.end - 1]
     end = Token("end", "", last.line, last.column + len(last.text))
     parser = _HintParser([*tokens[element.start : element.end], end], ghost=slot.ghost)
-    hint = Hint(element.start, element.end)
+    hint = AddedHint(element.start, element.end)
     if slot.kind == "declarations":
         hint.added = parser.parse_declaration()
     else:
@@ -71,7 +72,7 @@ def read_hint(tokens: list[Token], slot: Slot, element: Element) -> Hint:
     return hint
 
 
-class _HintParser(HintStatements):
+class _HintParser(HintGrammar):
     """The proof statements of a hole, with ghost variables marked as such, and declarations."""
 
     def __init__(self, tokens: list[Token], *, ghost: bool) -> None:
@@ -88,9 +89,7 @@ class _HintParser(HintStatements):
             token, self._place = self._tokens[index], index
             is_member = index > 0 and self._tokens[index - 1].text == "."
             if token.kind == "word" and token.text in FORBIDDEN_WORDS and not is_member:
-                why = FORBIDDEN_WORDS[token.text]
-                category = classify_word(token.text)
-                raise self.refuse(category, "keywords", f"{token.text!r} {why}")
+                raise GrammarError(refuse_word(token))
             harmless = self.peek(2).text in HARMLESS_ATTRIBUTES
             if token.text == "{" and self.peek().text == ":" and not harmless:
                 raise GrammarError(refuse_attribute(self.peek(2)))
@@ -101,7 +100,6 @@ class _HintParser(HintStatements):
         return (statement and self.take("{")) or super().open_cases(statement=False)
 
     def expect_clause(self, *words: str) -> None:
-        """Refuse a clause that begins with none of ``words``."""
         if not self.at(*words):
             message = f"a clause with {self.token.text!r} may not be added here"
             raise self.refuse("cheat", "contract", message)
@@ -136,22 +134,21 @@ class _HintParser(HintStatements):
 
     def _find_callee(self, start: int) -> Token:
         """The name before the arguments of a call that ends just before this place."""
-        place, depth = self._place - 2, 0
+        place = self._skip_back(self._place - 2, start, "([{", ")]}")
+        if self._tokens[place].text == ">":
+            place = self._skip_back(place, start, "<", ">")
+        return self._tokens[place]
+
+    def _skip_back(self, place: int, start: int, openers: str, closers: str) -> int:
+        """The place before the bracket that is closed at ``place``."""
+        depth = 0
         while place > start:
             text = self._tokens[place].text
-            depth += (text in (")", "]", "}")) - (text in ("(", "[", "{"))
+            depth += (text in tuple(closers)) - (text in tuple(openers))
             place -= 1
             if depth == 0:
                 break
-        if self._tokens[place].text == ">":
-            depth = 0
-            while place > start:
-                text = self._tokens[place].text
-                depth += (text == ">") - (text == "<")
-                place -= 1
-                if depth == 0:
-                    break
-        return self._tokens[place]
+        return place
 
     def parse_declaration(self) -> Token:
         """A lemma, a ghost function or a predicate with a body; returns its name."""

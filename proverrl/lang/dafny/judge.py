@@ -1,16 +1,16 @@
-"""The verdict rule of Dafny 2.3, shared by the server and the command line.
+"""The verdict rule of all Dafny workers.
 
-Flows in: a Dafny process, and a candidate. Flows out: a ``Judgement``.
+Flows in: a Dafny process, and a candidate. Flows out: a verdict.
 Dafny's own last line says "completed successfully" for failed, exhausted and empty programs
 alike, so it counts for nothing: a program is proved when the entries that it had to verify, and
 only those, all say ``verified``, nothing says error, and every line of the reply was understood.
-Not handled here: the text of the body (``proverrl.lang.dafny.audit``), processes.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from proverrl.errors import WorkerError
@@ -27,67 +27,37 @@ from proverrl.verify.body_place import find_body_place
 _NO_BODY = "has no body"
 _LIMIT_OUTCOMES = ("timed out", "out of resource")
 _MAX_DIAGNOSTICS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The status of one reply; ``checks`` names what was looked at and found in order."""
-
-    status: Status
-    diagnostics: tuple[Diagnostic, ...]
-    checks: tuple[str, ...]
-    obligations: tuple[Obligations, ...] = ()
+_SEVERITIES: Mapping[str, Literal["error", "warning", "info"]] = {
+    "error": "error",
+    "limit": "error",
+    "warning": "warning",
+}
 
 
 async def judge_candidate(
-    process: DafnyProcess, candidate: Candidate, known: KnownProblems
-) -> Judgement:
+    process: DafnyProcess, candidate: Candidate, known: KnownProblems, toolchain: str
+) -> Verdict:
     """Ask about a candidate, and about its problem with an empty body when that is still due.
 
     Raises ``WorkerError`` on doubt, ``ProblemError`` when the problem cannot hold a proof.
     """
+    started = time.monotonic()
     plain, given = make_plain(candidate)
     named, lines = name_calc_line(plain)
     problem = named.problem
     written = await known.write_types(process, named)
     reply = await process.ask(written.text)
     reply = given.restore(lines.restore(written.restore(reply)))
-    if problem.kind == "file":
-        return judge_reply(reply, candidate, None)
-    if not reply.resolved:
-        await known.check_types(process, problem)
-    expected = known.find_entries(problem)
-    if expected is None and reply.all_verified:
-        expected = await known.ask_entries(process, problem)
-    return judge_reply(reply, candidate, expected or frozenset())
-
-
-async def judge_to_verdict(
-    process: DafnyProcess, candidate: Candidate, known: KnownProblems, toolchain: str
-) -> Verdict:
-    """``judge_candidate``, timed, as the verdict of a toolchain."""
-    started = time.monotonic()
-    judgement = await judge_candidate(process, candidate, known)
-    return Verdict(
-        status=judgement.status,
-        diagnostics=judgement.diagnostics,
-        obligations=judgement.obligations,
-        seconds=time.monotonic() - started,
-        toolchain=toolchain,
-        checks=judgement.checks,
-    )
-
-
-def judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | None) -> Judgement:
-    """Apply the verdict rule. ``expected`` is None for a bare file.
-
-    An annotated program may have entries beyond the expected ones, for what it declares itself;
-    they too must be verified. Raises ``WorkerError`` when nothing can be concluded: an entry is
-    inconclusive (its prover died) or a line that is not understood stands in an otherwise clean
-    reply.
-    """
-    judgement = _judge_reply(reply, candidate, expected)
-    return replace(judgement, obligations=count_obligations(reply))
+    expected = None
+    if problem.kind != "file":
+        if not reply.resolved:
+            await known.check_types(process, problem)
+        expected = known.find_entries(problem)
+        if expected is None and reply.all_verified:
+            expected = await known.ask_entries(process, problem)
+        expected = expected or frozenset()
+    verdict = judge_reply(reply, candidate, expected)
+    return replace(verdict, seconds=time.monotonic() - started, toolchain=toolchain)
 
 
 def count_obligations(reply: Reply) -> tuple[Obligations, ...]:
@@ -99,66 +69,63 @@ def count_obligations(reply: Reply) -> tuple[Obligations, ...]:
     counted = []
     for entry in reply.entries:
         total = entry.num_obligations
-        proved = 0
-        if entry.outcome == "verified":
-            proved = total
-        elif entry.outcome in ("error", "errors"):
+        proved = total if entry.outcome == "verified" else 0
+        if entry.outcome in ("error", "errors"):
             proved = max(0, total - max(1, entry.num_failures))
         counted.append(Obligations(entry.name, total, proved))
     return tuple(counted)
 
 
-def _judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | None) -> Judgement:
+def judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | None) -> Verdict:
+    """Apply the verdict rule. ``expected`` is None for a bare file.
+
+    An annotated program may have entries beyond the expected ones, for what it declares itself;
+    they too must be verified. Raises ``WorkerError`` when nothing can be concluded: an entry is
+    inconclusive (its prover died) or a line that is not understood stands in an otherwise clean
+    reply.
+    """
     diagnostics = _make_diagnostics(reply, candidate)
+
+    def conclude(status: Status, *more: str, error: str = "") -> Verdict:
+        """``more`` names what was looked at beside the audit and the resolution, in order."""
+        errors = (Diagnostic("error", error),) if error else ()
+        return Verdict(
+            status=status,
+            diagnostics=(*errors, *diagnostics),
+            obligations=count_obligations(reply),
+            checks=("audit", "resolve", *more),
+        )
+
     if any(_NO_BODY in m.text for m in reply.messages if m.kind == "warning"):
-        return Judgement(Status.UNSOUND, diagnostics, ("audit", "resolve"))
+        return conclude(Status.UNSOUND)
     outcomes = {entry.outcome for entry in reply.entries}
-    failed = any(m.kind == "error" for m in reply.messages) or outcomes & {"error", "errors"}
-    if failed:
-        checks = ("audit", "resolve", "obligations") if reply.resolved else ("audit", "resolve")
-        return Judgement(Status.REJECTED, diagnostics, checks)
+    if reply.errors or outcomes & {"error", "errors"}:
+        return conclude(Status.REJECTED, *(["obligations"] if reply.resolved else []))
     if odd := outcomes - {"verified", *_LIMIT_OUTCOMES}:
         raise WorkerError(f"the prover gave no result: {', '.join(sorted(odd))}", "no-result")
     if outcomes & set(_LIMIT_OUTCOMES):
-        return Judgement(Status.EXHAUSTED, diagnostics, ("audit", "resolve", "obligations"))
+        return conclude(Status.EXHAUSTED, "obligations")
     if reply.unknown:
         raise WorkerError(f"Dafny said what is not understood: {reply.unknown[0][:200]!r}")
-    return _judge_clean(reply, candidate, expected, diagnostics)
-
-
-def _judge_clean(
-    reply: Reply,
-    candidate: Candidate,
-    expected: frozenset[str] | None,
-    diagnostics: tuple[Diagnostic, ...],
-) -> Judgement:
-    done = ("audit", "resolve")
     if not reply.entries and not expected:
-        nothing = Diagnostic("error", "nothing to verify: the program has no proof obligation")
         status = Status.REJECTED if expected is None else Status.UNSOUND
-        return Judgement(status, (nothing, *diagnostics), done)
+        return conclude(status, error="nothing to verify: the program has no proof obligation")
     if unchecked := _list_unchecked_iterators(reply, candidate):
-        skipped = Diagnostic("error", f"Dafny skipped these iterators: {', '.join(unchecked)}")
-        return Judgement(Status.UNSOUND, (skipped, *diagnostics), done)
+        skipped = f"Dafny skipped these iterators: {', '.join(unchecked)}"
+        return conclude(Status.UNSOUND, error=skipped)
     missing, extra = _compare_entries(reply, candidate, expected)
     if missing or extra:
-        differ = Diagnostic(
-            "error",
-            "what was verified is not what the problem asks for: "
-            f"missing {missing or 'nothing'}, unexpected {extra or 'nothing'}",
-        )
-        return Judgement(Status.UNSOUND, (differ, *diagnostics), done)
-    num_obligations = sum(entry.num_obligations for entry in reply.entries)
-    entries_check = "entries" if expected is not None else "some-entries"
-    checks = (
-        *done,
-        f"{entries_check}:{len(reply.entries)}",
-        f"obligations:{num_obligations}",
+        differ = "what was verified is not what the problem asks for: "
+        differ += f"missing {missing or 'nothing'}, unexpected {extra or 'nothing'}"
+        return conclude(Status.UNSOUND, error=differ)
+    return conclude(
+        Status.PROVED,
+        f"{'some-entries' if expected is None else 'entries'}:{len(reply.entries)}",
+        f"obligations:{sum(entry.num_obligations for entry in reply.entries)}",
         "no-errors",
         "no-missing-body",
         "no-unknown-lines",
     )
-    return Judgement(Status.PROVED, diagnostics, checks)
 
 
 def _compare_entries(
@@ -191,27 +158,20 @@ def _list_unchecked_iterators(reply: Reply, candidate: Candidate) -> list[str]:
 
 def _make_diagnostics(reply: Reply, candidate: Candidate) -> tuple[Diagnostic, ...]:
     """Errors first, without repeats and without ``Info`` lines; a note follows its message."""
-    kept: dict[tuple[object, ...], Diagnostic] = {}
-    for message in reply.messages:
-        if message.kind == "info":
-            continue
-        severity: Literal["error", "warning", "info"] = "info"
-        if message.kind in ("error", "limit"):
-            severity = "error"
-        elif message.kind == "warning":
-            severity = "warning"
-        key = (message.kind, message.line, message.column, message.text)
-        if key not in kept:
+    kept = []
+    for message in dict.fromkeys(reply.messages):
+        if message.kind != "info":
             place = find_body_place(candidate, message.line, message.column)
-            kept[key] = Diagnostic(
-                severity=severity,
+            found = Diagnostic(
+                severity=_SEVERITIES.get(message.kind, "info"),
                 message=message.text,
                 line=message.line,
                 column=message.column,
                 body_line=place[0] if place else None,
                 body_column=place[1] if place else None,
             )
-    return tuple(list(kept.values())[:_MAX_DIAGNOSTICS])
+            kept.append(found)
+    return tuple(kept[:_MAX_DIAGNOSTICS])
 
 
 def make_options(toolchain: DafnyToolchain, limits: Limits, rlimit: int | None = None) -> list[str]:

@@ -1,9 +1,7 @@
 """What Dafny said of each problem with an empty body, asked once per problem.
 
 Flows in: problems, and a process to ask. Flows out: the entries that a proof must verify, and a
-candidate's file with the types that Dafny infers for our text written out.
-Not handled here: what follows from a reply (``judge``), how types are read and written
-(``written_types``).
+candidate's file with the types that Dafny infers for our text (``written_types``) written out.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ class DafnyProcess(Protocol):
 
 
 @dataclass(slots=True)
-class _Facts:
+class _KnownProblem:
     entries: frozenset[str] | None = None
     insertions: tuple[TypeInsertion, ...] | None = None
     types_hold: bool = False
@@ -52,19 +50,19 @@ class KnownProblems:
     """What is known of each problem, shared by the workers of a pool."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, _Facts] = OrderedDict()
+        self._known: OrderedDict[str, _KnownProblem] = OrderedDict()
 
-    def _facts(self, problem: Problem) -> _Facts:
-        facts = self._known.setdefault(Candidate(problem, "").key, _Facts())
+    def _look_up(self, problem: Problem) -> _KnownProblem:
+        known = self._known.setdefault(Candidate(problem, "").key, _KnownProblem())
         while len(self._known) > _MAX_KNOWN_PROBLEMS:
             self._known.popitem(last=False)
-        return facts
+        return known
 
     def find_entries(self, problem: Problem) -> frozenset[str] | None:
         """The entries named by the problem itself, or found earlier; None when unknown."""
         if named := problem.metadata.get("expected_entries"):
             return frozenset(str(name) for name in named)
-        return self._facts(problem).entries
+        return self._look_up(problem).entries
 
     async def ask_entries(self, process: DafnyProcess, problem: Problem) -> frozenset[str]:
         """The entries of the problem with an empty body; raises ``ProblemError`` without any."""
@@ -76,10 +74,10 @@ class KnownProblems:
         if not blank.resolved or not blank.entries:
             raise ProblemError(
                 f"problem {problem.id!r}: with an empty body Dafny says "
-                f"{_find_error(blank) or 'no entries'!r}, so what a proof "
+                f"{next(iter(blank.errors), '') or 'no entries'!r}, so what a proof "
                 "must verify is unknown; name it in the problem's metadata as expected_entries"
             )
-        self._facts(problem).entries = blank.names
+        self._look_up(problem).entries = blank.names
         return blank.names
 
     async def write_types(self, process: DafnyProcess, candidate: Candidate) -> WrittenText:
@@ -91,41 +89,37 @@ class KnownProblems:
         if problem.kind == "file":
             return WrittenText(candidate.source, {})
         blank = read_untyped(problem.id, get_blank(problem))
-        facts = self._facts(problem)
+        known = self._look_up(problem)
         if not blank.has_untyped:
             return WrittenText(candidate.source, {})
-        if facts.insertions is None:
+        if known.insertions is None:
             reply, trace = await process.ask_types(blank.text)
-            if error := _find_error(reply):
+            if error := next(iter(reply.errors), ""):
                 raise ProblemError(
                     f"problem {problem.id!r}: with an empty body Dafny says {error!r}, so the "
                     "types that are left to it are unknown; write them out"
                 )
             # Not before the answer: other workers of the pool look here meanwhile.
-            facts.insertions = tuple(read_insertions(problem, blank, trace))
-        return write_types(candidate, blank, facts.insertions)
+            known.insertions = tuple(read_insertions(problem, blank, trace))
+        return write_types(candidate, blank, known.insertions)
 
     async def check_types(self, process: DafnyProcess, problem: Problem) -> None:
         """See that the types do no harm; raises ``ProblemError`` when Dafny refuses one.
 
         Due when a candidate was refused before anything was verified, which may be its own doing.
         """
-        facts = self._facts(problem)
-        if facts.types_hold or not facts.insertions:
+        known = self._look_up(problem)
+        if known.types_hold or not known.insertions:
             return
         reply, _ = await process.ask_types(await self._write_blank(process, problem))
-        if error := _find_error(reply):
-            types = ", ".join(i.text.strip("(): ") for i in facts.insertions if i.behind)
+        if error := next(iter(reply.errors), ""):
+            types = ", ".join(i.text.strip("(): ") for i in known.insertions if i.behind)
             raise ProblemError(
                 f"problem {problem.id!r}: with the types that it infers written out ({types}) "
                 f"Dafny says {error!r}; write them out in the problem"
             )
-        facts.types_hold = True
+        known.types_hold = True
 
     async def _write_blank(self, process: DafnyProcess, problem: Problem) -> str:
         body = get_blank(problem) if problem.kind == "annotate" else ""
         return (await self.write_types(process, Candidate(problem, body))).text
-
-
-def _find_error(reply: Reply) -> str:
-    return next((m.text for m in reply.messages if m.kind == "error"), "")

@@ -1,12 +1,13 @@
 """Dafny, as the rest of ProverRL sees it.
 
-Flows in: problems, candidates, text. Flows out: what ``Language`` promises. Not handled here: how
-any of it is done; each method hands on to the module that does it.
+Flows in: problems, candidates, text. Flows out: what ``Language`` promises. Answers that change our
+text are refused here to save verifier calls; soundness does not rest on it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -19,18 +20,27 @@ from proverrl.lang.base import (
     Searching,
     Sketching,
 )
-from proverrl.lang.dafny import answers
 from proverrl.lang.dafny.audit import KINDS, audit_candidate, check_problem
 from proverrl.lang.dafny.backend import open_dafny
 from proverrl.lang.dafny.canaries import CANARIES
 from proverrl.lang.dafny.strip import DAFNY_4, explain_dafny_4, strip_hints
-from proverrl.lang.dafny.syntax.text import BUILT_IN_MEMBERS, KEYWORDS, normalise, scan_tokens
+from proverrl.lang.dafny.syntax.text import (
+    BUILT_IN_MEMBERS,
+    KEYWORDS,
+    normalise,
+    scan_places,
+    scan_tokens,
+)
+from proverrl.lang.dafny.workers.toolchain import check_dafny
 from proverrl.lang.records import Extraction, Part
-from proverrl.lang.words import drop_names
+from proverrl.lang.words import drop_names, find_words
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
 from proverrl.verify.router import Backend
 
 _DECLARES = frozenset("method lemma function predicate".split())
+_HEADS = _DECLARES | {"constructor", "iterator"}
+_CLAUSES = frozenset({"invariant", "decreases", "modifies"})
+_STEP_ENDS = frozenset({";", "{", "}"})
 
 
 class Dafny(Language):
@@ -88,22 +98,45 @@ class Dafny(Language):
             raise ProblemError(f"{error} ({newer})" if newer else str(error)) from error
 
     def diagnose(self) -> list[Part]:
-        from proverrl.lang.dafny.diagnose import check_dafny
-
         return check_dafny()
 
     def find_name(self, problem: Problem) -> str:
-        return answers.find_name(problem)
+        """The last name that the statement declares before its hole."""
+        words = _words_of(problem.statement.partition(HOLE)[0])
+        named = [name for word, name in itertools.pairwise(words) if word in _HEADS]
+        return named[-1] if named else ""
 
     def read_body(self, problem: Problem, code: str) -> Extraction:
-        return answers.read_body(problem, code)
+        tokens = _scan(code)
+        words = [text for _, text, _ in tokens]
+        name = self.find_name(problem)
+        if not name or not any(a in _HEADS and b == name for a, b in itertools.pairwise(words)):
+            # The audit reads what it is; an unclosed comment is refused there, with its place.
+            return Extraction(code.strip())
+        before, _, after = problem.statement.partition(HOLE)
+        head, tail = _words_of(before), _words_of(after)
+        place = find_words(words, head)
+        if place is None:
+            return Extraction(None, reason=f"the statement of {name} was changed before the hole")
+        first, last = place + len(head), len(words) - len(tail)
+        if last < first or words[last:] != tail:
+            reason = f"the text of {name} after the hole was changed or cut off"
+            return Extraction(None, reason=reason)
+        start = tokens[first - 1][2] + len(words[first - 1])
+        end = tokens[last][2] if tail else len(code)
+        return Extraction(code[start:end].strip())
 
     def normal_form(self, body: str) -> str:
         """Its tokens, since layout means nothing."""
         return " ".join(piece for _, piece in scan_tokens(body))
 
     def find_steps(self, body: str) -> list[int]:
-        return answers.find_steps(body)
+        """After ``;`` and braces and before clauses."""
+        return [
+            place
+            for (_, before, _), (_, text, place) in itertools.pairwise(_scan(body))
+            if before in _STEP_ENDS or text in _CLAUSES
+        ]
 
     def read_skeletons(self, text: str) -> tuple[str, str]:
         text = text.replace(HOLE, " ")
@@ -128,6 +161,18 @@ class Dafny(Language):
             with contextlib.suppress(ProblemError):
                 program = strip_hints(program)[0]
         return normalise(program)
+
+
+def _scan(text: str) -> list[tuple[str, str, int]]:
+    """Tokens with their places; none for a comment that is never closed."""
+    try:
+        return scan_places(text)
+    except ProblemError:
+        return []
+
+
+def _words_of(text: str) -> list[str]:
+    return [word for _, word, _ in _scan(text)]
 
 
 DAFNY = Dafny()

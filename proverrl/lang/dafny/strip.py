@@ -1,9 +1,8 @@
 """Takes the proof hints out of a verified Dafny program, so that they can be asked for.
 
 Flows in: a program. Flows out: the same text without its loop invariants, loop measures,
-assertions, calculations and reveal statements; nothing else changes.
-Contracts, lemmas, calls of lemmas and ghost variables stay: they are part of what is given.
-Not covered (refused): programs outside the grammar of ``proverrl.lang.dafny.syntax.program``.
+assertions, calculations and reveal statements. Contracts, lemmas, calls of lemmas and ghost
+variables stay. Not covered (refused): programs outside the grammar of ``syntax.program``.
 """
 
 from __future__ import annotations
@@ -13,43 +12,38 @@ from collections.abc import Iterator
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.hints import read_hint
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.program import Element, parse_program
+from proverrl.lang.dafny.syntax.parsed import Element
+from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.text import scan_places
-from proverrl.lang.dafny.syntax.tokens import Token, find_places, read_file
+from proverrl.lang.dafny.syntax.tokens import Token, read_file
 
 DAFNY_4 = "dafny4"
 """The value of ``metadata.dialect`` of programs that Dafny 2.3 cannot read."""
 
 _HINTS = {
-    "loop-clauses": frozenset({"invariant", "decreases"}),
-    "statements": frozenset({"assert", "calc", "reveal"}),
-    "steps": frozenset({"assert", "calc", "reveal"}),
+    "loop-clauses": ("invariant", "decreases"),
+    "statements": ("assert", "calc", "reveal"),
+    "steps": ("assert", "calc", "reveal"),
 }
 
 
 def strip_hints(text: str) -> tuple[str, int]:
     """The program without its hints, and how many there were.
 
-    Raises:
-        ProblemError: the program cannot be read.
+    Raises ``ProblemError`` when it cannot be read.
     """
     tokens, findings = read_file(text)
     if findings:
         raise ProblemError(f"line {findings[0].line}: {findings[0].message}")
     try:
-        root = parse_program(tokens)
+        program = read_text(text)
     except GrammarError as error:
-        found = error.finding
-        reason = f"line {found.line}: outside the Dafny that can be read: {found.message}"
+        reason = f"line {error.finding.line}: outside the Dafny that can be read: {error}"
         raise ProblemError(explain_dafny_4(text) or reason) from error
-    places = find_places(text, tokens)
-    spans = [
-        (places[hint.start], places[hint.end - 1] + len(tokens[hint.end - 1].text))
-        for hint in _iter_hints(tokens, root)
-    ]
-    for start, end in reversed(spans):
-        text = cut_lines(text, start, end)
-    return text, len(spans)
+    hints = list(_iter_hints(tokens, program.root))
+    for hint in reversed(hints):
+        text = cut_lines(text, program.places[hint.start], program.end(hint.end - 1))
+    return text, len(hints)
 
 
 def explain_dafny_4(text: str) -> str:
@@ -60,8 +54,7 @@ def explain_dafny_4(text: str) -> str:
         tokens, tokens[1:], tokens[2:], strict=False
     ):
         is_loop = word == "for" and kind == "name" and after in (":=", ":")
-        is_ghost = word == "ghost" and name in ("function", "predicate")
-        if is_loop or is_ghost or (word == "opaque" and name in ("function", "predicate")):
+        if is_loop or (word in ("ghost", "opaque") and name in ("function", "predicate")):
             line = text.count("\n", 0, place) + 1
             return f"line {line}: '{word} {name}' is Dafny 4; whole programs are read as Dafny 2.3"
     return ""
@@ -82,7 +75,7 @@ def cut_lines(text: str, start: int, end: int) -> str:
 
 def _iter_hints(tokens: list[Token], element: Element) -> Iterator[Element]:
     for slot in element.slots:
-        words = _HINTS.get(slot.kind, frozenset())
+        words = _HINTS.get(slot.kind, ())
         for inner in slot.elements:
             if inner.word in words:
                 try:

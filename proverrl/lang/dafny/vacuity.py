@@ -1,12 +1,10 @@
 """Finds problems that anything proves: what they ask for is empty, or what they assume is false.
 
-Flows in: a problem with a hole, a verifier. Flows out: the names of the checks that failed; none
-means that a proof of the problem says something.
-Covered: preconditions that contradict each other (a lemma with the same ``requires`` and
-``ensures false`` must not be proved), a hole that may stay empty, or may hold what says nothing.
-Not covered: a contract that is weak but not empty; preconditions whose contradiction the prover
-does not find; what lies outside the declaration that holds the hole, such as a lemma without a
-body; annotate problems, of which only the empty change is tried.
+Flows in: a problem with a hole, a verifier. Flows out: the names of the checks that failed: that
+the preconditions contradict each other (they prove ``ensures false``), that the hole may stay
+empty, that it may hold what says nothing.
+Not covered: a weak contract; a contradiction that the prover does not find; what lies outside the
+declaration that holds the hole; of annotate problems, all but the empty change.
 """
 
 from __future__ import annotations
@@ -18,7 +16,8 @@ from proverrl.errors import ProblemError
 from proverrl.lang.dafny.annotate import get_program_text
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.program import Element, parse_program
-from proverrl.lang.dafny.syntax.tokens import Finding, Token, read_file
+from proverrl.lang.dafny.syntax.tokens import Token, find_close, read_file
+from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
 from proverrl.verify.base import Verifier
 
@@ -62,9 +61,7 @@ async def check_vacuity(
 
 
 def proves_probe(verdict: Verdict) -> bool:
-    """Whether a verdict on ``build_requires_probe``'s candidate proves the probe.
-
-    The program around the probe has an empty hole, so only the probe's own entry counts."""
+    """Whether a verdict on ``build_requires_probe``'s candidate proves the probe's own entry."""
     return any(
         found.entry.startswith("Impl$$") and found.entry.endswith(f".{_PROBE}")
         for found in verdict.obligations
@@ -92,11 +89,10 @@ def build_requires_probe(problem: Problem) -> Candidate | None:
     """
     if problem.kind not in TRIVIAL_BODIES or problem.kind in ("file", ANNOTATE):
         return None
-    before, _, after = problem.statement.partition(HOLE)
-    before = problem.preamble + before
+    text = problem.preamble + problem.statement
     # The place of the hole among the tokens; the text with an empty hole is a whole program.
-    num_before = len(_read(problem, before)) - 1
-    tokens = _read(problem, before + after)
+    num_before = len(_read(problem, text.partition(HOLE)[0])) - 1
+    tokens = _read(problem, text.replace(HOLE, "", 1))
     try:
         root = parse_program(tokens)
     except GrammarError as error:
@@ -108,39 +104,21 @@ def build_requires_probe(problem: Problem) -> Candidate | None:
     requires = [tokens[c.start : c.end] for c in clauses if c.word == "requires"]
     if not requires:
         return None
-    text = _join(
-        [
-            *tokens[: member.end],
-            *_make_probe(tokens, member, requires),
-            *tokens[member.end : -1],
-        ]
-    )
+    texts = [token.text for token in tokens]
+    texts[member.end : -1] = [*_make_probe(tokens, member, requires), *texts[member.end : -1]]
     probe = Problem(f"{problem.id}#requires", "dafny", "file", "", HOLE)
-    return Candidate(probe, text)
+    return Candidate(probe, " ".join(texts[:-1]) + "\n")
 
 
-def _make_probe(tokens: list[Token], member: Element, requires: list[list[Token]]) -> list[Token]:
+def _make_probe(tokens: list[Token], member: Element, requires: list[list[Token]]) -> list[str]:
     head = tokens[member.start : member.slots[0].start]
-    start = next(place for place, token in enumerate(head) if token.text == "(")
-    first = next((i for i, t in enumerate(head) if t.text == member.name), start)
-    depth, end = 0, start
-    for end in range(start, len(head)):
-        depth += (head[end].text == "(") - (head[end].text == ")")
-        if depth == 0:
-            break
-    attribute = [_word(text) for text in ("{", ":", "induction", "false", "}")]
-    made = [_word("lemma"), *attribute, _word(_PROBE), *head[first + 1 : end + 1]]
-    for clause in requires:
-        made += clause
-    return [*made, _word("ensures"), _word("false"), _word("{"), _word("}")]
-
-
-def _word(text: str) -> Token:
-    return Token("word", text, 0, 0)
-
-
-def _join(tokens: list[Token]) -> str:
-    return " ".join(token.text for token in tokens) + "\n"
+    texts = [token.text for token in head]
+    start = texts.index("(")
+    first = texts.index(member.name) if member.name in texts else start
+    made = ["lemma", "{", ":", "induction", "false", "}", _PROBE]
+    made += texts[first + 1 : find_close(head, start) + 1]
+    made += [token.text for clause in requires for token in clause]
+    return [*made, "ensures", "false", "{", "}"]
 
 
 def _find_member(element: Element, place: int) -> Element | None:

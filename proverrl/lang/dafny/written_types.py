@@ -3,9 +3,8 @@
 Flows in: a problem, what Dafny's type inference says of it with an empty body, a candidate.
 Flows out: the candidate's file with a type behind every name of ours that had none, and the way
 back from its columns. Dafny infers types over a whole method: ``assert i == (0 as bv8)`` in a hole
-turned our ``var i := 0`` into a bit vector, for which other things are true. A hint shares nothing
-with our expressions but our variables, and in a calc the type of its lines, so that it can change
-no type once those are written out.
+turned our ``var i := 0`` into a bit vector, for which other things are true. A hint shares with our
+expressions only our variables, and in a calc the type of its lines.
 Not handled here: asking Dafny (``known``); the types of what a hint declares.
 """
 
@@ -18,36 +17,19 @@ from functools import lru_cache
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.annotate import align, get_program_text
-from proverrl.lang.dafny.file_audit import find_believed
+from proverrl.lang.dafny.believed import find_believed, leaves_out_arguments
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.declared_types import leaves_out_arguments
+from proverrl.lang.dafny.syntax.parsed import Binding, ParsedProgram
 from proverrl.lang.dafny.syntax.plain import WrittenText, insert
-from proverrl.lang.dafny.syntax.program import ParsedProgram, read_program
-from proverrl.lang.dafny.syntax.tokens import Token, find_places, read_file
-from proverrl.lang.dafny.syntax.types import Binding
+from proverrl.lang.dafny.syntax.program import read_text
+from proverrl.lang.dafny.syntax.tokens import Token, find_places
+from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem
 
 _FIRST = re.compile(r"    IsNullableRefType: \?(\d+)$")
 _ASSIGNED = re.compile(r"DEBUG: .*(?:setting|assigning) proxy \?(\d+)\.T := (.*)$")
 _UNKNOWN = re.compile(r"(?<![A-Za-z0-9_'?])\?(\d+)")
 _MAX_TYPE_CHARACTERS = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class UntypedProgram:
-    """The text of a problem with an empty body, and what in it has no type of its own."""
-
-    text: str
-    tokens: list[Token]
-    places: list[int]
-    bindings: tuple[Binding, ...]
-    calc_lines: tuple[tuple[int, int, int], ...]
-    constructors: frozenset[str]
-
-    @property
-    def has_untyped(self) -> bool:
-        """False when Dafny has nothing to infer that a hint could share."""
-        return any(binding.kind != "value" for binding in self.bindings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,49 +42,43 @@ class TypeInsertion:
 
 
 @lru_cache(maxsize=4096)
-def read_untyped(problem_id: str, text: str) -> UntypedProgram:
+def read_untyped(problem_id: str, text: str) -> ParsedProgram:
     """What Dafny has to infer in a problem's text with an empty body.
 
     Raises ``ProblemError`` when the text is not a program, or one from which anything follows.
     """
-    tokens, findings = read_file(text)
-    program = None
-    if not findings:
-        try:
-            program = read_program(tokens)
-        except GrammarError as error:
-            findings = [error.finding]
-    if program is not None:
-        _refuse_partial_types(problem_id, tokens, program)
-        if program.reading.two_state:
-            raise ProblemError(
-                f"problem {problem_id!r}: it declares a two-state function, which Dafny believes "
-                "of every heap when a hint puts it into a lambda"
-            )
-        findings = find_believed(tokens, program)
-    if program is None or findings:
+    try:
+        program = read_text(text)
+    except GrammarError as error:
+        raise _refuse_program(problem_id, error.finding) from error
+    _refuse_partial_types(problem_id, program)
+    if program.two_state:
         raise ProblemError(
-            f"problem {problem_id!r}: line {findings[0].line}: no proof can be held to its "
-            f"program: {findings[0].message}"
+            f"problem {problem_id!r}: it declares a two-state function, which Dafny believes "
+            "of every heap when a hint puts it into a lambda"
         )
-    places = find_places(text, tokens)
-    constructors = frozenset(program.reading.keepers)
-    return UntypedProgram(text, tokens, places, program.bindings, program.calc_lines, constructors)
+    for finding in find_believed(program):
+        raise _refuse_program(problem_id, finding)
+    return program
 
 
-def _refuse_partial_types(problem_id: str, tokens: list[Token], program: ParsedProgram) -> None:
+def _refuse_program(problem_id: str, finding: Finding) -> ProblemError:
+    return ProblemError(
+        f"problem {problem_id!r}: line {finding.line}: no proof can be held to its program: "
+        f"{finding.message}"
+    )
+
+
+def _refuse_partial_types(problem_id: str, program: ParsedProgram) -> None:
     """Raises ``ProblemError`` for a variable whose type leaves out arguments (``seq``)."""
-    fixed = {name for _, _, name in program.reading.formals}
-    for name, (start, end) in program.reading.typed.items():
-        if name in fixed or not any(
-            leaves_out_arguments(tokens, place, program.parameters) for place in range(start, end)
-        ):
-            continue
-        token = tokens[name]
-        raise ProblemError(
-            f"problem {problem_id!r}: line {token.line}: the type of {token.text!r} leaves "
-            "arguments to Dafny, which infers them; write them out"
-        )
+    fixed = {name for _, _, name in program.formals}
+    for name, span in program.typed.items():
+        if name not in fixed and any(leaves_out_arguments(program, i) for i in range(*span)):
+            token = program.tokens[name]
+            raise ProblemError(
+                f"problem {problem_id!r}: line {token.line}: the type of {token.text!r} leaves "
+                "arguments to Dafny, which infers them; write them out"
+            )
 
 
 def get_blank(problem: Problem) -> str:
@@ -128,9 +104,7 @@ def name_calc_line(candidate: Candidate) -> tuple[Candidate, WrittenText]:
     if not lines:
         raise ProblemError(f"problem {problem.id!r}: its hole has no line of a calc before it")
     start, end, _ = max(lines)
-    before = blank.places[start]
-    behind = blank.places[end - 1] + len(blank.tokens[end - 1].text)
-    pieces = [(before, "(var calc_line := "), (behind, "; calc_line)")]
+    pieces = [(blank.places[start], "(var calc_line := "), (blank.end(end - 1), "; calc_line)")]
     skipped = hole - problem.statement.index(HOLE)
     statement = insert(problem.statement, [(place - skipped, piece) for place, piece in pieces])
     named = replace(candidate, problem=replace(problem, statement=statement.text))
@@ -138,7 +112,7 @@ def name_calc_line(candidate: Candidate) -> tuple[Candidate, WrittenText]:
 
 
 def read_insertions(
-    problem: Problem, blank: UntypedProgram, trace: Sequence[str]
+    problem: Problem, blank: ParsedProgram, trace: Sequence[str]
 ) -> list[TypeInsertion]:
     """The types that Dafny inferred, as text to be inserted.
 
@@ -183,7 +157,7 @@ def _write_type(binding: Binding, inferred: str) -> list[TypeInsertion]:
     return [TypeInsertion(binding.place, True, f": {inferred}")]
 
 
-def _refuse(problem: Problem, blank: UntypedProgram, binding: Binding) -> ProblemError:
+def _refuse(problem: Problem, blank: ParsedProgram, binding: Binding) -> ProblemError:
     token = blank.tokens[binding.place]
     return ProblemError(
         f"problem {problem.id!r}: line {token.line}: the type of {token.text!r} is left to Dafny, "
@@ -192,7 +166,7 @@ def _refuse(problem: Problem, blank: UntypedProgram, binding: Binding) -> Proble
 
 
 def write_types(
-    candidate: Candidate, blank: UntypedProgram, insertions: Sequence[TypeInsertion]
+    candidate: Candidate, blank: ParsedProgram, insertions: Sequence[TypeInsertion]
 ) -> WrittenText:
     """The candidate's file with the insertions.
 

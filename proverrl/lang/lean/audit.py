@@ -32,11 +32,10 @@ from proverrl.lang.lean.words import (
     COMMANDS,
     FILE_ATTRIBUTES,
     FILE_WORDS,
-    Category,
-    LeanFinding,
     judge_option,
     judge_word,
 )
+from proverrl.lang.records import Category, Finding
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column
 
@@ -85,7 +84,7 @@ _PROGRAMS = frozenset({"tactic", "oracle", "eval"})
 _COMPUTING = frozenset("fun λ match nomatch do if let have show by open from".split())
 
 
-def audit_text(text: str, part: Part, problem: ProblemWords | None = None) -> list[LeanFinding]:
+def audit_text(text: str, part: Part, problem: ProblemWords | None = None) -> list[Finding]:
     """Findings about a text, at most ten, the worst first; an empty list admits it. Never raises.
 
     ``problem`` says which words and characters stand in the problem's own text.
@@ -93,10 +92,10 @@ def audit_text(text: str, part: Part, problem: ProblemWords | None = None) -> li
     known = problem or ProblemWords()
     limit = MAX_FILE_CHARACTERS if part == "file" else MAX_BODY_CHARACTERS
     if len(text) > limit:
-        return [LeanFinding("syntax", "size", f"longer than {limit} characters", 1, 0)]
+        return [Finding("syntax", "size", f"longer than {limit} characters", 1, 0)]
     tokens = scan_tokens(text)
     if len(tokens) > MAX_TOKENS:
-        return [LeanFinding("syntax", "size", f"more than {MAX_TOKENS} tokens", 1, 0)]
+        return [Finding("syntax", "size", f"more than {MAX_TOKENS} tokens", 1, 0)]
     start = len(split_header(text)[0]) if part == "file" else 0
     code = [token for token in tokens if token.is_code and token.offset >= start]
     findings = [
@@ -125,7 +124,7 @@ def audit_lean_candidate(candidate: Candidate) -> Verdict | None:
     if candidate.prelude:
         if part == "file":
             message = "a bare file has no prelude"
-            found.append(("prelude", LeanFinding("syntax", "prelude", message, 1, 0)))
+            found.append(("prelude", Finding("syntax", "prelude", message, 1, 0)))
         else:
             found += [("prelude", f) for f in audit_text(candidate.prelude, "prelude", words)]
     if not found:
@@ -169,7 +168,7 @@ def _find_problem_error(preamble: str, statement: str) -> str:
     return ""
 
 
-def _make_diagnostic(candidate: Candidate, part: Part, finding: LeanFinding) -> Diagnostic:
+def _make_diagnostic(candidate: Candidate, part: Part, finding: Finding) -> Diagnostic:
     before = candidate.problem.preamble if part == "prelude" else candidate.head
     in_body = part != "prelude"
     return Diagnostic(
@@ -182,14 +181,14 @@ def _make_diagnostic(candidate: Candidate, part: Part, finding: LeanFinding) -> 
     )
 
 
-def _find_docs(tokens: Sequence[Token], part: Part) -> Iterator[LeanFinding]:
+def _find_docs(tokens: Sequence[Token], part: Part) -> Iterator[Finding]:
     """``/-! -/`` is a command of its own: it ends a proof."""
     for token in tokens:
         if token.kind == "doc" and token.text.startswith("/-!") and part == "body":
             yield make_finding("syntax", "commands", "'/-!' starts a command", token)
 
 
-def _find_words(code: Sequence[Token], part: Part, known: ProblemWords) -> Iterator[LeanFinding]:
+def _find_words(code: Sequence[Token], part: Part, known: ProblemWords) -> Iterator[Finding]:
     allowed = _ALLOWED_WORDS[part]
     for place, token in enumerate(code):
         before = code[place - 1] if place else None
@@ -223,7 +222,7 @@ def _find_words(code: Sequence[Token], part: Part, known: ProblemWords) -> Itera
             yield from _check_config(code, place)
 
 
-def _check_hash(code: Sequence[Token], place: int, part: Part) -> Iterator[LeanFinding]:
+def _check_hash(code: Sequence[Token], place: int, part: Part) -> Iterator[Finding]:
     """``#`` before a word starts a command, if it is not Mathlib's sign for a size."""
     hash_mark = code[place]
     word = code[place + 1] if place + 1 < len(code) else hash_mark
@@ -236,7 +235,7 @@ def _check_hash(code: Sequence[Token], place: int, part: Part) -> Iterator[LeanF
     yield make_finding("cheat" if is_cheat else "syntax", "commands", message, hash_mark)
 
 
-def _check_attributes(code: Sequence[Token], place: int, part: Part) -> Iterator[LeanFinding]:
+def _check_attributes(code: Sequence[Token], place: int, part: Part) -> Iterator[Finding]:
     """The attributes of the brackets that open at ``place``; each must be on the list."""
     allowed = _ALLOWED_ATTRIBUTES[part]
     depth, is_first, num_found = 0, True, 0
@@ -263,7 +262,7 @@ def _check_attributes(code: Sequence[Token], place: int, part: Part) -> Iterator
         )
 
 
-def _check_open(code: Sequence[Token], place: int, part: Part) -> Iterator[LeanFinding]:
+def _check_open(code: Sequence[Token], place: int, part: Part) -> Iterator[Finding]:
     """``open`` must end in ``in``: without it, it reaches over the rest of the file."""
     if part == "file":
         return
@@ -279,7 +278,7 @@ def _check_open(code: Sequence[Token], place: int, part: Part) -> Iterator[LeanF
     yield make_finding("cheat", "open", message, code[place])
 
 
-def _check_option(code: Sequence[Token], place: int, part: Part) -> Iterator[LeanFinding]:
+def _check_option(code: Sequence[Token], place: int, part: Part) -> Iterator[Finding]:
     """``set_option name value in``, for options on the list."""
     texts = [token.text for token in code[place + 1 : place + 4]] + ["", "", ""]
     judged = judge_option(texts[0], texts[1], in_file=part == "file")
@@ -299,7 +298,7 @@ def _is_rule_of_aesop(code: Sequence[Token], place: int) -> bool:
     return texts == ["(", "add"] and number.kind == "number" and sign.text == "%"
 
 
-def _check_program(code: Sequence[Token], place: int) -> Iterator[LeanFinding]:
+def _check_program(code: Sequence[Token], place: int) -> Iterator[Finding]:
     """A rule of aesop's made of a program, an oracle of linarith's own making, and ``eval%``."""
     token = code[place]
     texts = [following.text for following in code[place + 1 : place + 3]] + ["", ""]
@@ -314,7 +313,7 @@ def _check_program(code: Sequence[Token], place: int) -> Iterator[LeanFinding]:
         yield make_finding("cheat", "meta", message, token)
 
 
-def _check_config(code: Sequence[Token], place: int) -> Iterator[LeanFinding]:
+def _check_config(code: Sequence[Token], place: int) -> Iterator[Finding]:
     """``(config := ...)`` must spell its options out: Lean runs the term that stands there."""
     before = code[place - 1].text if place else ""
     following = code[place + 1].text if place + 1 < len(code) else ""
@@ -334,7 +333,7 @@ def _check_config(code: Sequence[Token], place: int) -> Iterator[LeanFinding]:
             return
 
 
-def _check_decide(code: Sequence[Token], place: int) -> Iterator[LeanFinding]:
+def _check_decide(code: Sequence[Token], place: int) -> Iterator[Finding]:
     """``decide (config := ...)`` must spell out options that keep the kernel in charge."""
     texts = [token.text for token in code[place + 1 : place + 4]]
     if texts != ["(", "config", ":="]:

@@ -17,7 +17,8 @@ from functools import lru_cache
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target, split_header
 from proverrl.lang.lean.syntax.lexical import make_finding
 from proverrl.lang.lean.syntax.tokens import Token, scan_tokens, split_name
-from proverrl.lang.lean.words import DECLARING, LeanFinding
+from proverrl.lang.lean.words import DECLARING
+from proverrl.lang.records import Finding
 from proverrl.types import HOLE, Problem
 
 PRELUDE_WORDS = DECLARING | {"private", "protected", "noncomputable"}
@@ -61,7 +62,7 @@ def _read_words(preamble: str, statement: str, target: str) -> ProblemWords:
 
 def find_prelude_findings(
     text: str, tokens: Sequence[Token], problem: ProblemWords
-) -> Iterator[LeanFinding]:
+) -> Iterator[Finding]:
     """Findings about the shape of a prelude and about its names; ``tokens`` are all of them."""
     code = [token for token in tokens if token.is_code]
     if not code:
@@ -108,7 +109,7 @@ def _find_last_doc(tokens: Sequence[Token]) -> Token | None:
     return None
 
 
-def _find_openings(code: Sequence[Token]) -> Iterator[LeanFinding]:
+def _find_openings(code: Sequence[Token]) -> Iterator[Finding]:
     """What stands before the first declaration, and modifiers that stand elsewhere."""
     first = next((i for i, token in enumerate(code) if token.text in DECLARING), len(code))
     place = _skip_attribute(code, _skip_options(code, 0))
@@ -144,7 +145,7 @@ def _skip_attribute(code: Sequence[Token], place: int) -> int:
     return place
 
 
-def _find_names(code: Sequence[Token], problem: ProblemWords) -> Iterator[LeanFinding]:
+def _find_names(code: Sequence[Token], problem: ProblemWords) -> Iterator[Finding]:
     declared: set[str] = set()
     for i, token in enumerate(code):
         if token.kind != "word" or token.text not in DECLARING:

@@ -10,29 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set
-from dataclasses import dataclass
-from typing import Literal
 
 from proverrl.lang.lean.syntax.tokens import split_name
-
-Category = Literal["syntax", "cheat", "hole"]
-
-
-@dataclass(frozen=True, slots=True)
-class LeanFinding:
-    """Why a text is refused.
-
-    ``cheat`` is a known way to get a verdict without a proof, ``hole`` a proof that says itself
-    that it is not finished, ``syntax`` anything else that is not admitted. ``rule`` names the
-    layer of the audit, ``line`` counts from 1 and ``column`` from 0 in the text that was read.
-    """
-
-    category: Category
-    rule: str
-    message: str
-    line: int
-    column: int
-
+from proverrl.lang.records import Category
 
 DECLARING = frozenset("theorem lemma def abbrev structure inductive".split())
 """Declarations that a prelude may make."""

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.compose.declarations import Program, conjoin, read_problem, substitute
-from proverrl.lang.dafny.syntax.declarations import Declaration, ParsedText, split_at
+from proverrl.lang.dafny.syntax.declarations import Declaration, parse_text, split_at
+from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.program import Element
 from proverrl.types import HOLE, Candidate, Problem
 
@@ -124,14 +125,14 @@ def unroll_loops(body: str) -> str | None:
     """A method's body, its loops written out for a few turns and then denied another; their
     clauses are left out. None for a loop in a loop in a loop, and for what cannot be read."""
     try:
-        parsed = ParsedText("method M() " + body.replace(HOLE, ""))
-        written = _unroll(parsed, parsed.elements[0], 0)
+        parsed = parse_text("method M() " + body.replace(HOLE, ""))
+        written = _unroll(parsed, parsed.root.slots[0].elements[0], 0)
     except ProblemError:
         return None
     return written[written.index("{") :]
 
 
-def _unroll(parsed: ParsedText, element: Element, depth: int) -> str:
+def _unroll(parsed: ParsedProgram, element: Element, depth: int) -> str:
     """The element, each ``while`` in it a row of ``if``s."""
 
     def cut(start: int, end: int) -> str:

@@ -14,7 +14,7 @@ from proverrl.config.compose import ScaffoldName
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.compose import forms, fuse, mutate
 from proverrl.lang.dafny.compose.declarations import OPEN_BODY, FreshNames, list_names, read_problem
-from proverrl.lang.dafny.syntax.declarations import ParsedText
+from proverrl.lang.dafny.syntax.declarations import parse_text
 from proverrl.lang.dafny.syntax.program import Element
 from proverrl.lang.dafny.syntax.text import fill_hole, scan_places
 from proverrl.lang.records import Compose, Made, Parent, Scaffold
@@ -115,7 +115,7 @@ def extract_lemma(rng: random.Random, parents: Sequence[Parent]) -> list[Made]:
 def _list_statements(body: str) -> list[tuple[str, tuple[str, ...]]]:
     """The statements of a proof, those under ``if`` too, with the tests that lead to each."""
     try:
-        parsed = ParsedText(f"lemma L() {{ {body} }}")
+        parsed = parse_text(f"lemma L() {{ {body} }}")
     except ProblemError as error:
         _, _, message = str(error).partition(": ")
         raise ProblemError(f"a reference cannot be read: {message}") from error
@@ -131,7 +131,7 @@ def _list_statements(body: str) -> list[tuple[str, tuple[str, ...]]]:
             for slot in element.slots[1:2]:
                 walk(slot.elements, (*tests, f"!({test})"))
 
-    walk(parsed.elements[0].slots[-1].elements, ())
+    walk(parsed.root.slots[0].elements[0].slots[-1].elements, ())
     return found
 
 

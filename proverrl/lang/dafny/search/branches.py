@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.syntax.declarations import ParsedText
+from proverrl.lang.dafny.syntax.declarations import parse_text
 from proverrl.lang.dafny.syntax.program import Element
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_places
 
@@ -80,12 +80,12 @@ class _ProofReader:
         self.assertions: list[ProofStep] = []
         self.calls: list[ProofStep] = []
         try:
-            parsed = ParsedText(f"{_HEAD}{text}\n}}")
+            parsed = parse_text(f"{_HEAD}{text}\n}}")
         except ProblemError:
             return
         self.words = [token.text for token in parsed.tokens]
         self.places = [place - len(_HEAD) for place in parsed.places]
-        self.read(parsed.elements[0].slots[-1].elements, _Scope())
+        self.read(parsed.root.slots[0].elements[0].slots[-1].elements, _Scope())
 
     def end(self, token: int) -> int:
         return self.places[token] + len(self.words[token])

@@ -1,7 +1,6 @@
 """Parses names, literals, displays and what stands behind them in Dafny programs.
 
 Flows in: tokens. Flows out: the place where an operand ends, or ``GrammarError``.
-Not handled here: operators, and the forms that end with an expression (``expressions``).
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 
-from proverrl.lang.dafny.syntax.types import COLLECTIONS, CodeTypes
+from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, CodeTypes
 
 _CONSTANTS = frozenset("true false null this".split())
 
@@ -37,8 +36,7 @@ class CodeAtoms(CodeTypes):
     def skip_attributes(self) -> None:
         """``{:name expression, ...}`` any number of times; the names are judged elsewhere."""
         while self.at("{") and self.peek().text == ":":
-            self.advance()
-            self.advance()
+            self.skip(2)
             self.expect_name()
             if not self.at("}"):
                 self.parse_expressions()
@@ -79,7 +77,7 @@ class CodeAtoms(CodeTypes):
         numbers = itertools.count()
 
         def parse() -> None:
-            self.reading.arguments[self._place] = (callee, next(numbers))
+            self.program.arguments[self._place] = (callee, next(numbers))
             self._parse_argument()
 
         self.parse_list(parse, ")")
@@ -87,8 +85,7 @@ class CodeAtoms(CodeTypes):
     def _parse_argument(self) -> None:
         if self.whole and self.at_name and self.peek().text == ":=":
             # Dafny 4's arguments by name.
-            self.advance()
-            self.advance()
+            self.skip(2)
         self.parse_inner()
 
     def _parse_atom(self) -> bool:
@@ -104,8 +101,7 @@ class CodeAtoms(CodeTypes):
             self.parse_frames(lambdas=False) if is_frame else self.parse_inner()
             self.expect(")")
         elif self.whole and self.at("int", "real") and self.peek().text == "(":
-            self.advance()
-            self.advance()
+            self.skip(2)
             self.parse_inner()
             self.expect(")")
         elif self.at("(", "[", "{"):
@@ -194,7 +190,7 @@ class CodeAtoms(CodeTypes):
 
     def _take_name(self) -> None:
         if self._lambdas:
-            self.reading.in_lambdas.add(self._place)
+            self.program.in_lambdas.add(self._place)
         self.expect_name()
 
     def _parse_member_update(self) -> None:

@@ -1,15 +1,17 @@
-"""A place in the tokens of a body, and the words that Dafny 2.3 reserves.
+"""A place in the tokens of Dafny text, and the parsers of types and of the names bound in them.
 
-Flows in: tokens. Flows out: small steps for the parsers, and ``GrammarError`` with the first
-finding. Not handled here: any grammar.
+Flows in: tokens. Flows out: small steps for the other parsers, the place where a type or a pattern
+ends, and ``GrammarError`` with the first finding.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Callable
 
-from proverrl.lang.dafny.syntax.tokens import Finding, Token
+from proverrl.lang.dafny.syntax.parsed import Binding, ParsedProgram
+from proverrl.lang.dafny.syntax.tokens import Token, find_close
+from proverrl.lang.records import Category, Finding
 
 MAX_DEPTH = 60
 
@@ -24,7 +26,21 @@ RESERVED = frozenset(
 )
 
 
+_FUNCTION_WORDS = ("function", "predicate")
 _VALUE_TYPE = re.compile(r"int|nat|bool|real|char|string|ORDINAL|bv[0-9]+")
+
+
+COLLECTIONS = frozenset("seq set iset multiset map imap".split())
+
+_BASE_TYPES = frozenset("int nat real bool char string object ORDINAL".split())
+ARROWS = ("->", "-->", "~>")
+# What may follow a list of types after a name, so that ``a < b, c > ...`` is read as types.
+_AFTER_TYPES = frozenset(
+    """. ( [ { ) ] } , ; then else case == != as by in < > decreases modifies reads requires
+    ensures invariant witness function predicate inductive twostate lemma copredicate ghost static
+    protected import export class trait datatype codatatype var const newtype type iterator method
+    colemma constructor""".split()
+)
 
 
 class GrammarError(Exception):
@@ -36,7 +52,10 @@ class GrammarError(Exception):
 
 
 class Cursor:
-    """A place in the tokens. ``declared`` collects names that stay visible after the hole."""
+    """A place in the tokens, and what else the parsers keep in mind.
+
+    ``declared`` collects names that stay visible after the hole, ``bound`` those of patterns.
+    """
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
@@ -45,7 +64,16 @@ class Cursor:
         self._brackets = 0
         self._lambdas = 0
         self._functions = 0
+        self._blocks = 0
+        self._in_function = False
+        self._ghost = False
+        # The type whose declaration is being read; "" where types are no part of one.
+        self._owner = ""
+        self._formals: dict[int, tuple[int, int]] = {}
         self.declared: list[Token] = []
+        self.bound: list[Token] = []
+        self.program = ParsedProgram(tokens)
+        self._element = self.program.root
 
     @property
     def token(self) -> Token:
@@ -55,8 +83,7 @@ class Cursor:
         return self._tokens[min(self._place + distance, len(self._tokens) - 1)]
 
     def at(self, *texts: str) -> bool:
-        token = self.token
-        return token.kind in ("word", "operator") and token.text in texts
+        return self.token.sign in texts
 
     @property
     def at_end(self) -> bool:
@@ -71,6 +98,10 @@ class Cursor:
         if token.kind != "end":
             self._place += 1
         return token
+
+    def skip(self, num_tokens: int) -> None:
+        for _ in range(num_tokens):
+            self.advance()
 
     def take(self, text: str) -> bool:
         if self.at(text):
@@ -128,9 +159,8 @@ class Cursor:
         found = "the end" if self.at_end else repr(self.token.text)
         return self.refuse("syntax", "grammar", f"{message}, found {found}")
 
-    def refuse(self, category: Literal["syntax", "cheat"], rule: str, message: str) -> GrammarError:
-        token = self.token
-        return GrammarError(Finding(category, rule, message, token.line, token.column))
+    def refuse(self, category: Category, rule: str, message: str) -> GrammarError:
+        return GrammarError(self.token.refuse(category, rule, message))
 
     def enter(self) -> None:
         self._depth += 1
@@ -141,6 +171,197 @@ class Cursor:
         self._depth -= 1
 
 
+class CodeTypes(Cursor):
+    """Types, bound names and patterns.
+
+    ``whole``: this is the grammar of whole programs. Forms that ask for it are not read in a hole.
+    A list of types after a name (``f<T>(x)``) is told from a comparison by Dafny 2.3's look-ahead.
+    """
+
+    whole = True
+
+    def parse_list(self, parse: Callable[[], object], end: str) -> None:
+        """Items separated by commas, up to and with ``end``."""
+        self._brackets += 1
+        if not self.at(end):
+            self.parse_items(parse)
+        self._brackets -= 1
+        self.expect(end)
+
+    def parse_items(self, parse: Callable[[], object]) -> None:
+        """One or more items separated by commas."""
+        parse()
+        while self.take(","):
+            parse()
+
+    def parse_type(self, *, in_expression: bool = False) -> None:
+        self.enter()
+        if self.take("("):
+            self.parse_list(self.parse_type, ")")
+        elif self.at(*_BASE_TYPES):
+            self.advance()
+        else:
+            self._parse_named_type(in_expression)
+        if self.at(*ARROWS):
+            self.advance()
+            self.parse_type(in_expression=in_expression)
+        self.leave()
+
+    def _parse_named_type(self, in_expression: bool) -> None:
+        if self.at(*COLLECTIONS):
+            self.advance()
+            self._take_type_arguments(in_expression)
+            return
+        self.expect_name()
+        self._take_type_arguments(in_expression)
+        while self.at(".") and (is_name(self.peek()) or self.peek().kind == "number"):
+            self.skip(2)
+            self._take_type_arguments(in_expression)
+
+    def _take_type_arguments(self, in_expression: bool = True) -> None:
+        """``<T, U>`` where Dafny takes it for types; in an expression that needs a look ahead."""
+        if self.at("<") and (not in_expression or self._at_type_arguments()):
+            self._parse_type_arguments()
+
+    def _parse_type_arguments(self) -> None:
+        if self._text(self._place - 1) in ("map", "imap"):
+            self._note_missing_range()
+        self.expect("<")
+        self.parse_items(self.parse_type)
+        self.expect(">")
+
+    def _note_missing_range(self) -> None:
+        """``map<T>`` leaves a type to be inferred."""
+        after = self._find_type_end(self._place + 1)
+        if after is not None and self._text(after) == ">":
+            self.program.bindings.append(Binding(self._place, "value"))
+
+    def _at_type_arguments(self) -> bool:
+        end = self._find_types_end(self._place + 1, ">")
+        if end is None:
+            return False
+        return self._tokens[end].kind == "end" or self._text(end) in _AFTER_TYPES
+
+    def _find_types_end(self, place: int, end: str) -> int | None:
+        """The place after the types from ``place`` on and the bracket behind them."""
+        while (after := self._find_type_end(place)) is not None:
+            if self._text(after) == end:
+                return after + 1
+            if self._text(after) != ",":
+                return None
+            place = after + 1
+        return None
+
+    def _find_type_end(self, place: int) -> int | None:
+        """The place after the type at ``place``, as far as Dafny looks ahead; None for no type."""
+        text = self._text(place)
+        if text in _BASE_TYPES:
+            return place + 1
+        if text == "(":
+            if self._text(place + 1) == ")":
+                return place + 2
+            return self._find_types_end(place + 1, ")")
+        if text not in COLLECTIONS and not is_name(self._token_at(place)):
+            return None
+        while True:
+            place += 1
+            if self._text(place) == "<":
+                end = self._find_types_end(place + 1, ">")
+                if end is None:
+                    return None
+                place = end
+            if text in COLLECTIONS or self._text(place) != ".":
+                return place
+            place += 1
+            if not is_name(self._token_at(place)):
+                return None
+
+    def _token_at(self, place: int) -> Token:
+        return self._tokens[min(place, len(self._tokens) - 1)]
+
+    def _text(self, place: int) -> str:
+        return self._token_at(place).sign
+
+    def parse_bound_name(self) -> None:
+        """A name with or without its type."""
+        place = self._place
+        self.expect_name()
+        if self.take(":"):
+            self.parse_type()
+            self.program.typed[place] = (place + 2, self._place)
+        else:
+            self.program.bindings.append(Binding(place, "variable"))
+
+    def parse_pattern(self) -> None:
+        """A name, a literal, or a constructor or tuple of patterns."""
+        self._parse_pattern(typed=True)
+
+    def parse_case_pattern(self) -> None:
+        """The pattern of a case; a bare name is a constructor, whose type is known."""
+        if self.at_name and self.peek().text not in ("(", ":", "|"):
+            self.advance()
+        else:
+            self._parse_pattern(typed=False)
+
+    def _parse_pattern(self, *, typed: bool) -> None:
+        self.enter()
+        if self.take("("):
+            self.parse_list(lambda: self._parse_pattern(typed=typed), ")")
+        elif self.at_name and self.peek().text == "(":
+            self.skip(2)
+            self.parse_list(lambda: self._parse_pattern(typed=typed), ")")
+        elif self.at_name:
+            place = self._place
+            self.bound.append(self.advance())
+            if self.at(":") and not typed:
+                raise self.refuse_typed_pattern()
+            if self.take(":"):
+                self.parse_type()
+                self.program.typed[place] = (place + 2, self._place)
+            else:
+                self.program.bindings.append(Binding(place, "pattern"))
+        else:
+            self._parse_literal_pattern()
+        while self.whole and self.take("|"):
+            self._parse_pattern(typed=typed)
+        self.leave()
+
+    def _parse_literal_pattern(self) -> None:
+        """Dafny 4's."""
+        if not self.whole:
+            raise self.fail("expected a name")
+        self.take("-")
+        if self.token.kind not in ("number", "char", "string") and not self.at("true", "false"):
+            raise self.fail("expected a pattern")
+        self.advance()
+
+
 def is_name(token: Token) -> bool:
     """True for a word that Dafny does not reserve."""
     return token.kind == "word" and token.text not in RESERVED and token.text != "!in"
+
+
+def list_declared(tokens: list[Token], *words: str) -> set[str]:
+    """The names that stand after one of these declaring words, past any attributes.
+
+    ``function method F`` declares a function and no method.
+    """
+    names = set()
+    for place, token in enumerate(tokens[:-1]):
+        if token.kind != "word" or token.text not in words:
+            continue
+        if token.text == "method" and place and tokens[place - 1].text in _FUNCTION_WORDS:
+            continue
+        following = place + 1
+        if token.text in _FUNCTION_WORDS and tokens[following].text == "method":
+            following += 1
+        while tokens[following].text == "{" and tokens[following + 1].text == ":":
+            following = min(find_close(tokens, following) + 1, len(tokens) - 1)
+        if is_name(tokens[following]):
+            names.add(tokens[following].text)
+    return names
+
+
+def list_methods(tokens: list[Token]) -> set[str]:
+    """What a program declares that may change something when it is called."""
+    return list_declared(tokens, "method", "constructor", "iterator") | {"MoveNext"}

@@ -1,7 +1,6 @@
 """Dafny declarations as text that can be taken apart and written again.
 
-Flows in: the text of a program; a hole in it is a comment. Flows out: ``Declaration``s with their
-parameters and clauses as text.
+Flows in: the text of a program; a hole in it is a comment. Flows out: ``Declaration``s.
 Not handled here: type parameters (refused), what the parts mean.
 """
 
@@ -13,9 +12,10 @@ from functools import lru_cache
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.program import Element, parse_program
+from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
+from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.text import scan_places
-from proverrl.lang.dafny.syntax.tokens import find_places, read_file
+from proverrl.lang.dafny.syntax.tokens import find_close
 from proverrl.types import HOLE
 
 Formal = tuple[str, str]
@@ -69,70 +69,47 @@ class Declaration:
         return replace(changed, text=_write(changed))
 
 
-class ParsedText:
+def parse_text(text: str) -> ParsedProgram:
     """A program, its tokens and where they stand. Raises ``ProblemError`` for what is none."""
+    try:
+        return read_text(text)
+    except GrammarError as error:
+        raise ProblemError(f"line {error.finding.line}: {error}") from error
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens, findings = read_file(text)
-        if findings:
-            raise ProblemError(f"line {findings[0].line}: {findings[0].message}")
-        self.places = find_places(text, self.tokens)
-        try:
-            self.elements = parse_program(self.tokens).slots[0].elements
-        except GrammarError as error:
-            raise ProblemError(f"line {error.finding.line}: {error.finding.message}") from error
 
-    def end(self, element: Element) -> int:
-        last = element.end - 1
-        return self.places[last] + len(self.tokens[last].text)
-
-    def cut(self, start: int, end: int) -> str:
-        """The text of the tokens from ``start`` to ``end``."""
-        if start >= end:
-            return ""
-        return self.text[self.places[start] : self.places[end - 1] + len(self.tokens[end - 1].text)]
-
-    def find_close(self, opened: int) -> int:
-        depth = 1
-        while depth:
-            opened += 1
-            depth += (self.tokens[opened].text == "(") - (self.tokens[opened].text == ")")
-        return opened
-
-    def read(self, element: Element) -> Declaration:
-        whole = self.cut(element.start, element.end)
-        if not _is_member(element):
-            return Declaration(element.word, whole)
-        words = [token.text for token in self.tokens]
-        clauses = element.slots[0]
-        named = words.index(element.name, element.start)
-        if words[named + 1] != "(":
-            raise ProblemError(f"{element.name}: type parameters and bare names are not composed")
-        closed = self.find_close(named + 1)
-        rest, returns = closed + 1, ""
-        if rest < clauses.start and words[rest] == "returns":
-            rest = self.find_close(rest + 1) + 1
-            returns = self.cut(closed + 3, rest - 1)
-        opening = self.places[clauses.end]
-        promises = (self.places[e.start] for e in clauses.elements if e.word == "ensures")
-        return Declaration(
-            word=element.word,
-            text=whole,
-            name=element.name,
-            prefix=self.cut(element.start, named),
-            formals=_read_formals(self.cut(named + 2, closed)),
-            returns=_read_formals(returns),
-            result=self.cut(rest, clauses.start),
-            clauses=tuple(
-                (e.word, self.cut(e.start + 1, e.end).rstrip(";")) for e in clauses.elements
-            ),
-            body=self.cut(clauses.end, element.end),
-            start=self.places[words.index(element.word, element.start)],
-            promise=next(promises, opening),
-            opening=opening,
-            end=self.end(element),
-        )
+def _read_element(program: ParsedProgram, element: Element) -> Declaration:
+    whole = program.cut(element.start, element.end)
+    if not _is_member(element):
+        return Declaration(element.word, whole)
+    words = [token.text for token in program.tokens]
+    clauses = element.slots[0]
+    named = words.index(element.name, element.start)
+    if words[named + 1] != "(":
+        raise ProblemError(f"{element.name}: type parameters and bare names are not composed")
+    closed = find_close(program.tokens, named + 1)
+    rest, returns = closed + 1, ""
+    if rest < clauses.start and words[rest] == "returns":
+        rest = find_close(program.tokens, rest + 1) + 1
+        returns = program.cut(closed + 3, rest - 1)
+    opening = program.places[clauses.end]
+    promises = (program.places[e.start] for e in clauses.elements if e.word == "ensures")
+    return Declaration(
+        word=element.word,
+        text=whole,
+        name=element.name,
+        prefix=program.cut(element.start, named),
+        formals=_read_formals(program.cut(named + 2, closed)),
+        returns=_read_formals(returns),
+        result=program.cut(rest, clauses.start),
+        clauses=tuple(
+            (e.word, program.cut(e.start + 1, e.end).rstrip(";")) for e in clauses.elements
+        ),
+        body=program.cut(clauses.end, element.end),
+        start=program.places[words.index(element.word, element.start)],
+        promise=next(promises, opening),
+        opening=opening,
+        end=program.end(element.end - 1),
+    )
 
 
 def _is_member(element: Element) -> bool:
@@ -141,23 +118,23 @@ def _is_member(element: Element) -> bool:
 
 def read_declarations(text: str) -> tuple[Declaration, ...]:
     """The top-level declarations of a program. Raises ``ProblemError``."""
-    program = ParsedText(text)
-    return tuple(map(program.read, program.elements))
+    program = parse_text(text)
+    return tuple(_read_element(program, e) for e in program.root.slots[0].elements)
 
 
 @lru_cache(maxsize=1024)
 def find_declaration(text: str, place: int) -> Declaration | None:
     """The function, predicate, method or lemma around a character. Raises ``ProblemError``."""
-    program = ParsedText(text)
-    elements = program.elements
+    program = parse_text(text)
+    found = program.root
     while True:
-        around = (e for e in elements if program.places[e.start] <= place < program.end(e))
-        found = next(around, None)
-        if found is None:
+        inside = [e for s in found.slots if s.kind == "declarations" for e in s.elements]
+        around = (e for e in inside if program.places[e.start] <= place < program.end(e.end - 1))
+        if (inner := next(around, None)) is None:
             return None
-        if _is_member(found):
-            return program.read(found)
-        elements = [e for s in found.slots if s.kind == "declarations" for e in s.elements]
+        if _is_member(inner):
+            return _read_element(program, inner)
+        found = inner
 
 
 def _read_formals(text: str) -> tuple[Formal, ...]:
@@ -171,10 +148,8 @@ def _read_formals(text: str) -> tuple[Formal, ...]:
 
 
 def split_at(text: str, mark: str, *, is_type: bool = False) -> list[str]:
-    """The parts of a text between top-level tokens ``mark``; none for an empty text.
-
-    In types ``<`` is a bracket.
-    """
+    """The parts of a text between top-level ``mark``s; none for an empty text. In types ``<`` is
+    a bracket."""
     opening, closing = ("([{<", ")]}>") if is_type else ("([{", ")]}")
     parts, depth, start = [], 0, 0
     for _, piece, place in scan_places(text):

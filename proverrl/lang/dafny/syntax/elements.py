@@ -1,72 +1,29 @@
-"""The elements of whole Dafny 2.3 programs, and the parsers of clauses and simple statements.
+"""The parsers of clauses and simple statements of Dafny 2.3 programs.
 
-Flows in: tokens. Flows out: ``Element``s, each with its ``Slot``s: the places inside it where
-clauses, statements or declarations stand one after another, and where one more could be put. The
-tokens of an element outside its slots are fixed.
-Elements begin and end where Dafny 2.3 lets them begin and end. Not covered (refused): ``free``.
-Not handled here: statements that hold others (``dafny_statements``).
+Flows in: tokens. Flows out: ``Element``s, which begin and end where Dafny 2.3 lets them begin and
+end. Not covered (refused): ``free``. Not handled here: statements that hold others
+(``statements``).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
 
 from proverrl.lang.dafny.syntax.expressions import CodeExpressions
-from proverrl.lang.dafny.syntax.tokens import Token
-from proverrl.lang.dafny.syntax.types import Binding
-
-SlotKind = Literal["loop-clauses", "member-clauses", "statements", "declarations", "steps"]
-
-
-@dataclass(slots=True)
-class Slot:
-    """A run of elements; ``start`` and ``end`` count tokens. ``ghost``: what runs here is not."""
-
-    kind: SlotKind
-    start: int
-    ghost: bool
-    end: int = 0
-    elements: list[Element] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Element:
-    """A clause, a statement or a declaration: tokens ``start`` to ``end``, with its slots.
-
-    ``word`` is its leading word, past modifiers; ``name`` what a declaration declares.
-    """
-
-    start: int
-    word: str
-    end: int = 0
-    name: str = ""
-    slots: list[Slot] = field(default_factory=list)
+from proverrl.lang.dafny.syntax.parsed import Binding, Element, ElementSlot, SlotKind
 
 
 class SimpleElements(CodeExpressions):
-    """Clauses, and the statements that hold no other statement but in proofs.
-
-    ``wild`` holds each ``*`` that gives up termination, ``calc_lines`` where lines of calcs are.
-    """
-
-    def __init__(self, tokens: list[Token]) -> None:
-        super().__init__(tokens)
-        self._ghost = False
-        self._element = Element(0, "")
-        self.wild: list[Token] = []
-        self.calc_lines: list[tuple[int, int, int]] = []
+    """Clauses, and the statements that hold no other statement but in proofs."""
 
     def parse_slot(
-        self, kind: SlotKind, parse: Callable[[], None], *, ends: bool, words: tuple[str, ...]
+        self, kind: SlotKind, parse: Callable[[], None], goes_on: Callable[[], bool]
     ) -> None:
-        """Elements as a slot of the current element: up to one of ``words`` or, where they do not
-        ``end`` it, as long as one begins with one of them."""
-        slot = Slot(kind, self._place, self._ghost)
+        """Elements as a slot of the current element, as long as it ``goes_on``."""
+        slot = ElementSlot(kind, self._place, self._ghost)
         self._element.slots.append(slot)
-        while not self.at_end and self.at(*words) is not ends:
+        while not self.at_end and goes_on():
             slot.elements.append(self._parse_element(parse))
         slot.end = self._place
 
@@ -96,11 +53,11 @@ class SimpleElements(CodeExpressions):
 
     def parse_steps(self, *, semi: bool) -> None:
         """``assert``, ``calc`` and ``reveal`` before an expression of a function's body."""
-        slot = Slot("steps", self._place, ghost=True)
-        self._element.slots.append(slot)
-        while self.at("assert", "assume", "calc") or (semi and self._at_reveal_step()):
-            slot.elements.append(self._parse_element(self._parse_step))
-        slot.end = self._place
+        self.parse_slot(
+            "steps",
+            self._parse_step,
+            lambda: self.at("assert", "assume", "calc") or (semi and self._at_reveal_step()),
+        )
 
     def _at_reveal_step(self) -> bool:
         """``reveal F();`` goes before an expression; ``reveal F()`` alone is one."""
@@ -147,8 +104,7 @@ class SimpleElements(CodeExpressions):
 
     def _take_label(self) -> None:
         if (self.at_name or self.token.kind == "number") and self.peek().text == ":":
-            self.advance()
-            self.advance()
+            self.skip(2)
 
     def _parse_listed(self) -> None:
         self.advance()
@@ -201,8 +157,7 @@ class SimpleElements(CodeExpressions):
             self.parse_items(self._parse_right_side)
             return
         if self.at(":") and self.peek().text == "-":
-            self.advance()
-            self.advance()
+            self.skip(2)
             if self.at("expect", "assert", "assume"):
                 self.advance()
             self.parse_items(self._parse_right_side)
@@ -213,8 +168,8 @@ class SimpleElements(CodeExpressions):
             self.parse_expression()
 
     def _parse_right_side(self) -> None:
-        self.bindings.append(Binding(self._place, "value"))
-        self.reading.assigned.add(self._place)
+        self.program.bindings.append(Binding(self._place, "value"))
+        self.program.assigned.add(self._place)
         if self.take("*"):
             pass
         elif self.take("new"):
@@ -237,7 +192,7 @@ class SimpleElements(CodeExpressions):
             self.parse_expressions()
         self.expect("]")
         if is_sized and self.take("("):
-            self.reading.arguments[self._place] = ("new", 0)
+            self.program.arguments[self._place] = ("new", 0)
             self.parse_inner()
             self.expect(")")
         elif not is_sized or self.at("["):
@@ -269,6 +224,6 @@ class SimpleElements(CodeExpressions):
 
     def _parse_measure(self, lambdas: bool) -> None:
         if self.at("*"):
-            self.wild.append(self.advance())
+            self.program.wild.append(self.advance())
         else:
             self.parse_expression(lambdas=lambdas)

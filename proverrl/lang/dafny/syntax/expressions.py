@@ -2,10 +2,9 @@
 
 Flows in: tokens. Flows out: the place where an expression ends, or ``GrammarError``.
 The extent of every expression is that which Dafny 2.3 gives it: the same look-ahead decides what is
-a lambda, a list of types, a body or a set, so that both find the end of a declaration at the same
-place. Operators are read as a flat chain, because their precedence changes no extent. What 2.3
-refuses may be read (Dafny 4's forms, chains without parentheses): Dafny refuses it again.
-Not handled here: what a hole may hold (``hint_expressions``), what the names mean.
+a lambda, a list of types, a body or a set. Operators are read as a flat chain, because their
+precedence changes no extent. What 2.3 refuses may be read (Dafny 4's forms, chains without
+parentheses): Dafny refuses it again. Not handled here: what a hole may hold (``hint_grammar``).
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from collections.abc import Callable
 
 from proverrl.lang.dafny.syntax.atoms import CodeAtoms
 from proverrl.lang.dafny.syntax.cursor import MAX_DEPTH, is_name
-from proverrl.lang.dafny.syntax.tokens import Token
-from proverrl.lang.dafny.syntax.types import Binding
+from proverrl.lang.dafny.syntax.parsed import Binding
 
 _RELATIONS = frozenset("== != < <= > >= in !in !! !".split())
 _LOGICAL = frozenset("<==> ==> <== && ||".split())
@@ -38,10 +36,6 @@ class CodeExpressions(CodeAtoms):
     signs: tuple[str, ...] = ("-", "!", "!!")
     endless = _ENDLESS
 
-    def __init__(self, tokens: list[Token]) -> None:
-        super().__init__(tokens)
-        self._in_function = False
-
     def parse_domain(self) -> None:
         """``x: T, y {:attribute} | range``; the range may be missing."""
         self.parse_items(self._parse_domain_name)
@@ -54,8 +48,7 @@ class CodeExpressions(CodeAtoms):
         self.parse_bound_name()
         if self.whole and self.at("<") and self.peek().text == "-":
             # Dafny 4's ``x <- set``.
-            self.advance()
-            self.advance()
+            self.skip(2)
             self.parse_expression(bits=False)
 
     def at_binding_guard(self) -> bool:
@@ -115,8 +108,7 @@ class CodeExpressions(CodeAtoms):
         if self.token.kind not in ("word", "operator"):
             return False
         if text in ("<", ">") and self._at_shift():
-            self.advance()
-            self.advance()
+            self.skip(2)
             return True
         if text in _RELATIONS:
             self.advance()
@@ -282,14 +274,14 @@ class CodeExpressions(CodeAtoms):
         if self.take("("):
             self.parse_list(self.parse_bound_name, ")")
         else:
-            self.bindings.append(Binding(self._place, "lambda"))
+            self.program.bindings.append(Binding(self._place, "lambda"))
             self.expect_name()
         self._lambdas += 1
         while self.whole and self.at("requires", "reads"):
             if self.advance().text == "requires":
                 self.parse_expression(semi=True, lambdas=False)
             else:
-                self.reading.lambdas.append(start)
+                self.program.reading_lambdas.append(start)
                 self.parse_frames(semi=True, lambdas=False)
         self.expect("=>")
         self.parse_expression(semi=semi, bits=bits)

@@ -3,7 +3,6 @@
 Flows in: text of a policy. Flows out: the text that is audited and verified, and the way back from
 its columns. A comment becomes blanks of its own length, so that none can hide or end a line of
 ours; ``≤`` becomes ``<=``, because Dafny 2.3 reads UTF-8 as single bytes.
-Not handled here: whether the text may be sent (``dafny_audit``).
 """
 
 from __future__ import annotations
@@ -54,26 +53,17 @@ class WrittenText:
 
     def restore(self, reply: Reply) -> Reply:
         """The reply with the columns of the text before the insertions."""
-        if not self.inserted:
-            return reply
-        messages = (
-            replace(message, column=self.find_column(message.line, message.column))
-            for message in reply.messages
-        )
+        messages = (replace(m, column=self.find_column(m.line, m.column)) for m in reply.messages)
         return replace(reply, messages=tuple(messages))
 
     def find_column(self, line: int, column: int) -> int:
         """The column of a place before the insertions; lines do not change."""
-        shift = 0
-        for start, length in self.inserted.get(line, ()):
-            shift += max(0, min(length, column - start))
-        return column - shift
+        inserted = self.inserted.get(line, ())
+        return column - sum(max(0, min(length, column - start)) for start, length in inserted)
 
 
 def insert(text: str, insertions: Sequence[Insertion]) -> WrittenText:
     """The text with all insertions; of several at one place the first comes first."""
-    if not insertions:
-        return WrittenText(text, {})
     pieces = []
     inserted: dict[int, tuple[tuple[int, int], ...]] = {}
     done = 0
@@ -118,8 +108,6 @@ def make_plain(candidate: Candidate) -> tuple[Candidate, WrittenText]:
         return replace(candidate, body=written.text), written
     body = write_plain(candidate.body)
     plain = replace(candidate, body=body.text)
-    if not body.inserted:
-        return plain, WrittenText(plain.source, {})
     head_lines = candidate.head.count("\n")
     head_column = len(candidate.head) - (candidate.head.rfind("\n") + 1)
     inserted = {

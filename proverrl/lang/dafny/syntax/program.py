@@ -1,8 +1,8 @@
 """Parses whole Dafny 2.3 programs into elements.
 
-Flows in: the tokens of a program. Flows out: a ``ParsedProgram``: one root ``Element`` whose slots
-hold declarations, their clauses and their statements, and what was seen on the way; a program
-outside the grammar raises ``GrammarError``.
+Flows in: the tokens of a program. Flows out: a ``ParsedProgram``, whose root ``Element`` holds
+declarations, their clauses and their statements; a program outside the grammar raises
+``GrammarError``.
 Covered: all of Dafny 2.3 but what is named below, and the forms of Dafny 4 that its programs hold
 most often. Not covered (refused): refinement (``refines``, ``...``), loops and forall statements
 without a body; and what the program means (types, names).
@@ -10,15 +10,18 @@ without a body; and what the program means (types, names).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from proverrl.lang.dafny.syntax.cursor import GrammarError
+from proverrl.lang.dafny.syntax.parsed import (
+    Binding,
+    BodylessMember,
+    Element,
+    ParsedProgram,
+    TypePart,
+)
+from proverrl.lang.dafny.syntax.statements import StatementElements
+from proverrl.lang.dafny.syntax.tokens import Token, find_places, read_file
 
-from proverrl.lang.dafny.syntax.declared_types import TypeDeclarations, TypePart
-from proverrl.lang.dafny.syntax.elements import Element, Slot
-from proverrl.lang.dafny.syntax.tokens import Token
-from proverrl.lang.dafny.syntax.types import Binding, Reading
-
-__all__ = ["BodylessMember", "Element", "ParsedProgram", "Slot", "parse_program", "read_program"]
+__all__ = ["Element", "parse_program", "read_program"]
 
 _MODIFIERS = frozenset("abstract ghost static protected".split())
 # Words that Dafny 2.3 or 4 take for a modifier only before a declaration.
@@ -26,55 +29,24 @@ _SOFT_MODIFIERS = frozenset("twostate inductive least greatest opaque".split())
 _FUNCTIONS = frozenset("function predicate copredicate".split())
 _METHODS = frozenset("method lemma colemma comethod constructor".split())
 _GHOST_METHODS = frozenset("lemma colemma comethod".split())
+_TYPES = frozenset("class trait datatype codatatype type newtype iterator".split())
 _CLAUSES = ("requires", "ensures", "modifies", "reads", "decreases", "yield")
 
 
-@dataclass(frozen=True, slots=True)
-class BodylessMember:
-    """A method, lemma, function or iterator that ends without a body."""
-
-    token: Token
-    word: str
-    claims: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedProgram:
-    """``bindings``: what Dafny has to infer the type of, in the order of its parser.
-    ``references``: the classes, traits and iterators. ``parameters``: of types. ``calc_lines``:
-    tokens from and to, and where the calc ends."""
-
-    root: Element
-    bindings: tuple[Binding, ...]
-    bodyless: tuple[BodylessMember, ...]
-    wild: tuple[Token, ...]
-    references: frozenset[str]
-    parts: tuple[TypePart, ...]
-    parameters: Mapping[str, tuple[str, ...]]
-    reading: Reading
-    calc_lines: tuple[tuple[int, int, int], ...]
-
-
-class _Declarations(TypeDeclarations):
+class _Declarations(StatementElements):
     """Modules, classes and what they declare."""
 
-    def __init__(self, tokens: list[Token]) -> None:
-        super().__init__(tokens)
-        self.bodyless: list[BodylessMember] = []
-        self.references: set[str] = set()
-
-    def parse_root(self) -> Element:
-        root = self._element
+    def parse_root(self) -> None:
         self._parse_declarations()
         if not self.at_end:
             raise self.fail("expected a declaration")
-        root.end = self._place
-        return root
+        self._element.end = self._place
 
     def _parse_declarations(self) -> None:
-        self.parse_slot("declarations", self._parse_declaration, ends=True, words=("}",))
+        self.parse_slot("declarations", self._parse_declaration, lambda: not self.at("}"))
 
     def _parse_declaration(self) -> None:
+        outer = self._owner
         modifiers = self._take_modifiers()
         word = self._element.word = self.token.text
         if word in _METHODS:
@@ -82,7 +54,7 @@ class _Declarations(TypeDeclarations):
         elif word in _FUNCTIONS:
             self._parse_function()
             if "twostate" in modifiers:
-                self.reading.two_state.add(self._element.name)
+                self.program.two_state.add(self._element.name)
         elif word == "iterator":
             self._parse_iterator()
         elif word in ("module", "class", "trait"):
@@ -101,6 +73,7 @@ class _Declarations(TypeDeclarations):
             self._parse_export()
         else:
             raise self.fail("expected a declaration")
+        self._owner = outer
 
     def _take_modifiers(self) -> set[str]:
         modifiers = set()
@@ -114,14 +87,17 @@ class _Declarations(TypeDeclarations):
             modifiers.add(self.advance().text)
         return modifiers
 
-    def _parse_clauses(self) -> bool:
-        """The specification of a member; True when it claims something."""
-        self.parse_slot("member-clauses", self._parse_clause_of_member, ends=False, words=_CLAUSES)
-        clauses = self._element.slots[-1].elements
-        return any(
+    def _parse_contract(self, start: Token) -> bool:
+        """The specification of a member; True when a body follows."""
+        self.parse_slot("member-clauses", self._parse_clause_of_member, lambda: self.at(*_CLAUSES))
+        if self.at("{"):
+            return True
+        claims = any(
             "ensures" in (self._text(clause.start), self._text(clause.start + 1))
-            for clause in clauses
+            for clause in self._element.slots[-1].elements
         )
+        self.program.bodyless.append(BodylessMember(start, self._element.word, claims))
+        return False
 
     def _parse_clause_of_member(self) -> None:
         if self.at("yield"):
@@ -130,30 +106,20 @@ class _Declarations(TypeDeclarations):
                 raise self.fail("expected 'requires' or 'ensures'")
         self.parse_clause()
 
-    def _note_body(self, token: Token, *, claims: bool, has_body: bool) -> None:
-        if not has_body:
-            self.bodyless.append(BodylessMember(token, self._element.word, claims))
-
     def _parse_method(self, *, is_ghost: bool) -> None:
         start = self.advance()
-        is_constructor = start.text == "constructor"
         self.skip_attributes()
-        if self.at_name:
+        if self.at_name or start.text != "constructor":
             self._element.name = self.expect_name().text
-        elif not is_constructor:
-            raise self.fail("expected a name")
         self._parse_type_parameters()
         self._take_prefix_type()
         self._parse_inputs()
         if self.take("returns"):
             self._parse_formals()
-        claims = self._parse_clauses()
-        has_body = self.at("{")
-        if has_body:
+        if self._parse_contract(start):
             outer, self._ghost = self._ghost, is_ghost
             self.parse_block()
             self._ghost = outer
-        self._note_body(start, claims=claims, has_body=has_body)
 
     def _take_prefix_type(self) -> None:
         if self.take("["):
@@ -176,11 +142,11 @@ class _Declarations(TypeDeclarations):
                 self._parse_formals()
             else:
                 self.parse_type()
-        claims = self._parse_clauses()
+        has_body = self._parse_contract(start)
         if any(self._text(clause.start) == "reads" for clause in self._element.slots[-1].elements):
-            self.reading.functions.add(self._element.name)
-        has_body = self.take("{")
+            self.program.reading_functions.add(self._element.name)
         if has_body:
+            self.expect("{")
             outer, self._ghost = self._ghost, True
             self._in_function = True
             self.parse_inner()
@@ -188,27 +154,21 @@ class _Declarations(TypeDeclarations):
             self.expect("}")
         self._functions -= 1
         if has_body and self.at("by") and self.peek().text == "method":
-            self.advance()
-            self.advance()
+            self.skip(2)
             self.parse_block()
-        self._note_body(start, claims=claims, has_body=has_body)
 
     def _parse_iterator(self) -> None:
         start = self.advance()
         self._parse_name()
-        outer, self._owner = self._owner, self._element.name
-        self.references.add(self._element.name)
+        self._owner = self._element.name
+        self.program.references.add(self._element.name)
         self._parse_type_parameters()
         self._parse_formals()
         if self.at("yields", "returns"):
             self.advance()
             self._parse_formals()
-        self._owner = outer
-        claims = self._parse_clauses()
-        has_body = self.at("{")
-        if has_body:
+        if self._parse_contract(start):
             self.parse_block()
-        self._note_body(start, claims=claims, has_body=has_body)
 
     def _parse_container(self) -> None:
         is_module = self.advance().text == "module"
@@ -216,14 +176,13 @@ class _Declarations(TypeDeclarations):
         if is_module:
             while self.take("."):
                 self.expect_name()
-        outer, self._owner = self._owner, "" if is_module else self._element.name
+        self._owner = "" if is_module else self._element.name
         if not is_module:
-            self.references.add(self._element.name)
+            self.program.references.add(self._element.name)
             self._parse_type_parameters()
             if self.take("extends"):
                 self.parse_items(lambda: self._parse_part(inherited=True))
         self._parse_members()
-        self._owner = outer
 
     def _parse_members(self) -> None:
         self.expect("{")
@@ -245,7 +204,7 @@ class _Declarations(TypeDeclarations):
         if self.take(":"):
             self.parse_type() if is_static else self._parse_part()
         else:
-            self.bindings.append(Binding(place, "variable"))
+            self.program.bindings.append(Binding(place, "variable"))
         if self.take(":="):
             self.parse_expression()
         self.take(";")
@@ -279,22 +238,140 @@ class _Declarations(TypeDeclarations):
             if not self.take("*"):
                 self.parse_items(self._parse_path)
 
+    def _parse_name(self) -> None:
+        self.skip_attributes()
+        self._element.name = self.expect_name().text
+
+    def _parse_type_parameters(self) -> None:
+        """``<T(==), U(0)>``, with marks of variance before the names."""
+        if self.at("<"):
+            if self._element.word in _TYPES and self._owner in self.program.parameters:
+                raise self.fail(f"two types named {self._owner!r} are taken for one; rename one")
+            self.advance()
+            self.parse_items(self._parse_type_parameter)
+            self.expect(">")
+
+    def _parse_type_parameter(self) -> None:
+        if self.at("+", "-", "*", "!"):
+            self.advance()
+        name = self.expect_name().text
+        if self._element.word in _TYPES:
+            earlier = self.program.parameters.get(self._owner, ())
+            self.program.parameters[self._owner] = (*earlier, name)
+        self._skip_type_properties()
+
+    def _parse_part(self, *, inherited: bool = False) -> None:
+        """A type, noted as a part of the type that is being declared."""
+        start = self._place
+        self.parse_type()
+        if self._owner:
+            self.program.parts.append(TypePart(self._owner, start, self._place, inherited))
+
+    def _skip_type_properties(self) -> None:
+        while self.take("("):
+            while not self.at(")") and not self.at_end:
+                if not self.at("==", "!", "new", ",") and self.token.kind != "number":
+                    raise self.fail("expected a property of a type")
+                self.advance()
+            self.expect(")")
+
+    def _parse_formal(self) -> None:
+        while self.at("ghost", "new") or (self.at("nameonly", "older") and self.peek().text != ":"):
+            if self.at("new") and self._element.word not in ("lemma", "method"):
+                message = "a function of what may be new is believed of every heap in a lambda"
+                raise self.refuse("cheat", "unread-heap", message)
+            self.advance()
+        place = self._place
+        self._parse_member_name_and_type()
+        self._formals[place] = (place + 2, self._place)
+        if self.take(":="):
+            self.parse_inner()
+
+    def _parse_member_name_and_type(self) -> None:
+        self.expect_name()
+        self.expect(":")
+        self._parse_part() if self._element.word == "iterator" else self.parse_type()
+
+    def _parse_formals(self) -> None:
+        self.expect("(")
+        self._formals = {}
+        self.parse_list(self._parse_formal, ")")
+
+    def _parse_inputs(self) -> None:
+        """The formals of a function or method, whose values are not kept."""
+        self._parse_formals()
+        self.program.typed.update(self._formals)
+        for number, place in enumerate(self._formals):
+            self.program.formals.append((self._element.name, number, place))
+
+    def _parse_datatype(self) -> None:
+        self.advance()
+        self._parse_name()
+        self._owner = self._element.name
+        self._parse_type_parameters()
+        self.expect("=")
+        self.take("|")
+        self._parse_constructor_of_datatype()
+        while self.take("|"):
+            self._parse_constructor_of_datatype()
+        self.take(";")
+        if self.at("{"):
+            # Dafny 4's members of a datatype.
+            self._parse_members()
+
+    def _parse_constructor_of_datatype(self) -> None:
+        self.skip_attributes()
+        self.take("ghost")
+        self.program.constructors.add(self.expect_name().text)
+        if self.take("("):
+            self.parse_list(self._parse_datatype_formal, ")")
+
+    def _parse_datatype_formal(self) -> None:
+        self.take("ghost")
+        if (self.at_name or self.token.kind == "number") and self.peek().text == ":":
+            self.skip(2)
+        self._parse_part()
+
+    def _parse_type_declaration(self) -> None:
+        self.advance()
+        self._parse_name()
+        self._owner = self._element.name
+        self._skip_type_properties()
+        self._parse_type_parameters()
+        if self.take("="):
+            if self.at_name and self.peek().text in (":", "|"):
+                place = self._place
+                self.parse_bound_name()
+                if self._place > place + 2:
+                    self.program.parts.append(TypePart(self._owner, place + 2, self._place))
+                self.expect("|")
+                self.parse_expression()
+            else:
+                self._parse_part()
+            if self.at("ghost") and self.peek().text == "witness":
+                self.advance()
+            if self.take("witness") and not self.take("*"):
+                self.parse_expression()
+        self.take(";")
+        if self.at("{"):
+            self._parse_members()
+
 
 def read_program(tokens: list[Token]) -> ParsedProgram:
     """A whole program; raises ``GrammarError`` at what is not in the grammar."""
     parser = _Declarations(tokens)
-    root = parser.parse_root()
-    return ParsedProgram(
-        root,
-        tuple(parser.bindings),
-        tuple(parser.bodyless),
-        tuple(parser.wild),
-        frozenset(parser.references),
-        tuple(parser.parts),
-        parser.parameters,
-        parser.reading,
-        tuple(parser.calc_lines),
-    )
+    parser.parse_root()
+    return parser.program
+
+
+def read_text(text: str) -> ParsedProgram:
+    """As ``read_program``, from text."""
+    tokens, findings = read_file(text)
+    for finding in findings:
+        raise GrammarError(finding)
+    program = read_program(tokens)
+    program.text, program.places = text, find_places(text, tokens)
+    return program
 
 
 def parse_program(tokens: list[Token]) -> Element:

@@ -1,13 +1,13 @@
 """Parses the statements of Dafny programs into elements.
 
-Flows in: tokens. Flows out: ``Element``s (``elements``).
-Not covered (refused): skeletons (``...``), loops and forall statements without a body.
-Not handled here: what a hole may hold (``hint_statements``).
+Flows in: tokens. Flows out: ``Element``s. Not covered (refused): skeletons (``...``), loops and
+forall statements without a body. Not handled here: what a hole may hold (``hint_grammar``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from proverrl.lang.dafny.syntax.cursor import is_name
 from proverrl.lang.dafny.syntax.elements import SimpleElements
@@ -22,7 +22,7 @@ class StatementElements(SimpleElements):
 
     def parse_statements(self) -> None:
         outer, self._in_function = self._in_function, False
-        self.parse_slot("statements", self._parse_statement, ends=True, words=("}", "case"))
+        self.parse_slot("statements", self._parse_statement, lambda: not self.at("}", "case"))
         self._in_function = outer
 
     def _parse_statement(self) -> None:
@@ -78,22 +78,21 @@ class StatementElements(SimpleElements):
     def _parse_opaque(self) -> None:
         """Dafny 4's block with a contract of its own."""
         self.advance()
-        words = ("ensures", "modifies")
-        self.parse_slot("member-clauses", self.parse_clause, ends=False, words=words)
+        goes_on = partial(self.at, "ensures", "modifies")
+        self.parse_slot("member-clauses", self.parse_clause, goes_on)
         self.parse_block()
 
     def _parse_condition(self) -> None:
         if self.whole and self.at("*"):
             self.advance()
         elif self.whole and self.at("(") and self.peek().text == "*" and self.peek(2).text == ")":
-            for _ in range(3):
-                self.advance()
+            self.skip(3)
         else:
             self.parse_inner()
 
     def _parse_if(self) -> None:
         self.expect("if")
-        if self.whole and (self.at("case") or (self.at("{") and self.peek().text == "case")):
+        if self.whole and self._at_alternatives():
             self._parse_alternatives()
             return
         if self.at_binding_guard():
@@ -109,6 +108,9 @@ class StatementElements(SimpleElements):
             else:
                 self.parse_block()
 
+    def _at_alternatives(self) -> bool:
+        return self.at("case") or (self.at("{") and self.peek().text == "case")
+
     def _parse_alternatives(self) -> None:
         braced = self.take("{")
         while self.take("case"):
@@ -123,9 +125,9 @@ class StatementElements(SimpleElements):
 
     def _parse_while(self) -> None:
         self.expect("while")
-        if self.at(*_LOOP_CLAUSES, "case") or (self.at("{") and self.peek().text == "case"):
+        if self.at(*_LOOP_CLAUSES) or self._at_alternatives():
             self._parse_loop_clauses()
-            if not self.at("case") and not (self.at("{") and self.peek().text == "case"):
+            if not self._at_alternatives():
                 raise self.refuse("cheat", "missing-body", "a loop needs a body")
             self._parse_alternatives()
             return
@@ -146,10 +148,8 @@ class StatementElements(SimpleElements):
         self._parse_loop_rest()
 
     def _parse_loop_clauses(self) -> None:
-        self.parse_slot("loop-clauses", self._parse_loop_clause, ends=False, words=_LOOP_CLAUSES)
-
-    def _parse_loop_clause(self) -> None:
-        self.parse_clause(lambdas=True)
+        parse = partial(self.parse_clause, lambdas=True)
+        self.parse_slot("loop-clauses", parse, lambda: self.at(*_LOOP_CLAUSES))
 
     def _parse_loop_rest(self) -> None:
         self._parse_loop_clauses()
@@ -198,7 +198,7 @@ class StatementElements(SimpleElements):
             lines.append((start, self._place))
             self.expect(";")
             self._parse_calc_step()
-        self.calc_lines += [(start, end, self._place) for start, end in lines]
+        self.program.calc_lines += [(start, end, self._place) for start, end in lines]
         self.expect("}")
 
     def _parse_calc_step(self) -> None:

@@ -1,10 +1,8 @@
 """Dafny text as tokens, a normal form that forgets names, and text with its hole filled.
 
 Flows in: Dafny source. Flows out: tokens, and a text that two programs share when they differ
-only in names, comments and white space; a text in which a body stands in the hole.
-Not handled here: scopes. A name is renamed the same way in the whole text, so two programs of
-which one uses a bound variable twice where the other uses two differ. Members of the language
-itself (``Length``, ``Keys``) keep their names.
+only in names, comments and white space. Not handled here: scopes; a name is renamed the same way
+in the whole text.
 """
 
 from __future__ import annotations
@@ -23,14 +21,8 @@ BUILT_IN_MEMBERS = frozenset("Length Length0 Length1 Length2 Floor Keys Values I
 """Names that the language gives; they are not declared by a program."""
 
 # How groups of ``scan_any`` are called here; all others are symbols.
-_KINDS = {
-    "name": "name",
-    "number": "number",
-    "char": "char",
-    "string": "string",
-    "verbatim": "string",
-    "attribute": "attribute",
-}
+_KINDS = {kind: kind for kind in ("name", "number", "char", "string", "attribute")}
+_KINDS["verbatim"] = "string"
 
 
 def scan_tokens(text: str) -> list[tuple[str, str]]:

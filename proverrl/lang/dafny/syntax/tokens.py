@@ -1,11 +1,9 @@
 """Splits Dafny 2.3 text into tokens.
 
-Flows in: text that a policy wrote. Flows out: tokens, and a ``Finding`` for each thing that must
-not be there. Three readings: ``read_body`` for what stands in a hole (plain ASCII, no comments),
-``read_file`` for whole programs (comments nest, as in Dafny), ``scan_any`` for text that is only
-looked at: it may be cut off, in Dafny 4, or no Dafny at all.
-Covered: whatever could make Dafny's scanner and this one disagree is refused, not guessed.
-Not handled here: what the tokens mean (``program``, ``hint_statements``, ``audit``).
+Flows in: text. Flows out: tokens, and a ``Finding`` for the first thing that must not be there:
+whatever could make Dafny's scanner and this one disagree is refused, not guessed. ``read_body``
+reads what stands in a hole (plain ASCII, no comments), ``read_file`` whole programs (comments
+nest, as in Dafny), ``scan_any`` any text, which may be cut off, Dafny 4, or no Dafny at all.
 """
 
 from __future__ import annotations
@@ -13,9 +11,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from proverrl.lang.records import Category, Finding
 
 TokenKind = Literal["word", "number", "char", "string", "operator", "end"]
 
@@ -29,46 +29,22 @@ class Token:
     line: int
     column: int
 
+    @property
+    def sign(self) -> str:
+        """The text of a word or an operator; "" for literals and the end."""
+        return self.text if self.kind in ("word", "operator") else ""
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Why a text is refused.
-
-    ``syntax`` is what any model writes that has not learned the language; ``cheat`` is a known
-    way to get a verdict without a proof. ``rule`` names the layer of the audit.
-    """
-
-    category: Literal["syntax", "cheat"]
-    rule: str
-    message: str
-    line: int
-    column: int
+    def refuse(self, category: Category, rule: str, message: str) -> Finding:
+        return Finding(category, rule, message, self.line, self.column)
 
 
-_OPERATORS = (
-    "<==>",
-    "==>",
-    "<==",
-    "-->",
-    "...",
-    "&&",
-    "||",
-    "==",
-    "!=",
-    "!!",
-    "<=",
-    ">=",
-    ":=",
-    ":|",
-    "::",
-    "..",
-    "=>",
-    "->",
-    "~>",
-    *"+-*/%<>=!.,;:|()[]{}",
-)
+_OPERATORS = "<==> ==> <== --> ... && || == != !! <= >= := :| :: .. => -> ~>".split()
+_OPERATORS += "+-*/%<>=!.,;:|()[]{}"
 _OPERATOR = "|".join(re.escape(operator) for operator in _OPERATORS)
 _ESCAPE = r"""\\(?:['"\\0nrt]|u[0-9a-fA-F]{4})"""
+
+CLOSERS = {")": "(", "]": "[", "}": "{"}
+"""Brackets, by what closes them."""
 
 _BLANK = r"(?P<blank>(?:[ \t\n]|\r\n)+)"
 _WORD = r"(?P<word>!in(?![A-Za-z0-9_'?])|[A-Za-z_][A-Za-z0-9_'?]*)"
@@ -98,7 +74,15 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x85\u2028\u2029\ufeff]|\r(?!\n)")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _DIRECTIVE = re.compile(r"^[ \t]*#", re.MULTILINE)
-_LITERALS = ("char", "string", "verbatim")
+# The groups of the patterns that are no operators.
+_KINDS: dict[str, TokenKind] = {
+    "word": "word",
+    "number": "number",
+    "char": "char",
+    "string": "string",
+    "verbatim": "string",
+    "end": "end",
+}
 
 
 def find_places(text: str, tokens: Iterable[Token]) -> list[int]:
@@ -111,16 +95,8 @@ def _find_lines(text: str) -> list[int]:
     return [0, *(found.end() for found in re.finditer("\n", text))]
 
 
-def _position(starts: list[int], offset: int) -> tuple[int, int]:
-    line = bisect_right(starts, offset)
-    return line, offset - starts[line - 1]
-
-
 def _scan(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, str, int]]:
-    """Group, text and place of each token.
-
-    The last is ``unclosed`` for a comment that does not end, ``unread`` for what is no token.
-    """
+    """As ``scan_any``; what is no token ends it, as ``unread``."""
     offset = 0
     while offset < len(text):
         match = pattern.match(text, offset)
@@ -147,37 +123,38 @@ def scan_any(text: str) -> Iterator[tuple[str, str, int]]:
     return _scan(text, _ANY_TOKEN)
 
 
-def read_body(text: str) -> tuple[list[Token], list[Finding]]:
-    """Tokens of a body, ended by an ``end`` token, and what must not stand in one.
+Refusal = tuple[Category, str, str]
+"""Category, rule and message of a finding."""
 
-    After the first finding nothing more is read.
-    """
+
+def _read(
+    text: str, pattern: re.Pattern[str], refuse: Callable[[str, str, int], Refusal | None]
+) -> tuple[list[Token], list[Finding]]:
+    """Tokens up to the first that ``refuse`` (group, text, place) refuses."""
     tokens: list[Token] = []
     starts = _find_lines(text)
-    for kind, piece, offset in _scan(text, _BODY_TOKEN):
-        place = _position(starts, offset)
-        if kind == "unread":
-            return tokens, [_explain_body(text, offset, *place)]
-        tokens.append(Token(_token_kind(kind), piece, *place))
-    tokens.append(Token("end", "", *_position(starts, len(text))))
+    for kind, piece, offset in (*_scan(text, pattern), ("end", "", len(text))):
+        line = bisect_right(starts, offset)
+        token = Token(_KINDS.get(kind, "operator"), piece, line, offset - starts[line - 1])
+        if refused := refuse(kind, piece, offset):
+            return tokens, [token.refuse(*refused)]
+        tokens.append(token)
     return tokens, []
 
 
-def _token_kind(group: str) -> TokenKind:
-    if group == "word" or group == "number" or group == "char":
-        return group  # type: ignore[return-value]
-    return "string" if group in ("string", "verbatim") else "operator"
+def read_body(text: str) -> tuple[list[Token], list[Finding]]:
+    """Tokens of a body, ended by an ``end`` token, up to the first thing that is refused."""
 
+    def refuse(kind: str, piece: str, offset: int) -> Refusal | None:
+        if kind != "unread":
+            return None
+        if text.startswith(("//", "/*", "*/"), offset):
+            return "cheat", "comments", "a comment that does not begin or does not end"
+        if piece == "@" or unicodedata.category(piece).startswith("C"):
+            return "cheat", "characters", f"the character U+{ord(piece):04X} is not allowed here"
+        return "syntax", "characters", f"unexpected {piece!r}"
 
-def _explain_body(text: str, offset: int, line: int, column: int) -> Finding:
-    found = text[offset]
-    if text.startswith(("//", "/*", "*/"), offset):
-        message = "a comment that does not begin or does not end"
-        return Finding("cheat", "comments", message, line, column)
-    if found == "@" or unicodedata.category(found).startswith("C"):
-        message = f"the character U+{ord(found):04X} is not allowed here"
-        return Finding("cheat", "characters", message, line, column)
-    return Finding("syntax", "characters", f"unexpected {found!r}", line, column)
+    return _read(text, _BODY_TOKEN, refuse)
 
 
 def read_file(text: str) -> tuple[list[Token], list[Finding]]:
@@ -186,31 +163,41 @@ def read_file(text: str) -> tuple[list[Token], list[Finding]]:
     Lines that begin with # are refused even inside comments: the command line of Dafny runs a
     preprocessor over them before it looks for comments.
     """
-    starts = _find_lines(text)
     for pattern, message in (
         (_CONTROL, "a control character is not allowed"),
         (_SURROGATE, "half a character is not allowed"),
         (_DIRECTIVE, "a line must not begin with #"),
     ):
         if found := pattern.search(text):
-            place = _position(starts, found.start())
-            return [], [Finding("cheat", "characters", message, *place)]
-    tokens: list[Token] = []
-    for kind, piece, offset in _scan(text, _FILE_TOKEN):
-        place = _position(starts, offset)
-        if kind == "unread":
-            return tokens, [Finding("syntax", "characters", f"unexpected {piece!r}", *place)]
-        if kind == "unclosed":
-            return tokens, [Finding("syntax", "comments", "a comment does not end", *place)]
-        if kind == "verbatim" and "\n" in piece:
-            message = "a string must not span lines: the checker would print it among its own"
-            return tokens, [Finding("cheat", "strings", message, *place)]
-        if kind in _LITERALS and not piece.isascii():
-            message = "write characters outside ASCII as \\uXXXX: Dafny reads their bytes"
-            return tokens, [Finding("syntax", "characters", message, *place)]
-        tokens.append(Token(_token_kind(kind), piece, *place))
-    tokens.append(Token("end", "", *_position(starts, len(text))))
-    return tokens, []
+            line_start = text.rfind("\n", 0, found.start()) + 1
+            line, column = text.count("\n", 0, found.start()) + 1, found.start() - line_start
+            return [], [Finding("cheat", "characters", message, line, column)]
+    return _read(text, _FILE_TOKEN, _refuse_in_file)
+
+
+def _refuse_in_file(kind: str, piece: str, _: int) -> Refusal | None:
+    if kind == "unread":
+        return "syntax", "characters", f"unexpected {piece!r}"
+    if kind == "unclosed":
+        return "syntax", "comments", "a comment does not end"
+    if kind == "verbatim" and "\n" in piece:
+        message = "a string must not span lines: the checker would print it among its own"
+        return "cheat", "strings", message
+    if kind in ("char", "string", "verbatim") and not piece.isascii():
+        message = "write characters outside ASCII as \\uXXXX: Dafny reads their bytes"
+        return "syntax", "characters", message
+    return None
+
+
+def find_close(tokens: Sequence[Token], place: int) -> int:
+    """The place of what closes the bracket at ``place``; the last place when nothing does."""
+    closer, opener = next(pair for pair in CLOSERS.items() if pair[1] == tokens[place].text)
+    depth = 0
+    for end in range(place, len(tokens)):
+        depth += (tokens[end].text == opener) - (tokens[end].text == closer)
+        if depth == 0:
+            return end
+    return len(tokens) - 1
 
 
 def skip_comment(text: str, offset: int) -> int | None:

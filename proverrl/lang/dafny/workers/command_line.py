@@ -1,16 +1,19 @@
-"""Dafny's command line, one process per candidate: for machines without DafnyServer.
+"""Dafny's command line, one process per question: for machines without DafnyServer.
 
 Flows in: audited candidates. Flows out: verdicts by the same rule as the server's, and with the
 exit code as a second witness. The exit code alone would accept an exhausted ``/rlimit``.
-Not handled here: speed (about a second per candidate is the start of the process).
+Not handled here: speed (about a second per candidate is the start of the process); Dafny 4, whose
+worker shares the processes (``dafny4``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from proverrl.errors import WorkerError
-from proverrl.lang.dafny.judge import make_options
-from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.process import DafnyProcessWorker, Output
+from proverrl.lang.dafny.judge import judge_candidate, make_options
+from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.workers.reply import (
     FILE_NAME,
     TYPE_OPTIONS,
@@ -20,12 +23,78 @@ from proverrl.lang.dafny.workers.reply import (
 )
 from proverrl.lang.dafny.workers.selfcheck import check_canaries
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
+from proverrl.types import Candidate, Verdict
 from proverrl.verify.base import Limits
-from proverrl.verify.process_group import find_cause
+from proverrl.verify.process_group import ProcessGroup, find_cause, make_folder
 
 # Not /verifySnapshots:0: here it means "look for p.v0.dfy", and then nothing is verified.
 _CLI_OPTIONS = ("/compile:0", "/nologo", "/trace")
 _EXIT_CODES = (0, 2, 4)
+_MAX_REPLY_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a process left: ``stderr`` is its tail, ``log`` the file that was asked for."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    log: str = ""
+
+
+class DafnyProcessWorker(DafnyProcess):
+    """Starts a process for each question and holds none between questions."""
+
+    def __init__(self, toolchain: DafnyToolchain, limits: Limits, known: KnownProblems) -> None:
+        self._toolchain = toolchain
+        self._limits = limits
+        self._known = known
+        self._group: ProcessGroup | None = None
+
+    @property
+    def memory_mb(self) -> float:
+        return self._group.memory_mb if self._group is not None else 0.0
+
+    def is_warm_for(self, candidate: Candidate) -> bool:
+        """Always: Dafny prepares nothing that another candidate could use."""
+        return True
+
+    @property
+    def is_spent(self) -> bool:
+        return False
+
+    def kill(self) -> None:
+        if self._group is not None:
+            self._group.kill()
+
+    async def join(self) -> None:
+        if self._group is not None:
+            await self._group.join()
+
+    async def judge(self, candidate: Candidate) -> Verdict:
+        """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""
+        return await judge_candidate(self, candidate, self._known, self._toolchain.name)
+
+    async def _run(self, command: Sequence[str], source: str, log_name: str = "") -> Output:
+        """Run a command in a folder that holds the program, and read all that it leaves."""
+        folder = make_folder()
+        (folder / FILE_NAME).write_text(source, encoding="utf-8", newline="")
+        group = await ProcessGroup.start(command, folder, memory_limit_mb=self._limits.memory_mb)
+        self._group = group
+        received = bytearray()
+        try:
+            while chunk := await group.read():
+                received += chunk
+                if len(received) > _MAX_REPLY_BYTES:
+                    raise WorkerError(f"dafny printed over {_MAX_REPLY_BYTES} bytes")
+            exit_code = await group.wait()
+            log = folder / log_name
+            log_text = log.read_text(encoding="utf-8-sig") if log.is_file() else ""
+        finally:
+            group.kill()
+        await group.join()
+        return Output(exit_code, received.decode("utf-8", "replace"), group.stderr_tail, log_text)
 
 
 class DafnyCliWorker(DafnyProcessWorker):
@@ -41,34 +110,25 @@ class DafnyCliWorker(DafnyProcessWorker):
         return worker
 
     async def ask(self, source: str, rlimit: int | None = None) -> Reply:
-        """Verify one program in a folder and a process of its own."""
-        return self._read(*await self._ask(source, rlimit))
+        return (await self._ask(source, rlimit))[0]
 
     async def ask_traced(self, source: str, rlimit: int) -> Reply:
         """As ``ask``: the command line always names its prover."""
         return await self.ask(source, rlimit)
 
     async def ask_types(self, source: str) -> tuple[Reply, tuple[str, ...]]:
-        """Verify nothing, and tell what types are inferred."""
-        done, text = await self._ask(source, None, *TYPE_OPTIONS)
-        text, trace = split_trace(text)
-        return self._read(done, text), trace
+        return await self._ask(source, None, *TYPE_OPTIONS)
 
-    async def _ask(self, source: str, rlimit: int | None, *more: str) -> tuple[Output, str]:
+    async def _ask(
+        self, source: str, rlimit: int | None, *more: str
+    ) -> tuple[Reply, tuple[str, ...]]:
         options = (*make_options(self._toolchain, self._limits, rlimit), *more)
         done = await self._run((self._toolchain.dafny, *_CLI_OPTIONS, *options, FILE_NAME), source)
-        return done, done.stdout
-
-    def _read(self, done: Output, text: str) -> Reply:
+        text, trace = split_trace(done.stdout) if more else (done.stdout, ())
         reply = parse_reply(text)
-        _check_exit_code(done.exit_code, reply, done.stderr)
-        return reply
-
-
-def _check_exit_code(exit_code: int, reply: Reply, stderr_tail: str) -> None:
-    if exit_code not in _EXIT_CODES:
-        said = f"dafny exited with {exit_code}: {stderr_tail[-300:]}"
-        raise WorkerError(said, find_cause(exit_code))
-    clean = reply.all_verified and not any(m.kind == "error" for m in reply.messages)
-    if clean and exit_code != 0:
-        raise WorkerError(f"dafny printed a clean reply but exited with {exit_code}")
+        if done.exit_code not in _EXIT_CODES:
+            said = f"dafny exited with {done.exit_code}: {done.stderr[-300:]}"
+            raise WorkerError(said, find_cause(done.exit_code))
+        if reply.all_verified and not reply.errors and done.exit_code != 0:
+            raise WorkerError(f"dafny printed a clean reply but exited with {done.exit_code}")
+        return reply, trace

@@ -1,23 +1,32 @@
 """Dafny 4: ``dafny verify``, one process per question.
 
 Flows in: audited candidates. Flows out: verdicts by the rule of ``lang.dafny.judge``, from the exit
-code and the JSON log of each procedure.
-Covered: a program that is refused, fails, runs out of its limit; a log that is missing, cut short
-or contradicts the exit code (no verdict); a resource limit that counts in thousands, as some
-versions do (found at the start). Warnings count as failures: neither ``--allow-warnings`` nor
-``--allow-axioms`` is ever given. Not covered: **this has not run against a real Dafny 4**, only
-against ``tests/fake_dafny4.py``, which answers as Dafny's documentation and source say.
+code and the JSON log of each procedure; the printed text only gives messages to show. A log that is
+missing, cut short or contradicts the exit code gives no verdict. Warnings count as failures:
+neither ``--allow-warnings`` nor ``--allow-axioms`` is ever given. Not covered: **this has not run
+against a real Dafny 4**, only against ``tests/fake_dafny4.py``, which answers as Dafny's
+documentation and source say.
 """
 
 from __future__ import annotations
 
-from proverrl.errors import ToolchainError
+import json
+import re
+from typing import Any
+
+from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.workers.dafny4_reply import read_reply
-from proverrl.lang.dafny.workers.process import DafnyProcessWorker
-from proverrl.lang.dafny.workers.reply import FILE_NAME, Reply
+from proverrl.lang.dafny.workers.command_line import DafnyProcessWorker
+from proverrl.lang.dafny.workers.reply import (
+    FILE_NAME,
+    MESSAGE_KINDS,
+    EntryResult,
+    Reply,
+    ReplyMessage,
+)
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.verify.base import Limits
+from proverrl.verify.process_group import find_cause
 
 LOG_NAME = "log.json"
 _CANARY = """\
@@ -30,6 +39,19 @@ _CANARY_HARD = "lemma CanaryHard(x: int) ensures x * x >= 0 {}\n"
 _CANARY_RLIMIT = 3_000_000
 _TIGHT_RLIMIT = 50_000
 _SCALES = (1, 1000)
+VERIFIED_CODE, REFUSED_CODE, FAILED_CODE = 0, 2, 4
+
+_MESSAGE = re.compile(
+    rf"(?:.*/)?{re.escape(FILE_NAME)}\((\d+),(\d+)\): "
+    r"(Error|Warning|Info|Related location)\b: ?(.*)"
+)
+_OUTCOMES = {
+    "Correct": "verified",
+    "Errors": "error",
+    "TimedOut": "timed out",
+    "OutOfResource": "out of resource",
+}
+_UNJUDGED = ("OutOfMemory", "Inconclusive", "SolverException")
 
 
 class Dafny4Worker(DafnyProcessWorker):
@@ -47,7 +69,6 @@ class Dafny4Worker(DafnyProcessWorker):
         return worker
 
     async def ask(self, source: str, rlimit: int | None = None) -> Reply:
-        """Verify one program in a folder and a process of its own."""
         command = self._make_command(rlimit or self._limits.rlimit)
         done = await self._run(command, source, LOG_NAME)
         return read_reply(done.exit_code, done.stdout + done.stderr, done.log)
@@ -79,7 +100,7 @@ class Dafny4Worker(DafnyProcessWorker):
         if outcomes != _CANARY_OUTCOMES:
             raise ToolchainError(f"Dafny misjudges known lemmas ({outcomes or plain.messages})")
         assumed = await self.ask(_CANARY_ASSUME, _CANARY_RLIMIT)
-        if not any(message.kind == "error" for message in assumed.messages):
+        if not assumed.errors:
             raise ToolchainError("Dafny accepts an assumption, so no verdict could be believed")
         for scale in _SCALES:
             self._scale = scale
@@ -87,3 +108,56 @@ class Dafny4Worker(DafnyProcessWorker):
             if [entry.outcome for entry in hard.entries] == ["out of resource"]:
                 return
         raise ToolchainError("Dafny ignores --resource-limit, so proofs could not be bounded")
+
+
+def read_reply(exit_code: int, output: str, log: str) -> Reply:
+    """Put the witnesses together; raises ``WorkerError`` when they contradict each other."""
+    messages = _read_messages(output)
+    if exit_code not in (VERIFIED_CODE, REFUSED_CODE, FAILED_CODE):
+        said = f"dafny exited with {exit_code}: {output[-300:]!r}"
+        raise WorkerError(said, find_cause(exit_code))
+    entries = _read_log(log, messages) if log.strip() else ()
+    errors = any(message.kind == "error" for message in messages)
+    clean = all(entry.outcome == "verified" for entry in entries)
+    if exit_code == VERIFIED_CODE and (errors or not clean):
+        raise WorkerError("dafny exited with 0 although its log or its messages tell of failures")
+    if exit_code == FAILED_CODE and clean and not errors:
+        raise WorkerError("dafny exited with 4 although its log tells of no failure")
+    if exit_code == REFUSED_CODE and not errors:
+        # Warnings alone give this code too: an assumption, a body that is missing.
+        first = messages[0] if messages else ReplyMessage("warning", 0, 0, "no message")
+        text = f"Dafny did not accept the program: {first.text}"
+        messages = (ReplyMessage("error", first.line, first.column, text), *messages)
+    return Reply(entries, messages, ())
+
+
+def _read_messages(output: str) -> tuple[ReplyMessage, ...]:
+    found = (_MESSAGE.match(line) for line in output.splitlines())
+    return tuple(ReplyMessage(MESSAGE_KINDS[m[3]], int(m[1]), int(m[2]), m[4]) for m in found if m)
+
+
+def _read_log(log: str, messages: tuple[ReplyMessage, ...]) -> tuple[EntryResult, ...]:
+    """One entry for each procedure, its obligations those that its parts list."""
+    errors = {(m.line, m.column) for m in messages if m.kind == "error"}
+    try:
+        entries = [_read_entry(raw, errors) for raw in json.loads(log)["verificationResults"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise WorkerError(f"dafny's log is not what was expected: {error!r}") from error
+    return tuple(entries)
+
+
+def _read_entry(raw: dict[str, Any], errors: set[tuple[int, int]]) -> EntryResult:
+    places = [
+        (int(assertion["line"]), int(assertion["col"]))
+        for part in raw["vcResults"]
+        for assertion in part["assertions"]
+    ]
+    outcome = str(raw["outcome"])
+    if outcome not in _OUTCOMES and outcome not in _UNJUDGED:
+        raise WorkerError(f"dafny's log names an outcome that is not known: {outcome!r}")
+    return EntryResult(
+        name=str(raw["name"]),
+        num_obligations=len(places),
+        outcome=_OUTCOMES.get(outcome, outcome),
+        num_failures=len(errors & set(places)),
+    )

@@ -1,9 +1,8 @@
 """Reads what Dafny 2.3 printed about one program.
 
 Flows in: the text between a request and its end mark (server) or a whole standard output (CLI
-with ``/trace``). Flows out: a ``Reply`` of entries, messages and lines that make no sense here.
-Not handled here: what follows from a reply (``proverrl.lang.dafny.judge``), and whether it
-belongs to the question (``proverrl.lang.dafny.workers.server``).
+with ``/trace``). Flows out: a ``Reply``. Not handled here: what follows from it (``judge``), and
+whether it belongs to the question (``server``).
 """
 
 from __future__ import annotations
@@ -22,7 +21,14 @@ _MESSAGE = re.compile(r"p\.dfy\((\d+),(-?\d+)\): (.*)$")
 _KIND = re.compile(
     r"(Error|Warning|Info|Related location|Related message|Timed out on)\b[^:]*: (.*)"
 )
-
+MessageKind = Literal["error", "warning", "info", "related", "limit"]
+MESSAGE_KINDS: dict[str, MessageKind] = {
+    "Error": "error",
+    "Warning": "warning",
+    "Info": "info",
+    "Related location": "related",
+    "Related message": "related",
+}
 _PROVER = "[TRACE] Using prover: "
 _HARMLESS = re.compile(
     r"$|Execution trace:$|Verification completed successfully!$"
@@ -44,8 +50,8 @@ _TRACE = ("DEBUG: ", "    ", "  ----> ")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One verified unit, such as ``Impl$$_module.__default.M``.
+class EntryResult:
+    """What was said of one entry, such as ``Impl$$_module.__default.M``.
 
     ``num_failures`` counts the different errors that Dafny printed for it. It stops looking for
     more after a few, so there may be others.
@@ -58,10 +64,10 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ReplyMessage:
     """One positioned message. ``related`` is a note that belongs to the message before it."""
 
-    kind: Literal["error", "warning", "info", "related", "limit"]
+    kind: MessageKind
     line: int
     column: int
     text: str
@@ -74,14 +80,18 @@ class Reply:
     ``prover`` is the path of z3 where Dafny was asked to tell it (``/trace``), else empty.
     """
 
-    entries: tuple[Entry, ...]
-    messages: tuple[Message, ...]
+    entries: tuple[EntryResult, ...]
+    messages: tuple[ReplyMessage, ...]
     unknown: tuple[str, ...]
     prover: str = ""
 
     @property
     def names(self) -> frozenset[str]:
         return frozenset(entry.name for entry in self.entries)
+
+    @property
+    def errors(self) -> list[str]:
+        return [message.text for message in self.messages if message.kind == "error"]
 
     @property
     def all_verified(self) -> bool:
@@ -91,13 +101,13 @@ class Reply:
     @property
     def resolved(self) -> bool:
         """False when the program did not get past parsing and type checking."""
-        return bool(self.entries) or not any(m.kind == "error" for m in self.messages)
+        return bool(self.entries) or not self.errors
 
 
 def parse_reply(text: str) -> Reply:
     """Read Dafny's output; raises ``WorkerError`` when an entry has no readable outcome."""
-    entries: list[Entry] = []
-    messages: list[Message] = []
+    entries: list[EntryResult] = []
+    messages: list[ReplyMessage] = []
     unknown: list[str] = []
     failures: list[list[tuple[object, ...]]] = []
     pending = prover = ""
@@ -107,7 +117,7 @@ def parse_reply(text: str) -> Reply:
                 raise WorkerError(f"Dafny reported no outcome for {pending}")
             pending = started.group(1)
         elif pending and (outcome := _OUTCOME.match(line)):
-            entries.append(Entry(pending, int(outcome.group(1)), outcome.group(2)))
+            entries.append(EntryResult(pending, int(outcome.group(1)), outcome.group(2)))
             failures.append([])
             pending = ""
         elif positioned := _MESSAGE.match(line):
@@ -135,7 +145,7 @@ def split_trace(text: str) -> tuple[str, tuple[str, ...]]:
     return "\n".join(rest), tuple(line for line in lines if line.startswith(_TRACE))
 
 
-def _note_failure(failures: list[tuple[object, ...]], messages: list[Message]) -> None:
+def _note_failure(failures: list[tuple[object, ...]], messages: list[ReplyMessage]) -> None:
     """Dafny prints an entry's errors after it; a note after one tells which clause failed."""
     last = messages[-1]
     place = (last.line, last.column, last.text)
@@ -145,19 +155,13 @@ def _note_failure(failures: list[tuple[object, ...]], messages: list[Message]) -
         failures[-1] += place
 
 
-def _read_message(match: re.Match[str]) -> Message:
+def _read_message(match: re.Match[str]) -> ReplyMessage:
     line, column, text = int(match.group(1)), max(0, int(match.group(2))), match.group(3)
     if kind := _KIND.match(text):
         word, rest = kind.group(1), kind.group(2)
-        if word.startswith("Related"):
-            return Message("related", line, column, rest)
         if word == "Timed out on":
-            return Message("limit", line, column, f"out of resources on: {rest}")
-        if word == "Warning":
-            return Message("warning", line, column, rest)
-        if word == "Info":
-            return Message("info", line, column, rest)
-        return Message("error", line, column, rest)
+            return ReplyMessage("limit", line, column, f"out of resources on: {rest}")
+        return ReplyMessage(MESSAGE_KINDS[word], line, column, rest)
     if text.startswith("Verification of ") and " timed out after " in text:
-        return Message("limit", line, column, "the proof ran out of its resource limit")
-    return Message("error", line, column, text)
+        return ReplyMessage("limit", line, column, "the proof ran out of its resource limit")
+    return ReplyMessage("error", line, column, text)

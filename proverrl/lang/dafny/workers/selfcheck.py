@@ -1,10 +1,9 @@
 """What a Dafny process is asked before it may judge anything.
 
-Flows in: ways to ask. Flows out: nothing, or a ``ToolchainError`` that names the option which
-does not bite. Dafny takes an option that it does not know for a file name, without a word, so
-each one that guards a verdict is tried. Three questions in all, because every start pays for them.
-Covered: true and false lemmas, ``/noCheating:1``, ``/rlimit``, ``/verifySnapshots:0`` (server),
-``/z3exe``, ``/titrace`` and how it is read. Not covered: ``/timeLimit``, which is only a back-stop.
+Flows in: ways to ask. Flows out: nothing, or a ``ToolchainError`` that names the option which has
+no effect. Dafny silently takes an option that it does not know for a file name, so each one that
+guards a verdict is tried, in three questions because every start pays for them.
+Not covered: ``/timeLimit``, which is only a back-stop.
 """
 
 from __future__ import annotations

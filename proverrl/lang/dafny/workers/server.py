@@ -4,8 +4,7 @@ Flows in: candidates that passed the audit, one at a time. Flows out: verdicts.
 Covered: a reply that is late, forged, cut short or of any length; a server that dies or floods
 stderr. Every request is followed by a verb that no server knows, with a fresh random name; the
 server's complaint about that name ends the reply, so that a reply cannot belong to another
-question and cannot be ended by printed text. Not covered: choosing and replacing workers
-(``proverrl.verify.pool``), the text of the body (``proverrl.lang.dafny.audit``).
+question and cannot be ended by printed text.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import json
 import secrets
 
 from proverrl.errors import ToolchainError, WorkerError
-from proverrl.lang.dafny.judge import judge_to_verdict, make_options
+from proverrl.lang.dafny.judge import judge_candidate, make_options
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.reply import (
     FILE_NAME,
@@ -74,7 +73,7 @@ class DafnyServerWorker(GroupWorker):
 
     async def judge(self, candidate: Candidate) -> Verdict:
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""
-        return await judge_to_verdict(self, candidate, self._known, self._toolchain.name)
+        return await judge_candidate(self, candidate, self._known, self._toolchain.name)
 
     async def ask_traced(self, source: str, rlimit: int) -> Reply:
         """As ``ask``, and the reply names the prover that was used."""

@@ -1,9 +1,9 @@
-"""Finds Dafny and z3 on this machine.
+"""Finds Dafny and z3 on this machine, and says what is missing.
 
 Flows in: PATH and the variables PROVERRL_DAFNY_SERVER (path of DafnyServer.exe; empty for none),
-PROVERRL_DAFNY (the ``dafny`` command) and PROVERRL_Z3. Flows out: a ``DafnyToolchain``.
-Not handled here: starting anything but ``--version`` calls. Dafny 2.3 is driven by its server or
-its command line, Dafny 4 by ``dafny verify``; Dafny 3 is refused: nobody has seen it here.
+PROVERRL_DAFNY (the ``dafny`` command) and PROVERRL_Z3. Flows out: a ``DafnyToolchain``. Dafny 2.3
+is driven by its server or its command line, Dafny 4 by ``dafny verify``; Dafny 3 is untested and
+refused.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Literal
 
 from proverrl.errors import ToolchainError
+from proverrl.lang.records import Part
 from proverrl.verify.process_group import ask_version
 
 Z3_VERSION = "4.8.5"
 _SERVER_PLACES = ("/usr/lib/dafny/DafnyServer.exe", "/usr/local/lib/dafny/DafnyServer.exe")
 _INSTALL_DAFNY = "sudo apt-get install dafny"
-_INSTALL_Z3 = "pip install z3-solver==4.8.5.0"
+_INSTALL_Z3 = f"pip install z3-solver=={Z3_VERSION}.0"
 _VERSION_SECONDS = 30
 
 
@@ -67,16 +68,12 @@ def find_dafny_toolchain() -> DafnyToolchain:
 
 def _find_server() -> tuple[str, ...] | None:
     named = os.environ.get("PROVERRL_DAFNY_SERVER")
-    if named is not None:
-        if named and not Path(named).is_file():
-            raise ToolchainError(f"PROVERRL_DAFNY_SERVER names no file: {named}")
-        places = [named] if named else []
-    else:
-        places = [place for place in _SERVER_PLACES if Path(place).is_file()]
+    if named and not Path(named).is_file():
+        raise ToolchainError(f"PROVERRL_DAFNY_SERVER names no file: {named}")
+    places = _SERVER_PLACES if named is None else (named,)
+    place = next((place for place in places if place and Path(place).is_file()), None)
     runtime = shutil.which("mono") or shutil.which("cli")
-    if not places or runtime is None:
-        return None
-    return (runtime, places[0])
+    return None if place is None or runtime is None else (runtime, place)
 
 
 def _find_z3() -> tuple[str, str]:
@@ -128,3 +125,32 @@ def run_for_version(command: list[str]) -> str:
     """What a program prints when it is asked for its version; raises ``ToolchainError``."""
     done = ask_version(command, _VERSION_SECONDS)
     return done.stdout + done.stderr
+
+
+def check_dafny() -> list[Part]:
+    """Dafny, its server and z3, for ``proverrl doctor``. Runs their ``--version``."""
+    z3_remedy = f"{sys.executable} -m {_INSTALL_Z3}"
+    try:
+        found = find_dafny_toolchain()
+    except ToolchainError as error:
+        text = str(error)
+        remedy = z3_remedy if "z3" in text.lower() else _INSTALL_DAFNY
+        return [Part("Dafny", "missing", text, remedy)]
+    findings = [Part("Dafny", "ok", f"{found.dafny_version}, {found.dafny}")]
+    if found.server is None:
+        detail = "not found: each proof starts Dafny anew, which is slower"
+        findings.append(Part("DafnyServer", "weak", detail, f"{_INSTALL_DAFNY} mono-runtime"))
+    else:
+        runtime, server = found.server
+        findings.append(Part("DafnyServer", "ok", server))
+        findings.append(Part("mono", "ok", runtime))
+    where = f"{found.z3_version}, {found.z3}"
+    if found.z3_version == Z3_VERSION:
+        findings.append(Part("z3", "ok", where))
+    else:
+        detail = (
+            f"{where}; {Z3_VERSION} is preferred: it is faster with this Dafny, and another "
+            "version can judge a borderline proof differently"
+        )
+        findings.append(Part("z3", "weak", detail, z3_remedy))
+    return findings

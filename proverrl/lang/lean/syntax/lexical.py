@@ -15,7 +15,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence, Set
 
 from proverrl.lang.lean.syntax.tokens import Token, find_string_end
-from proverrl.lang.lean.words import NOT_IN_CODE, NOT_IN_TEXT, Category, LeanFinding, judge_word
+from proverrl.lang.lean.words import NOT_IN_CODE, NOT_IN_TEXT, judge_word
+from proverrl.lang.records import Category, Finding
 
 MAX_NESTING = 200
 
@@ -42,7 +43,7 @@ _LOOK_ALIKE_SCRIPTS = ("CYRILLIC", "GREEK", "COPTIC", "ARMENIAN", "CHEROKEE", "L
 
 def find_lexical_findings(
     text: str, tokens: Sequence[Token], known_characters: Set[str]
-) -> Iterator[LeanFinding]:
+) -> Iterator[Finding]:
     """All findings in the order of the text, those of one kind after another.
 
     ``known_characters`` stand in the problem's own text and are admitted for that.
@@ -53,12 +54,12 @@ def find_lexical_findings(
     yield from _find_brackets(tokens)
 
 
-def make_finding(category: Category, rule: str, message: str, token: Token) -> LeanFinding:
+def make_finding(category: Category, rule: str, message: str, token: Token) -> Finding:
     """A finding at the start of a token."""
-    return LeanFinding(category, rule, message, token.line, token.column)
+    return Finding(category, rule, message, token.line, token.column)
 
 
-def _find_characters(tokens: Sequence[Token], known: Set[str]) -> Iterator[LeanFinding]:
+def _find_characters(tokens: Sequence[Token], known: Set[str]) -> Iterator[Finding]:
     for token in tokens:
         piece = token.text
         if token.kind == "blank":
@@ -94,7 +95,7 @@ def _is_look_alike(sign: str) -> bool:
     return (plain != sign and plain.isascii()) or name.startswith(_LOOK_ALIKE_SCRIPTS)
 
 
-def _find_unclosed(tokens: Sequence[Token]) -> Iterator[LeanFinding]:
+def _find_unclosed(tokens: Sequence[Token]) -> Iterator[Finding]:
     for token in tokens:
         if token.kind == "broken":
             rule = "comments" if token.text.startswith("/-") else "strings"
@@ -110,7 +111,7 @@ def _find_unclosed(tokens: Sequence[Token]) -> Iterator[LeanFinding]:
             yield make_finding("cheat", "comments", message, token)
 
 
-def _find_ambiguous(text: str, tokens: Sequence[Token]) -> Iterator[LeanFinding]:
+def _find_ambiguous(text: str, tokens: Sequence[Token]) -> Iterator[Finding]:
     """Where Lean's longest symbol could end later than ours."""
     for i, token in enumerate(tokens):
         before = tokens[i - 1] if i else None
@@ -136,7 +137,7 @@ def _find_ambiguous(text: str, tokens: Sequence[Token]) -> Iterator[LeanFinding]
             yield from _check_attached_word(tokens, i)
 
 
-def _check_string(text: str, token: Token) -> Iterator[LeanFinding]:
+def _check_string(text: str, token: Token) -> Iterator[Finding]:
     """Lean's reading of a string depends on the word before it; both readings must agree."""
     end = find_string_end(text, token.offset)
     literal = text[token.offset : end]
@@ -154,7 +155,7 @@ def _check_string(text: str, token: Token) -> Iterator[LeanFinding]:
                 yield make_finding(category, rule, message, token)
 
 
-def _check_attached_word(tokens: Sequence[Token], place: int) -> Iterator[LeanFinding]:
+def _check_attached_word(tokens: Sequence[Token], place: int) -> Iterator[Finding]:
     """Lean may take the first letter of a word for the end of an arrow: ``→oadmit``."""
     run = ""
     for token in reversed(tokens[max(0, place - 6) : place]):
@@ -170,7 +171,7 @@ def _check_attached_word(tokens: Sequence[Token], place: int) -> Iterator[LeanFi
         yield make_finding(category, rule, f"{message} (behind an arrow)", word)
 
 
-def _find_brackets(tokens: Sequence[Token]) -> Iterator[LeanFinding]:
+def _find_brackets(tokens: Sequence[Token]) -> Iterator[Finding]:
     opened: list[Token] = []
     for token in tokens:
         if token.kind != "symbol":

@@ -1,0 +1,254 @@
+"""Finds declarations with which Dafny 2.3 proves anything.
+
+Flows in: a program. Flows out: findings.
+Types: a value of ``datatype D = D(s: iset<D>)`` would be a set of all its kind (Cantor), and a
+class with ``const f: C -> int`` lets a function call itself without that Dafny sees a recursion
+(Landin's knot). Dafny 2.3 asks for strict positivity only of datatypes, and only of arrows. Here no
+type may contain itself through the domain of an arrow, an ``iset`` or an ``imap``: not directly,
+nor through other types, synonyms, type arguments, or a trait or ``object`` whose values may be of
+that type. What can be assigned again (``var`` fields) is judged by the functions over it.
+Functions: a field ``var f: int ~> int`` may be given ``x reads this => this.f(x) + 1``, after which
+``f(0) == f(0) + 1``: Dafny asks no measure of a call through a variable. So a function that reads
+the heap may be held by a parameter or a local variable only, and be called, described by its
+``reads`` and ``requires``, or passed on to a parameter whose type says that it reads (``~>``). No
+field, array, collection, datatype or type argument can hold one then, be it by an inferred type.
+Types of one name in several modules, and variables of one name, are taken for one (too much is
+refused).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import networkx as nx
+
+from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
+from proverrl.lang.dafny.syntax.parsed import ParsedProgram, TypePart
+from proverrl.lang.records import Finding
+
+_ARRAY = re.compile(r"array[0-9]*")
+_INFINITE = ("iset", "imap")
+_STATEMENT_ENDS = ("", ";", "{", "}", "=>", "var")
+_DECLARES = frozenset(
+    "function predicate copredicate method lemma colemma reveal fuel provides reveals".split()
+)
+
+Mention = tuple[str, bool]
+"""The name of a type, and whether it stands where its values are asked for."""
+
+
+def find_believed(program: ParsedProgram) -> list[Finding]:
+    """A finding for each type that contains itself where its values are asked for, and for each
+    place where a function that reads the heap may come to be stored."""
+    return [*_find_circular(program), *_StoredFunctions(program).find()]
+
+
+def leaves_out_arguments(program: ParsedProgram, place: int) -> bool:
+    """Whether the name at ``place`` is that of a type with parameters, and none are given."""
+    name, after = program.tokens[place].text.removesuffix("?"), program.tokens[place + 1].text
+    has_parameters = name in COLLECTIONS or name in program.parameters or _ARRAY.fullmatch(name)
+    return bool(has_parameters) and after not in ("<", ".")
+
+
+class _TypeReader:
+    """Reads one type and lists the names in it."""
+
+    def __init__(self, program: ParsedProgram, inverted: set[tuple[str, int]]) -> None:
+        self._program = program
+        self._tokens = program.tokens
+        self._inverted = inverted
+        self._own: tuple[str, ...] = ()
+
+    def read_part(self, part: TypePart) -> list[Mention]:
+        """What a part of a declared type mentions; arguments left out are those of the owner."""
+        self._own = self._program.parameters.get(part.owner, ())
+        return self.read(part.start, part.end)[1]
+
+    def read(self, place: int, end: int) -> tuple[int, list[Mention]]:
+        """The place after the type that begins at ``place``, and what it mentions."""
+        text = self._tokens[place].text
+        if text == "(":
+            place, mentions = self._read_arguments("()", place + 1, end, ")")
+        else:
+            while place + 2 < end and self._tokens[place + 1].text == ".":
+                place += 2
+            name = self._tokens[place].text.removesuffix("?")
+            mentions = [(name, False)]
+            if leaves_out_arguments(self._program, place):
+                mentions += [(own, self._is_asked_somewhere(name)) for own in self._own]
+            place += 1
+            if place < end and self._tokens[place].text == "<":
+                place, given = self._read_arguments(name, place + 1, end, ">")
+                mentions += given
+        if place < end and self._tokens[place].text in ARROWS:
+            place, result = self.read(place + 1, end)
+            mentions = [(name, True) for name, _ in mentions] + result
+        return place, mentions
+
+    def _is_asked_somewhere(self, name: str) -> bool:
+        return name in _INFINITE or any(inverted == name for inverted, _ in self._inverted)
+
+    def _read_arguments(
+        self, name: str, place: int, end: int, closer: str
+    ) -> tuple[int, list[Mention]]:
+        mentions: list[Mention] = []
+        number = 0
+        while place < end and self._tokens[place].text != closer:
+            if self._tokens[place].text == ",":
+                number += 1
+                place += 1
+            is_asked = name in _INFINITE or (name, number) in self._inverted
+            place, given = self.read(place, end)
+            mentions += [(inner, asked or is_asked) for inner, asked in given]
+        return place + 1, mentions
+
+
+def _find_circular(program: ParsedProgram) -> Iterator[Finding]:
+    inverted: set[tuple[str, int]] = set()
+    while True:
+        reader = _TypeReader(program, inverted)
+        mentions = [(part, reader.read_part(part)) for part in program.parts]
+        found = {
+            (part.owner, program.parameters[part.owner].index(name))
+            for part, names in mentions
+            for name, asked in names
+            if asked and name in program.parameters.get(part.owner, ())
+        }
+        if found <= inverted:
+            break
+        inverted |= found
+    graph = nx.DiGraph()
+    for part, names in mentions:
+        for name, _ in names:
+            # What is known to be a trait may be any class that extends it.
+            graph.add_edge(*((name, part.owner) if part.inherited else (part.owner, name)))
+    # So may what is known to be an object.
+    graph.add_edges_from(("object", name) for name in program.references)
+    component = {
+        name: number
+        for number, names in enumerate(nx.strongly_connected_components(graph))
+        for name in names
+    }
+    for part, names in mentions:
+        for name, asked in names:
+            # An argument of a class may be any type, and so one that contains the class.
+            own = program.parameters.get(part.owner, ())
+            is_open = part.owner in program.references and name in own
+            is_circular = is_open or component[name] == component[part.owner]
+            if asked and is_circular and not part.inherited:
+                contains = "may contain" if is_open else "contains"
+                message = (
+                    f"the type {part.owner!r} {contains} itself through a function, an iset or an "
+                    f"imap over {name!r}, from which Dafny proves anything"
+                )
+                yield program.tokens[part.start].refuse("cheat", "circular-type", message)
+                break
+
+
+class _StoredFunctions:
+    def __init__(self, program: ParsedProgram) -> None:
+        self._program = program
+        self._tokens = program.tokens
+        # The variables and parameters that may hold a function that reads.
+        self._holders: set[str] = set()
+        self._taking: set[tuple[str, int]] = set()
+
+    def find(self) -> Iterator[Finding]:
+        arrows = [i for i, token in enumerate(self._tokens) if token.text == "~>"]
+        for place in arrows:
+            if (holder := self._find_holder(place)) is None:
+                yield self._refuse(place, "the type of a function that reads the heap")
+            else:
+                self._holders.add(self._text(holder))
+        for place in self._program.reading_lambdas:
+            if name := self._find_assigned(place):
+                self._holders.add(name)
+        formals = {
+            (name, number, self._text(place) in self._holders and self._is_reading(place))
+            for name, number, place in self._program.formals
+        }
+        refused = {(name, number) for name, number, takes in formals if not takes}
+        self._taking = {("new", 0)} | {
+            (name, number)
+            for name, number, takes in formals
+            if takes and (name, number) not in refused and self._is_only_called(name)
+        }
+        for place in self._program.reading_lambdas:
+            if not self._find_assigned(place) and not self._is_passed(place):
+                yield self._refuse(place, "a lambda that reads the heap")
+        program = self._program
+        functions = program.reading_functions | program.two_state
+        if arrows or program.reading_lambdas or functions:
+            names = self._holders | functions
+            for place, token in enumerate(self._tokens):
+                if token.kind == "word" and token.text in names and not self._is_harmless(place):
+                    what = f"the function {token.text!r}, which may read the heap,"
+                    yield self._refuse(place, what)
+        for place in sorted(self._program.in_lambdas):
+            if self._text(place) in self._program.two_state:
+                message = "a two-state function in a lambda is believed of every heap; leave it out"
+                yield self._tokens[place].refuse("cheat", "unread-heap", message)
+
+    def _find_holder(self, place: int) -> int | None:
+        """The name whose type the arrow at ``place`` makes a function that reads, and no more."""
+        if any(part.start <= place < part.end for part in self._program.parts):
+            return None
+        for name, (start, end) in self._program.typed.items():
+            if start <= place < end and self._is_reading(name):
+                return name
+        return None
+
+    def _is_reading(self, name: int) -> bool:
+        """Whether the variable at ``name`` is declared as a function that reads, and no more."""
+        start, end = self._program.typed[name]
+        texts = [self._text(place) for place in range(start, end)]
+        if [text for text in texts if text in ARROWS] != ["~>"]:
+            return False
+        before = texts[: texts.index("~>")]
+        opened = sum(map(before.count, ("(", "<"))) - sum(map(before.count, (")", ">")))
+        return opened == 0
+
+    def _find_assigned(self, place: int) -> str:
+        """The variable that a lambda at ``place`` is assigned to alone; "" when there is none."""
+        if place not in self._program.assigned or self._text(place - 1) != ":=":
+            return ""
+        typed = self._program.typed.items()
+        name = next((n for n, (_, end) in typed if end == place - 1), place - 2)
+        is_alone = self._text(name - 1) in _STATEMENT_ENDS
+        return self._text(name) if is_alone and self._tokens[name].kind == "word" else ""
+
+    def _is_only_called(self, name: str) -> bool:
+        """Whether nothing else has the name of a function or method."""
+        if name in self._program.constructors:
+            return False
+        return all(
+            self._text(place + 1) == "(" or self._text(place - 1) in _DECLARES
+            for place, token in enumerate(self._tokens)
+            if token.text == name
+        )
+
+    def _is_passed(self, place: int) -> bool:
+        return self._program.arguments.get(place) in self._taking
+
+    def _is_harmless(self, place: int) -> bool:
+        """Whether a name is called, described, passed on, declared or assigned to."""
+        before, after = self._text(place - 1), self._text(place + 1)
+        if after in ("(", "#", ":") or before in _DECLARES or before == "var":
+            return True
+        if after == ".":
+            described = self._text(place + 2) in ("reads", "requires")
+            return described and self._text(place + 3) == "("
+        if after == ":=":
+            return before in _STATEMENT_ENDS
+        return self._is_passed(place) and after in (",", ")")
+
+    def _refuse(self, place: int, what: str) -> Finding:
+        message = (
+            f"{what} may only be held by a parameter or a local variable of its own and be called, "
+            "because Dafny proves anything of one that lies in the heap"
+        )
+        return self._tokens[place].refuse("cheat", "stored-function", message)
+
+    def _text(self, place: int) -> str:
+        return self._tokens[place].sign if 0 <= place < len(self._tokens) else ""

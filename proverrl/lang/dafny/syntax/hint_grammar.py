@@ -1,0 +1,263 @@
+"""What may stand in a hole of a Dafny 2.3 program: a sublanguage of Dafny's grammar.
+
+Flows in: the tokens of a body. Flows out: the names that it declares for the text after the
+hole; a body outside the grammar raises ``GrammarError`` with the first finding.
+``StatementElements`` reads the forms; here are the tables of those that a hole admits, and what is
+refused beyond them: wherever ``<`` or a brace could be read otherwise by Dafny, and what only
+whole programs may hold (``CodeTypes.whole``). A body is whole clauses or whole ghost statements,
+each with its own end, so that none can run into the text after the hole.
+Not covered (refused): labelled statements, ``if`` with cases, assignments, loops, declarations,
+statement expressions, bit operators, type tests, lambdas outside brackets or with ``requires`` or
+``reads``.
+"""
+
+from __future__ import annotations
+
+from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, GrammarError
+from proverrl.lang.dafny.syntax.statements import StatementElements
+from proverrl.lang.dafny.syntax.tokens import Token
+from proverrl.lang.records import Category, Finding
+
+HARMLESS_ATTRIBUTES = ("trigger", "autotriggers", "induction", "nowarn")
+# What Dafny or Boogie would not check, or say otherwise, because of them.
+_CHEATING_ATTRIBUTES = frozenset(
+    """axiom assumption error extern ignore only options rlimit selective_checking
+    start_checking_here subsumption termination timeLimit timeLimitMultiplier verify""".split()
+)
+_BINARY = frozenset("<==> ==> <== && || == != < <= > >= !! in !in + - * / %".split())
+_STATEMENTS = ("assert", "calc", "if", "match", "forall", "var", "ghost", "reveal", "{")
+# What these words do in a hole would get a verdict without a proof.
+_CHEATING_WORDS = {
+    "assume": "assumes what is to be proved",
+    "expect": "is not a proof",
+    "free": "assumes what is to be proved",
+    "include": "brings in another file",
+    "while": "could loop without a body",
+    "return": "skips the rest of the program",
+    "break": "skips the rest of the program",
+    "yield": "skips the rest of the program",
+    "modify": "changes the program",
+    "modifies": "changes what may be modified",
+}
+# Words that no hole may hold, and why.
+FORBIDDEN_WORDS = (
+    _CHEATING_WORDS
+    | dict.fromkeys(("print", "new", "label"), "changes the program")
+    | dict.fromkeys(
+        """abstract class codatatype colemma const constructor copredicate datatype export extends
+        function import inductive iterator lemma method module newtype opened predicate protected
+        provides refines requires returns reveals static trait twostate type witness
+        yields""".split(),
+        "starts or changes a declaration",
+    )
+)
+
+
+def refuse_attribute(name: Token) -> Finding:
+    """The finding for an attribute that is not on the list of harmless ones."""
+    category: Category = "cheat" if name.text in _CHEATING_ATTRIBUTES else "syntax"
+    return name.refuse(category, "attributes", f"the attribute {name.text!r} is not allowed")
+
+
+def refuse_word(word: Token) -> Finding:
+    """The finding for one of the forbidden words."""
+    category: Category = "cheat" if word.text in _CHEATING_WORDS else "syntax"
+    return word.refuse(category, "keywords", f"{word.text!r} {FORBIDDEN_WORDS[word.text]}")
+
+
+class HintGrammar(StatementElements):
+    """Ghost proof statements, loop clauses, and the expressions in them."""
+
+    whole = False
+    max_chain = 200
+    signs = ("-", "!")
+    endless = frozenset("if match forall exists var set iset map imap".split())
+
+    def _parse_named_type(self, in_expression: bool) -> None:
+        """A collection with its arguments, or a path with arguments behind its last name."""
+        is_collection = self.at(*COLLECTIONS)
+        if is_collection:
+            self.advance()
+        else:
+            self.expect_name()
+            while self.take("."):
+                self.expect_name()
+        if in_expression and self.at("<") and not self._at_type_arguments():
+            raise self.fail("expected the end of the type")
+        if is_collection or self.at("<"):
+            self._parse_type_arguments()
+
+    def _parse_pattern(self, *, typed: bool) -> None:
+        super()._parse_pattern(typed=typed)
+        if self.at(":") and not typed:
+            raise self.refuse_typed_pattern()
+
+    def parse_case_pattern(self) -> None:
+        self._parse_pattern(typed=False)
+
+    def skip_attributes(self) -> None:
+        """Attributes that steer the prover and change no meaning; refuses all others."""
+        while self.at("{") and self.peek().text == ":":
+            self.skip(2)
+            if not self.at(*HARMLESS_ATTRIBUTES):
+                raise GrammarError(refuse_attribute(self.token))
+            self.advance()
+            self.parse_list(self.parse_inner, "}")
+
+    def parse_expression(
+        self, *, semi: bool = False, lambdas: bool = True, bits: bool = True
+    ) -> None:
+        """One whole expression; no semicolon is a part of it."""
+        super().parse_expression(lambdas=lambdas, bits=bits)
+
+    def parse_frames(self, *, semi: bool = False, lambdas: bool = True) -> None:
+        self.parse_expressions()
+
+    def _take_operator(self, bits: bool) -> bool:
+        if not self.at(*_BINARY):
+            return False
+        if self.advance().text == ">" and (self.at("{") or self._at_lambda()):
+            # Dafny may read a<b> as types here, and the brace as a body.
+            raise self.fail("put what stands after '>' in parentheses")
+        return True
+
+    def _at_lambda(self) -> bool:
+        return self._brackets > 0 and super()._at_lambda()
+
+    def parse_binding(self) -> list[Token]:
+        """``pattern, pattern := e, e`` or ``pattern :| e``, whose e the checker proves to exist.
+
+        Returns the names of the patterns.
+        """
+        num_bound = len(self.bound)
+        self.parse_items(self.parse_pattern)
+        names = self.bound[num_bound:]
+        self.refuse_unread_choice()
+        if self.take(":|"):
+            self.parse_expression()
+        else:
+            self.expect(":=")
+            self.parse_items(self.parse_expression)
+        return names
+
+    def _parse_let(self) -> None:
+        self.parse_binding()
+        self.expect(";")
+
+    def open_cases(self, *, statement: bool) -> bool:
+        """A match without cases is refused, and a statement whose last case could take in what
+        follows the hole."""
+        if statement:
+            self.expect("{")
+            return True
+        braced = self.take("{")
+        if not self.at("case"):
+            raise self.fail("expected 'case'")
+        return braced
+
+    def _parse_after_name(self) -> bool:
+        """Types stand before a call or a member only; any others may be a comparison to us."""
+        place = self._place
+        self._take_type_arguments()
+        if self._place > place and not self.at("(", "."):
+            raise self.fail("expected '(' or '.' after types")
+        return False
+
+    def parse_statements(self) -> None:
+        self._blocks += 1
+        super().parse_statements()
+        self._blocks -= 1
+
+    def parse_block(self, *, ghost: bool = False) -> None:
+        self.enter()
+        super().parse_block(ghost=ghost)
+        self.leave()
+
+    def parse_statement(self) -> None:
+        self._parse_element(self._parse_statement)
+
+    def _parse_statement(self) -> None:
+        if self.at(*_STATEMENTS):
+            super()._parse_statement()
+        else:
+            self._parse_call()
+
+    def _take_label(self) -> None:
+        if self.at_name and self.peek().text == ":":
+            self.declared.append(self.advance())
+            self.advance()
+
+    def _parse_call(self) -> None:
+        if not self.at_name and not self.at("this"):
+            raise self.fail("expected a statement")
+        target = self.token.text
+        called = self.parse_primary()
+        if self.at(":=", ":|", ","):
+            is_own = any(target == name.text for name in self.declared)
+            message = "assigning to what exists already is not allowed"
+            raise self.refuse("syntax" if is_own else "cheat", "assignment", message)
+        if not called:
+            raise self.fail("expected a call of a lemma")
+        self.expect(";")
+
+    def _parse_var(self) -> None:
+        self.take("ghost")
+        self.expect("var")
+        names = self.parse_binding()
+        if not self._blocks:
+            self.declared += names
+        self.expect(";")
+
+    def _parse_reveal(self) -> None:
+        self.expect("reveal")
+        self.parse_items(self.parse_primary)
+        self.expect(";")
+
+    def parse_calc_body(self) -> None:
+        """Steps between two lines of ours: ``[op] hints { line; [op] hints }``."""
+        self._parse_calc_step()
+        while not self.at_end:
+            self.parse_expression()
+            self.expect(";")
+            self._parse_calc_step()
+
+    def parse_clauses(self) -> None:
+        """Loop specifications, each of which may end with a semicolon."""
+        while not self.at_end:
+            if not self.at("invariant", "decreases"):
+                raise self.fail("expected 'invariant' or 'decreases'")
+            self.parse_hint_clause()
+
+    def parse_hint_clause(self) -> None:
+        """An invariant or a measure."""
+        is_measure = self.advance().text == "decreases"
+        self.skip_attributes()
+        self.parse_items(self._parse_measure) if is_measure else self.parse_expression()
+        self.take(";")
+
+    def _parse_measure(self, lambdas: bool = True) -> None:
+        if self.at("*"):
+            raise self.refuse("cheat", "wildcard", "'decreases *' gives up termination")
+        self.parse_expression()
+
+
+def parse_body(kind: str, tokens: list[Token]) -> list[Token]:
+    """Parse a whole body; returns the names that it declares for the text after the hole.
+
+    ``kind`` is ``invariants``, ``statements``, ``calc`` or ``assertions``. Raises
+    ``GrammarError`` on the first thing that is not in the grammar of that kind.
+    """
+    parser = HintGrammar(tokens)
+    if kind == "invariants":
+        parser.parse_clauses()
+    elif kind == "calc":
+        parser.parse_calc_body()
+    elif kind == "assertions":
+        while parser.at("assert"):
+            parser.parse_statement()
+    else:
+        while not parser.at_end and not parser.at("}", "case"):
+            parser.parse_statement()
+    if not parser.at_end:
+        raise parser.fail("expected the end of the body")
+    return parser.declared

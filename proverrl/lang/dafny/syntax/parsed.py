@@ -1,0 +1,124 @@
+"""What the parsers find in a Dafny program: its elements, and what is judged about it later.
+
+Flows in: nothing. Flows out: records, in which places count tokens and ``end`` is the place after
+the last. Not handled here: parsing (``program``), what follows from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from proverrl.lang.dafny.syntax.tokens import Token
+
+SlotKind = Literal["loop-clauses", "member-clauses", "statements", "declarations", "steps"]
+
+
+@dataclass(slots=True)
+class ElementSlot:
+    """A run of elements, which could hold one more. ``ghost``: what runs here is not."""
+
+    kind: SlotKind
+    start: int
+    ghost: bool
+    end: int = 0
+    elements: list[Element] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Element:
+    """A clause, a statement or a declaration. The tokens outside its slots are fixed.
+
+    ``word`` is its leading word, past modifiers; ``name`` what a declaration declares.
+    """
+
+    start: int
+    word: str
+    end: int = 0
+    name: str = ""
+    slots: list[ElementSlot] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A place where Dafny's parser makes a type that is still to be inferred.
+
+    ``variable``: of a variable that was declared without a type, ``lambda``: of the only parameter
+    of a lambda without brackets, ``pattern``: of such a name in a pattern, which may turn out to
+    be a constructor, ``value``: of a right-hand side.
+    """
+
+    place: int
+    kind: Literal["variable", "lambda", "pattern", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class TypePart:
+    """A type that a declared type is made of for good.
+
+    An argument of a datatype's constructor, a constant of a class, a parameter of an iterator, the
+    right-hand side of a synonym; ``inherited``: a trait that a class extends.
+    """
+
+    owner: str
+    start: int
+    end: int
+    inherited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BodylessMember:
+    """A method, lemma, function or iterator that ends without a body."""
+
+    token: Token
+    word: str
+    claims: bool
+
+
+@dataclass(slots=True)
+class ParsedProgram:
+    """All that was read; ``places`` are those of the tokens in ``text``.
+
+    ``bindings`` are in the order of Dafny's parser. ``wild``: each ``*`` that gives up termination.
+    ``calc_lines``: start and end of a line, and where its calc ends. ``references``: the classes,
+    traits and iterators. ``parameters``: of types. ``typed``: variables and input parameters, with
+    start and end of their types. ``formals``: name of a function or method, position and place of
+    the parameter. ``arguments``: of calls, with the name of what is called and the position; the
+    initialiser of an array counts as that of ``new``. ``assigned``: right-hand sides of statements.
+    ``constructors``: of datatypes. ``two_state``: names of two-state functions. ``in_lambdas``:
+    names inside lambdas. ``reading_lambdas`` and ``reading_functions`` have a ``reads`` clause.
+    """
+
+    tokens: list[Token]
+    text: str = ""
+    places: list[int] = field(default_factory=list)
+    root: Element = field(default_factory=lambda: Element(0, ""))
+    bindings: list[Binding] = field(default_factory=list)
+    bodyless: list[BodylessMember] = field(default_factory=list)
+    wild: list[Token] = field(default_factory=list)
+    calc_lines: list[tuple[int, int, int]] = field(default_factory=list)
+    references: set[str] = field(default_factory=set)
+    parts: list[TypePart] = field(default_factory=list)
+    parameters: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    typed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    formals: list[tuple[str, int, int]] = field(default_factory=list)
+    arguments: dict[int, tuple[str, int]] = field(default_factory=dict)
+    assigned: set[int] = field(default_factory=set)
+    constructors: set[str] = field(default_factory=set)
+    two_state: set[str] = field(default_factory=set)
+    in_lambdas: set[int] = field(default_factory=set)
+    reading_lambdas: list[int] = field(default_factory=list)
+    reading_functions: set[str] = field(default_factory=set)
+
+    @property
+    def has_untyped(self) -> bool:
+        """False when Dafny has nothing to infer that a hint could share."""
+        return any(binding.kind != "value" for binding in self.bindings)
+
+    def end(self, place: int) -> int:
+        """Where the token at ``place`` ends in the text."""
+        return self.places[place] + len(self.tokens[place].text)
+
+    def cut(self, start: int, end: int) -> str:
+        """The text of the tokens from ``start`` to ``end``."""
+        return self.text[self.places[start] : self.end(end - 1)] if start < end else ""
