@@ -10,8 +10,8 @@ import pytest
 
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.search.tactic_states import apply_tactic, open_problem
 from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
-from proverrl.lang.lean.workers.tactics import apply_tactic, open_problem
 from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
 from proverrl.types import HOLE, Candidate, Problem, Status
 from tests.lean_builders import build_lean_problem

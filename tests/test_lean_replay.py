@@ -15,6 +15,7 @@ import pytest
 
 from proverrl.lang.lean.identity import DeclarationReport
 from proverrl.lang.lean.judge import STANDARD_AXIOMS, judge_declaration, judge_messages
+from proverrl.lang.lean.search.tactic_states import read_state
 from proverrl.lang.lean.workers.protocol import (
     Answer,
     AnswerReader,
@@ -24,7 +25,6 @@ from proverrl.lang.lean.workers.protocol import (
     parse_answer,
 )
 from proverrl.lang.lean.workers.repl import Elaboration
-from proverrl.lang.lean.workers.tactics import read_state
 from proverrl.types import HOLE, Candidate, Problem, Status
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -19,14 +19,14 @@ from proverrl.lang.lean.deep import (
     find_checkers,
 )
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers.protocol import LeanMessage, Position, Sorry, StepAnswer
-from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
-from proverrl.lang.lean.workers.tactics import (
+from proverrl.lang.lean.search.tactic_states import (
     ProofState,
     apply_tactic,
     open_problem,
     read_state,
 )
+from proverrl.lang.lean.workers.protocol import LeanMessage, Position, Sorry, StepAnswer
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import DEFAULT_LANE
 from tests.lean_builders import FAKE_LEAN, build_lean_candidate, build_lean_problem

@@ -1,13 +1,10 @@
 """The audit of Lean text that a policy wrote, before any Lean sees it.
 
 Flows in: a candidate. Flows out: the verdict that refuses it, or None, and then it may be sent to
-Lean. The text is cut into tokens by Lean's own rules, and where Lean's table of symbols could cut
-it otherwise, it is refused.
-Covered, each by a rule that the verdict names: size, characters, comments, strings, scope,
-brackets, commands, attributes, options, open, holes, native, names, leftovers, meta, resources,
-prelude. Not covered: what only elaboration knows (truth, the type of the target, the axioms it
-rests on), keywords that a problem's own imports or macros add beyond those of Mathlib, and a
-problem whose own text is inconsistent.
+Lean. The text is cut into tokens by Lean's own rules, and refused where Lean's table of symbols
+could cut it otherwise. Not covered: what only elaboration knows (truth, the type of the target, the
+axioms it rests on), keywords that a problem's own imports or macros add beyond those of Mathlib,
+and a problem whose own text is inconsistent.
 """
 
 from __future__ import annotations
@@ -257,9 +254,8 @@ def _check_attributes(code: Sequence[Token], place: int, part: Part) -> Iterator
         elif depth == 0:
             break
     if not num_found:
-        yield make_finding(
-            "cheat", "attributes", "attributes are not allowed here", code[place - 1]
-        )
+        message = "attributes are not allowed here"
+        yield make_finding("cheat", "attributes", message, code[place - 1])
 
 
 def _check_open(code: Sequence[Token], place: int, part: Part) -> Iterator[Finding]:

@@ -5,8 +5,7 @@ a ``Verdict`` without times. PROVED needs all of these: Lean read the text to it
 ``sorry`` in any of the ways in which Lean tells of one, a declaration with the name of our
 statement and with the type that our statement has in an environment that the candidate never
 touched, and axioms on the allow-list. Whatever is not understood is a ``WorkerError``, never a
-proof. Not handled here: processes, the order of questions
-(``proverrl.lang.lean.workers.repl_worker``), the candidate's text (``proverrl.lang.lean.audit``),
+proof. Not handled here: the order of questions (``proverrl.lang.lean.workers.repl_worker``),
 tampering with Lean itself (``proverrl.lang.lean.deep``).
 """
 
@@ -17,7 +16,6 @@ import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from proverrl.errors import UsageError
 from proverrl.lang.lean.identity import DeclarationReport
@@ -48,11 +46,10 @@ class LeanLimits:
 
     ``max_heartbeats`` is Lean's option of that name (in thousands of small allocations, per
     declaration), the same on every machine: running out of it counts against the proof. A larger
-    number in a problem's preamble, or 0 for none, is brought down to it. ``allowed_axioms`` are
-    full names. With ``trace_states`` verdicts carry the goals before every tactic. A worker is
-    spent after ``max_environments`` environments, or after ``max_headers`` different headers,
-    because the REPL forgets neither. ``memory_mb`` holds for all processes of a worker together,
-    watched by the pool.
+    number in a problem's preamble, or 0 for none, is brought down to it. With ``trace_states``
+    verdicts carry the goals before every tactic. A worker is spent after ``max_environments`` or
+    after ``max_headers`` different headers, because the REPL forgets neither. ``memory_mb`` is for
+    all processes of a worker together.
     """
 
     max_heartbeats: int = 400_000
@@ -80,25 +77,18 @@ class KnownStatements:
 
     def find(self, problem: Problem) -> str | None:
         """The fingerprint found earlier; None when unknown."""
-        return self._known.get(_statement_key(problem))
+        return self._known.get(Candidate(problem, "").key)
 
     def record(self, problem: Problem, fingerprint: str) -> None:
         """Remember a fingerprint; the oldest is forgotten when there are too many."""
-        self._known[_statement_key(problem)] = fingerprint
+        self._known[Candidate(problem, "").key] = fingerprint
         while len(self._known) > _MAX_KNOWN_PROBLEMS:
             self._known.popitem(last=False)
 
 
-def _statement_key(problem: Problem) -> str:
-    return Candidate(problem, "").key
-
-
 def judge_messages(done: Elaboration, candidate: Candidate, first_line: int) -> Verdict | None:
-    """What the messages alone decide; None when only the declaration is left to look at.
-
-    ``first_line`` is the line of the assembled file, less one, at which the text of ``done``
-    starts.
-    """
+    """What the messages alone decide; None when only the declaration is left to look at. The text
+    of ``done`` starts after line ``first_line`` of the assembled file."""
     diagnostics = make_diagnostics(done.messages, candidate, first_line)
     errors = done.errors
     if errors:
@@ -143,10 +133,8 @@ def judge_file(
     allowed_axioms: frozenset[str],
     diagnostics: tuple[Diagnostic, ...] = (),
 ) -> Verdict:
-    """A bare file, whose messages were found clean: the axioms of each theorem that it declares.
-
-    ``checks`` says that there was no statement to hold it to.
-    """
+    """A bare file, whose messages were found clean, by the axioms of each theorem in it. ``checks``
+    says that there was no statement to hold it to."""
     done = ("audit", "no-errors", "no-sorry", "no-statement")
     if not axioms:
         nothing = Diagnostic("error", "nothing to verify: the file declares no named theorem")
@@ -197,17 +185,13 @@ def make_diagnostics(
     messages: tuple[LeanMessage, ...], candidate: Candidate, first_line: int
 ) -> tuple[Diagnostic, ...]:
     """Lean's messages with their places in the assembled file and in the body, errors first."""
-    severities: dict[str, Literal["error", "warning", "info"]] = {
-        "error": "error",
-        "warning": "warning",
-    }
     made = []
     for message in messages:
         start, end = message.start.down(first_line), message.end and message.end.down(first_line)
         body = find_body_place(candidate, start.line, start.column)
         made.append(
             Diagnostic(
-                severity=severities.get(message.severity, "info"),
+                severity="info" if message.severity == "trace" else message.severity,
                 message=_shorten(message.text),
                 line=start.line,
                 column=start.column,
@@ -224,6 +208,5 @@ def make_diagnostics(
 
 def _shorten(text: str) -> str:
     left_out = len(text) - _MAX_MESSAGE_LENGTH
-    if left_out <= 0:
-        return text
-    return f"{text[:_MAX_MESSAGE_LENGTH]}… ({left_out} more characters)"
+    shown = f"{text[:_MAX_MESSAGE_LENGTH]}… ({left_out} more characters)"
+    return shown if left_out > 0 else text

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 
 from proverrl.errors import WorkerError
 from proverrl.lang.lean.goals import canonical_goals
-from proverrl.lang.lean.search.tactic_states import LeanStates
+from proverrl.lang.lean.search.tactic_states import LeanStates, ProofState
 from proverrl.lang.lean.workers.repl_worker import refuse_encoding
-from proverrl.lang.lean.workers.tactics import ProofState
 from proverrl.lang.records import Verify
 from proverrl.types import BodyState, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import hole_column

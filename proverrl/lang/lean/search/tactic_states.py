@@ -5,8 +5,10 @@ number is valid only in the process that gave it: what Lean said (goals, status)
 the numbers per worker. A path goes to the free worker that holds the most of it, and what that one
 lacks is replayed there. A worker that dies, owes an answer or answers in doubt (a replay that leads
 to other goals) is killed and the path replayed by a fresh one: once, with twice the deadline; a
-path that fails twice raises. Not handled here: bodies and verdicts (``tactic_mode``); several holes
-in one statement.
+path that fails twice raises. "completed" is a hint and no verdict: tactic mode of the REPL has
+accepted wrong proofs. A tactic that the audit calls a cheat fails and never reaches the REPL, so
+that it cannot tamper with a process that judges others. Not handled here: bodies and verdicts
+(``tactic_mode``); several holes in one statement.
 """
 
 from __future__ import annotations
@@ -14,13 +16,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 from proverrl.errors import ProblemError, ToolchainError, UsageError, WorkerError
+from proverrl.lang.lean.audit import audit_text
 from proverrl.lang.lean.goals import canonical_goals
+from proverrl.lang.lean.workers.protocol import ErrorAnswer, StepAnswer
 from proverrl.lang.lean.workers.repl import Elaboration
 from proverrl.lang.lean.workers.repl_worker import LeanReplWorker, split_candidate
-from proverrl.lang.lean.workers.tactics import ProofState, apply_tactic, open_problem
 from proverrl.types import Candidate, Problem
 from proverrl.verify.base import end_worker
 
@@ -29,9 +33,33 @@ SpawnLean = Callable[[], Awaitable[LeanReplWorker]]
 Found = TypeVar("Found")
 Work = Callable[[LeanReplWorker], Awaitable[Found]]
 
+StateStatus = Literal["completed", "incomplete", "error", "not-verified"]
+_STATUSES: dict[str, StateStatus] = {
+    "Completed": "completed",
+    "Incomplete": "incomplete",
+    "Error": "error",
+    "Not verified": "not-verified",
+}
 _NUM_ATTEMPTS = 2
 _BUDGET_GROWTH = 2.0
 _START_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProofState:
+    """A moment of a proof. ``id`` is the REPL's number, None when there is no state to go on from
+    because the tactic could not be run. ``status`` is "not-verified" for a finished proof of a
+    REPL that is too old to check it."""
+
+    id: int | None
+    goals: tuple[str, ...]
+    status: StateStatus
+    messages: tuple[str, ...] = ()
+
+    @property
+    def is_failure(self) -> bool:
+        """True when the tactic failed; the state before it can still be used."""
+        return self.id is None or self.status == "error"
 
 
 class _Place:
@@ -219,6 +247,57 @@ class LeanStates:
         place.states.clear()
         if worker is not None:
             end_worker(worker, self._dying)
+
+
+async def open_problem(worker: LeanReplWorker, problem: Problem) -> tuple[ProofState, ...]:
+    """The proof state of each ``sorry`` when the hole is filled by one, in order.
+
+    Raises ``ProblemError`` when the statement does not elaborate or has nothing to prove.
+    """
+    done = await worker.run_statement(problem, await worker.open_header(problem))
+    states = tuple(
+        ProofState(sorry.proof_state, (sorry.goal,), "incomplete")
+        for sorry in done.sorries
+        if sorry.proof_state is not None
+    )
+    if not states:
+        raise ProblemError(f"problem {problem.id!r}: Lean gives no proof state for its hole")
+    return states
+
+
+async def apply_tactic(worker: LeanReplWorker, state: ProofState, tactic: str) -> ProofState:
+    """Try a tactic; a tactic that cannot be run gives a failed state, not an exception."""
+    if state.id is None:
+        raise WorkerError("a failed proof state has nothing to continue from")
+    cheats = [f for f in audit_text(tactic, "body") if f.category == "cheat"]
+    if cheats:
+        return ProofState(None, (), "error", (f"{cheats[0].rule}: {cheats[0].message}",))
+    answer = await worker.repl.apply_tactic(state.id, tactic)
+    if isinstance(answer, ErrorAnswer):
+        return ProofState(None, (), "error", (answer.message,))
+    return read_state(answer)
+
+
+def read_state(answer: StepAnswer) -> ProofState:
+    """What a tactic led to. An error among the messages makes it a failure whatever else is said:
+    Lean recovers from some errors by closing the goal with a hidden ``sorry``."""
+    messages = tuple(message.text for message in answer.messages)
+    return ProofState(answer.proof_state, answer.goals, _read_status(answer), messages)
+
+
+def _read_status(answer: StepAnswer) -> StateStatus:
+    if any(message.severity == "error" for message in answer.messages):
+        return "error"
+    if answer.status is None:
+        return "not-verified" if not answer.goals else "incomplete"
+    status = _STATUSES.get(answer.status.partition(":")[0])
+    if status is None:
+        raise WorkerError(
+            f"the Lean REPL's proof status is not understood: {answer.status[:200]!r}"
+        )
+    if status == "completed" and (answer.goals or answer.sorries):
+        raise WorkerError("the Lean REPL calls a proof complete that has open goals")
+    return status
 
 
 async def _open(worker: LeanReplWorker, problem: Problem) -> ProofState:

@@ -1,11 +1,9 @@
 """Whether a Lean text can be read in one way only, and by a human as by Lean.
 
-Flows in: tokens of a policy's text. Flows out: findings about characters, comments, strings and
-brackets.
-Covered: characters of zero width, of direction, or that look like others; comments and strings
-that the text does not close, or that close what it did not open; brackets; places where a symbol
-that only Lean knows could end inside what is a comment, a string or a word here.
-Not handled here: which words stand in the text (``audit``).
+Flows in: tokens of a policy's text. Flows out: findings. Covered: characters of zero width, of
+direction, or that look like others; comments, strings and brackets that the text does not close, or
+that close what it did not open; places where a symbol that only Lean knows could end inside what is
+a comment, a string or a word here. Not handled here: which words stand in the text (``audit``).
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Splits Lean 4 text into tokens, as Lean's own scanner does.
 
-Flows in: any text. Flows out: tokens that, joined, are the text again; nothing is ever refused
-here. Comments nest, identifiers have dots, primes, ``?``, ``!``, subscripts and ``«»``, strings
-have raw and interpolated forms, and a quote after a letter is a prime and not a character.
-Not handled here: Lean's table of symbols, which grows with every import. Symbols are cut by the
-short list below; a symbol that Lean knows and this list does not comes out in pieces. What that
-can hide is the business of ``proverrl.lang.lean.audit``.
-The character classes are those of ``isLetterLike`` and ``isSubScriptAlnum`` in Lean's
-``Init/Meta/Defs.lean``.
+Flows in: any text. Flows out: tokens that, joined, are the text again; nothing is refused here.
+Not handled here: Lean's table of symbols, which grows with every import. A symbol that is not on
+the short list below comes out in pieces; what that can hide is the business of
+``proverrl.lang.lean.audit``. The character classes are those of ``isLetterLike`` and
+``isSubScriptAlnum`` in Lean's ``Init/Meta/Defs.lean``.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
 Flows in: bytes of the REPL's standard output. Flows out: requests as bytes, answers as records. A
 request is one line of JSON and a blank line; an answer is one JSON object, spread over lines of any
-length, and a blank line. There are no request numbers: whose answer it is, is found out in
-``proverrl.lang.lean.workers.repl``. Characters are sent as they are, because Lean's JSON parser
-does not join the two halves of a ``\\ud83d\\ude00`` escape. Not handled here: processes, what an
-answer means for a proof.
+length, and a blank line. There are no request numbers: ``proverrl.lang.lean.workers.repl`` finds
+out whose answer it is. Characters are sent as they are, because Lean's JSON parser does not join
+the two halves of a ``\\ud83d\\ude00`` escape.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ class LeanMessage:
 
 @dataclass(frozen=True, slots=True)
 class Sorry:
-    """A ``sorry`` that Lean met: its goal, and the proof state to go on from. The places are None
-    for a ``sorry`` inside a tactic request."""
+    """A ``sorry`` that Lean met: its goal and its proof state. The places are None for a ``sorry``
+    inside a tactic request."""
 
     __pydantic_config__ = _ANY_KEYS
 
@@ -150,10 +149,8 @@ def _encode(request: Mapping[str, Any]) -> bytes:
 
 
 class AnswerReader:
-    """Cuts the REPL's output into answers, however it is split on the way.
-
-    Looks at every byte once: the end of an object is found by its braces, outside strings.
-    """
+    """Cuts the REPL's output into answers, however it is split on the way. Looks at every byte
+    once: the end of an object is found by its braces, outside strings."""
 
     def __init__(self) -> None:
         self._reset()
@@ -172,7 +169,8 @@ class AnswerReader:
         if len(self._received) > MAX_ANSWER_BYTES:
             raise WorkerError(f"the Lean REPL printed over {MAX_ANSWER_BYTES} bytes")
         if not b"{".startswith(bytes(self._received[:1])):
-            raise WorkerError(f"the Lean REPL printed what is no answer: {self._preview()}")
+            said = bytes(self._received[:200]).decode("utf-8", "replace")
+            raise WorkerError(f"the Lean REPL printed what is no answer: {said!r}")
         if self._end is None:
             self._find_end()
         if self._end is not None:
@@ -181,10 +179,8 @@ class AnswerReader:
                 raise WorkerError(f"the Lean REPL's answer has no blank line after it: {tail!r}")
 
     def take(self) -> str | None:
-        """The text of a whole answer, or None while it is incomplete.
-
-        Raises ``WorkerError`` when more than the answer is there.
-        """
+        """The text of a whole answer, or None while it is incomplete; raises ``WorkerError`` when
+        more than the answer is there."""
         if self._end is None or len(self._received) < self._end + len(_ANSWER_END):
             return None
         if len(self._received) > self._end + len(_ANSWER_END):
@@ -215,9 +211,6 @@ class AnswerReader:
                 if self._depth == 0:
                     self._end = self._searched
                     return
-
-    def _preview(self) -> str:
-        return repr(bytes(self._received[:200]).decode("utf-8", "replace"))
 
 
 def parse_answer(text: str) -> Answer:

@@ -1,14 +1,14 @@
 """One Lean REPL process: questions go in, answers that provably belong to them come out.
 
 Flows in: texts and tactics, one at a time. Flows out: what Lean said of each, with positions in
-that text. Every text is sent between two ``#print`` commands, each with a fresh random string;
-the answer must carry the first as its first message, the second as its last, both at their own
-places, and the next number that the REPL has to give.
+that text. Every text is sent between two ``#print`` commands, each with a fresh random string; the
+answer must carry the first as its first message, the second as its last, both at their own places,
+and the next number that the REPL has to give.
 Covered: an answer that is late, forged, cut short, of any length or about something else; output
-left over; a process that dies or floods stderr. Any of these is a ``WorkerError``, after which
-the process must be killed. Not covered: a text whose code reads the strings out of its own source
-and forges the whole answer: code that runs while Lean elaborates is refused by the audit of the
-text, and the axioms of a proof are asked with strings that did not exist while it ran.
+left over; a process that dies or floods stderr. Any of these is a ``WorkerError``, after which the
+process must be killed. Not covered: code that reads the strings out of its own source and forges
+the whole answer. The audit refuses code that runs while Lean elaborates, and the axioms of a proof
+are asked with strings that did not exist while it ran.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ Said = TypeVar("Said", LeanMessage, Sorry, TacticStep)
 
 @dataclass(frozen=True, slots=True)
 class Elaboration:
-    """What Lean said of one text. ``reached_end`` is False when Lean did not read it to its end
-    (an unclosed comment, ``#exit``, an error that swallowed the rest). ``env`` is None when the
-    imports failed so early that there is no environment."""
+    """What Lean said of one text. ``reached_end`` is False when it did not read all of it (an
+    unclosed comment, ``#exit``). ``env`` is None when the imports failed too early for one."""
 
     env: int | None
     messages: tuple[LeanMessage, ...]
@@ -56,11 +55,8 @@ class Elaboration:
 
 
 class LeanRepl:
-    """A started REPL. After any ``WorkerError`` it must be killed.
-
-    The REPL keeps every environment and every proof state for as long as it lives; the counters
-    tell how many there are.
-    """
+    """A started REPL. After any ``WorkerError`` it must be killed. It keeps every environment and
+    every proof state for as long as it lives; the counters tell how many there are."""
 
     def __init__(self, group: ProcessGroup) -> None:
         self.group = group
@@ -73,10 +69,7 @@ class LeanRepl:
     async def start(
         cls, toolchain: LeanToolchain, *, memory_limit_mb: float | None = None
     ) -> LeanRepl:
-        """Start the process; raises ``ToolchainError`` when the system cannot.
-
-        The limit holds for all its processes, where the machine permits a cgroup.
-        """
+        """Start the process; raises ``ToolchainError`` when the system cannot."""
         group = await ProcessGroup.start(
             toolchain.repl_command,
             environment=dict(toolchain.environment),
@@ -193,16 +186,13 @@ def _strip_end(done: Elaboration, nonce: str, line: int) -> Elaboration:
 
 def _shift_up(done: Elaboration) -> Elaboration:
     """Undo the one line that the opening ``#print`` takes."""
-    return replace(
-        done,
-        messages=_shift(done.messages),
-        sorries=_shift(done.sorries),
-        tactics=_shift(done.tactics),
-    )
 
+    def shift(said: tuple[Said, ...]) -> tuple[Said, ...]:
+        return tuple(
+            replace(one, start=one.start and one.start.down(-1), end=one.end and one.end.down(-1))
+            for one in said
+        )
 
-def _shift(said: tuple[Said, ...]) -> tuple[Said, ...]:
-    return tuple(
-        replace(one, start=one.start and one.start.down(-1), end=one.end and one.end.down(-1))
-        for one in said
+    return Elaboration(
+        done.env, shift(done.messages), shift(done.sorries), shift(done.tactics), done.reached_end
     )
