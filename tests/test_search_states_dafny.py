@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proverrl.errors import ToolchainError, UsageError
-from proverrl.lang.dafny.search.branches import find_branch_end
-from proverrl.lang.dafny.search.places import find_cuts, rename_new
+from proverrl.lang.dafny.search.places import find_branch_end, find_cuts, rename_new
 from proverrl.lang.dafny.search.states import KINDS, NOTHING_KNOWN, segment_dafny, step_segments
 from proverrl.lang.open import open_verifier
 from proverrl.lang.records import Segment

@@ -179,13 +179,6 @@ def find_inmost(branches: Iterable[Branch], place: int) -> Branch | None:
     return max(around, key=lambda branch: branch.start, default=None)
 
 
-def find_branch_end(body: str, place: int) -> int:
-    """Where the text of the branch ends that begins at ``place``, at its ``{`` or its ``case``. The
-    body's length when no branch begins there."""
-    ends = {b.head: b.end for b in read_branches(body)[0] if not b.is_missing}
-    return ends.get(place, len(body))
-
-
 def are_disjoint(one: Arms, other: Arms) -> bool:
     """Whether two places never lie on one way: they are in different branches of a statement."""
     taken = dict(one)

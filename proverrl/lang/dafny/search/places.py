@@ -86,6 +86,24 @@ def split_body(body: str) -> list[tuple[int, int]]:
     return list(zip([0, *ends], ends, strict=False))
 
 
+def find_branch_end(body: str, place: int) -> int:
+    """Where the text of the branch ends that begins at ``place``, at its ``{`` or its ``case``:
+    before the brace or the ``case`` that ends it. The body's length when no branch begins there."""
+    try:
+        tokens = [(text, at) for _, text, at in scan_places(body) if at >= place]
+    except ProblemError:
+        return len(body)
+    if not tokens or tokens[0] not in (("{", place), ("case", place)):
+        return len(body)
+    ends = {"}", tokens[0][0]} - {"{"}
+    depth = 0
+    for text, at in tokens[1:]:
+        if not depth and text in ends:
+            return at
+        depth += (text in _OPEN) - (text in _CLOSE)
+    return len(body)
+
+
 def rename_new(words: Sequence[str], known: frozenset[str]) -> str:
     """Words as one text in which names that are not ``known`` are numbered as they appear, so that
     two bodies that name their own variables differently agree."""

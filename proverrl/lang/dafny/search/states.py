@@ -29,8 +29,7 @@ from itertools import takewhile
 from proverrl.config.search import SearchStates
 from proverrl.errors import UsageError
 from proverrl.lang.base import Searching
-from proverrl.lang.dafny.search.branches import find_branch_end
-from proverrl.lang.dafny.search.places import Cut, find_cuts, rename_new
+from proverrl.lang.dafny.search.places import Cut, find_branch_end, find_cuts, rename_new
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.lang.records import NO_GOALS, Segment, SegmentFn
 from proverrl.types import HOLE, Candidate, Diagnostic, Status, Verdict
