@@ -232,12 +232,11 @@ def _check_names(
     ours: OurProgram, theirs: list[Token], added: list[AddedHint]
 ) -> Iterator[Finding]:
     declared: set[str] = set()
-    for name in (hint.added for hint in added):
-        if name is None:
-            continue
-        if name.text in declared:
-            yield _refuse_name(name, "is declared twice")
-        declared.add(name.text)
+    for hint in added:
+        if hint.added is not None:
+            if hint.added.text in declared:
+                yield _refuse_name(hint.added, "is declared twice")
+            declared.add(hint.added.text)
     lemmas = ours.lemmas | list_declared(theirs, *_LEMMA_WORDS) - ours.methods
     ghosts: dict[int, set[str]] = {}
     for hint in added:

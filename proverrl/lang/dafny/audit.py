@@ -91,11 +91,10 @@ def audit_candidate(candidate: Candidate) -> Verdict | None:
         return Verdict(Status.UNSOUND, (Diagnostic("error", message),), checks=("audit:prelude",))
     if not findings:
         return None
-    cheats = [finding for finding in findings if finding.category == "cheat"]
-    status = Status.UNSOUND if cheats else Status.REJECTED
-    rule = (cheats or findings)[0].rule
+    worst = next((finding for finding in findings if finding.category == "cheat"), findings[0])
+    status = Status.UNSOUND if worst.category == "cheat" else Status.REJECTED
     diagnostics = tuple(_make_diagnostic(candidate, finding) for finding in findings)
-    return Verdict(status, diagnostics, checks=(f"audit:{rule}",))
+    return Verdict(status, diagnostics, checks=(f"audit:{worst.rule}",))
 
 
 @lru_cache(maxsize=4096)
@@ -123,8 +122,7 @@ def check_problem(problem: Problem) -> None:
 
 
 def _make_diagnostic(candidate: Candidate, finding: Finding) -> Diagnostic:
-    first_line = candidate.head.count("\n") + 1
-    line = first_line + finding.line - 1
+    line = candidate.head.count("\n") + finding.line
     column = finding.column + (end_column(candidate.head) if finding.line == 1 else 0)
     # A finding counts in the body already; what the policy wrote past its end is in it too.
     place = find_body_place(candidate, line, column) or (finding.line, finding.column)
@@ -139,7 +137,6 @@ def _make_diagnostic(candidate: Candidate, finding: Finding) -> Diagnostic:
 
 
 def _scan(tokens: list[Token]) -> Iterator[Finding]:
-    """Forbidden words and marks, wherever they stand."""
     open_brackets: list[str] = []
     scope_ended = False
     previous = ""

@@ -57,8 +57,10 @@ def read_hint(tokens: list[Token], slot: ElementSlot, element: Element) -> Added
     if slot.kind == "declarations":
         hint.added = parser.parse_declaration()
     else:
-        if slot.kind in _CLAUSE_WORDS:
-            parser.expect_clause(*_CLAUSE_WORDS[slot.kind])
+        words = _CLAUSE_WORDS.get(slot.kind)
+        if words and not parser.at(*words):
+            message = f"a clause with {parser.token.text!r} may not be added here"
+            raise parser.refuse("cheat", "contract", message)
         parser.refuse_forbidden_words(0)
         if slot.kind == "statements" or (slot.kind == "steps" and parser.at(*_STEP_WORDS)):
             parser.parse_statement()
@@ -84,25 +86,18 @@ class _HintParser(HintGrammar):
 
     def refuse_forbidden_words(self, start: int) -> None:
         """Refuse what no hint holds, wherever it stands, under the name that it has in holes."""
-        place = self._place
         for index in range(start, len(self._tokens)):
-            token, self._place = self._tokens[index], index
+            token, name = self._tokens[index], self._token_at(index + 2)
             is_member = index > 0 and self._tokens[index - 1].text == "."
             if token.kind == "word" and token.text in FORBIDDEN_WORDS and not is_member:
                 raise GrammarError(refuse_word(token))
-            harmless = self.peek(2).text in HARMLESS_ATTRIBUTES
-            if token.text == "{" and self.peek().text == ":" and not harmless:
-                raise GrammarError(refuse_attribute(self.peek(2)))
-        self._place = place
+            is_attribute = token.text == "{" and self._token_at(index + 1).text == ":"
+            if is_attribute and name.text not in HARMLESS_ATTRIBUTES:
+                raise GrammarError(refuse_attribute(name))
 
     def open_cases(self, *, statement: bool) -> bool:
         """Braces may be missing: what the last case takes in was found to be part of the hint."""
         return (statement and self.take("{")) or super().open_cases(statement=False)
-
-    def expect_clause(self, *words: str) -> None:
-        if not self.at(*words):
-            message = f"a clause with {self.token.text!r} may not be added here"
-            raise self.refuse("cheat", "contract", message)
 
     def _parse_forall(self) -> None:
         """A proof, as calculations are: what is declared inside it is ghost."""
@@ -117,13 +112,10 @@ class _HintParser(HintGrammar):
 
     def _parse_call(self) -> None:
         start = self._place
-        if self.at_name and self.peek().text in (":=", ","):
-            self._parse_ghost_update()
+        if not self.at_name or self.peek().text not in (":=", ","):
+            super()._parse_call()
+            self.called.append(self._find_callee(start))
             return
-        super()._parse_call()
-        self.called.append(self._find_callee(start))
-
-    def _parse_ghost_update(self) -> None:
         names: list[Token] = []
         self.parse_items(lambda: names.append(self.expect_name()))
         self.expect(":=")

@@ -25,7 +25,7 @@ from proverrl.verify.base import Limits
 from proverrl.verify.body_place import find_body_place
 
 _NO_BODY = "has no body"
-_LIMIT_OUTCOMES = ("timed out", "out of resource")
+LIMIT_OUTCOMES = ("timed out", "out of resource")
 _MAX_DIAGNOSTICS = 20
 _SEVERITIES: Mapping[str, Literal["error", "warning", "info"]] = {
     "error": "error",
@@ -101,9 +101,9 @@ def judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | N
     outcomes = {entry.outcome for entry in reply.entries}
     if reply.errors or outcomes & {"error", "errors"}:
         return conclude(Status.REJECTED, *(["obligations"] if reply.resolved else []))
-    if odd := outcomes - {"verified", *_LIMIT_OUTCOMES}:
+    if odd := outcomes - {"verified", *LIMIT_OUTCOMES}:
         raise WorkerError(f"the prover gave no result: {', '.join(sorted(odd))}", "no-result")
-    if outcomes & set(_LIMIT_OUTCOMES):
+    if outcomes & set(LIMIT_OUTCOMES):
         return conclude(Status.EXHAUSTED, "obligations")
     if reply.unknown:
         raise WorkerError(f"Dafny said what is not understood: {reply.unknown[0][:200]!r}")

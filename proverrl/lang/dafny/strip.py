@@ -77,14 +77,14 @@ def _iter_hints(tokens: list[Token], element: Element) -> Iterator[Element]:
     for slot in element.slots:
         words = _HINTS.get(slot.kind, ())
         for inner in slot.elements:
-            if inner.word in words:
-                try:
-                    read_hint(tokens, slot, inner)
-                except GrammarError as error:
-                    raise ProblemError(
-                        f"line {tokens[inner.start].line}: a hint that may not be written: "
-                        f"{error.finding.message}"
-                    ) from error
-                yield inner
-            else:
+            if inner.word not in words:
                 yield from _iter_hints(tokens, inner)
+                continue
+            try:
+                read_hint(tokens, slot, inner)
+            except GrammarError as error:
+                line = tokens[inner.start].line
+                raise ProblemError(
+                    f"line {line}: a hint that may not be written: {error}"
+                ) from error
+            yield inner

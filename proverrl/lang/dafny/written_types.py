@@ -19,7 +19,7 @@ from proverrl.errors import ProblemError
 from proverrl.lang.dafny.annotate import align, get_program_text
 from proverrl.lang.dafny.believed import find_believed, leaves_out_arguments
 from proverrl.lang.dafny.syntax.cursor import GrammarError
-from proverrl.lang.dafny.syntax.parsed import Binding, ParsedProgram
+from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.plain import WrittenText, insert
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.tokens import Token, find_places
@@ -131,11 +131,20 @@ def read_insertions(
             continue
         inferred = _resolve(f"?{number}", assigned) if first is not None else "?"
         if not _UNKNOWN.search(inferred) and inferred != "?":
-            insertions += _write_type(binding, inferred)
+            behind = f": {inferred}"
+            if binding.kind == "lambda":
+                insertions.append(TypeInsertion(binding.place, False, "("))
+                behind += ")"
+            insertions.append(TypeInsertion(binding.place, True, behind))
         elif (
             binding.kind != "pattern" or blank.tokens[binding.place].text not in blank.constructors
         ):
-            raise _refuse(problem, blank, binding)
+            token = blank.tokens[binding.place]
+            raise ProblemError(
+                f"problem {problem.id!r}: line {token.line}: the type of {token.text!r} is left to "
+                "Dafny, and it does not tell which it takes while the body is empty; write the "
+                "type out"
+            )
     return insertions
 
 
@@ -146,23 +155,6 @@ def _resolve(inferred: str, assigned: Mapping[int, str]) -> str:
         if len(inferred) > _MAX_TYPE_CHARACTERS:
             return "?"
     return inferred
-
-
-def _write_type(binding: Binding, inferred: str) -> list[TypeInsertion]:
-    if binding.kind == "lambda":
-        return [
-            TypeInsertion(binding.place, False, "("),
-            TypeInsertion(binding.place, True, f": {inferred})"),
-        ]
-    return [TypeInsertion(binding.place, True, f": {inferred}")]
-
-
-def _refuse(problem: Problem, blank: ParsedProgram, binding: Binding) -> ProblemError:
-    token = blank.tokens[binding.place]
-    return ProblemError(
-        f"problem {problem.id!r}: line {token.line}: the type of {token.text!r} is left to Dafny, "
-        "and it does not tell which it takes while the body is empty; write the type out"
-    )
 
 
 def write_types(

@@ -48,11 +48,10 @@ class CodeAtoms(CodeTypes):
         def parse_frame() -> None:
             if self.take("*"):
                 return
-            if not self.take("`"):
+            if not self.at("`"):
                 self.parse_expression(semi=semi, lambdas=lambdas)
-                if not self.take("`"):
-                    return
-            self.expect_name()
+            if self.take("`"):
+                self.expect_name()
 
         self.parse_items(parse_frame)
 
@@ -72,7 +71,6 @@ class CodeAtoms(CodeTypes):
                 return is_call
 
     def _parse_arguments(self, callee: str) -> None:
-        """The arguments of what is called, in brackets."""
         self.expect("(")
         numbers = itertools.count()
 
@@ -134,7 +132,6 @@ class CodeAtoms(CodeTypes):
         return True
 
     def _parse_collection(self) -> None:
-        """A display that begins with the name of the collection."""
         word = self.advance().text
         if word in ("map", "imap") and self.take("["):
             self.parse_list(self._parse_pair, "]")

@@ -55,7 +55,7 @@ class SimpleElements(CodeExpressions):
         """``assert``, ``calc`` and ``reveal`` before an expression of a function's body."""
         self.parse_slot(
             "steps",
-            self._parse_step,
+            self.parse_step_in_expression,
             lambda: self.at("assert", "assume", "calc") or (semi and self._at_reveal_step()),
         )
 
@@ -74,19 +74,11 @@ class SimpleElements(CodeExpressions):
             place += 1
         return False
 
-    def _parse_step(self) -> None:
-        if not self.at("reveal"):
-            self.parse_step_in_expression()
-            return
-        outer, self._in_function = self._in_function, False
-        self._parse_listed()
-        self._in_function = outer
-
     def parse_step_in_expression(self) -> None:
         outer, self._in_function = self._in_function, False
         if self.at("calc"):
             self._parse_calc()
-        elif self.at("expect"):
+        elif self.at("expect", "reveal"):
             self._parse_listed()
         else:
             self._parse_assert()
@@ -116,9 +108,9 @@ class SimpleElements(CodeExpressions):
 
     def _parse_return(self) -> None:
         self.advance()
-        if not self.at(";"):
+        if not self.take(";"):
             self.parse_items(self._parse_right_side)
-        self.expect(";")
+            self.expect(";")
 
     def _parse_break(self) -> None:
         self.advance()
@@ -155,17 +147,16 @@ class SimpleElements(CodeExpressions):
         """What follows the left-hand sides, if anything; ``:-`` is Dafny 4's."""
         if self.take(":="):
             self.parse_items(self._parse_right_side)
-            return
-        if self.at(":") and self.peek().text == "-":
+        elif self.at(":") and self.peek().text == "-":
             self.skip(2)
             if self.at("expect", "assert", "assume"):
                 self.advance()
             self.parse_items(self._parse_right_side)
-            return
-        self.skip_attributes()
-        if self.take(":|"):
-            self.take("assume")
-            self.parse_expression()
+        else:
+            self.skip_attributes()
+            if self.take(":|"):
+                self.take("assume")
+                self.parse_expression()
 
     def _parse_right_side(self) -> None:
         self.program.bindings.append(Binding(self._place, "value"))
@@ -200,9 +191,7 @@ class SimpleElements(CodeExpressions):
             self.parse_list(self.parse_inner, "]")
 
     def _parse_update(self) -> None:
-        self.parse_primary()
-        while self.take(","):
-            self.parse_primary()
+        self.parse_items(self.parse_primary)
         self._parse_assignment()
         self.expect(";")
 

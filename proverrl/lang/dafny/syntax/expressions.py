@@ -36,11 +36,11 @@ class CodeExpressions(CodeAtoms):
     signs: tuple[str, ...] = ("-", "!", "!!")
     endless = _ENDLESS
 
-    def parse_domain(self) -> None:
+    def parse_domain(self, *, ranged: bool = True) -> None:
         """``x: T, y {:attribute} | range``; the range may be missing."""
         self.parse_items(self._parse_domain_name)
         self.skip_attributes()
-        if self.take("|"):
+        if ranged and self.take("|"):
             self.parse_expression(semi=True)
 
     def _parse_domain_name(self) -> None:
@@ -188,14 +188,14 @@ class CodeExpressions(CodeAtoms):
             self.parse_expression(semi=semi, lambdas=lambdas)
         elif word in ("set", "iset"):
             bits = bits or word == "iset"
-            self._parse_comprehension_domain()
+            self.parse_domain(ranged=False)
             self.expect("|")
             parse_rest()
             if self.take("::"):
                 parse_rest()
         elif word in ("map", "imap"):
             bits = bits or word == "imap"
-            self._parse_comprehension_domain()
+            self.parse_domain(ranged=False)
             if self.take("|"):
                 self.parse_inner()
             self.expect("::")
@@ -217,10 +217,6 @@ class CodeExpressions(CodeAtoms):
             self._parse_let()
             parse_rest()
         return False
-
-    def _parse_comprehension_domain(self) -> None:
-        self.parse_items(self._parse_domain_name)
-        self.skip_attributes()
 
     def _parse_let(self) -> None:
         self.parse_items(self.parse_pattern)

@@ -63,7 +63,7 @@ class Dafny4Worker(DafnyProcessWorker):
     async def start(
         cls, toolchain: DafnyToolchain, limits: Limits, known: KnownProblems
     ) -> Dafny4Worker:
-        """See that the command tells true from false; raises ``ToolchainError`` if not."""
+        """See ``start_dafny_worker``."""
         worker = cls(toolchain, limits, known)
         await worker._check_canaries()
         return worker

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from proverrl.errors import ProblemError, ToolchainError
+from proverrl.lang.dafny.judge import LIMIT_OUTCOMES
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.workers.reply import Reply
 from proverrl.types import HOLE, Candidate, Problem
@@ -53,7 +54,6 @@ method CanaryTypes() { var i: int := 0; var f: bool -> bool := (x: bool) => x &&
 """
 RLIMIT = 3_000_000
 TIGHT_RLIMIT = 50_000
-_LIMIT_OUTCOMES = ("timed out", "out of resource")
 
 
 async def check_canaries(process: TracedProcess, z3: str) -> None:
@@ -70,9 +70,9 @@ async def check_canaries(process: TracedProcess, z3: str) -> None:
     if first.prover != z3:
         raise ToolchainError(f"Dafny ignores /z3exe: it uses {first.prover!r} instead of {z3!r}")
     second = _read_outcomes(await process.ask_traced(SECOND, TIGHT_RLIMIT))
-    if second.get("CanaryHard") not in _LIMIT_OUTCOMES:
+    if second.get("CanaryHard") not in LIMIT_OUTCOMES:
         raise ToolchainError(f"Dafny ignores /rlimit, so proofs could not be bounded: {second}")
-    if second.get("CanaryTrue", _LIMIT_OUTCOMES[0]) not in _LIMIT_OUTCOMES:
+    if second.get("CanaryTrue", LIMIT_OUTCOMES[0]) not in LIMIT_OUTCOMES:
         raise ToolchainError(
             f"Dafny ignores /verifySnapshots:0 and repeats a verdict that is stale: {second}"
         )

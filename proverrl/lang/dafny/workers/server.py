@@ -55,10 +55,7 @@ class DafnyServerWorker(GroupWorker):
     async def start(
         cls, toolchain: DafnyToolchain, limits: Limits, known: KnownProblems
     ) -> DafnyServerWorker:
-        """Start a server and see that it tells true from false under our options.
-
-        Raises ``ToolchainError`` when it does not, ``WorkerError`` when it dies meanwhile.
-        """
+        """See ``start_dafny_worker``."""
         if toolchain.server is None:
             raise ToolchainError("DafnyServer is not installed; run: sudo apt-get install dafny")
         group = await ProcessGroup.start(toolchain.server, memory_limit_mb=limits.memory_mb)
@@ -80,12 +77,10 @@ class DafnyServerWorker(GroupWorker):
         return parse_reply(await self._ask(source, rlimit, "/trace"))
 
     async def ask_types(self, source: str) -> tuple[Reply, tuple[str, ...]]:
-        """Verify nothing, and tell what types are inferred."""
         text, trace = split_trace(await self._ask(source, None, *TYPE_OPTIONS))
         return parse_reply(text), trace
 
     async def ask(self, source: str, rlimit: int | None = None) -> Reply:
-        """Verify one program; the reply is about this program and nothing else."""
         return parse_reply(await self._ask(source, rlimit))
 
     async def _ask(self, source: str, rlimit: int | None, *more: str) -> str:
@@ -93,14 +88,11 @@ class DafnyServerWorker(GroupWorker):
         if self._busy:
             raise WorkerError("this server still owes an answer to an earlier question")
         self._busy = True
+        options = make_options(self._toolchain, self._limits, rlimit)
         nonce = f"nonce-{secrets.token_hex(12)}"
         request = {
             # Cached verdicts (snapshots) of 2.3 can be stale.
-            "args": [
-                "/verifySnapshots:0",
-                *make_options(self._toolchain, self._limits, rlimit),
-                *more,
-            ],
+            "args": ["/verifySnapshots:0", *options, *more],
             "filename": FILE_NAME,
             "source": source,
             "sourceIsFile": False,

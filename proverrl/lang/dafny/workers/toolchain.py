@@ -136,21 +136,18 @@ def check_dafny() -> list[Part]:
         text = str(error)
         remedy = z3_remedy if "z3" in text.lower() else _INSTALL_DAFNY
         return [Part("Dafny", "missing", text, remedy)]
-    findings = [Part("Dafny", "ok", f"{found.dafny_version}, {found.dafny}")]
+    parts = [Part("Dafny", "ok", f"{found.dafny_version}, {found.dafny}")]
     if found.server is None:
         detail = "not found: each proof starts Dafny anew, which is slower"
-        findings.append(Part("DafnyServer", "weak", detail, f"{_INSTALL_DAFNY} mono-runtime"))
+        parts.append(Part("DafnyServer", "weak", detail, f"{_INSTALL_DAFNY} mono-runtime"))
     else:
         runtime, server = found.server
-        findings.append(Part("DafnyServer", "ok", server))
-        findings.append(Part("mono", "ok", runtime))
+        parts += [Part("DafnyServer", "ok", server), Part("mono", "ok", runtime)]
     where = f"{found.z3_version}, {found.z3}"
     if found.z3_version == Z3_VERSION:
-        findings.append(Part("z3", "ok", where))
-    else:
-        detail = (
-            f"{where}; {Z3_VERSION} is preferred: it is faster with this Dafny, and another "
-            "version can judge a borderline proof differently"
-        )
-        findings.append(Part("z3", "weak", detail, z3_remedy))
-    return findings
+        return [*parts, Part("z3", "ok", where)]
+    detail = (
+        f"{where}; {Z3_VERSION} is preferred: it is faster with this Dafny, and another "
+        "version can judge a borderline proof differently"
+    )
+    return [*parts, Part("z3", "weak", detail, z3_remedy)]
