@@ -161,8 +161,7 @@ async def measure_faults(
     good = [(asked[i], outcomes[i]) for i in range(candidates) if i not in bad]
     judged = [(c, o) for c, o in good if isinstance(o, Verdict) and o.status.judged]
     named = sum(
-        isinstance(outcomes[i], Verdict) and _status_of(outcomes[i]) is _EXPECTED[fault]
-        for i in bad
+        isinstance(found := outcomes[i], Verdict) and found.status is _EXPECTED[fault] for i in bad
     )
     return FaultCost(
         fault=fault,
@@ -176,7 +175,3 @@ async def measure_faults(
         bound_per_second=candidates / bound_seconds,
         bound_share=bound_seconds / seconds,
     )
-
-
-def _status_of(outcome: Verdict | BaseException) -> Status | None:
-    return outcome.status if isinstance(outcome, Verdict) else None

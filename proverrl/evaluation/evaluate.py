@@ -174,7 +174,8 @@ def store_summary(
     samples, rows = store.complete_rows(evaluation.problems)
     path = evaluation.folder / f"{evaluation.name}.json"
     earlier = read_summary(path) if path.exists() else {}
-    ks = {*evaluation.ks, *(int(k) for k in _pass_of(earlier))}
+    levels = earlier.get("levels") or [{}]
+    ks = {*evaluation.ks, *map(int, levels[0].get("pass") or {})}
     whole = replace(evaluation, samples=samples, ks=tuple(sorted(ks)))
     summary = summarise(whole, rows) | _describe_usage(evaluation, store) | dict(figures(rows))
     _add_earlier(summary, earlier, round(time.monotonic() - started, 1))
@@ -322,12 +323,6 @@ async def _finish(
         for place in range(len(block.problems))
         for number in block.missing
     ]
-
-
-def _pass_of(summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    levels = summary.get("levels") or [{}]
-    found: Mapping[str, Any] = levels[0].get("pass") or {}
-    return found
 
 
 def _add_earlier(summary: dict[str, Any], earlier: Mapping[str, Any], seconds: float) -> None:

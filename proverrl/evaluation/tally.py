@@ -85,7 +85,10 @@ class ProblemTally:
     @cached_property
     def in_order(self) -> list[Attempt]:
         """The judged attempts by number, wherever their lines lie."""
-        return sorted(filter(_is_judged, self.made), key=attrgetter("number"))
+        return sorted(
+            (attempt for attempt in self.made if attempt.status not in UNJUDGED),
+            key=attrgetter("number"),
+        )
 
     @property
     def common_failures(self) -> list[tuple[int, int]]:
@@ -185,10 +188,6 @@ def tally_rows(
         if row["status"] in UNJUDGED:
             count_reason(reasons, row)
     return AttemptTally(path, problems, reasons, texts, damage)
-
-
-def _is_judged(attempt: Attempt) -> bool:
-    return attempt.status not in UNJUDGED
 
 
 def _measure_turn(turn: TurnCostRow) -> tuple[int | None, int | None]:

@@ -62,17 +62,14 @@ def list_examples(
         missing = "" if solved and unsolved else "none left unsolved" if solved else "none solved"
         items = [*solved, *unsolved]
         rows = fetch_rows(evaluation.attempts, [item.place for item in items])
-        examples = [
-            (row, _describe_tally(item.tally), run.problems.get(item.tally.problem_id))
-            for item, row in zip(items, rows, strict=True)
-        ]
+        examples = []
+        for item, row in zip(items, rows, strict=True):
+            tally = item.tally
+            text = f"{tally.solved} of {tally.judged} attempts proved"
+            text += f", {tally.unjudged} unjudged" if tally.unjudged else ""
+            examples.append((row, text, run.problems.get(tally.problem_id)))
         levels.append((level, missing, examples))
     return levels
-
-
-def _describe_tally(tally: ProblemTally) -> str:
-    text = f"{tally.solved} of {tally.judged} attempts proved"
-    return f"{text}, {tally.unjudged} unjudged" if tally.unjudged else text
 
 
 @dataclass(frozen=True, slots=True)

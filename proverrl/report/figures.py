@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from proverrl.report.run import Row, RunRecord, unjudged_counts
 from proverrl.statistics import clopper_pearson
@@ -19,6 +19,7 @@ MAX_POINTS = 1500
 MOST_NAMES = 7
 BAND_NOTE = "band: 95 % interval"
 
+T = TypeVar("T")
 Series = dict[str, Any]
 Chart = dict[str, Any]
 Bands = Sequence[tuple[float, float] | None]
@@ -51,13 +52,17 @@ def read_number(value: Any) -> float | None:
     return float(value)
 
 
+def trailing(values: Sequence[T], width: int) -> list[Sequence[T]]:
+    """At each place the last ``width`` values."""
+    return [values[max(0, end - width) : end] for end in range(1, len(values) + 1)]
+
+
 def trailing_mean(values: Sequence[float | None], width: int) -> list[float | None]:
     """The mean of the last ``width`` values at each place, without those that are None."""
-    result: list[float | None] = []
-    for end in range(1, len(values) + 1):
-        window = [value for value in values[max(0, end - width) : end] if value is not None]
-        result.append(sum(window) / len(window) if window else None)
-    return result
+    windows = [
+        [value for value in window if value is not None] for window in trailing(values, width)
+    ]
+    return [sum(window) / len(window) if window else None for window in windows]
 
 
 def smoothing_width(count: int) -> int:
@@ -94,7 +99,7 @@ def _solve_rate_bands(rows: Sequence[Row], values: Sequence[float | None]) -> Ba
         0.0 if value is None else read_number(row.get("groups")) or 0.0
         for row, value in zip(rows, values, strict=True)
     ]
-    counts = [sum(groups[max(0, end - width) : end]) for end in range(1, len(groups) + 1)]
+    counts = map(sum, trailing(groups, width))
     return [
         None if mean is None or not count else clopper_pearson(mean, count)
         for mean, count in zip(trailing_mean(values, width), counts, strict=True)
@@ -157,12 +162,8 @@ def _window_rates(
     solved: Sequence[float], attempts: Sequence[float], width: int
 ) -> list[float | None]:
     """Solved over attempts in the last ``width`` steps; None where nothing was attempted now."""
-    rates: list[float | None] = []
-    for end in range(1, len(attempts) + 1):
-        start = max(0, end - width)
-        total = sum(attempts[start:end])
-        rates.append(sum(solved[start:end]) / total if total and attempts[end - 1] else None)
-    return rates
+    windows = zip(trailing(solved, width), trailing(attempts, width), strict=True)
+    return [sum(won) / sum(made) if sum(made) and made[-1] else None for won, made in windows]
 
 
 def _unjudged_chart(runs: Sequence[RunRecord]) -> Chart:
@@ -215,8 +216,8 @@ def count_shares(
     names = sorted(kept, key=lambda name: name.zfill(9) if name.isdigit() else name)
     names += ["others"] if len(total) > len(kept) else []
     shares = []
-    for end in range(1, len(counts) + 1):
-        window: Counter[str] = sum(counts[max(0, end - width) : end], Counter())
+    for part in trailing(counts, width):
+        window: Counter[str] = sum(part, Counter())
         all_of = window.total()
         values = {name: window[name] / all_of for name in kept}
         values["others"] = sum(n for name, n in window.items() if name not in kept) / all_of

@@ -22,6 +22,8 @@ MAX_LISTED = 50_000
 MAX_PACKED_CHARS = 6_000_000
 PROBLEMS_A_PIECE = 200
 MARKS_KEPT = 400
+_TEXTS = ("preamble", "statement", "language")
+_COUNTS = ("attempts", "judged", "solved")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,12 @@ def _describe_index(shelf: Shelf, names: Sequence[str]) -> Row:
         "ids": list(names),
         "levels": [tally.level for tally in known],
         "families": [tally.family for tally in known],
-        "attempts": [[t.attempts if t else 0 for t in column] for column in per_column],
-        "judged": [[t.judged if t else 0 for t in column] for column in per_column],
-        "solved": [[t.solved if t else 0 for t in column] for column in per_column],
+        **{
+            key: [
+                [getattr(tally, key) if tally else 0 for tally in column] for column in per_column
+            ]
+            for key in _COUNTS
+        },
     }
 
 
@@ -100,9 +105,7 @@ def _describe_details(
         columns = [_describe_column(shelf, place, part) for place in range(len(shelf.columns))]
         yield [
             {
-                "preamble": (texts.get(name) or {}).get("preamble"),
-                "statement": (texts.get(name) or {}).get("statement"),
-                "language": (texts.get(name) or {}).get("language"),
+                **{key: (texts.get(name) or {}).get(key) for key in _TEXTS},
                 "columns": [column[number] for column in columns],
             }
             for number, name in enumerate(part)

@@ -237,6 +237,4 @@ def _describe_turns(
 
 def _describe_advantages(values: Sequence[float]) -> float | list[float] | None:
     """One number where all tokens have the same."""
-    if not values:
-        return None
-    return values[0] if len(set(values)) == 1 else list(values)
+    return values[0] if len(set(values)) == 1 else list(values) or None

@@ -38,6 +38,7 @@ LOOP_TITLES = {
     # No loop, but what stands for one where nothing was trained.
     "evaluation": "evaluation",
 }
+_TEXT_FIELDS = ("id", "level", "family", "language", "preamble", "statement")
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 
 Row = dict[str, Any]
@@ -176,10 +177,12 @@ def load_runs(run_dirs: Sequence[Path]) -> list[RunRecord]:
         titles = [path.resolve().name for path in paths]
     if len(set(titles)) != len(titles):
         titles = [str(path) for path in paths]
-    return [
-        _load_run(path, label, item)
-        for path, label, item in zip(paths, titles, resolved, strict=True)
-    ]
+    runs = []
+    for path, label, item in zip(paths, titles, resolved, strict=True):
+        metrics = read_metrics(path)
+        evaluations = _read_evaluations(path, metrics)
+        runs.append(RunRecord(path, label, item, metrics, evaluations, find_step_files(path)))
+    return runs
 
 
 def _read_resolved(path: Path) -> Row:
@@ -194,18 +197,6 @@ def _read_resolved(path: Path) -> Row:
             )
         return {}
     return read_row(file, _RESOLVED, RESTORE)
-
-
-def _load_run(path: Path, label: str, resolved: Row) -> RunRecord:
-    metrics = read_metrics(path)
-    return RunRecord(
-        path=path,
-        label=label,
-        resolved=resolved,
-        metrics=metrics,
-        evaluations=_read_evaluations(path, metrics),
-        step_files=find_step_files(path),
-    )
 
 
 def _read_evaluations(path: Path, metrics: Sequence[Row]) -> dict[str, StoredEvaluation]:
@@ -247,13 +238,9 @@ def _find_problems(
                 continue
             read.add(file)
             for row in iter_problems(file):
-                problems.setdefault(row["id"], _texts_of(row))
+                texts = {name: row[name] for name in _TEXT_FIELDS if name in row}
+                problems.setdefault(row["id"], texts)
     return problems
-
-
-def _texts_of(problem: Row) -> Row:
-    names = ("id", "level", "family", "language", "preamble", "statement")
-    return {name: problem[name] for name in names if name in problem}
 
 
 def existing_file(name: Any, run_dir: Path) -> Path | None:

@@ -154,13 +154,14 @@ def _render_tokens(turn: StoredTurn, decode: Decode, number: int) -> RenderableT
     learned = bool(turn.advantages)
     for place, token in enumerate(turn.token_ids):
         advantage = turn.advantages[place] if learned else None
+        style = "green" if (advantage or 0) > 0 else "red" if advantage else "dim"
         table.add_row(
             str(place),
             str(token),
             Text(_show(decode(token))),
             "1" if learned else "0",
             _figure(turn.logprobs[place] if turn.logprobs else None, 3),
-            Text(_figure(advantage, 3, signed=True), style=_sign_style(advantage)),
+            Text(_figure(advantage, 3, signed=True), style=style),
         )
     return table
 
@@ -191,9 +192,3 @@ def _figure(value: Any, digits: int, *, signed: bool = False) -> str:
     if not isinstance(value, float | int):
         return "-"
     return f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
-
-
-def _sign_style(value: float | None) -> str:
-    if not value:
-        return "dim"
-    return "green" if value > 0 else "red"
