@@ -7,9 +7,9 @@ groups (the loop does, after the step's advantages are known).
 
 from __future__ import annotations
 
-from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, Moments, spread, totals
+from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, per_group, spread, totals
 from proverrl.statistics import STD_EPSILON, centre, deviation, standardize
-from proverrl.types import Role
+from proverrl.types import Group, Role
 
 
 def batch_std(inputs: AdvantageInputs) -> list[GroupAdvantages]:
@@ -29,25 +29,19 @@ def batch_std(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     ]
 
 
-def dcpo_smooth(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+@per_group
+def dcpo_smooth(group: Group, inputs: AdvantageInputs) -> list[float]:
     """Standardised within the group and over all rewards ever seen on the problem, mixed by the
     number i of visits, this one included (DCPO, Yang et al. 2025, arXiv 2509.02333).
 
     Of ((i-1) new + all) / i and (new + (i-1) all) / i the one nearer to 0 is taken. So a group
     whose rewards are all equal keeps all / i if earlier visits earned something else.
     """
-    return [
-        spread(group, _smooth(totals(group), inputs.history.moments(group.key)))
-        for group in inputs.groups
-    ]
-
-
-def _smooth(rewards: list[float], before: Moments) -> list[float]:
-    seen = before.including(rewards)
+    rewards = totals(group)
+    seen = inputs.history.moments(group.key).including(rewards)
     i = seen.visits
     values = []
     for new, reward in zip(standardize(rewards), rewards, strict=True):
         every = (reward - seen.mean) / (seen.std + STD_EPSILON)
-        mixed = (((i - 1) * new + every) / i, (new + (i - 1) * every) / i)
-        values.append(min(mixed, key=abs))
+        values.append(min(((i - 1) * new + every) / i, (new + (i - 1) * every) / i, key=abs))
     return values

@@ -9,22 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import comb
 
-from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, spread, totals
+from proverrl.advantages.base import AdvantageInputs, per_group, totals
 from proverrl.advantages.group import leave_one_out
 from proverrl.config import AdvantageConfig
+from proverrl.types import Group
 
 
-def pkpo(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+@per_group
+def pkpo(group: Group, inputs: AdvantageInputs) -> list[float]:
     """n times the leave-one-out-minus-one weights of the best of k (PKPO, Walder and Karkhanis
     2025, arXiv 2505.15201), with k from ``annealed_k`` and at most the group's size.
 
     Unbiased for n times the gradient of E[best reward of k rollouts].
     """
     k = annealed_k(inputs.settings, inputs.progress)
-    return [
-        spread(group, [len(group.rewards) * w for w in best_of_weights(totals(group), k)])
-        for group in inputs.groups
-    ]
+    return [len(group.rewards) * weight for weight in best_of_weights(totals(group), k)]
 
 
 def annealed_k(settings: AdvantageConfig, progress: float) -> int:

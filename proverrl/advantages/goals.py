@@ -12,8 +12,9 @@ Not handled here: Dafny, whose answers carry no states between statements.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from itertools import accumulate
 
-from proverrl.advantages.base import Step
+from proverrl.advantages.base import ProofStep, StepsFn
 from proverrl.errors import UsageError
 from proverrl.lang import find_language
 from proverrl.types import Problem, Turn
@@ -22,14 +23,14 @@ START = "start"
 DONE = "no goals"
 
 
-def goal_steps(decode: Callable[[list[int]], str]) -> Callable[[Turn], list[Step]]:
+def goal_steps(decode: Callable[[list[int]], str]) -> StepsFn:
     """Cuts turns into steps; ``decode`` turns token ids into text.
 
     The steps function raises ``UsageError`` for a problem in a language other than Lean, and for a
     proof by tactics whose verdict has no states, because the verifier was not asked for them.
     """
 
-    def steps(turn: Turn) -> list[Step]:
+    def steps(turn: Turn) -> list[ProofStep]:
         tokens = turn.completion.token_ids
         check_states(turn)
         proved = turn.verdict is not None and turn.verdict.proved
@@ -38,7 +39,7 @@ def goal_steps(decode: Callable[[list[int]], str]) -> Callable[[Turn], list[Step
         before = [START, *(goals for _, goals in cuts)]
         after = [*before[1:], end]
         ends = [*(place for place, _ in cuts), len(tokens)]
-        return [Step((b, a), e) for b, a, e in zip(before, after, ends, strict=True) if e]
+        return [ProofStep((b, a), e) for b, a, e in zip(before, after, ends, strict=True) if e]
 
     return steps
 
@@ -72,14 +73,11 @@ def find_cuts(turn: Turn, decode: Callable[[list[int]], str]) -> list[tuple[int,
     if turn.verdict is None or turn.candidate is None or not turn.verdict.states:
         return []
     tokens = turn.completion.token_ids
-    starts = [0]
-    for i, token in enumerate(tokens[:-1]):
-        if "\n" in decode([token]):
-            starts.append(i + 1)
+    starts = [0, *(i for i, token in enumerate(tokens[:-1], 1) if "\n" in decode([token]))]
     pieces = zip(starts, [*starts[1:], len(tokens)], strict=True)
     texts = [decode(list(tokens[a:b])) for a, b in pieces]
     # A token may hold several line breaks, so that lines are counted in the text before a piece.
-    numbers = [sum(text.count("\n") for text in texts[:i]) for i in range(len(texts))]
+    numbers = accumulate((text.count("\n") for text in texts[:-1]), initial=0)
     offset = align_lines(turn.candidate.body, "".join(texts))
     if offset is None:
         return []
@@ -104,11 +102,7 @@ def align_lines(body: str, text: str) -> int | None:
     theirs = [line.strip() for line in text.split("\n")]
     best, most = None, 0
     for offset in range(1 - len(ours), len(theirs)):
-        pairs = [
-            (line, theirs[i + offset])
-            for i, line in enumerate(ours)
-            if 0 <= i + offset < len(theirs)
-        ]
+        pairs = zip(ours[max(0, -offset) :], theirs[max(0, offset) :], strict=False)
         score = sum(2 * (a == b) or _overlap(a, b) for a, b in pairs if a and b)
         if score and score >= most:
             best, most = offset, score

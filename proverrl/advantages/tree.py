@@ -13,7 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from proverrl.advantages.base import AdvantageInputs, Credit, GroupAdvantages, Step, totals
+from proverrl.advantages.base import (
+    AdvantageInputs,
+    Credit,
+    GroupAdvantages,
+    ProofStep,
+    StepsFn,
+    totals,
+)
 from proverrl.errors import RecordError
 from proverrl.statistics import STD_EPSILON, deviation, standardize
 from proverrl.types import Completion, Group, Turn
@@ -35,8 +42,7 @@ def tempo(inputs: AdvantageInputs) -> list[GroupAdvantages]:
         return [_tempo(group) for group in inputs.groups]
     if inputs.steps is None:
         raise RecordError("tempo over goals: AdvantageInputs.steps must say what a step is")
-    steps = inputs.steps
-    return [_tempo_over_states(group, steps) for group in inputs.groups]
+    return [_tempo_over_states(group, inputs.steps) for group in inputs.groups]
 
 
 def _tempo(group: Group) -> GroupAdvantages:
@@ -52,32 +58,23 @@ def _tempo(group: Group) -> GroupAdvantages:
     ]
 
 
-def _tempo_over_states(group: Group, steps_of: Callable[[Turn], Sequence[Step]]) -> GroupAdvantages:
+def _tempo_over_states(group: Group, steps_of: StepsFn) -> GroupAdvantages:
     """The keys of the steps are pairs: the state before and the state after."""
     rewards = totals(group)
     scale = deviation(rewards) + STD_EPSILON
-    steps = [
-        [_checked(steps_of(turn), turn.completion) for turn in rollout.turns]
-        for rollout in group.rollouts
-    ]
-    visitors: dict[Hashable, set[int]] = {}
-    for i, turns in enumerate(steps):
-        for before, after in (_edge(step) for turn_steps in turns for step in turn_steps):
-            visitors.setdefault(before, set()).add(i)
-            visitors.setdefault(after, set()).add(i)
-    value = {state: sum(rewards[i] for i in who) / len(who) for state, who in visitors.items()}
+    steps = _cut(group, steps_of)
+    edges = [[_edge(step) for turn_steps in turns for step in turn_steps] for turns in steps]
+    value = _mean_over_visitors([[s for edge in own for s in edge] for own in edges], rewards)
     advantages: GroupAdvantages = []
-    for base, turns in zip(standardize(rewards), steps, strict=True):
-        edges = [_edge(step) for turn_steps in turns for step in turn_steps]
+    for base, turns, own in zip(standardize(rewards), steps, edges, strict=True):
         worth: dict[Hashable, float] = {
-            (before, after): base + (value[after] - value[before]) / scale
-            for before, after in edges
+            (before, after): base + (value[after] - value[before]) / scale for before, after in own
         }
         advantages.append([_tokens(turn_steps, worth) for turn_steps in turns])
     return advantages
 
 
-def _edge(step: Step) -> tuple[Hashable, Hashable]:
+def _edge(step: ProofStep) -> tuple[Hashable, Hashable]:
     if not isinstance(step.key, tuple) or len(step.key) != 2:
         raise RecordError("tempo over goals: a step's key must be its states before and after")
     return step.key
@@ -123,32 +120,43 @@ def salt(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     """
     if inputs.steps is None:
         raise RecordError("salt compares steps: AdvantageInputs.steps must say what a step is")
-    steps = inputs.steps
-    return [_salt(group, steps) for group in inputs.groups]
+    return [_salt(group, inputs.steps) for group in inputs.groups]
 
 
-def _salt(group: Group, steps_of: Callable[[Turn], Sequence[Step]]) -> GroupAdvantages:
-    own = standardize(totals(group))
-    steps = [
-        [_checked(steps_of(turn), turn.completion) for turn in rollout.turns]
-        for rollout in group.rollouts
-    ]
-    travellers: dict[Hashable, set[int]] = {}
-    for i, turns in enumerate(steps):
-        for step in (step for turn_steps in turns for step in turn_steps):
-            travellers.setdefault(step.key, set()).add(i)
-    means = {edge: sum(own[i] for i in who) / len(who) for edge, who in travellers.items()}
+def _salt(group: Group, steps_of: StepsFn) -> GroupAdvantages:
+    steps = _cut(group, steps_of)
+    keys = [[step.key for turn_steps in turns for step in turn_steps] for turns in steps]
+    means = _mean_over_visitors(keys, standardize(totals(group)))
     return [[_tokens(turn_steps, means) for turn_steps in turns] for turns in steps]
 
 
-def _tokens(steps: Sequence[Step], means: dict[Hashable, float]) -> Credit:
+def _mean_over_visitors(
+    visited: Sequence[Sequence[Hashable]], values: Sequence[float]
+) -> dict[Hashable, float]:
+    """For each place the mean value of the rollouts that visited it, each counted once."""
+    visitors: dict[Hashable, set[int]] = {}
+    for i, places in enumerate(visited):
+        for place in places:
+            visitors.setdefault(place, set()).add(i)
+    return {place: sum(values[i] for i in who) / len(who) for place, who in visitors.items()}
+
+
+def _cut(group: Group, steps_of: StepsFn) -> list[list[Sequence[ProofStep]]]:
+    """The steps of each turn of each rollout."""
+    return [
+        [_checked(steps_of(turn), turn.completion) for turn in rollout.turns]
+        for rollout in group.rollouts
+    ]
+
+
+def _tokens(steps: Sequence[ProofStep], means: dict[Hashable, float]) -> Credit:
     credit: list[float] = []
     for step in steps:
         credit += [means[step.key]] * (step.end - len(credit))
     return tuple(credit)
 
 
-def _checked(steps: Sequence[Step], completion: Completion) -> Sequence[Step]:
+def _checked(steps: Sequence[ProofStep], completion: Completion) -> Sequence[ProofStep]:
     ends = [0, *(step.end for step in steps)]
     if ends != sorted(ends) or ends[-1] != len(completion.token_ids):
         raise RecordError(
@@ -157,7 +165,7 @@ def _checked(steps: Sequence[Step], completion: Completion) -> Sequence[Step]:
     return steps
 
 
-def line_steps(decode: Callable[[list[int]], str]) -> Callable[[Turn], list[Step]]:
+def line_steps(decode: Callable[[list[int]], str]) -> StepsFn:
     """Steps that are lines of the completion; ``decode`` turns token ids into text.
 
     The state before a line is the prompt and all lines before it, with blanks collapsed and empty
@@ -166,16 +174,16 @@ def line_steps(decode: Callable[[list[int]], str]) -> Callable[[Turn], list[Step
     that reach the same goals with different text.
     """
 
-    def steps(turn: Turn) -> list[Step]:
+    def steps(turn: Turn) -> list[ProofStep]:
         tokens = turn.completion.token_ids
         before: tuple[str, ...] = ()
-        found: list[Step] = []
+        found: list[ProofStep] = []
         start = 0
         for end in range(1, len(tokens) + 1):
             if end < len(tokens) and "\n" not in decode([tokens[end - 1]]):
                 continue
             line = " ".join(decode(list(tokens[start:end])).split())
-            found.append(Step((turn.completion.prompt_ids, before, line), end))
+            found.append(ProofStep((turn.completion.prompt_ids, before, line), end))
             before = (*before, line) if line else before
             start = end
         return found

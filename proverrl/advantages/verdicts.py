@@ -7,9 +7,8 @@ builder does).
 
 from __future__ import annotations
 
-from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, spread, totals
-from proverrl.config import AdvantageConfig
-from proverrl.rewards import entry_credits, turn_returns
+from proverrl.advantages.base import AdvantageInputs, GroupAdvantages, per_group, totals
+from proverrl.rewards.verdicts import entry_credits, turn_returns
 from proverrl.statistics import centre
 from proverrl.types import Group, Status
 
@@ -34,7 +33,8 @@ def _turn_credit(group: Group, discount: float) -> GroupAdvantages:
     return advantages
 
 
-def obligations(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+@per_group
+def obligations(group: Group, inputs: AdvantageInputs) -> list[float]:
     """(r - mean) + ``obligation_weight`` (d - mean of d), where d is 1 for a proved rollout and
     else ``obligation_share`` times its weighted credit (after VeRPO, Wang et al. 2026, arXiv
     2601.03525, whose unit tests are a program's entries here).
@@ -43,15 +43,11 @@ def obligations(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     themselves say so (a heavy penalty for length). If the back end counts no obligations, every
     failure has d = 0 and only the rewards decide the order.
     """
-    return [spread(group, _with_obligations(group, inputs.settings)) for group in inputs.groups]
-
-
-def _with_obligations(group: Group, settings: AdvantageConfig) -> list[float]:
+    settings = inputs.settings
+    earned = weigh_entries(group, settings.obligation_floor)
     dense = [
         1.0 if rollout.status is Status.PROVED else settings.obligation_share * credit
-        for rollout, credit in zip(
-            group.rollouts, weigh_entries(group, settings.obligation_floor), strict=True
-        )
+        for rollout, credit in zip(group.rollouts, earned, strict=True)
     ]
     pairs = zip(centre(totals(group)), centre(dense), strict=True)
     return [outcome + settings.obligation_weight * part for outcome, part in pairs]

@@ -1,7 +1,7 @@
 """The section ``[advantage]``: which method compares rollouts, and the methods' constants.
 
 Flows in: a table of TOML. Flows out: checked values. The functions that the names choose stand in
-``proverrl.advantages.ADVANTAGES``. Constants of methods that are not chosen are not read.
+``proverrl.advantages.methods.ADVANTAGES``. Constants of methods that are not chosen are not read.
 """
 
 from __future__ import annotations

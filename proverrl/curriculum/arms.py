@@ -1,8 +1,8 @@
 """Curricula over arms: problems of one category are one arm, and a draw chooses arms.
 
 Flows in: groups. Flows out: problems, by way of a weight for each arm. What groups say is kept
-until the next draw, so that a batch counts as one. Not handled here: the weights (``sec``,
-``dump``, ``cbrl``, ``sws``).
+until the next draw, so that a batch counts as one. Not handled here: the weights (``bandits``,
+``cbrl``, ``sws``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proverrl.config import CategoryField, CurriculumConfig, InsideName
-from proverrl.curriculum.base import ProblemCurriculum, mean_advantage
+from proverrl.curriculum.base import Curriculum, mean_advantage
 from proverrl.curriculum.beliefs import Beliefs
 from proverrl.curriculum.draws import operator_of
 from proverrl.curriculum.mopps import open_beliefs, pick_problems
@@ -57,7 +57,7 @@ class Batch:
         return self.advantage / self.rollouts
 
 
-class ArmCurriculum(ProblemCurriculum):
+class ArmCurriculum(Curriculum):
     """Draws an arm by its share, then a problem of the arm: the least visited one, or with
     ``inside = "mopps"`` the one that MoPPS would take. No problem comes twice in a draw as long as
     an arm with a share has others."""

@@ -1,9 +1,9 @@
-"""The seam of the curricula, and what all of them share.
+"""What all curricula share.
 
 Flows in: problems, at the start and later (composed ones), and the groups that came back. Flows
 out: the problems of the next draw, and figures of what was drawn. The state holds everything that
 decides the next draw, problems that were added included, so that a resumed run draws the same.
-Not handled here: which problems are drawn; each curriculum is a module of its own.
+Not handled here: which problems are drawn.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import heapq
 import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from proverrl.config import CurriculumConfig
 from proverrl.curriculum.beliefs import Belief, Beliefs, mean_rate, update_belief
@@ -22,27 +22,13 @@ from proverrl.problems.load import make_row
 from proverrl.types import Group, Problem, Status
 
 
-class Curriculum(Protocol):
+class Curriculum:
     """Draws problems and learns from what became of them.
 
-    ``metrics`` gives the figures since it was last called. ``load_state_dict`` comes before any
-    ``add``: what was added is in the state.
-    """
-
-    def draw(self, n: int) -> list[Problem]: ...
-    def observe(self, group: Group) -> None: ...
-    def add(self, problems: Iterable[Problem]) -> None: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
-    def metrics(self) -> dict[str, Any]: ...
-
-
-class ProblemCurriculum:
-    """What all curricula share: problems, visits, a generator of random numbers, a solve rate of
-    each family, and the log of draws. A curriculum says what comes next (``_choose``), and may
-    learn from groups (``_learn``), from new problems (``_admit``) and predict solve rates.
-
-    Fields that ``_admit`` reads are set before this class's ``__init__`` is called.
+    What all curricula share is here: problems, visits, a generator of random numbers, a solve rate
+    of each family, and the log of draws. A curriculum says what comes next (``_choose``), and may
+    learn from groups (``_learn``), from new problems (``_admit``) and predict solve rates. Fields
+    that ``_admit`` reads are set before this class's ``__init__`` is called.
     """
 
     def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
@@ -124,7 +110,8 @@ class ProblemCurriculum:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Become what ``state_dict`` wrote; problems gone from the run's file are forgotten.
+        """Become what ``state_dict`` wrote, before any ``add``; problems gone from the run's file
+        are forgotten.
 
         Raises:
             RunError: the run has other families of problems than the checkpoint, or some were
@@ -192,7 +179,7 @@ class ProblemCurriculum:
         return {}
 
 
-class BeliefCurriculum(ProblemCurriculum):
+class BeliefCurriculum(Curriculum):
     """A curriculum with a belief about each problem, set before ``__init__`` is called."""
 
     _beliefs: Beliefs

@@ -168,11 +168,6 @@ def _few_skeletons(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> st
     return f"{last.problems} problems have {last.skeletons} skeletons, names aside"
 
 
-def _one_template(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
-    text = "of the problems are one template, names and numbers aside"
-    return _above(rounds[-1].top_template, limits.max_template, text)
-
-
 def _above(share: float, most: float, text: str) -> str:
     return f"{share:.0%} {text}" if share > most else ""
 
@@ -182,20 +177,6 @@ def _operators_fade(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> s
     if last >= limits.min_operator_entropy * first:
         return ""
     return f"the entropy of operators fell from {first:.2f} to {last:.2f} nats"
-
-
-def _overlap(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
-    text = "of a problem's n-grams stand in another problem too"
-    return _above(rounds[-1].overlap, limits.max_overlap, text)
-
-
-def _all_solved(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
-    text = "of the problems are solved by every attempt"
-    return _above(rounds[-1].always, limits.max_always, text)
-
-
-def _none_solved(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
-    return _above(rounds[-1].never, limits.max_never, "of the problems are solved by no attempt")
 
 
 def _reward_without_variety(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
@@ -229,11 +210,23 @@ def _unreadable(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
 
 RULES: dict[RuleName, Callable[[Sequence[RoundFigures], CollapseConfig], str]] = {
     "few_skeletons": _few_skeletons,
-    "one_template": _one_template,
+    "one_template": lambda rounds, limits: _above(
+        rounds[-1].top_template,
+        limits.max_template,
+        "of the problems are one template, names and numbers aside",
+    ),
     "operators_fade": _operators_fade,
-    "overlap": _overlap,
-    "all_solved": _all_solved,
-    "none_solved": _none_solved,
+    "overlap": lambda rounds, limits: _above(
+        rounds[-1].overlap,
+        limits.max_overlap,
+        "of a problem's n-grams stand in another problem too",
+    ),
+    "all_solved": lambda rounds, limits: _above(
+        rounds[-1].always, limits.max_always, "of the problems are solved by every attempt"
+    ),
+    "none_solved": lambda rounds, limits: _above(
+        rounds[-1].never, limits.max_never, "of the problems are solved by no attempt"
+    ),
     "reward_without_variety": _reward_without_variety,
     "length_drift": _length_drift,
     "unreadable": _unreadable,

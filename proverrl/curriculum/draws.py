@@ -82,19 +82,11 @@ class DrawLog:
 
     def dump(self) -> dict[str, Any]:
         """The counts as JSON values."""
-        return {
-            "num": self.num,
-            "num_new": self.num_new,
-            "predicted": self.predicted,
-            "levels": dict(self.levels),
-            "families": dict(self.families),
-            "operators": dict(self.operators),
-        }
+        counts = {"levels": self.levels, "families": self.families, "operators": self.operators}
+        figures = {"num": self.num, "num_new": self.num_new, "predicted": self.predicted}
+        return figures | {name: dict(counter) for name, counter in counts.items()}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Become what ``dump`` wrote."""
-        self.num, self.num_new = state["num"], state["num_new"]
-        self.predicted = state["predicted"]
-        self.levels = Counter(state["levels"])
-        self.families = Counter(state["families"])
-        self.operators = Counter(state["operators"])
+        for name, value in state.items():
+            setattr(self, name, Counter(value) if isinstance(value, Mapping) else value)

@@ -1,8 +1,8 @@
 """MoPPS: problems whose solve rate is thought to be near one half, without spending a rollout.
 
-Flows in: groups. Flows out: problems. Each problem has a belief of its own; where problems are
-many and visits few, ``posterior`` shares one among a family. Not handled here: the update and the
-warm start (``beliefs``).
+Flows in: groups. Flows out: problems. Each problem has a belief of its own; where problems are many
+and visits few, ``sampler.PosteriorCurriculum`` shares one among a family. Not handled here: the
+update and the warm start (``beliefs``).
 """
 
 from __future__ import annotations

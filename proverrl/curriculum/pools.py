@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from proverrl.config import CurriculumConfig
 from proverrl.config.curriculum import PoolsConfig
-from proverrl.curriculum.base import ProblemCurriculum, choose_weighted
+from proverrl.curriculum.base import Curriculum, choose_weighted
 from proverrl.types import Group, Problem
 
 PoolName = Literal["normal", "easy", "hard", "retired", "parked"]
@@ -49,7 +49,7 @@ def name_pool(record: Record | None, num_seen: int, settings: PoolsConfig) -> Po
     return "normal" if record.rate <= settings.easy else "easy"
 
 
-class PoolsCurriculum(ProblemCurriculum):
+class PoolsCurriculum(Curriculum):
     """Draws each problem with the weight of its pool (``name_pool``). When all rest, all count as
     ``normal``."""
 

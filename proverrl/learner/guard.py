@@ -25,7 +25,7 @@ GUARD_FOLDER = "guard"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Alarm:
     """A number that is out of bounds, and what the configuration says of it."""
 
     name: str
@@ -33,35 +33,35 @@ class Finding:
     action: GuardAction
 
 
-def find_not_finite(metrics: Mapping[str, float], settings: GuardConfig) -> list[Finding]:
+def find_not_finite(metrics: Mapping[str, float], settings: GuardConfig) -> list[Alarm]:
     """The loss or the gradient's norm is infinite or not a number."""
     return [
-        Finding("not_finite", f"{name} is {metrics[name]}", settings.not_finite)
+        Alarm("not_finite", f"{name} is {metrics[name]}", settings.not_finite)
         for name in ("loss", "grad_norm")
         if not math.isfinite(metrics[name])
     ]
 
 
-def find_ratio(metrics: Mapping[str, float], settings: GuardConfig) -> list[Finding]:
+def find_ratio(metrics: Mapping[str, float], settings: GuardConfig) -> list[Alarm]:
     """A token's probability is more than ``max_ratio`` times the sampler's, or the reverse."""
     ratio = metrics.get("ratio_max", 1.0)
     # What is not a number is above nothing here: it is find_not_finite's to say.
     if settings.ratio == "off" or not ratio > settings.max_ratio:
         return []
     message = f"a token's probability moved by a factor of {ratio:.4g}"
-    return [Finding("ratio", f"{message}, more than {settings.max_ratio:g}", settings.ratio)]
+    return [Alarm("ratio", f"{message}, more than {settings.max_ratio:g}", settings.ratio)]
 
 
-def find_entropy(metrics: Mapping[str, float], settings: GuardConfig) -> list[Finding]:
-    """The mean entropy a token, in nats, is below ``min_entropy``: sampling has nothing to find."""
+def find_entropy(metrics: Mapping[str, float], settings: GuardConfig) -> list[Alarm]:
+    """The mean entropy per token, in nats, is below ``min_entropy``."""
     entropy = metrics.get("entropy", math.inf)
     if settings.entropy == "off" or not entropy < settings.min_entropy:
         return []
     message = f"entropy is {entropy:.4g} nats per token, less than {settings.min_entropy:g}"
-    return [Finding("entropy", message, settings.entropy)]
+    return [Alarm("entropy", message, settings.entropy)]
 
 
-def find_reward_jump(rate: float, history: Sequence[float], settings: GuardConfig) -> list[Finding]:
+def find_reward_jump(rate: float, history: Sequence[float], settings: GuardConfig) -> list[Alarm]:
     """The solve rate is ``max_reward_jump`` above its mean over the last ``reward_window`` steps.
 
     Nothing is found before the window is full: the first steps of a run may well climb.
@@ -76,7 +76,7 @@ def find_reward_jump(rate: float, history: Sequence[float], settings: GuardConfi
         f"the solve rate jumped from {mean:.3f} to {rate:.3f}, more than "
         f"{settings.max_reward_jump:g}; look whether the new proofs prove what they should"
     )
-    return [Finding("reward_jump", message, settings.reward_jump)]
+    return [Alarm("reward_jump", message, settings.reward_jump)]
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Guard:
         if solve_rate is None:
             return
         found = find_reward_jump(solve_rate, self.history, self.settings)
-        self._act(found, lambda finding: _dump_groups(finding, groups))
+        self._act(found, lambda alarm: _dump_groups(alarm, groups))
         self.history = [*self.history, solve_rate][-self.settings.reward_window :]
 
     def check(self, update: Update) -> bool:
@@ -117,7 +117,7 @@ class Guard:
             *find_ratio(update.metrics, self.settings),
             *find_entropy(update.metrics, self.settings),
         ]
-        self._act(found, lambda finding: _dump_update(finding, update, self._groups))
+        self._act(found, lambda alarm: _dump_update(alarm, update, self._groups))
         return not not_finite
 
     def state_dict(self) -> dict[str, Any]:
@@ -129,16 +129,16 @@ class Guard:
         self.history = list(state["history"])
         self.warnings = dict(state["warnings"])
 
-    def _act(self, found: Sequence[Finding], dump: Callable[[Finding], dict[str, Any]]) -> None:
-        for finding in found:
-            if finding.action == "stop":
-                path = self._save(finding, dump(finding))
-                raise GuardError(f"{finding.message}; the batch is in {path}", path)
-            self.warnings[finding.name] = self.warnings.get(finding.name, 0) + 1
-            self.warn(finding.message)
+    def _act(self, found: Sequence[Alarm], dump: Callable[[Alarm], dict[str, Any]]) -> None:
+        for alarm in found:
+            if alarm.action == "stop":
+                path = self._save(alarm, dump(alarm))
+                raise GuardError(f"{alarm.message}; the batch is in {path}", path)
+            self.warnings[alarm.name] = self.warnings.get(alarm.name, 0) + 1
+            self.warn(alarm.message)
 
-    def _save(self, finding: Finding, batch: Mapping[str, Any]) -> Path:
-        path = self.folder / f"{finding.name}.json"
+    def _save(self, alarm: Alarm, batch: Mapping[str, Any]) -> Path:
+        path = self.folder / f"{alarm.name}.json"
         # What is not a number is written as null: JSON has no word for it.
         text = json.dumps(_replace_not_finite(batch), indent=1, allow_nan=False)
         with saving(path):
@@ -147,7 +147,7 @@ class Guard:
         return path
 
 
-def _dump_update(finding: Finding, update: Update, groups: Sequence[Group]) -> dict[str, Any]:
+def _dump_update(alarm: Alarm, update: Update, groups: Sequence[Group]) -> dict[str, Any]:
     """The batch of an update, token by token; the verdict of a sample is found by its rollout."""
     rollouts = {rollout.id: rollout for group in groups for rollout in group.rollouts}
     samples = []
@@ -167,11 +167,11 @@ def _dump_update(finding: Finding, update: Update, groups: Sequence[Group]) -> d
                 "advantages": list(sample.advantages[new]),
             }
         )
-    head = {"finding": finding.message, "version": update.version}
+    head = {"finding": alarm.message, "version": update.version}
     return {**head, "metrics": dict(update.metrics), "samples": samples}
 
 
-def _dump_groups(finding: Finding, groups: Sequence[Group]) -> dict[str, Any]:
+def _dump_groups(alarm: Alarm, groups: Sequence[Group]) -> dict[str, Any]:
     rows = [
         {
             "rollout_id": rollout.id,
@@ -182,7 +182,7 @@ def _dump_groups(finding: Finding, groups: Sequence[Group]) -> dict[str, Any]:
         for group in groups
         for rollout, reward in zip(group.rollouts, group.rewards, strict=True)
     ]
-    return {"finding": finding.message, "rollouts": rows}
+    return {"finding": alarm.message, "rollouts": rows}
 
 
 def _describe_verdict(rollout: Rollout) -> dict[str, Any]:

@@ -17,32 +17,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proverrl.config import LearnerConfig, LossConfig, PrecisionName
+from proverrl.config import LearnerConfig, LossConfig
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.files.disk import loading
 from proverrl.learner.distill import SelfDistiller
-from proverrl.learner.gather import gather_tokens
-from proverrl.learner.packing import (
+from proverrl.learner.packed_rows import (
     PackedRow,
     batch_rows,
+    gather_tokens,
     pack_rows,
     packed_logprobs,
+    samples_of,
     split_by_sample,
 )
 from proverrl.learner.weights import calls, keep_up, open_weights
-from proverrl.losses import (
-    EntropyControl,
-    LossInputs,
-    Metrics,
-    compute_loss,
-    select_samples,
-)
+from proverrl.losses.base import LossInputs
+from proverrl.losses.entropy import EntropyControl
+from proverrl.losses.masks import select_samples
+from proverrl.losses.total import compute_loss
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.loading import DTYPES
 from proverrl.policy.lora import adapter_disabled, has_adapter
 from proverrl.policy.push_probe import Rows
+from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.teaching import TeacherPair
-from proverrl.rollout.training_sample import TrainingSample
 from proverrl.seeds import derive_seed
 
 
@@ -96,7 +94,12 @@ class TorchLearner:
         world: World = SINGLE,
         probe_rows: Rows = (),
     ) -> None:
-        check_precision(model, config.precision)
+        if model.dtype != DTYPES[config.precision]:
+            # The sampler would use another one.
+            raise UsageError(
+                f"learner.precision is {config.precision!r} and the model's weights are "
+                f"{model.dtype}; load it with precision={config.precision!r}"
+            )
         self.model = model
         self.config = config
         self.loss = LossConfig() if loss is None else loss
@@ -120,12 +123,6 @@ class TorchLearner:
         )
         if config.gradient_checkpointing:
             enable_checkpointing(self.weights.model)
-
-    @property
-    def needs_old_logprobs(self) -> bool:
-        """True when a step scores its samples with the learner's engine before it updates, one
-        forward pass more; otherwise the sampler's log-probabilities stand for the old policy."""
-        return self.loss.needs_old_logprobs
 
     def step(
         self,
@@ -155,7 +152,7 @@ class TorchLearner:
             return counts
         size = self.config.groups_per_update or len(rows)
         parts = [rows[i : i + size] for i in range(0, len(rows), size)]
-        old = self._score(self.weights.run, parts) if self.needs_old_logprobs else {}
+        old = self._score(self.weights.run, parts) if self.loss.needs_old_logprobs else {}
         reference = self._score_reference(parts) if self.loss.needs_reference else {}
         updates = []
         for _ in range(self.config.epochs):
@@ -183,7 +180,7 @@ class TorchLearner:
         reference: Mapping[int, Tensor],
     ) -> dict[str, float] | None:
         """The metrics of an update, or None when the check left it out."""
-        samples = [sample for row in rows for sample in row.samples]
+        samples = samples_of(rows)
         batch_tokens = max(1, sum(sum(sample.loss_mask) for sample in samples))
         generator = torch.Generator().manual_seed(derive_seed(self.version, "loss"))
         values = {"loss": 0.0}
@@ -208,7 +205,9 @@ class TorchLearner:
             loss.backward()  # type: ignore[no-untyped-call]
             values["loss"] += float(loss.detach())
             metrics["entropy"] = inputs.entropy.sum().detach()
-            _add(values, metrics, batch_tokens)
+            for name, total in metrics.items():
+                share = 1 if name.endswith("_max") else batch_tokens
+                _add(values, name, float(total) / share)
             scored += split_by_sample(batch, logprobs.detach())
         if replay:
             values["replay_loss"] = self._imitate(replay)
@@ -255,15 +254,14 @@ class TorchLearner:
             sample
             for rank in range(self.world.size)
             for batch in batch_rows(self._shard(rows, rank), self.config.micro_batch_tokens)
-            for row in batch
-            for sample in row.samples
+            for sample in samples_of(batch)
         ]
 
     def _shard(self, rows: Sequence[PackedRow], rank: int | None = None) -> list[PackedRow]:
         return self.world.shard(rows, lambda row: row.num_tokens, rank)
 
     def _imitate(self, rows: Sequence[PackedRow]) -> float:
-        num_tokens = sum(sum(s.loss_mask) for row in rows for s in row.samples)
+        num_tokens = sum(sum(sample.loss_mask) for sample in samples_of(rows))
         total = 0.0
         for batch in self._batches(self.weights.run, [rows]):
             logprobs, _ = self.weights.run(packed_logprobs, batch, temperature=self.temperature)
@@ -337,19 +335,6 @@ class TorchLearner:
             self.distiller.load_state_dict(state["teacher"])
 
 
-def check_precision(model: Any, precision: PrecisionName) -> None:
-    """Refuse a model that was not loaded for ``precision``: the sampler would use another one.
-
-    Raises:
-        UsageError: its weights have another dtype.
-    """
-    if model.dtype != DTYPES[precision]:
-        raise UsageError(
-            f"learner.precision is {precision!r} and the model's weights are {model.dtype}; "
-            f"load it with precision={precision!r}"
-        )
-
-
 def enable_checkpointing(model: Any) -> None:
     """Recompute activations in the backward pass: less memory, about a third more time.
 
@@ -365,25 +350,21 @@ def enable_checkpointing(model: Any) -> None:
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
-def _add(values: dict[str, float], metrics: Metrics, batch_tokens: int) -> None:
-    """Add a micro-batch's metrics to those of the update."""
-    for name, total in metrics.items():
-        if name.endswith("_max"):
-            values[name] = max(values.get(name, -math.inf), float(total))
-        else:
-            values[name] = values.get(name, 0.0) + float(total) / batch_tokens
+def _add(values: dict[str, float], name: str, value: float) -> None:
+    """Add to a figure, of which names that end in ``_max`` keep the largest."""
+    if name.endswith("_max"):
+        values[name] = max(values.get(name, -math.inf), value)
+    else:
+        values[name] = values.get(name, 0.0) + value
 
 
 def add_up(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The metrics of an update from those of its processes, each a sum over its own tokens that is
-    already divided by the whole update's; the largest of those that end in ``_max``."""
-    total = dict(parts[0])
-    for part in parts[1:]:
+    already divided by the whole update's."""
+    total: dict[str, float] = {}
+    for part in parts:
         for name, value in part.items():
-            if name.endswith("_max"):
-                total[name] = max(total.get(name, -math.inf), value)
-            else:
-                total[name] = total.get(name, 0.0) + value
+            _add(total, name, value)
     return total
 
 

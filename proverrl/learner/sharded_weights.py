@@ -20,8 +20,8 @@ from torch import Tensor
 from proverrl.config import LearnerConfig
 from proverrl.errors import UsageError, WeightSyncError
 from proverrl.learner.optimizers import build_optimizers
-from proverrl.learner.packing import PackedRow, packed_logprobs
-from proverrl.learner.sharding import ShardedModel, local_bytes, to_part, to_whole
+from proverrl.learner.packed_rows import PackedRow, packed_logprobs
+from proverrl.learner.sharding import ShardedModel, to_part, to_whole
 from proverrl.parallel import World
 from proverrl.policy.lora import has_adapter
 from proverrl.policy.probe import TOLERANCES
@@ -76,7 +76,6 @@ class ShardedWeights:
         return ShardedModel(self.sampler, self.world, store=self.sampler.dtype, trains=False)
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
         for master in self.masters:
             master.grad = None
 
@@ -99,9 +98,8 @@ class ShardedWeights:
         Raises:
             WeightSyncError: the sampler of some process does not hold the weights.
         """
-        self._push()
-        figures: dict[str, float] = {}
-        complaint = ""
+        self.run.copy_to(self.sampler.parameters())
+        figures, complaint = dict[str, float](), ""
         self.model.eval()
         try:
             figures = self._probe.check()
@@ -112,12 +110,6 @@ class ShardedWeights:
             if text:
                 raise WeightSyncError(f"process {rank}: {text}")
         return figures
-
-    def num_bytes(self) -> int:
-        """What weights and optimizer state take on this process, in bytes."""
-        states = [state for built in self.optimizers for state in built.state.values()]
-        tensors = [value for state in states for value in state.values()]
-        return self.run.num_bytes() + sum(local_bytes(t) for t in tensors if t.ndim)
 
     def state_dict(self) -> dict[str, Any]:
         """That of ``TrainedWeights``, whole, on the CPU: any number of processes can load it."""
@@ -141,9 +133,6 @@ class ShardedWeights:
                 master.copy_(to_part(whole, master))
         self.publish()
 
-    def _push(self) -> None:
-        self.run.copy_to(self.sampler.parameters())
-
 
 def _map_states(
     state: Mapping[str, Any], change: Callable[[int, Tensor], Tensor]
@@ -164,9 +153,5 @@ def _map_states(
 @torch.no_grad()
 def _score_by_learning(run: ShardedModel, rows: Rows) -> Scores:
     """What ``score_rows`` gives, computed as updates compute it."""
-    scores: Scores = []
-    for row in rows:
-        packed = [PackedRow((build_replay_sample(row[:1], row[1:]),))]
-        logprobs, _ = run(packed_logprobs, packed, temperature=1.0)
-        scores.append(logprobs.tolist())
-    return scores
+    packed = [PackedRow((build_replay_sample(row[:1], row[1:]),)) for row in rows]
+    return [run(packed_logprobs, [row], temperature=1.0)[0].tolist() for row in packed]

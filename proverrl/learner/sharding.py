@@ -87,10 +87,6 @@ class ShardedModel(nn.Module):
         for name, part in self.inner.named_parameters():
             part.copy_(to_part(state_dict[name], part))
 
-    def num_bytes(self) -> int:
-        """What the weights take on this process, in bytes."""
-        return sum(local_bytes(part) for part in self.inner.parameters())
-
 
 def make_mesh(world: World, device: torch.device) -> DeviceMesh:
     """All processes of the run in one row.
@@ -159,9 +155,3 @@ def to_part(whole: Tensor, like: Tensor) -> Tensor:
         return whole
     moved = whole.to(like.device)
     return distribute_tensor(moved, like.device_mesh, like.placements, src_data_rank=None).clone()
-
-
-def local_bytes(tensor: Tensor) -> int:
-    """What a tensor's part takes on this process, in bytes."""
-    local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-    return local.numel() * local.element_size()

@@ -10,8 +10,7 @@ master. Not handled here: in which dtype a model is loaded (``proverrl.policy.lo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,14 +18,12 @@ from torch import Tensor
 from proverrl.config import LearnerConfig, OptimizerName
 from proverrl.learner.distill import freeze_copy
 from proverrl.learner.optimizers import build_optimizers
-from proverrl.learner.packing import PackedRow, packed_logprobs
+from proverrl.learner.packed_rows import PackedRow, packed_logprobs
 from proverrl.parallel import World
 from proverrl.policy.push_probe import Rows
 
 if TYPE_CHECKING:
     from proverrl.learner.sharded_weights import ShardedWeights
-
-T = TypeVar("T")
 
 
 class TrainedWeights:
@@ -77,7 +74,6 @@ class TrainedWeights:
         return freeze_copy(self.model)
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
         for tensor in (*self.weights, *self._masters.values()):
             tensor.grad = None
 
@@ -122,9 +118,9 @@ class TrainedWeights:
 
     @torch.no_grad()
     def _publish(self) -> None:
-        for weight in self.weights:
-            if id(weight) in self._masters:
-                weight.copy_(self._masters[id(weight)])
+        for weight, master in zip(self.weights, self.masters, strict=True):
+            if master is not weight:
+                weight.copy_(master)
 
     def _collect(self, weight: Tensor) -> None:
         """Move a fresh gradient to the master: a sum in bfloat16 would lose small addends."""
@@ -156,7 +152,7 @@ def open_weights(
 
 def calls(model: Any) -> Callable[..., Any]:
     """Calls of functions over a model: ``calls(model)(function, *args)``."""
-    return partial(_call, model)
+    return lambda function, *args, **settings: function(model, *args, **settings)
 
 
 def keep_up(run: Callable[..., Any], rows: Sequence[PackedRow], times: int) -> None:
@@ -169,7 +165,3 @@ def keep_up(run: Callable[..., Any], rows: Sequence[PackedRow], times: int) -> N
         logprobs, _ = run(packed_logprobs, [PackedRow(shortest.samples[:1])], temperature=1.0)
         if torch.is_grad_enabled():
             (0.0 * logprobs.sum()).backward()
-
-
-def _call(model: Any, function: Callable[..., T], *args: Any, **settings: Any) -> T:
-    return function(model, *args, **settings)

@@ -17,7 +17,7 @@ from proverrl.config import Config
 from proverrl.evaluation.evaluate import Evaluation, Standing, evaluate
 from proverrl.loops.evaluate_search import evaluate_searches
 from proverrl.policy.base import Policy
-from proverrl.policy.weights import name_weights
+from proverrl.policy.engines import name_weights
 from proverrl.problems.contamination import check_problems, describe_overlap
 from proverrl.search.wiring import Tools
 from proverrl.verify.cache import CachedVerifier

@@ -31,7 +31,7 @@ from proverrl.loops.reverify import (
 from proverrl.loops.session import Session
 from proverrl.parallel import World
 from proverrl.rollout.proofs import IMPORTED, ProofStore
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample
 from proverrl.search.path_tokens import build_path_sample, rescore
 from proverrl.search.samples import SearchSample, read_samples
 from proverrl.seeds import derive_seed

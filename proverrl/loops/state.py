@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from proverrl.advantages import RewardHistory
+from proverrl.advantages.base import RewardHistory
 from proverrl.curriculum.sampler import CURRICULA
 from proverrl.loops.audit import build_auditor
 from proverrl.loops.pairs import PairSource
@@ -20,10 +20,10 @@ from proverrl.loops.pipeline import Judged, Order
 from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.loops.session import Session, budget_spent
 from proverrl.loops.tally import Tally
-from proverrl.rewards import RewardFn
-from proverrl.rollout.group import build_group
+from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.inject import InjectStore
 from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
+from proverrl.rollout.whole_proof import build_group
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Group, Problem
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proverrl.advantages import Credit, GroupAdvantages, mean_credit
+from proverrl.advantages.base import Credit, GroupAdvantages, mean_credit
 from proverrl.evaluation.evaluate import verdict_fields
 from proverrl.monitor.rollout_rows import describe_hint, describe_turns
 from proverrl.rollout.completion_counts import CompletionCounts

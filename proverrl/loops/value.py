@@ -30,9 +30,9 @@ from proverrl.loops.evaluate_run import find_weights
 from proverrl.loops.run_folder import check_resumable, lock_run, write_resolved
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
+from proverrl.policy.engines import name_weights
 from proverrl.policy.loading import choose_device, load_policy
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.policy.weights import name_weights
 from proverrl.search.samples import read_samples
 from proverrl.search.value_fit import HeadFit, ValueData
 from proverrl.search.value_metrics import ValueMetrics

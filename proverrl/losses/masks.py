@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proverrl.config import LossConfig
 from proverrl.losses.base import LossInputs
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample
 
 
 def select_samples(

@@ -29,14 +29,13 @@ def kimina(inputs: LossInputs) -> tuple[Tensor, Metrics]:
     ``kimina_partition = "mean"``.
     """
     settings = inputs.settings
-    log_ratio = inputs.logprobs - inputs.old_logprobs
     rewards = mean_per_sample(inputs, inputs.advantages)
     if settings.kimina_partition == "exact":
         baseline = log_partition(rewards, _groups(inputs), settings.kimina_tau)
     else:
         baseline = _group_mean(rewards, _groups(inputs))
-    residual = rewards - baseline - settings.kimina_tau * sum_per_sample(inputs, log_ratio)
-    return _squared_mean(inputs, residual), ratio_metrics(log_ratio, torch.zeros_like(log_ratio))
+    residual = rewards - baseline - settings.kimina_tau * sum_per_sample(inputs, inputs.log_ratio)
+    return _squared_mean(inputs, residual), ratio_metrics(inputs.log_ratio)
 
 
 def trajectory_balance(inputs: LossInputs) -> tuple[Tensor, Metrics]:
@@ -51,9 +50,8 @@ def trajectory_balance(inputs: LossInputs) -> tuple[Tensor, Metrics]:
     log_probability = sum_per_sample(inputs, inputs.logprobs)
     log_reward = inputs.settings.balance_scale * mean_per_sample(inputs, inputs.advantages)
     log_z = _group_mean((log_reward - log_probability).detach(), _groups(inputs))
-    log_ratio = inputs.logprobs - inputs.old_logprobs
     loss = _squared_mean(inputs, log_z + log_probability - log_reward)
-    return loss, ratio_metrics(log_ratio, torch.zeros_like(log_ratio))
+    return loss, ratio_metrics(inputs.log_ratio)
 
 
 def log_partition(rewards: Tensor, group: Tensor, tau: float) -> Tensor:

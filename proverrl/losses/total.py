@@ -14,13 +14,22 @@ from torch import Tensor
 
 from proverrl.config import LossName
 from proverrl.losses.base import LossFn, LossInputs, Metrics
-from proverrl.losses.clipped import clipped_sequence, clipped_token, dcpo, dr_grpo_constant, sapo
-from proverrl.losses.covariance import clip_cov_mask, kl_cov_term
 from proverrl.losses.entropy import EntropyControl
-from proverrl.losses.kl import kl_term
 from proverrl.losses.masks import positive_mask, top_entropy_mask
-from proverrl.losses.one_sided import aipo, cispo, prime_rl
-from proverrl.losses.sequence import gmpo, gspo, luspo
+from proverrl.losses.ratios import (
+    aipo,
+    cispo,
+    clipped_sequence,
+    clipped_token,
+    dcpo,
+    dr_grpo_constant,
+    gmpo,
+    gspo,
+    luspo,
+    prime_rl,
+    sapo,
+)
+from proverrl.losses.regularisers import clip_cov_mask, kl_cov_term, kl_term
 from proverrl.losses.squared import kimina, trajectory_balance
 from proverrl.losses.weights import importance_weights
 

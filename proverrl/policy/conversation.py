@@ -20,8 +20,8 @@ from transformers import PreTrainedTokenizerBase
 from proverrl.config import LayoutName
 from proverrl.errors import UsageError
 from proverrl.policy.base import Exchange
-from proverrl.problems.prompt import BODY_HEADING, LAYOUTS, join_messages, render_messages
-from proverrl.types import Message, Problem, Prompt
+from proverrl.problems.prompt import BODY_HEADING, LAYOUTS, join_messages
+from proverrl.types import Message, Prompt
 
 FEEDBACK_HEADING = "\n// verifier\n"
 """Begins feedback in the plain text layouts; ``BODY_HEADING`` ends it."""
@@ -32,17 +32,6 @@ _ANSWER_MARK, _FEEDBACK_MARK = "ANSWERMARK", "FEEDBACKMARK"
 def uses_chat(tokenizer: PreTrainedTokenizerBase, layout: LayoutName) -> bool:
     """Whether the tokenizer's chat template writes the prompts."""
     return LAYOUTS[layout].in_block and tokenizer.chat_template is not None
-
-
-def encode_prompt(
-    tokenizer: PreTrainedTokenizerBase, problem: Problem, layout: LayoutName
-) -> Prompt:
-    """A problem as text and exact token ids.
-
-    Raises:
-        UsageError: the chat template refuses the layout's messages.
-    """
-    return encode_messages(tokenizer, problem.id, render_messages(problem, layout), layout)
 
 
 def encode_messages(
@@ -118,8 +107,7 @@ def _chat_borders(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]:
             "cannot be placed after an answer; set policy.layout to plain, or rollout.mode to "
             "whole_proof"
         )
-    rest = text.partition(_ANSWER_MARK)[2]
-    before, _, after = rest.partition(_FEEDBACK_MARK)
+    before, _, after = text.partition(_ANSWER_MARK)[2].partition(_FEEDBACK_MARK)
     return before, after
 
 

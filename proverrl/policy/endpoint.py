@@ -251,9 +251,7 @@ class EndpointPolicy:
         }
         return Completion(
             text=str(text),
-            prompt_ids=fields["prompt_ids"],
-            token_ids=fields["token_ids"],
-            logprobs=fields["logprobs"],
+            **fields,
             finish_reason="length" if choice.get("finish_reason") == "length" else "stop",
             policy_version=self.version,
             missing=tuple(name for name, value in fields.items() if not value),

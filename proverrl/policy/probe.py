@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import torch
 
 from proverrl.config import PrecisionName
-from proverrl.policy.kv_cache import make_cache
-from proverrl.policy.sampling import pad_left
+from proverrl.policy.decoding import CachedRows
 from proverrl.policy.transformers import TransformersPolicy
 
 LogProbs = Sequence[Sequence[float]]
@@ -70,24 +69,13 @@ def score_by_sampling(
     """
     policy.model.eval()
     prompts = [sequence[:-tokens] for sequence in sequences]
-    ids, mask = pad_left(prompts, policy.end_id, policy.device)
     forced = torch.tensor([sequence[-tokens:] for sequence in sequences], device=policy.device)
-    cache = make_cache(policy.model)
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    rows = CachedRows(policy.model, prompts, pad_id=policy.end_id, device=policy.device)
     found = []
     for step in range(tokens):
-        out = policy.model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        logprobs = torch.log_softmax(out.logits[:, -1].float(), dim=-1)
-        ids = forced[:, step : step + 1]
-        found.append(logprobs.gather(-1, ids))
-        mask = torch.cat([mask, mask.new_ones((len(mask), 1))], dim=1)
-        positions = positions[:, -1:] + 1
-    rows: list[list[float]] = torch.cat(found, dim=1).tolist()
-    return rows
+        if step:
+            rows.add(forced[:, step - 1])
+        logprobs = torch.log_softmax(rows.logits.float(), dim=-1)
+        found.append(logprobs.gather(-1, forced[:, step : step + 1]))
+    scores: list[list[float]] = torch.cat(found, dim=1).tolist()
+    return scores

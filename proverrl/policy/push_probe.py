@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import torch
@@ -26,8 +27,6 @@ STUCK_SHARE = 0.1
 """A sampler whose scores did not change in any bit is refused once the model's moved by more than
 this share of the limit: far more than rounding could hide over so many tokens."""
 
-REMEDY = "use policy.engine = 'transformers'"
-
 
 def choose_rows(prompts: Sequence[tuple[int, ...]], *, count: int, max_tokens: int) -> Rows:
     """``count`` different sequences of 2 to ``max_tokens`` tokens, spread over ``prompts``; with
@@ -37,10 +36,8 @@ def choose_rows(prompts: Sequence[tuple[int, ...]], *, count: int, max_tokens: i
         UsageError: the prompts hold too few tokens for so many sequences.
     """
     rows: dict[tuple[int, ...], None] = {}
-    stride = max(1, len(prompts) // count)
-    order = [*prompts[::stride], *prompts]
-    longest = max((len(prompt) for prompt in prompts), default=0)
-    for start in range(longest):
+    order = [*prompts[:: max(1, len(prompts) // count)], *prompts]
+    for start in range(max(map(len, prompts), default=0)):
         for prompt in order:
             row = prompt[start : start + max_tokens]
             if len(row) > 1:
@@ -67,28 +64,20 @@ def score_rows(model: Any, rows: Rows) -> Scores:
     return scores
 
 
+@dataclass
 class PushProbe:
     """Compares what learns and what samples on the same rows after every push. A mean difference
     above ``limit`` nats is too much for the sampler's ``dtype``; ``remedy`` says what to do then.
     """
 
-    def __init__(
-        self,
-        learner: Callable[[Rows], Scores],
-        sampler: Callable[[Rows], Scores],
-        rows: Rows,
-        *,
-        limit: float,
-        dtype: str,
-        remedy: str = REMEDY,
-    ) -> None:
-        self.learner = learner
-        self.sampler = sampler
-        self.rows = rows
-        self.limit = limit
-        self.dtype = dtype
-        self.remedy = remedy
-        self._moved_from: tuple[list[float], list[float]] | None = None
+    learner: Callable[[Rows], Scores]
+    sampler: Callable[[Rows], Scores]
+    rows: Rows
+    _: KW_ONLY
+    limit: float
+    dtype: str
+    remedy: str = "use policy.engine = 'transformers'"
+    _moved_from: tuple[list[float], list[float]] | None = field(default=None, init=False)
 
     def check(self) -> dict[str, float]:
         """The difference as figures for the metrics, in nats.
@@ -120,8 +109,7 @@ class PushProbe:
         if self._moved_from is None or self._moved_from[1] != sampler:
             self._moved_from = (model, sampler)
             return
-        before = self._moved_from[0]
-        moved = mean_abs_difference([model], [before])
+        moved = mean_abs_difference([model], [self._moved_from[0]])
         if moved > STUCK_SHARE * self.limit:
             raise WeightSyncError(
                 f"the push was skipped: the model's log-probabilities moved by {moved:.3g} nats on "

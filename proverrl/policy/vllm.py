@@ -14,72 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import torch
 
 from proverrl.config import LayoutName, VllmConfig
 from proverrl.errors import WeightSyncError
 from proverrl.policy.base import Exchange, require_room
-from proverrl.policy.push_probe import PushProbe, Rows, Scores, choose_rows, score_rows
+from proverrl.policy.push_probe import PushProbe, choose_rows, score_rows
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.policy.vllm_engine import Request, VllmEngine
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, Problem, Prompt, Sampling
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One completion to be drawn after a prompt, under its own seed (63 bits)."""
-
-    prompt_ids: tuple[int, ...]
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """What was drawn for a request: ids, the end token included when it was drawn, and the
-    log-probability of each. ``stopped`` when it ended by itself or with a stop text."""
-
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    stopped: bool
-
-
-class SamplerEngine(Protocol):
-    """What ``VllmPolicy`` needs from an engine. All calls come from one thread."""
-
-    @property
-    def description(self) -> str:
-        """Engine, version, device and number type, for people to read."""
-        ...
-
-    @property
-    def max_tokens(self) -> int:
-        """Tokens of prompt and completion together, at most."""
-        ...
-
-    def generate(
-        self, requests: Sequence[Request], *, sampling: Sampling, end_id: int
-    ) -> list[Drawn]:
-        """One completion per request, each under its own seed; ``sampling.seed`` is not used."""
-        ...
-
-    def score(self, rows: Rows) -> Scores:
-        """Log-probabilities at temperature 1 of every token but a row's first."""
-        ...
-
-    def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Replace all weights, named as in the transformers model; tensors are copied, and
-        everything computed with the old ones is discarded."""
-        ...
-
-    def close(self) -> None:
-        """Release the memory."""
-        ...
 
 
 class VllmPolicy:
@@ -96,7 +44,7 @@ class VllmPolicy:
     def __init__(
         self,
         trained: TransformersPolicy,
-        build: Callable[[], SamplerEngine],
+        build: Callable[[], VllmEngine],
         config: VllmConfig,
         problems: Sequence[Problem],
     ) -> None:

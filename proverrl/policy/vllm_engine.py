@@ -14,6 +14,7 @@ import importlib
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,7 +23,6 @@ from proverrl.config import VllmConfig
 from proverrl.errors import UsageError, WeightSyncError
 from proverrl.policy.push_probe import Rows, Scores
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.policy.vllm import Drawn, Request
 from proverrl.types import Sampling
 
 ENVIRONMENT = {
@@ -35,6 +35,24 @@ ENVIRONMENT = {
 
 MIN_BATCHED_TOKENS = 4096
 """Prompt tokens that are computed at once, where prompts cannot be computed in parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One completion to be drawn after a prompt, under its own seed (63 bits)."""
+
+    prompt_ids: tuple[int, ...]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was drawn for a request: ids, the end token included when it was drawn, and the
+    log-probability of each. ``stopped`` when it ended by itself or with a stop text."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    stopped: bool
 
 
 def import_vllm() -> Any:
@@ -60,6 +78,7 @@ def import_vllm() -> Any:
 
 class VllmEngine:
     """One vLLM engine for ``policy``'s architecture and tokenizer; ``load`` brings the weights.
+    All calls come from one thread.
 
     Raises:
         UsageError: vLLM is not there, or refuses the model or the settings.
@@ -130,8 +149,9 @@ class VllmEngine:
     def generate(
         self, requests: Sequence[Request], *, sampling: Sampling, end_id: int
     ) -> list[Drawn]:
-        """See ``SamplerEngine.generate``. Prompts that several requests share are computed once;
-        nothing is kept between calls, so a call gives the same result whatever came before it."""
+        """One completion per request, each under its own seed; ``sampling.seed`` is not used.
+        Prompts that several requests share are computed once; nothing is kept between calls, so a
+        call gives the same result whatever came before it."""
         self._forget_prefixes()
         outputs = self._run(
             [request.prompt_ids for request in requests],
@@ -140,7 +160,7 @@ class VllmEngine:
         return [_read(output.outputs[0]) for output in outputs]
 
     def score(self, rows: Rows) -> Scores:
-        """See ``SamplerEngine.score``."""
+        """Log-probabilities at temperature 1 of every token but a row's first."""
         parameters = self._vllm.SamplingParams(
             temperature=0.0, max_tokens=1, prompt_logprobs=0, detokenize=False
         )
@@ -155,7 +175,8 @@ class VllmEngine:
         ]
 
     def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """See ``SamplerEngine.load``."""
+        """Replace all weights, named as in the transformers model; tensors are copied, and
+        everything computed with the old ones is discarded."""
         self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
         self._llm.apply_model(_pack_heads)
         self._forget_prefixes()

@@ -32,11 +32,6 @@ MAX_ONLINE = 0.5
 correction's variance would be unbounded."""
 
 
-def uncorrected(proved: bool, f0: float, f1: float) -> float:
-    """1 for a yes, 0 for a no."""
-    return float(proved)
-
-
 def backward(proved: bool, f0: float, f1: float) -> float:
     """(r - f0) / (1 - f0 - f1): on average 1 for a right proof and 0 for a wrong one.
 
@@ -61,7 +56,7 @@ def forward(proved: bool, f0: float, f1: float) -> float:
 
 
 CORRECTIONS: dict[CorrectionName, Callable[[bool, float, float], float]] = {
-    "none": uncorrected,
+    "none": lambda proved, f0, f1: float(proved),
     "backward": backward,
     "forward": forward,
 }
@@ -109,16 +104,14 @@ class FalseNegativeRate:
         return refused / (refused + p) if refused > 0.0 else 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as JSON values."""
         return {
-            "proved": {key: list(pair) for key, pair in self._proved.items()},
-            "overturned": {key: list(pair) for key, pair in self._overturned.items()},
+            "proved": {key: list(average) for key, average in self._proved.items()},
+            "overturned": {key: list(average) for key, average in self._overturned.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state_dict`` wrote."""
-        self._proved = {key: (a[0], a[1], a[2]) for key, a in state["proved"].items()}
-        self._overturned = {key: (a[0], a[1], a[2]) for key, a in state["overturned"].items()}
+        self._proved = {key: tuple(a) for key, a in state["proved"].items()}
+        self._overturned = {key: tuple(a) for key, a in state["overturned"].items()}
 
 
 def is_audited(candidate_key: str, *, share: float, seed: int = 0) -> bool:

@@ -74,17 +74,14 @@ def build_reward(
     for each rollout when the configuration says ``"online"``, and used up to ``MAX_ONLINE`` of what
     the false positives leave.
     """
-    base = REWARDS[config.name]
     most = MAX_ONLINE * (1.0 - config.false_positive_rate)
 
-    def settings(rollout: Rollout) -> RewardConfig:
-        if config.false_negative_rate != "online" or false_negative_rate is None:
-            return config
-        rate = min(most, false_negative_rate(rollout))
-        return config.model_copy(update={"false_negative_rate": rate})
-
     def reward(rollout: Rollout) -> Reward:
-        earned = base(rollout, settings(rollout))
+        settings = config
+        if config.false_negative_rate == "online" and false_negative_rate is not None:
+            rate = min(most, false_negative_rate(rollout))
+            settings = config.model_copy(update={"false_negative_rate": rate})
+        earned = REWARDS[config.name](rollout, settings)
         if config.overlong_weight == 0.0:
             return earned
         longest = max(len(turn.completion.token_ids) for turn in rollout.turns)
@@ -126,13 +123,11 @@ def turn_returns(rollout: Rollout, discount: float) -> list[float]:
 
     A turn that was not judged adds nothing; one without a candidate is a failure.
     """
-    returns: list[float] = []
-    following = 0.0
+    returns = [0.0]
     for turn in reversed(rollout.turns):
         proved = turn.verdict is not None and turn.verdict.proved
-        following = 1.0 if proved else discount * following
-        returns.append(following)
-    return returns[::-1]
+        returns.append(1.0 if proved else discount * returns[-1])
+    return returns[:0:-1]
 
 
 def _proved(rollout: Rollout) -> bool:

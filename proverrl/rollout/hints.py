@@ -10,6 +10,7 @@ Not handled here: which problem gets how much (``proverrl.rollout.restart``).
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -39,9 +40,8 @@ def with_hint(prompt: Prompt, hint: Hint | None) -> Prompt:
     """The prompt with the hint's tokens after it; unchanged without one."""
     if hint is None:
         return prompt
-    return replace(
-        prompt, text=prompt.text + hint.text, token_ids=prompt.token_ids + hint.token_ids
-    )
+    ids = prompt.token_ids + hint.token_ids
+    return replace(prompt, text=prompt.text + hint.text, token_ids=ids)
 
 
 def cut_opening(
@@ -100,12 +100,8 @@ def failed_attempt(policy: Policy, problem: Problem, failure: Failure) -> Hint:
     completion = Completion(failure.text, (), failure.token_ids, zeros, "stop", 0)
     prompt = policy.prompt(problem)
     resumed = policy.resume(prompt, [Exchange(completion, failure.feedback)])
-    return Hint(
-        "failed_attempt",
-        1.0,
-        resumed.text[len(prompt.text) :],
-        resumed.token_ids[len(prompt.token_ids) :],
-    )
+    text, ids = resumed.text[len(prompt.text) :], resumed.token_ids[len(prompt.token_ids) :]
+    return Hint("failed_attempt", 1.0, text, ids)
 
 
 def read_failure(rollout: Rollout, feedback: str) -> Failure | None:
@@ -115,7 +111,7 @@ def read_failure(rollout: Rollout, feedback: str) -> Failure | None:
         return None
     if turn.verdict.status not in (Status.REJECTED, Status.EXHAUSTED):
         return None
-    hint = rollout.hint if rollout.hint is not None and rollout.hint.opening else None
+    hint = rollout.hint if rollout.hint and rollout.hint.opening else None
     return Failure(
         body=turn.candidate.body,
         verified=find_verified(rollout.problem, turn.candidate.body, turn.verdict),
@@ -150,11 +146,8 @@ def _decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
 
 def _fit(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], length: int) -> int:
     """The most tokens whose text is at most ``length`` characters; texts grow with their tokens."""
-    low, high = 0, len(ids)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if len(_decode(tokenizer, ids[:middle])) <= length:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+
+    def count(num: int) -> int:
+        return len(_decode(tokenizer, ids[:num]))
+
+    return bisect.bisect_right(range(1, len(ids) + 1), length, key=count)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proverrl.rewards import RewardFn
+from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.completion_rows import dump_completion, load_completion
 from proverrl.types import Candidate, Completion, Group, Status, Turn
 from proverrl.verify.base import Verifier
@@ -52,14 +52,12 @@ class InjectStore:
                 self.proofs[rollout.problem.id] = StoredProof(turn.completion, turn.candidate.body)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as JSON values."""
         return {
             name: {"completion": dump_completion(proof.completion), "body": proof.body}
             for name, proof in self.proofs.items()
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state_dict`` wrote."""
         self.proofs = {
             name: StoredProof(load_completion(row["completion"]), row["body"])
             for name, row in state.items()

@@ -132,14 +132,7 @@ class ProofStore:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.proofs = {
             problem: [
-                Proof(
-                    row["body"],
-                    row["num_tokens"],
-                    row["policy_version"],
-                    Conditions(**row["conditions"]),
-                    row["hinted"],
-                )
-                for row in rows
+                Proof(**{**row, "conditions": Conditions(**row["conditions"])}) for row in rows
             ]
             for problem, rows in state.items()
         }

@@ -8,16 +8,64 @@ Not handled here: making the hint (``proverrl.rollout.hints``), drawing (``prove
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
 
 from proverrl.config import RestartConfig, RestartName
 from proverrl.rollout.hints import Failure
-from proverrl.rollout.logistic import fit_curve
 from proverrl.types import Rollout, Status
 
 _SAME = 1e-9
+_STARTS = tuple(itertools.product((3.0, 8.0, 20.0), (0.1, 0.3, 0.5, 0.7, 0.9), (0.02, 0.2)))
+_BOUNDS = ((0.01, -1.0, 0.0), (100.0, 2.0, 0.95))
+"""Of slope, centre and floor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Accuracy over the share that is given: acc(l) = c + (1 - c) / (1 + exp(-a (l - b))), as in
+    SEELE (Li et al. 2025, arXiv 2509.06923). The floor c is the accuracy without a hint, the centre
+    b the length of the steepest rise."""
+
+    slope: float
+    centre: float
+    floor: float
+
+    def length_for(self, target: float) -> float:
+        """The length with this accuracy; 0 if the floor is not below it. It may exceed 1.
+
+        With s = (target - c) / (1 - c) it is b + ln(s / (1 - s)) / a; for 0.5, b + ln(1 - 2c) / a.
+        """
+        if self.floor >= target:
+            return 0.0
+        share = (target - self.floor) / (1.0 - self.floor)
+        return max(0.0, self.centre + math.log(share / (1.0 - share)) / self.slope)
+
+
+def fit_curve(
+    lengths: Sequence[float], accuracies: Sequence[float], weights: Sequence[float]
+) -> Curve:
+    """The least squares fit, weighted by the number of attempts, from the best point of a grid. The
+    slope is at most 100."""
+    x, y, w = (np.asarray(v, dtype=np.float64) for v in (lengths, accuracies, weights))
+
+    def residuals(theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        slope, centre, floor = theta
+        rise = special.expit(slope * (x - centre))
+        return np.asarray(np.sqrt(w) * (y - floor - (1.0 - floor) * rise))
+
+    start = min(_STARTS, key=lambda theta: float(np.sum(residuals(np.array(theta)) ** 2)))
+    found = optimize.least_squares(
+        residuals, start, jac="3-point", bounds=_BOUNDS, x_scale=(10.0, 1.0, 1.0), xtol=1e-12
+    )
+    return Curve(*map(float, found.x))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +84,6 @@ class Trial:
 
 ChooseFn = Callable[[Sequence[Trial], RestartConfig], float]
 """From a problem's trials, at least one, to the share to give next; 0 when no hint is due."""
-
-
-def never(trials: Sequence[Trial], settings: RestartConfig) -> float:
-    """No restarts."""
-    return 0.0
 
 
 def escalate(trials: Sequence[Trial], settings: RestartConfig) -> float:
@@ -84,7 +127,7 @@ def logistic(trials: Sequence[Trial], settings: RestartConfig) -> float:
 
 
 CHOOSERS: dict[RestartName, ChooseFn] = {
-    "none": never,
+    "none": lambda trials, settings: 0.0,
     "escalate": escalate,
     "levels": levels,
     "logistic": logistic,
@@ -180,11 +223,10 @@ class Restarts:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as JSON values."""
         return {
             "queue": list(self.queue.items()),
             "trials": {
-                name: [[t.ratio, t.attempts, t.solved] for t in trials]
+                name: [list(astuple(trial)) for trial in trials]
                 for name, trials in self.trials.items()
             },
             "failures": {name: asdict(failure) for name, failure in self.failures.items()},
@@ -192,7 +234,6 @@ class Restarts:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state_dict`` wrote."""
         self.queue = dict(state["queue"])
         self.trials = {
             name: [Trial(*values) for values in trials] for name, trials in state["trials"].items()

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proverrl.config import RolloutConfig
 from proverrl.policy.base import Exchange, Policy
-from proverrl.problems.prompt import use_layout_words
-from proverrl.rollout.feedback import FEEDBACK
 from proverrl.rollout.hints import with_hint
-from proverrl.rollout.samples import build_rollout_samples
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample, build_rollout_samples
+from proverrl.rollout.self_correct import tell
 from proverrl.types import Rollout
 
 
@@ -41,15 +39,13 @@ def build_pairs(
 ) -> list[TeacherPair]:
     """At most ``max_pairs`` pairs of first attempts that failed with a message, drawn under
     ``seed``; those whose teacher would read more than ``max_tokens`` tokens are left out."""
+    built = (_build_pair(policy, rollout, settings) for rollout in rollouts)
     pairs = [
         pair
-        for rollout in rollouts
-        if (pair := _build_pair(policy, rollout, settings)) is not None
-        and len(pair.teacher_prompt) + len(pair.sample.token_ids) <= max_tokens
+        for pair in built
+        if pair and len(pair.teacher_prompt) + len(pair.sample.token_ids) <= max_tokens
     ]
-    if len(pairs) <= max_pairs:
-        return pairs
-    return random.Random(seed).sample(pairs, max_pairs)
+    return pairs if len(pairs) <= max_pairs else random.Random(seed).sample(pairs, max_pairs)
 
 
 def _build_pair(policy: Policy, rollout: Rollout, settings: RolloutConfig) -> TeacherPair | None:
@@ -58,10 +54,7 @@ def _build_pair(policy: Policy, rollout: Rollout, settings: RolloutConfig) -> Te
         return None
     if not turn.verdict.status.judged or not turn.verdict.diagnostics:
         return None
-    text = FEEDBACK[settings.feedback](turn.candidate, turn.verdict, settings.max_errors)
-    text = use_layout_words(rollout.problem, text, policy.layout)
     prompt = with_hint(policy.prompt(rollout.problem), rollout.hint)
-    read = policy.resume(prompt, [Exchange(turn.completion, text)])
-    first = Rollout(rollout.id, rollout.problem, rollout.role, (turn,), rollout.hint)
-    [sample] = build_rollout_samples(first, [0.0])
+    read = policy.resume(prompt, [Exchange(turn.completion, tell(turn, policy, settings))])
+    [sample] = build_rollout_samples(replace(rollout, turns=(turn,)), [0.0])
     return TeacherPair(sample, read.token_ids)

@@ -1,7 +1,8 @@
 """Whole-proof rollouts: one completion, one candidate, one verdict.
 
-Flows in: problems with their completions. Flows out: rollouts, in the order of the problems.
-Identical bodies of one problem are verified once here, whatever cache the verifier has.
+Flows in: problems with their completions. Flows out: rollouts, in the order of the problems, and
+groups of them. Identical bodies of one problem are verified once here, whatever cache the verifier
+has.
 Not handled here: further turns (``proverrl.rollout.self_correct``).
 """
 
@@ -14,9 +15,10 @@ from dataclasses import dataclass
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
 from proverrl.policy.base import Policy
+from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.extract import extract
 from proverrl.rollout.hints import with_hint
-from proverrl.types import Completion, Problem, Rollout, Sampling, Turn
+from proverrl.types import Completion, Group, Problem, Rollout, Sampling, Turn
 from proverrl.verify.base import Verifier
 
 
@@ -111,8 +113,14 @@ async def judge_all(
     draws: Sequence[Draw], verifier: Verifier, *, deadline_seconds: float
 ) -> list[JudgedDraw]:
     """``judge`` for many draws at once; the pool decides what runs when."""
-    return list(
-        await asyncio.gather(
-            *(judge(d, verifier, deadline_seconds=deadline_seconds) for d in draws)
-        )
-    )
+    judged = (judge(draw, verifier, deadline_seconds=deadline_seconds) for draw in draws)
+    return list(await asyncio.gather(*judged))
+
+
+def build_group(rollouts: Sequence[Rollout], reward: RewardFn) -> Group | None:
+    """Drop what was not judged (timeouts, crashes), reward the rest. None when fewer than two
+    judged rollouts remain: there is nothing to compare."""
+    judged = tuple(rollout for rollout in rollouts if rollout.status.judged)
+    if len(judged) < 2:
+        return None
+    return Group(judged[0].group_key, judged, tuple(reward(rollout) for rollout in judged))

@@ -21,7 +21,7 @@ from proverrl.loops.session import Session
 from proverrl.policy.base import Policy
 from proverrl.policy.loading import load_policy
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample
 from proverrl.seeds import derive_seed
 
 COMPOSER_FOLDER = "composer"

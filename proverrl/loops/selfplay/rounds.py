@@ -26,9 +26,13 @@ from proverrl.loops.selfplay.composer import OwnComposer
 from proverrl.loops.selfplay.round import Round, describe_round, solve_rate
 from proverrl.loops.selfplay.scaffolds import Scaffolder
 from proverrl.loops.state import GrpoState
-from proverrl.rewards.composer import COMPOSER_REWARDS, Outcome, compare_statements, is_modified
-from proverrl.rollout.samples import build_rollout_samples
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rewards.composer import (
+    COMPOSER_REWARDS,
+    StatementOutcome,
+    compare_statements,
+    is_modified,
+)
+from proverrl.rollout.samples import TrainingSample, build_rollout_samples
 from proverrl.types import Group, Problem, Rollout, Status, Turn
 
 
@@ -175,7 +179,7 @@ class Rounds:
         return samples, figures
 
     def _compare(
-        self, drafts: Sequence[Draft], outcomes: Sequence[Outcome]
+        self, drafts: Sequence[Draft], outcomes: Sequence[StatementOutcome]
     ) -> tuple[list[float | None], list[float]]:
         """Rewards and advantages of the composer's statements; None and 0 for scaffolds, which it
         did not write and is not compared with."""
@@ -190,7 +194,7 @@ class Rounds:
         return rewards, advantages
 
     def _watch(
-        self, this: Round, outcomes: Sequence[Outcome], rewards: Sequence[float | None]
+        self, this: Round, outcomes: Sequence[StatementOutcome], rewards: Sequence[float | None]
     ) -> dict[str, Any]:
         """The collapse watch's figures of the round, and its warnings."""
         tried = [
@@ -240,22 +244,22 @@ class Rounds:
             self.own.load(folder)
 
 
-def _judge(draft: Draft, this: Round) -> Outcome:
+def _judge(draft: Draft, this: Round) -> StatementOutcome:
     """What became of a statement."""
     if draft.composed is None:
         stage = "stopped" if draft.reason == REPEATED else "malformed"
-        return Outcome(stage, task=draft.task)  # type: ignore[arg-type]
+        return StatementOutcome(stage, task=draft.task)  # type: ignore[arg-type]
     problem = draft.composed.problem
     if guard := this.stops.get(problem.id):
         stage = "malformed" if guard == "well_formed" else "stopped"
-        return Outcome(stage, task=draft.task)  # type: ignore[arg-type]
+        return StatementOutcome(stage, task=draft.task)  # type: ignore[arg-type]
     attempts = this.attempts.get(problem.id, ())
     proofs = [
         len(rollout.turns[-1].candidate.body)
         for rollout in attempts
         if rollout.status is Status.PROVED and rollout.turns[-1].candidate is not None
     ]
-    return Outcome(
+    return StatementOutcome(
         "tried",
         solve_rate(attempts),
         sum(map(is_modified, attempts)) / len(attempts) if attempts else 0.0,

@@ -33,7 +33,7 @@ from proverrl.loops.selfplay.round import Round, solve_rate
 from proverrl.loops.selfplay.rounds import Checked, Rounds
 from proverrl.loops.state import GrpoState
 from proverrl.loops.usage import IdleClock
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample
 from proverrl.types import Group, Problem, Rollout
 
 

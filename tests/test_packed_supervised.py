@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proverrl.learner.packing import batch_rows
+from proverrl.learner.packed_rows import batch_rows
 from proverrl.loops.pairs import Pair
 from proverrl.loops.warm_start import SftSettings, supervised_loss, train_supervised
 from tests.test_policy import tiny_policy

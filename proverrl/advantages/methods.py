@@ -1,4 +1,4 @@
-"""Which groups a method can learn from: the admission test of the sampler.
+"""The methods by name, and which groups each can learn from: the admission test of the sampler.
 
 Flows in: ``AdvantageInputs``, as the method itself gets them. Flows out: yes or no for each group.
 A group that is not admitted is counted and another problem is drawn in its place. Not handled here:
@@ -6,26 +6,43 @@ how often to draw again (the loop's limit).
 
 Most methods learn nothing from equal rewards (dynamic sampling, Yu et al. 2025, arXiv 2503.14476).
 Some do, and some learn nothing from certain mixed groups; for those the answer is computed.
-
-In addition a range of pass rates may be set (``within_pass_rates``). Pass rates count verdicts: a
-penalty that splits rewards, such as that for overlong completions, does not change them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from proverrl.advantages.base import AdvantageFn, AdvantageInputs, carries_signal, only_groups
-from proverrl.advantages.batch import dcpo_smooth
+from proverrl.advantages.base import AdvantageFn, AdvantageInputs, MakeStepsFn, carries_signal
+from proverrl.advantages.batch import batch_std, dcpo_smooth
 from proverrl.advantages.best_of import pkpo
-from proverrl.advantages.group import max_rl, ngrpo, w_reinforce
-from proverrl.advantages.tree import salt, tempo
+from proverrl.advantages.goals import goal_steps
+from proverrl.advantages.group import dr_grpo, grpo, max_rl, ngrpo, rloo, w_reinforce
+from proverrl.advantages.tree import line_steps, salt, tempo
 from proverrl.advantages.verdicts import obligations, turn_credit
-from proverrl.config import AdvantageName, GrpoConfig
+from proverrl.config import AdvantageName, GrpoConfig, StatesName
 from proverrl.types import Group, Status
 
-AdmitFn = Callable[[AdvantageInputs], list[bool]]
-"""Gives one answer for each group, in their order."""
+ADVANTAGES: dict[AdvantageName, AdvantageFn] = {
+    "grpo": grpo,
+    "dr_grpo": dr_grpo,
+    "batch_std": batch_std,
+    "rloo": rloo,
+    "max_rl": max_rl,
+    "ngrpo": ngrpo,
+    "w_reinforce": w_reinforce,
+    "pkpo": pkpo,
+    "dcpo_smooth": dcpo_smooth,
+    "turn_credit": turn_credit,
+    "obligations": obligations,
+    "tempo": tempo,
+    "salt": salt,
+}
+
+STEPS: dict[StatesName, MakeStepsFn] = {"lines": line_steps, "goals": goal_steps}
+"""What the steps of a turn are, for methods that compare steps."""
+
+_LEARN_IF_MIXED: frozenset[AdvantageName] = frozenset({"grpo", "dr_grpo", "batch_std", "rloo"})
 
 
 def mixed(inputs: AdvantageInputs) -> list[bool]:
@@ -33,30 +50,20 @@ def mixed(inputs: AdvantageInputs) -> list[bool]:
     return [group.mixed for group in inputs.groups]
 
 
-def signal_of(method: AdvantageFn) -> AdmitFn:
+def signal_of(method: AdvantageFn) -> Callable[[AdvantageInputs], list[bool]]:
     """Groups to which ``method``, asked about each alone, gives an advantage other than 0."""
 
     def admit(inputs: AdvantageInputs) -> list[bool]:
-        return [carries_signal(method(only_groups(inputs, [group]))[0]) for group in inputs.groups]
+        return [carries_signal(method(replace(inputs, groups=[g]))[0]) for g in inputs.groups]
 
     return admit
 
 
-ADMITS: dict[AdvantageName, AdmitFn] = {
-    "grpo": mixed,
-    "dr_grpo": mixed,
-    "batch_std": mixed,
-    "rloo": mixed,
-    "max_rl": signal_of(max_rl),
-    "ngrpo": signal_of(ngrpo),
-    "w_reinforce": signal_of(w_reinforce),
-    "pkpo": signal_of(pkpo),
-    "dcpo_smooth": signal_of(dcpo_smooth),
-    "turn_credit": signal_of(turn_credit),
-    "obligations": signal_of(obligations),
-    "tempo": signal_of(tempo),
-    "salt": signal_of(salt),
+ADMITS: dict[AdvantageName, Callable[[AdvantageInputs], list[bool]]] = {
+    name: mixed if name in _LEARN_IF_MIXED else signal_of(method)
+    for name, method in ADVANTAGES.items()
 }
+"""One answer for each group, in their order."""
 
 
 def pass_rate(group: Group) -> float:
@@ -68,6 +75,7 @@ def within_pass_rates(
     groups: Sequence[Group], low: float, high: float, *, mixed_only: bool
 ) -> list[bool]:
     """Groups whose pass rate lies in [low, high], and with ``mixed_only`` neither at 0 nor at 1.
+    Pass rates count verdicts: a penalty that splits rewards does not change them.
 
     DAPO (Yu et al. 2025, arXiv 2503.14476) admits 0 < rate < 1 by accuracy alone;
     Goedel-Prover-V2 (Lin et al. 2025, arXiv 2508.03613) admits 0 < rate <= 0.75.
