@@ -1,11 +1,9 @@
 """What a method of comparison is given and what it returns.
 
 Flows in: groups of judged rollouts, the section ``[advantage]``, how far the run is, and what
-earlier groups on the same problems earned. Flows out: a number for each turn, or for each token
-of it. Not handled here: the methods themselves, masks, and token weights in the loss.
-
-A group is never compared with another role: its key is (role, problem), and a method that looks
-beyond one group keeps to groups of the same role.
+earlier groups on the same problems earned. Flows out: a number for each turn, or for each token of
+it. A group is never compared with another role: a method that looks beyond one group keeps to
+groups of the same role.
 """
 
 from __future__ import annotations
@@ -94,7 +92,6 @@ class RewardHistory:
         return self._moments.get(key, Moments())
 
     def observe(self, group: Group) -> None:
-        """Add one visit with the group's rewards."""
         self._moments[group.key] = self.moments(group.key).including(totals(group))
 
     def state_dict(self) -> dict[str, Any]:
@@ -109,11 +106,9 @@ class RewardHistory:
 
 @dataclass(frozen=True, slots=True)
 class AdvantageInputs:
-    """What a method is given. ``progress`` is the finished share of the run, from 0 to 1.
-
-    ``steps`` is read by methods over steps alone; by ``settings.states`` their keys are edges
-    between lines or between goals. A method is pure: it changes none of this.
-    """
+    """What a method is given and must not change. ``progress`` is the finished share of the run,
+    from 0 to 1; ``steps`` is read by methods over steps alone: by ``settings.states`` their keys
+    are edges between lines or between goals."""
 
     groups: Sequence[Group]
     settings: AdvantageConfig

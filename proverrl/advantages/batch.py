@@ -1,9 +1,5 @@
-"""Methods that look beyond one group: over the batch of a step, or over earlier visits.
-
-Flows in: ``AdvantageInputs`` with all groups of a step and the history before it. Flows out: one
-value per rollout. Groups of different roles share no statistics. Not handled here: observing the
-groups (the loop does, after the step's advantages are known).
-"""
+"""Methods that look beyond one group: over the batch of a step, or over earlier visits. Groups of
+different roles share no statistics. The loop observes a step's groups after its advantages."""
 
 from __future__ import annotations
 
@@ -13,12 +9,9 @@ from proverrl.types import Group, Role
 
 
 def batch_std(inputs: AdvantageInputs) -> list[GroupAdvantages]:
-    """(r - mean of the group) / (std of all rewards of the batch + 1e-6), per role (LitePPO, Liu
-    et al. 2025, "Tricks or Traps", arXiv 2508.08221).
-
-    The std is the population's, around the mean of the batch. A group's own std explodes when one
-    rollout of many differs; the batch's does not.
-    """
+    """(r - mean of the group) / (std of all rewards of the batch + 1e-6), per role (LitePPO, Liu et
+    al. 2025, "Tricks or Traps", arXiv 2508.08221). The std is the population's, around the mean of
+    the batch. A group's own std explodes when one rollout of many differs; the batch's does not."""
     by_role: dict[Role, list[float]] = {}
     for group in inputs.groups:
         by_role.setdefault(group.key[0], []).extend(totals(group))
@@ -32,11 +25,9 @@ def batch_std(inputs: AdvantageInputs) -> list[GroupAdvantages]:
 @per_group
 def dcpo_smooth(group: Group, inputs: AdvantageInputs) -> list[float]:
     """Standardised within the group and over all rewards ever seen on the problem, mixed by the
-    number i of visits, this one included (DCPO, Yang et al. 2025, arXiv 2509.02333).
-
-    Of ((i-1) new + all) / i and (new + (i-1) all) / i the one nearer to 0 is taken. So a group
-    whose rewards are all equal keeps all / i if earlier visits earned something else.
-    """
+    number i of visits, this one included (DCPO, Yang et al. 2025, arXiv 2509.02333). Of ((i-1) new
+    + all) / i and (new + (i-1) all) / i the one nearer to 0 is taken. So a group whose rewards are
+    all equal keeps all / i if earlier visits earned something else."""
     rewards = totals(group)
     seen = inputs.history.moments(group.key).including(rewards)
     i = seen.visits

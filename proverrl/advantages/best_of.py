@@ -1,8 +1,5 @@
-"""Credit for what a rollout adds to the best of k: for a policy that will be sampled k times.
-
-Flows in: ``AdvantageInputs``; ``progress`` sets k. Flows out: one value per rollout, which must
-not be centred again, because it includes the baseline. Not handled here: pass@k of an evaluation.
-"""
+"""Credit for what a rollout adds to the best of k: for a policy that will be sampled k times. The
+values include the baseline and must not be centred again."""
 
 from __future__ import annotations
 
@@ -18,10 +15,8 @@ from proverrl.types import Group
 @per_group
 def pkpo(group: Group, inputs: AdvantageInputs) -> list[float]:
     """n times the leave-one-out-minus-one weights of the best of k (PKPO, Walder and Karkhanis
-    2025, arXiv 2505.15201), with k from ``annealed_k`` and at most the group's size.
-
-    Unbiased for n times the gradient of E[best reward of k rollouts].
-    """
+    2025, arXiv 2505.15201), with k from ``annealed_k`` and at most the group's size. Unbiased for n
+    times the gradient of E[best reward of k rollouts]."""
     k = annealed_k(inputs.settings, inputs.progress)
     return [len(group.rewards) * weight for weight in best_of_weights(totals(group), k)]
 

@@ -1,12 +1,10 @@
 """Steps of a proof by the checker's states, so that proofs with different text share steps.
 
 Flows in: turns whose verdicts carry ``states``. Flows out: steps whose key is (goals before, goals
-after), as the edges of RMaxTS (DeepSeek-Prover-V1.5, Xin et al. 2024, arXiv 2408.08152). Two texts
-that lead from the same goals to the same goals are one step.
-A step is the lines from one on which a tactic begins to the next such line. All proofs of a group
-start in one state; a failed one ends in its own state, which nothing else reaches. An answer
-with no states (no candidate, refused before it was run, a term) is one step from start to end.
-Not handled here: Dafny, whose answers carry no states between statements.
+after), as the edges of RMaxTS (DeepSeek-Prover-V1.5, Xin et al. 2024, arXiv 2408.08152). A step is
+the lines from one on which a tactic begins to the next such line. All proofs of a group start in
+one state; a failed one ends in its own, which nothing else reaches. An answer with no states (no
+candidate, refused before it was run, a term) is one step. Dafny gives none between statements.
 """
 
 from __future__ import annotations
@@ -93,11 +91,9 @@ def find_cuts(turn: Turn, decode: Callable[[list[int]], str]) -> list[tuple[int,
 
 
 def align_lines(body: str, text: str) -> int | None:
-    """How many lines further down than in the body a line stands in the completion's text.
-
-    The most lines agree there; the last such place counts. Negative when a hint gave the first
-    lines of the body. None when no line agrees.
-    """
+    """How many lines further down than in the body a line stands in the completion's text: where
+    the most lines agree, the last such place. Negative when a hint gave the first lines of the
+    body. None when no line agrees."""
     ours = [line.strip() for line in body.split("\n")]
     theirs = [line.strip() for line in text.split("\n")]
     best, most = None, 0

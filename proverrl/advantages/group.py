@@ -1,9 +1,5 @@
-"""Methods that compare the rewards of one group, one number per rollout.
-
-Flows in: a group. Flows out: for every rollout one value, the same for all its turns and tokens.
-Not handled here: statistics over the batch or over earlier steps (``batch``), sets of k rollouts
-(``best_of``), credit within a rollout (``verdicts``, ``tree``).
-"""
+"""Methods that compare the rewards of one group: for every rollout one value, the same for all its
+turns and tokens."""
 
 from __future__ import annotations
 
@@ -28,10 +24,8 @@ def dr_grpo(group: Group, inputs: AdvantageInputs) -> list[float]:
 
 @per_group
 def rloo(group: Group, inputs: AdvantageInputs) -> list[float]:
-    """r minus the mean of the others (RLOO, Ahmadian et al. 2024, arXiv 2402.14740).
-
-    A group of one has no baseline and gets advantage 0.
-    """
+    """r minus the mean of the others (RLOO, Ahmadian et al. 2024, arXiv 2402.14740); 0 in a group
+    of one."""
     return leave_one_out(totals(group))
 
 
@@ -44,10 +38,7 @@ def leave_one_out(rewards: list[float]) -> list[float]:
 @per_group
 def max_rl(group: Group, inputs: AdvantageInputs) -> list[float]:
     """(r - mean) / mean, at most ``max_rl_cap``: gives hard problems more weight (MaxRL, as in
-    prime-rl).
-
-    A mean that is not positive leaves the weight undefined; such a group gets 0.
-    """
+    prime-rl). A group whose mean is not positive gets 0."""
     rewards = totals(group)
     mean = sum(rewards) / len(rewards)
     if mean <= 0.0:
@@ -58,13 +49,10 @@ def max_rl(group: Group, inputs: AdvantageInputs) -> list[float]:
 @per_group
 def ngrpo(group: Group, inputs: AdvantageInputs) -> list[float]:
     """GRPO with one virtual rollout of reward ``ngrpo_virtual`` in mean and std (NGRPO, Nan et al.
-    2025, arXiv 2509.18851).
-
-    The std is the unbiased one, over the G rewards and the virtual one. In a group of G that failed
-    entirely each rollout gets -1 / sqrt(G + 1), where GRPO gives 0. Values are clipped to
+    2025, arXiv 2509.18851). The std is the unbiased one, over the G rewards and the virtual one: in
+    a group of G that failed entirely each rollout gets -1 / sqrt(G + 1). Values are clipped to
     +-``ngrpo_cap``. The paper also clips the ratio at 0.16 below and 0.24 above, which is up to the
-    learner.
-    """
+    learner."""
     cap = inputs.settings.ngrpo_cap
     centred = centre([*totals(group), inputs.settings.ngrpo_virtual])
     std = math.sqrt(sum(value * value for value in centred) / len(group.rewards))
@@ -73,11 +61,8 @@ def ngrpo(group: Group, inputs: AdvantageInputs) -> list[float]:
 
 @per_group
 def w_reinforce(group: Group, inputs: AdvantageInputs) -> list[float]:
-    """+``proved_weight`` for a proved rollout, -``failed_weight`` for any other (W-REINFORCE, Zhu
-    et al. 2025, arXiv 2506.01347: weights 0.1 and 1).
-
-    Their NSR (negative samples only) is ``proved_weight = 0``, their PSR ``failed_weight = 0``.
-    Reads verdicts, not rewards, so partial credit and penalties have no effect.
-    """
+    """+``proved_weight`` for a proved rollout, -``failed_weight`` for any other, whatever the
+    rewards (W-REINFORCE, Zhu et al. 2025, arXiv 2506.01347: weights 0.1 and 1). Their NSR (negative
+    samples only) is ``proved_weight = 0``, their PSR ``failed_weight = 0``."""
     proved, failed = inputs.settings.proved_weight, -inputs.settings.failed_weight
     return [proved if r.status is Status.PROVED else failed for r in group.rollouts]

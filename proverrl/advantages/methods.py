@@ -1,11 +1,8 @@
 """The methods by name, and which groups each can learn from: the admission test of the sampler.
 
-Flows in: ``AdvantageInputs``, as the method itself gets them. Flows out: yes or no for each group.
-A group that is not admitted is counted and another problem is drawn in its place. Not handled here:
-how often to draw again (the loop's limit).
-
-Most methods learn nothing from equal rewards (dynamic sampling, Yu et al. 2025, arXiv 2503.14476).
-Some do, and some learn nothing from certain mixed groups; for those the answer is computed.
+A group that is not admitted is counted and another problem is drawn in its place. Most methods
+learn nothing from equal rewards (dynamic sampling, Yu et al. 2025, arXiv 2503.14476). Some do, and
+some learn nothing from certain mixed groups; for those the answer is computed.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Credit for single tokens, from where the rollouts of a group diverge and meet.
 
-Flows in: ``AdvantageInputs`` with the token ids of every turn; ``salt`` also reads ``steps``. Flows
-out: one value per token. Not handled here: trees that a search built, and values that a model
-predicts.
-
 A turn's tree or steps begin at its prompt: the prompt of a later turn contains the earlier turns,
 so different histories have different roots. Steps may still have keys that merge them
-(``proverrl.advantages.goals``).
+(``proverrl.advantages.goals``). Not handled here: trees that a search built.
 """
 
 from __future__ import annotations
@@ -29,11 +25,9 @@ from proverrl.types import Completion, Group, Turn
 def tempo(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     """A_i + (V(next) - V(here)) / (std + 1e-6) for each token, with GRPO's A_i and V the mean
     reward of all rollouts below a node of the group's prefix tree (TEMPO, Tran et al. 2025, arXiv
-    2509.18314).
-
-    Where the tree does not branch, the two values are equal and only A_i is left. With
-    ``settings.states`` "goals" the nodes are the states between ``inputs.steps``, whatever text led
-    to them, and all tokens of a step have its value.
+    2509.18314): where the tree does not branch, only A_i is left. With ``settings.states`` "goals"
+    the nodes are the states between ``inputs.steps``, whatever text led to them, and all tokens of
+    a step have its value.
 
     Raises:
         RecordError: the nodes are goals, and there is no ``steps``.
@@ -110,10 +104,8 @@ def prefix_values(group: Group, rewards: Sequence[float]) -> list[list[list[floa
 
 def salt(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     """GRPO's advantage, but a step that several rollouts share gets the mean of their advantages
-    (SALT, Li et al. 2025, arXiv 2510.20022).
-
-    ``inputs.steps`` says which steps are the same: same state, same move. A step that a rollout
-    takes alone keeps the rollout's own advantage.
+    (SALT, Li et al. 2025, arXiv 2510.20022). ``inputs.steps`` says which steps are the same: same
+    state, same move.
 
     Raises:
         RecordError: there is no ``steps``, or it does not cover a turn's tokens.
@@ -142,7 +134,6 @@ def _mean_over_visitors(
 
 
 def _cut(group: Group, steps_of: StepsFn) -> list[list[Sequence[ProofStep]]]:
-    """The steps of each turn of each rollout."""
     return [
         [_checked(steps_of(turn), turn.completion) for turn in rollout.turns]
         for rollout in group.rollouts
@@ -166,13 +157,10 @@ def _checked(steps: Sequence[ProofStep], completion: Completion) -> Sequence[Pro
 
 
 def line_steps(decode: Callable[[list[int]], str]) -> StepsFn:
-    """Steps that are lines of the completion; ``decode`` turns token ids into text.
-
-    The state before a line is the prompt and all lines before it, with blanks collapsed and empty
-    lines left out, so that proofs that differ only in layout share their steps. A token that ends
-    one line and begins another belongs to the first. ``proverrl.advantages.goals`` merges proofs
-    that reach the same goals with different text.
-    """
+    """Steps that are lines of the completion; ``decode`` turns token ids into text. The state
+    before a line is the prompt and all lines before it, with blanks collapsed and empty lines left
+    out, so that proofs that differ only in layout share their steps. A token that ends one line and
+    begins another belongs to the first."""
 
     def steps(turn: Turn) -> list[ProofStep]:
         tokens = turn.completion.token_ids

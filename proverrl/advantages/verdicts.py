@@ -1,9 +1,4 @@
-"""Credit from the verdicts of a rollout's turns instead of its single reward.
-
-Flows in: ``AdvantageInputs`` with the verdicts of every turn. Flows out: one value per turn. Not
-handled here: credit for single tokens (``tree``), and masking the verifier's feedback (the sample
-builder does).
-"""
+"""Credit from the verdicts of a rollout's turns instead of its single reward."""
 
 from __future__ import annotations
 
@@ -15,11 +10,8 @@ from proverrl.types import Group, Status
 
 def turn_credit(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     """Per turn k the return max over j >= k of discount^(j - k) [turn j proved], minus the mean of
-    the returns of all rollouts that have a turn k.
-
-    One comparison per turn index, so that first turns are compared with first turns. A turn that
-    only one rollout reached has nothing to be compared with and gets 0.
-    """
+    the returns of all rollouts that have a turn k: first turns are compared with first turns. A
+    turn that only one rollout reached gets 0."""
     return [_turn_credit(group, inputs.settings.turn_discount) for group in inputs.groups]
 
 
@@ -37,12 +29,9 @@ def _turn_credit(group: Group, discount: float) -> GroupAdvantages:
 def obligations(group: Group, inputs: AdvantageInputs) -> list[float]:
     """(r - mean) + ``obligation_weight`` (d - mean of d), where d is 1 for a proved rollout and
     else ``obligation_share`` times its weighted credit (after VeRPO, Wang et al. 2026, arXiv
-    2601.03525, whose unit tests are a program's entries here).
-
-    The share is below 1, so a failed proof never outranks a proved one unless the rewards
-    themselves say so (a heavy penalty for length). If the back end counts no obligations, every
-    failure has d = 0 and only the rewards decide the order.
-    """
+    2601.03525, whose unit tests are a program's entries here). The share is below 1, so a failed
+    proof never outranks a proved one unless the rewards themselves say so. If the back end counts
+    no obligations, every failure has d = 0."""
     settings = inputs.settings
     earned = weigh_entries(group, settings.obligation_floor)
     dense = [
@@ -54,12 +43,10 @@ def obligations(group: Group, inputs: AdvantageInputs) -> list[float]:
 
 
 def weigh_entries(group: Group, floor: float) -> list[float]:
-    """Per rollout sum_j w_j c_j in [0, 1], with c_j the credit of entry j in its last verdict.
-
-    w_j is proportional to 1 - (mean credit of j in the group) + floor: entries that few prove weigh
+    """Per rollout sum_j w_j c_j in [0, 1], with c_j the credit of entry j in its last verdict. w_j
+    is proportional to 1 - (mean credit of j in the group) + floor: entries that few prove weigh
     more. Only entries that all rollouts with counted obligations share are weighted, so a rollout
-    gains nothing from declarations that it adds.
-    """
+    gains nothing from declarations that it adds."""
     earned = [entry_credits(rollout.turns[-1].verdict) for rollout in group.rollouts]
     counted = [entries for entries in earned if entries]
     if not counted:

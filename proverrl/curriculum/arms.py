@@ -1,9 +1,5 @@
-"""Curricula over arms: problems of one category are one arm, and a draw chooses arms.
-
-Flows in: groups. Flows out: problems, by way of a weight for each arm. What groups say is kept
-until the next draw, so that a batch counts as one. Not handled here: the weights (``bandits``,
-``cbrl``, ``sws``).
-"""
+"""Curricula over arms: problems of one category are one arm, and a draw chooses arms. What groups
+say is kept until the next draw, so that a batch counts as one."""
 
 from __future__ import annotations
 
@@ -73,7 +69,6 @@ class ArmCurriculum(Curriculum):
         super().__init__(problems, config, seed)
 
     def predict(self, problem: Problem) -> float:
-        """The problem's own expected rate under ``inside = "mopps"``, else its family's."""
         return self._beliefs.mean(problem.id) if self._beliefs else super().predict(problem)
 
     def _choose(self, n: int) -> Iterator[str]:

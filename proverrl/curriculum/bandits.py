@@ -1,7 +1,4 @@
-"""Bandits over categories: SEC by the size of their advantages, DUMP by an upper confidence bound.
-
-Flows in: groups. Flows out: problems. Not handled here: which problem of a category (``arms``).
-"""
+"""Bandits over categories: SEC by the size of their advantages, DUMP by an upper bound on it."""
 
 from __future__ import annotations
 
@@ -16,14 +13,12 @@ from proverrl.types import Group, Problem
 
 
 class SecCurriculum(ArmCurriculum):
-    """A bandit over categories (SEC, Chen et al. 2025, arXiv 2505.14970).
-
-    Each category has a value Q, 0 at first. A batch with groups of it sets
-    Q <- (1 - rate) Q + rate * (mean |A| of its rollouts in the batch), with advantages that are
-    not normalised; a draw takes categories by softmax(Q / temperature). A batch is what came back
-    between two draws. Binary rewards give |A| = 2 p (1 - p), 1/2 at most, so that the default
-    temperature of 1/2 prefers the best category at most e times to the worst.
-    """
+    """A bandit over categories (SEC, Chen et al. 2025, arXiv 2505.14970). Each category has a value
+    Q, 0 at first. A batch (what came back between two draws) with groups of it sets Q <- (1 - rate)
+    Q + rate * (mean |A| of its rollouts in the batch), with advantages that are not normalised; a
+    draw takes categories by softmax(Q / temperature). Binary rewards give |A| = 2 p (1 - p), 1/2 at
+    most, so that the default temperature of 1/2 prefers the best category at most e times to the
+    worst."""
 
     def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
         self.inside = config.sec.inside
@@ -63,13 +58,11 @@ def upper_bound(mean: float, num: int, total: int) -> float:
 
 
 class DumpCurriculum(ArmCurriculum):
-    """A bandit over sources (DUMP, Wang et al. 2025, arXiv 2504.09710).
-
-    A source scores the mean |A| of its last ``window`` rollouts, plus the bound's bonus for being
-    seldom drawn; a draw takes sources by softmax(score / temperature). Advantages are not
-    normalised. A source is a category of ``curriculum.categories``; with many of them the bonus,
-    which shrinks with the root of a source's rollouts, outweighs |A| for a long time.
-    """
+    """A bandit over sources, which are categories (DUMP, Wang et al. 2025, arXiv 2504.09710). A
+    source scores the mean |A|, not normalised, of its last ``window`` rollouts, plus the bound's
+    bonus for being seldom drawn; a draw takes sources by softmax(score / temperature). With many
+    sources the bonus, which shrinks with the root of a source's rollouts, outweighs |A| for a long
+    time."""
 
     def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
         self.inside = config.dump.inside

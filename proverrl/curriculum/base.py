@@ -2,8 +2,7 @@
 
 Flows in: problems, at the start and later (composed ones), and the groups that came back. Flows
 out: the problems of the next draw, and figures of what was drawn. The state holds everything that
-decides the next draw, problems that were added included, so that a resumed run draws the same.
-Not handled here: which problems are drawn.
+decides the next draw, added problems included, so that a resumed run draws the same.
 """
 
 from __future__ import annotations
@@ -23,13 +22,10 @@ from proverrl.types import Group, Problem, Status
 
 
 class Curriculum:
-    """Draws problems and learns from what became of them.
-
-    What all curricula share is here: problems, visits, a generator of random numbers, a solve rate
-    of each family, and the log of draws. A curriculum says what comes next (``_choose``), and may
-    learn from groups (``_learn``), from new problems (``_admit``) and predict solve rates. Fields
-    that ``_admit`` reads are set before this class's ``__init__`` is called.
-    """
+    """Draws problems and learns from what became of them. A curriculum says what comes next
+    (``_choose``), and may learn from groups (``_learn``), from new problems (``_admit``) and
+    predict solve rates. Fields that ``_admit`` reads are set before this class's ``__init__`` is
+    called."""
 
     def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
         self._config = config
@@ -153,7 +149,6 @@ class Curriculum:
         self._admit(problem)
 
     def _least_visited(self, names: Sequence[str]) -> str:
-        """One of the names that were drawn least often."""
         fewest = min(self._visits.get(name, 0) for name in names)
         return self._rng.choice([n for n in names if self._visits.get(n, 0) == fewest])
 
@@ -185,7 +180,6 @@ class BeliefCurriculum(Curriculum):
     _beliefs: Beliefs
 
     def predict(self, problem: Problem) -> float:
-        """The mean of the problem's belief."""
         return self._beliefs.mean(problem.id)
 
     def _learn(self, problem: Problem, solved: int, group: Group) -> None:

@@ -1,8 +1,4 @@
-"""What is believed of solve rates: one Beta distribution a problem or family, and where it begins.
-
-Flows in: how many of a group's rollouts were proved. Flows out: means and random draws of rates.
-Counts of an earlier run are read from JSON lines. Not handled here: what is drawn because of them.
-"""
+"""What is believed of solve rates: one Beta distribution per problem or family."""
 
 from __future__ import annotations
 
@@ -49,11 +45,9 @@ class Beliefs:
             self._beliefs[key] = [1.0 + weight * solved, 1.0 + weight * (total - solved)]
 
     def observe(self, key: str, solved: int, total: int) -> None:
-        """Count a group."""
         update_belief(self._beliefs.setdefault(key, [1.0, 1.0]), solved, total, self._discount)
 
     def mean(self, key: str) -> float:
-        """The expected solve rate."""
         return mean_rate(self._beliefs.get(key, [1.0, 1.0]))
 
     def sample(self, key: str, rng: random.Random) -> float:
@@ -62,20 +56,16 @@ class Beliefs:
         return rng.betavariate(a, b)
 
     def dump(self) -> dict[str, Belief]:
-        """All beliefs as JSON values."""
         return {key: list(belief) for key, belief in self._beliefs.items()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Become what ``dump`` wrote."""
         self._beliefs = {key: [float(a), float(b)] for key, (a, b) in state.items()}
 
 
 def read_counts(path: Path) -> dict[str, tuple[int, int]]:
-    """(proofs, judged attempts) of each problem, from JSON lines of an earlier run.
-
-    A line is the attempt of an evaluation (``evals/NAME.jsonl``), a rollout of a training
-    (``rollouts/step_N.jsonl``), or ``{"id": ..., "solved": ..., "attempts": ...}``. Attempts that
-    were not judged do not count.
+    """(proofs, judged attempts) of each problem, from JSON lines of an earlier run: attempts of an
+    evaluation (``evals/NAME.jsonl``), rollouts of a training (``rollouts/step_N.jsonl``), or
+    ``{"id": ..., "solved": ..., "attempts": ...}``.
 
     Raises:
         ProblemError: the file cannot be read, or a line is none of these.

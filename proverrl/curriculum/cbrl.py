@@ -1,8 +1,4 @@
-"""CBRL's controller: difficulty goes up while more than half is solved, and down while less is.
-
-Flows in: groups. Flows out: problems of the difficulty that the controller stands at; a composer
-may read it from ``difficulty``. Not handled here: making problems of a wanted difficulty.
-"""
+"""CBRL's controller: difficulty goes up while more than half is solved, and down while less is."""
 
 from __future__ import annotations
 
@@ -24,13 +20,11 @@ def difficulty_of(problem: Problem) -> float:
 
 
 class CbrlCurriculum(ArmCurriculum):
-    """A closed loop on difficulty (InternGeometry's CBRL, 2025, arXiv 2512.10534).
-
-    After a batch (what came back between two draws) the difficulty rises by ``step`` if more than
-    ``target`` of its rollouts was proved, and falls by it if less was; it stays within the
-    difficulties that exist. A draw takes the two that are nearest on either side, each in
-    proportion to how near it is. The paper's knob is the number of proof steps; ours is the level,
-    or ``difficulty`` in a problem's metadata. ``start`` is where it begins, at least the easiest.
+    """A closed loop on difficulty (InternGeometry's CBRL, 2025, arXiv 2512.10534). After a batch
+    (what came back between two draws) the difficulty rises by ``step`` if more than ``target`` of
+    its rollouts was proved, and falls by it if less was, within the difficulties that exist. A draw
+    takes the two that are nearest on either side, each in proportion to how near it is. The paper's
+    knob is the number of proof steps; ours is the level, or ``difficulty`` in a problem's metadata.
     """
 
     def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:

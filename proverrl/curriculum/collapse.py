@@ -2,8 +2,7 @@
 
 Flows in: the problems of a round, how often each was solved, and what the composer earned. Flows
 out: figures of the round, and warnings that name the rule that fired. All of it is pure; a caller
-keeps the figures of earlier rounds. Not handled here: what to do about a warning, and whether a
-problem is a duplicate (a guard stops it before it gets here).
+keeps the figures of earlier rounds.
 """
 
 from __future__ import annotations
@@ -69,7 +68,6 @@ class RoundFigures:
         return self.skeletons / self.problems if self.problems else 1.0
 
     def metrics(self) -> dict[str, Any]:
-        """The figures as keys of ``metrics.jsonl``."""
         values = asdict(self) | {"variety": self.variety}
         logged = set(values) - {"round", "written", "malformed"}
         return {f"compose_{name}": value for name, value in values.items() if name in logged}
@@ -115,11 +113,11 @@ def examine_round(
     n: int = 4,
 ) -> RoundFigures:
     """The figures of a round: its problems, each one's solve rate, and the composer's rewards,
-    which may be of more or other attempts than those that became problems; ``malformed`` of the
-    ``written`` statements held no problem.
+    which may be of more or other attempts; ``malformed`` of the ``written`` statements held no
+    problem.
 
     Raises:
-        RecordError: there is not one rate a problem.
+        RecordError: there is not one rate for each problem.
     """
     if len(rates) != len(problems):
         raise RecordError(f"round {number}: {len(problems)} problems but {len(rates)} solve rates")
@@ -146,11 +144,9 @@ def examine_round(
 
 
 def find_warnings(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> list[CollapseWarning]:
-    """What the newest round gives cause to, the rounds before it known; oldest first in ``rounds``.
-
-    A round with fewer than ``min_problems`` problems says too little: it gives no warning but
-    ``unreadable``, and is left out when rounds are compared.
-    """
+    """What the newest round gives cause to; oldest first in ``rounds``. A round with fewer than
+    ``min_problems`` problems says too little: it gives no warning but ``unreadable``, and is left
+    out when rounds are compared."""
     known = [figures for figures in rounds if figures.problems >= limits.min_problems]
     if known and known[-1] is not rounds[-1]:
         known = []

@@ -1,8 +1,4 @@
-"""What a curriculum drew: counts by level, family and operator, and the solve rates it expected.
-
-Flows in: problems as they are drawn. Flows out: figures for ``metrics.jsonl``; the report draws
-them. Not handled here: what became of the problems.
-"""
+"""What a curriculum drew: counts by level, family and operator, and the solve rates it expected."""
 
 from __future__ import annotations
 
@@ -16,11 +12,8 @@ from proverrl.types import Problem
 
 
 def operator_of(problem: Problem) -> str:
-    """The operator that composed a problem; empty for a given one.
-
-    It is ``operator`` in the metadata's ``lineage`` or, where the metadata has ``parents``, its
-    ``family``.
-    """
+    """The operator that composed a problem, empty for a given one: ``operator`` in the metadata's
+    ``lineage`` or, where the metadata has ``parents``, its ``family``."""
     lineage = problem.metadata.get("lineage")
     if isinstance(lineage, Mapping):
         return str(lineage.get("operator", ""))
@@ -58,11 +51,8 @@ class DrawLog:
             self.operators[operator] += 1
 
     def take(self) -> dict[str, Any]:
-        """The figures since the last call, and begin again; nothing when nothing was drawn.
-
-        ``curriculum_level`` is the mean level, ``curriculum_predicted`` the mean expected solve
-        rate, ``curriculum_entropy`` that of the families drawn, in nats.
-        """
+        """The figures since the last call, and begin again; nothing when nothing was drawn. Means
+        of level and expected solve rate; the entropy is that of the families drawn, in nats."""
         if self.num == 0:
             return {}
         levels = sum(int(level) * count for level, count in self.levels.items())
@@ -81,12 +71,10 @@ class DrawLog:
         return figures
 
     def dump(self) -> dict[str, Any]:
-        """The counts as JSON values."""
         counts = {"levels": self.levels, "families": self.families, "operators": self.operators}
         figures = {"num": self.num, "num_new": self.num_new, "predicted": self.predicted}
         return figures | {name: dict(counter) for name, counter in counts.items()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Become what ``dump`` wrote."""
         for name, value in state.items():
             setattr(self, name, Counter(value) if isinstance(value, Mapping) else value)

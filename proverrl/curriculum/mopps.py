@@ -1,9 +1,5 @@
-"""MoPPS: problems whose solve rate is thought to be near one half, without spending a rollout.
-
-Flows in: groups. Flows out: problems. Each problem has a belief of its own; where problems are many
-and visits few, ``sampler.PosteriorCurriculum`` shares one among a family. Not handled here: the
-update and the warm start (``beliefs``).
-"""
+"""MoPPS: problems whose solve rate is thought to be near one half, without spending a rollout. Each
+problem has a belief of its own; ``PosteriorCurriculum`` shares one among a family."""
 
 from __future__ import annotations
 
@@ -19,11 +15,7 @@ from proverrl.types import Problem
 
 
 def open_beliefs(settings: MoppsConfig) -> Beliefs:
-    """Beliefs about single problems, warm where a file of counts is given.
-
-    Raises:
-        ProblemError: the file cannot be read.
-    """
+    """Beliefs about single problems, warm where a file of counts is given."""
     beliefs = Beliefs(settings.discount)
     if settings.warm_start:
         beliefs.start(read_counts(Path(settings.warm_start)), settings.warm_weight)
@@ -33,13 +25,10 @@ def open_beliefs(settings: MoppsConfig) -> Beliefs:
 def pick_problems(
     names: Sequence[str], n: int, beliefs: Beliefs, settings: MoppsConfig, rng: Random
 ) -> list[str]:
-    """``n`` of ``names``, all of them if there are fewer (MoPPS, Qu et al. 2025,
-    arXiv 2507.04632).
-
+    """``n`` of ``names``, all of them if there are fewer (MoPPS, Qu et al. 2025, arXiv 2507.04632).
     ``candidates`` names for each place are drawn at random (0: all), a rate is sampled from the
     belief of each, and ``closest`` takes those nearest to ``target``. ``threshold`` takes random
-    ones of those within [``low``, ``high``], and the nearest to it when they are too few.
-    """
+    ones of those within [``low``, ``high``], and the nearest to it when they are too few."""
     if settings.candidates:
         names = rng.sample(names, min(len(names), settings.candidates * n))
     rates = {name: beliefs.sample(name, rng) for name in names}

@@ -1,7 +1,4 @@
-"""Difficulty pools: problems that are neither easy nor hard come five times as often.
-
-Flows in: groups. Flows out: problems. Not handled here: categories; every problem stands alone.
-"""
+"""Difficulty pools: problems that are neither easy nor hard come five times as often."""
 
 from __future__ import annotations
 
@@ -29,14 +26,12 @@ class Record:
 
 
 def name_pool(record: Record | None, num_seen: int, settings: PoolsConfig) -> PoolName:
-    """The pool of a problem when ``num_seen`` groups have come back.
-
-    By its latest rate: ``hard`` up to ``hard``, ``normal`` up to ``easy``, else ``easy``, as
-    prime-rl's pools are (thresholds 0.25 and 0.75); ``normal`` before it was tried. Ours: after
-    ``retire_after`` groups in a row that were all proved it is ``retired``, after ``park_after``
-    that all failed ``parked``, neither of which is drawn, until ``rest`` more groups have come
-    back. 0 of the first two never lets a problem rest, 0 of the last never wakes one.
-    """
+    """The pool of a problem when ``num_seen`` groups have come back. By its latest rate: ``hard``
+    up to ``hard``, ``normal`` up to ``easy``, else ``easy``, as prime-rl's pools are (thresholds
+    0.25 and 0.75); ``normal`` before it was tried. Ours: after ``retire_after`` groups in a row
+    that were all proved it is ``retired``, after ``park_after`` that all failed ``parked``, neither
+    of which is drawn, until ``rest`` more groups have come back. 0 of the first two never lets a
+    problem rest, 0 of the last never wakes one."""
     if record is None:
         return "normal"
     resting = settings.rest == 0 or num_seen - record.seen < settings.rest
@@ -67,12 +62,10 @@ class PoolsCurriculum(Curriculum):
         super().__init__(problems, config, seed)
 
     def predict(self, problem: Problem) -> float:
-        """The latest rate; before there is one, its family's."""
         record = self._records.get(problem.id)
         return super().predict(problem) if record is None else record.rate
 
     def pool_of(self, name: str) -> PoolName:
-        """The pool that a problem is in now."""
         return name_pool(self._records.get(name), self._num_seen, self._config.pools)
 
     def _choose(self, n: int) -> Iterator[str]:

@@ -1,8 +1,4 @@
-"""The curricula by name, and the simplest of them.
-
-Flows in: a name of ``[curriculum]``. Flows out: the class of that curriculum, which is made of
-problems, the section, and a seed.
-"""
+"""The curricula by name, and the simplest of them."""
 
 from __future__ import annotations
 
@@ -21,10 +17,8 @@ from proverrl.types import Problem
 
 
 class UniformCurriculum(Curriculum):
-    """Every problem once in random order, then again in another order.
-
-    A problem that is added takes a random place among those that are left.
-    """
+    """Every problem once in random order, then again in another order. A problem that is added
+    takes a random place among those that are left."""
 
     def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
         self._left: list[str] = []
@@ -50,15 +44,12 @@ class UniformCurriculum(Curriculum):
 
 
 class PosteriorCurriculum(Curriculum):
-    """Draws families whose solve rate is near one half, and in them the least visited problem.
-
-    Each family carries a Beta posterior over its solve rate, updated with a discount so that it
-    follows the policy (MoPPS, Qu et al. 2025, arXiv 2507.04632). A draw samples one rate p a
-    family and takes families in proportion to p (1 - p) + floor: the expected share of mixed
-    groups is largest there, and the floor keeps every family alive. It differs from ``mopps`` in
-    two ways that suit many problems of few kinds: a single problem is visited too rarely to have a
-    posterior of its own, and no family is ever left behind.
-    """
+    """Draws families whose solve rate is near one half, and in them the least visited problem. Each
+    family carries a Beta posterior over its solve rate, discounted so that it follows the policy
+    (MoPPS, Qu et al. 2025, arXiv 2507.04632). A draw samples one rate p per family and takes
+    families in proportion to p (1 - p) + floor: the expected share of mixed groups is largest
+    there, and no family is ever left behind. It suits many problems of few kinds, where a single
+    problem is visited too rarely to have a posterior of its own."""
 
     def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
         self._families: dict[str, list[str]] = {}
@@ -80,12 +71,9 @@ class PosteriorCurriculum(Curriculum):
 
 
 class PrioritisedCurriculum(BeliefCurriculum):
-    """Draws a problem in proportion to 1 - p (Kimi k1.5, Kimi Team 2025, arXiv 2501.12599).
-
-    p is the mean of a Beta belief with ``curriculum.discount``, so that it is never quite 0 or 1,
-    and 1/2 for a problem that was never tried. Problems that nobody can solve come most often of
-    all, which ``pools`` and ``sws`` avoid.
-    """
+    """Draws a problem in proportion to 1 - p (Kimi k1.5, Kimi Team 2025, arXiv 2501.12599). p is
+    the mean of a Beta belief with ``curriculum.discount``, 1/2 for a problem that was never tried.
+    Problems that nobody can solve come most often of all, which ``pools`` and ``sws`` avoid."""
 
     def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
         self._beliefs = Beliefs(config.discount)

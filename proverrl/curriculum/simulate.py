@@ -1,14 +1,15 @@
 """A simulated learner with known difficulties, to hold curricula against each other.
 
 Flows in: a world (categories, difficulties, how learning works) and curricula. Flows out: what the
-learner could do at the end under each, paired by seed with uniform draws. Nothing here is a model
-or a verifier, and no figure is a claim about one: the world has the assumption built in that a
-learner gains most from problems that it solves half of the time. What it shows is whether a
-curriculum finds those problems. Not handled here: forgetting, noise of verdicts, lengths.
+learner could do at the end under each, paired by seed with uniform draws. No figure is a claim
+about a model: the world assumes that a learner gains most from problems that it solves half of the
+time, and shows whether a curriculum finds those. Not handled here: forgetting, noise of verdicts,
+lengths.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -110,18 +111,15 @@ class SimulatedLearner:
         self._difficulties: dict[str, float] = {}
         self._rollouts: dict[str, tuple[Rollout, Rollout]] = {}
         num_false = round(world.false * world.per_level)
-        for category in range(world.categories):
-            for level in range(1, world.levels + 1):
-                for number in range(world.per_level):
-                    problem = _make_problem(category, level, number)
-                    center = world.spacing * (level - 1)
-                    difficulty = rng.gauss(center, world.noise)
-                    self._difficulties[problem.id] = math.inf if number < num_false else difficulty
-                    self._rollouts[problem.id] = _make_rollouts(problem)
-                    self.problems.append(problem)
+        sizes = (world.categories, world.levels, world.per_level)
+        for category, level, number in itertools.product(*map(range, sizes)):
+            problem = _make_problem(category, level + 1, number)
+            difficulty = rng.gauss(world.spacing * level, world.noise)
+            self._difficulties[problem.id] = math.inf if number < num_false else difficulty
+            self._rollouts[problem.id] = _make_rollouts(problem)
+            self.problems.append(problem)
 
     def rate(self, problem: Problem) -> float:
-        """The probability of a proof."""
         gap = self._difficulties[problem.id] - self.skills[problem.metadata["category"]]
         return 0.0 if gap == math.inf else 1.0 / (1.0 + math.exp(gap))
 

@@ -1,7 +1,4 @@
-"""SwS: the weaker a category, the larger its part of the draws and of what is composed.
-
-Flows in: groups. Flows out: problems, and budgets for a composer. Not handled here: composing.
-"""
+"""SwS: the weaker a category, the larger its part of the draws and of what is composed."""
 
 from __future__ import annotations
 
@@ -26,15 +23,11 @@ def split_budget(weights: Mapping[str, float], n: int) -> dict[str, int]:
 
 
 class SwsCurriculum(ArmCurriculum):
-    """Budgets by weakness (SwS, Liang et al. 2025, arXiv 2506.08989).
-
-    A problem fails while less than ``weak`` of its latest group was proved. A category weighs its
-    failure ratio, (failing + 1) / (tried + 2), so that one that was never tried counts half. In a
-    category those problems may be drawn that were never tried or whose latest rate lies in
-    [``low``, ``high``], and a category without any gets nothing; a share ``recheck`` of draws goes
-    to the others, since the policy changes.
-    The paper fixes weaknesses in a first run; here they follow the policy.
-    """
+    """Budgets by weakness (SwS, Liang et al. 2025, arXiv 2506.08989). A problem fails while less
+    than ``weak`` of its latest group was proved. A category weighs its failure ratio, (failing + 1)
+    / (tried + 2). Of its problems those may be drawn that were never tried or whose latest rate
+    lies in [``low``, ``high``]; a share ``recheck`` of draws goes to the others, since the policy
+    changes. The paper fixes weaknesses in a first run; here they follow the policy."""
 
     def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
         self._latest: dict[str, float] = {}

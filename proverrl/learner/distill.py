@@ -3,8 +3,7 @@
 Source: Huebotter et al. 2026, "Reinforcement Learning via Self-Distillation", arXiv 2601.20802.
 Flows in: failed attempts with the prompt of a teacher that has read the feedback on them. Flows
 out: gradients that draw the policy, on its own tokens, to what the teacher would have written. The
-teacher is the policy itself, as a slow average of its weights. Not handled here: which attempts
-(``proverrl.rollout.teaching``).
+teacher is a slow average of the policy's weights.
 """
 
 from __future__ import annotations
@@ -73,7 +72,6 @@ class SelfDistiller:
         follow(self.teacher, model, self.settings.teacher_rate)
 
     def state_dict(self) -> dict[str, Any]:
-        """The teacher's weights."""
         weights: dict[str, Any] = self.teacher.state_dict()
         return weights
 

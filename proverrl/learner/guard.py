@@ -2,8 +2,7 @@
 
 Flows in: updates that have their gradients, groups and solve rates. Flows out: leave for the
 update, or ``GuardError`` naming a file with the offending batch. Decisions are pure functions of
-numbers. Not handled here: false verdicts as such (canaries, ``proverrl.verify``); a jump of the
-solve rate is only their likeliest sign in the figures.
+numbers. Not handled here: false verdicts as such (canaries, ``proverrl.verify``).
 """
 
 from __future__ import annotations
@@ -63,9 +62,7 @@ def find_entropy(metrics: Mapping[str, float], settings: GuardConfig) -> list[Al
 
 def find_reward_jump(rate: float, history: Sequence[float], settings: GuardConfig) -> list[Alarm]:
     """The solve rate is ``max_reward_jump`` above its mean over the last ``reward_window`` steps.
-
-    Nothing is found before the window is full: the first steps of a run may well climb.
-    """
+    Nothing is found before the window is full: the first steps of a run may well climb."""
     if settings.reward_jump == "off" or len(history) < settings.reward_window:
         return []
     recent = history[-settings.reward_window :]
@@ -121,11 +118,9 @@ class Guard:
         return not not_finite
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs, as JSON values."""
         return {"history": self.history, "warnings": self.warnings}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state_dict``."""
         self.history = list(state["history"])
         self.warnings = dict(state["warnings"])
 

@@ -66,8 +66,7 @@ def require_finite(update: Update) -> bool:
         ProverRLError: the loss or the gradient's norm is not finite.
     """
     for name, words in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
-        value = update.metrics[name]
-        if not math.isfinite(value):
+        if not math.isfinite(value := update.metrics[name]):
             raise ProverRLError(f"{words} is {value} at version {update.version}; stopping")
     return True
 
@@ -75,9 +74,8 @@ def require_finite(update: Update) -> bool:
 class TorchLearner:
     """Updates over packed samples; ``model`` is shared with the policy that samples from it.
 
-    With a KL term a frozen copy of ``model`` as it comes is kept: as much memory again as its
-    weights take, and no optimizer state. A model with an adapter needs none: it is its own
-    reference without the adapter. With ``learner.shard`` what is trained is a cut copy, and
+    With a KL term a frozen copy of ``model`` as it comes is kept; a model with an adapter is its
+    own reference without the adapter. With ``learner.shard`` what is trained is a cut copy, and
     ``probe_rows`` are compared after each push into ``model``
     (``proverrl.learner.sharded_weights``).
     """
@@ -112,15 +110,14 @@ class TorchLearner:
         # With an adapter the model without it is the reference: no second copy.
         keeps_reference = self.loss.needs_reference and not has_adapter(model)
         self.reference = self.weights.freeze() if keeps_reference else None
-        distills = self.loss.distill.weight > 0
-        if distills and config.shard != "none":
-            raise UsageError(
-                "loss.distill.weight is above 0 and its teacher has whole weights; set it to 0, "
-                "or set learner.shard = 'none'"
-            )
-        self.distiller = (
-            SelfDistiller(model, self.loss.distill, temperature=temperature) if distills else None
-        )
+        self.distiller: SelfDistiller | None = None
+        if self.loss.distill.weight > 0:
+            if config.shard != "none":
+                raise UsageError(
+                    "loss.distill.weight is above 0 and its teacher has whole weights; set it to "
+                    "0, or set learner.shard = 'none'"
+                )
+            self.distiller = SelfDistiller(model, self.loss.distill, temperature=temperature)
         if config.gradient_checkpointing:
             enable_checkpointing(self.weights.model)
 
@@ -131,15 +128,14 @@ class TorchLearner:
         pairs: Sequence[TeacherPair] = (),
     ) -> dict[str, float]:
         """``epochs`` passes over the samples, ``groups_per_update`` prompts an update; returns
-        metrics averaged over updates (and over tokens where they are per token; those that end in
+        metrics averaged over updates (over tokens where they are per token; those that end in
         ``_max`` are the largest of the step).
 
         ``replay()`` is asked once an update for proofs to imitate as well: their mean negative
-        log-likelihood times ``replay_weight`` is added to the loss (VAPO, Yue et al. 2025,
-        arXiv 2504.05118, on fresh positives; here on all that were found).
-
-        ``pairs`` are failed attempts for self-distillation, dealt out over the updates of a pass;
-        without any other sample no update is made.
+        log-likelihood times ``replay_weight`` is added to the loss (VAPO, Yue et al. 2025, arXiv
+        2504.05118, on fresh positives; here on all that were found). ``pairs`` are failed attempts
+        for self-distillation, dealt out over the updates of a pass; without any other sample no
+        update is made.
 
         Raises:
             ProverRLError: the check refuses an update; it is not made.
@@ -161,7 +157,7 @@ class TorchLearner:
                 proofs = self.world.share(replay() if self.world.leads else None)
                 values = self._update(part, pack_rows(proofs), dealt, old, reference)
                 if values is None:
-                    counts["updates_left_out"] = counts.get("updates_left_out", 0.0) + 1
+                    _add(counts, "updates_left_out", 1.0)
                 else:
                     updates.append(values)
         return counts | _summarize(updates) | self.weights.publish()
@@ -179,7 +175,6 @@ class TorchLearner:
         old: Mapping[int, Tensor],
         reference: Mapping[int, Tensor],
     ) -> dict[str, float] | None:
-        """The metrics of an update, or None when the check left it out."""
         samples = samples_of(rows)
         batch_tokens = max(1, sum(sum(sample.loss_mask) for sample in samples))
         generator = torch.Generator().manual_seed(derive_seed(self.version, "loss"))
@@ -322,7 +317,6 @@ class TorchLearner:
         return state
 
     def load(self, path: Path) -> None:
-        """Read what ``save`` wrote."""
         # Whole states stay on the disk where each process needs a part of them.
         with loading(path):
             state = torch.load(path, weights_only=True, mmap=self.weights.lockstep)

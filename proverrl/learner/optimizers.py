@@ -1,8 +1,5 @@
-"""Optimizers by name, as lists of torch optimizers that step together.
-
-Flows in: a model and rates. Flows out: optimizers whose parameter groups carry ``initial_lr``, so
-that a schedule can scale them. Not handled here: the schedule.
-"""
+"""Optimizers by name, as lists of torch optimizers that step together. Their parameter groups carry
+``initial_lr``, so that a schedule can scale them."""
 
 from __future__ import annotations
 
@@ -31,10 +28,8 @@ def adamw(model: Any, learning_rate: float, weight_decay: float) -> list[Optimiz
 
 def muon(model: Any, learning_rate: float, weight_decay: float) -> list[Optimizer]:
     """Muon on the matrices of the blocks, AdamW at a tenth of the rate on embeddings and norms
-    (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks").
-
-    From fresh weights it needs about two thirds of AdamW's steps here; it is not meant for
-    pretrained checkpoints.
+    (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"). From fresh
+    weights it needs about two thirds of AdamW's steps; it is not meant for pretrained checkpoints.
     """
     outer = {id(model.get_input_embeddings().weight), id(model.get_output_embeddings().weight)}
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -59,8 +54,7 @@ OPTIMIZERS: dict[OptimizerName, Callable[[Any, float, float], list[Optimizer]]] 
 def build_optimizers(
     name: OptimizerName, model: Any, *, learning_rate: float, weight_decay: float
 ) -> list[Optimizer]:
-    """The optimizers of ``name`` over all parameters of ``model`` that want a gradient, each in
-    exactly one."""
+    """The optimizers of ``name`` over all parameters that want a gradient, each in exactly one."""
     optimizers = OPTIMIZERS[name](model, learning_rate, weight_decay)
     for optimizer in optimizers:
         for group in optimizer.param_groups:

@@ -1,11 +1,10 @@
 """Attention over tokens that are laid end to end, where sequences share their prompts.
 
 Flows in: the tokens of many sequences in one row without padding, and spans that say which of them
-each sequence reads. Flows out: what every token attends to, in the same order. Everything else in a
-model works token by token, so that a prompt is computed once for all sequences that continue from
-it (shared prefixes: Hydragen, Juravsky et al. 2024, arXiv 2402.05099) and nothing is padded but
-attention itself. Not handled here: layers without full attention, which are refused; what the
-tokens are (``proverrl.learner.packed_rows``).
+each sequence reads. Flows out: what every token attends to, in the same order. All else in a model
+works token by token, so that a prompt is computed once for all sequences that continue from it
+(shared prefixes: Hydragen, Juravsky et al. 2024, arXiv 2402.05099). Layers without full attention
+are refused.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Packs sequences into rows and scores every completion token in one forward pass.
 
 Flows in: ``TrainingSample`` records and a causal language model. Flows out: log-probabilities and
-entropies, one a completion token, and the tensors of ``LossInputs``. Samples that share a prompt
-are laid into one row (the prompt once, then every completion, each seeing the prompt and itself)
-and rows end to end without padding, which saves most of the tokens of a group and gives the numbers
-of padded rows of one sample each. Not handled here: losses.
+entropies per completion token, and the tensors of ``LossInputs``. Samples that share a prompt make
+one row (the prompt once, then every completion, each seeing the prompt and itself), and rows lie
+end to end without padding: the numbers are those of padded rows of one sample each.
 """
 
 from __future__ import annotations

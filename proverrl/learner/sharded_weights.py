@@ -1,11 +1,10 @@
 """The weights that updates change when they are cut over processes, with the optimizer over them.
 
 Flows in: a model that samples, whole on every process. Flows out: its weights after each step. What
-is trained is a cut copy (``proverrl.learner.sharding``): float32 weights, which are the masters
-where the model is in bfloat16, gradients and optimizer state, each process its part. After a step
-the whole weights are copied into the model that samples, and log-probabilities of fixed sequences
-say whether they arrived. Not handled here: weights that every process holds
-(``proverrl.learner.weights``), adapters, and optimizers that need whole matrices.
+is trained is a cut copy (``proverrl.learner.sharding``): float32 weights, gradients and optimizer
+state, each process its part. After a step the whole weights are copied into the model that samples,
+and log-probabilities of fixed sequences say whether they arrived. Not handled here: adapters, and
+optimizers that need whole matrices.
 """
 
 from __future__ import annotations
@@ -31,9 +30,8 @@ from proverrl.rollout.samples import build_replay_sample
 
 class ShardedWeights:
     """What ``TrainedWeights`` is, with 16 bytes per parameter divided by the number of processes.
-
-    ``rows`` are the sequences that are compared after each push, the same on every process. All
-    methods are called by all processes.
+    ``rows`` are compared after each push, the same on every process. All methods are called by all
+    processes.
 
     Raises:
         UsageError: the optimizer or the model cannot be cut.
@@ -123,7 +121,6 @@ class ShardedWeights:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take this process's part of ``state_dict``, and push."""
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(
                 _map_states(saved, lambda index, value: to_part(value, self.masters[index]))

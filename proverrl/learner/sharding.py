@@ -2,10 +2,8 @@
 
 Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, stage 3; torch's ``fully_shard`` (FSDP2)
 does the cutting and the messages. Flows in: a whole model, the same on every process. Flows out:
-calls of functions over the model, the parts of its weights and gradients, and the whole weights
-when they are asked for. Every process must call in the same order and equally often, because each
-layer's weights are put together for the moment in which they are used. Not handled here: the
-optimizer, and how the sampler gets the weights (``proverrl.learner.sharded_weights``).
+calls of functions over the model, the parts of its weights and gradients, and the whole weights on
+request. Every process must call in the same order and equally often.
 """
 
 from __future__ import annotations

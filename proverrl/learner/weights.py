@@ -1,10 +1,9 @@
 """The weights that updates change, with the optimizers over them.
 
-Flows in: a model. Flows out: its weights after each update. Weights in bfloat16 have a float32
-master here: gradients of all micro-batches are summed in float32, the optimizer works on the master
-with float32 state, and the model gets the master rounded after each update (mixed precision with
-master weights, Micikevicius et al. 2018, arXiv 1710.03740). Weights in float32 are their own
-master. Not handled here: in which dtype a model is loaded (``proverrl.policy.loading``).
+Weights in bfloat16 have a float32 master here: gradients of all micro-batches are summed in
+float32, the optimizer works on the master, and the model gets the master rounded after each update
+(mixed precision with master weights, Micikevicius et al. 2018, arXiv 1710.03740). Weights in
+float32 are their own master.
 """
 
 from __future__ import annotations
@@ -66,11 +65,9 @@ class TrainedWeights:
 
     @property
     def masters(self) -> list[Tensor]:
-        """``master`` of every weight, in the model's order."""
         return [self.master(weight) for weight in self.weights]
 
     def freeze(self) -> Any:
-        """A copy of the model as it is now that no optimizer changes."""
         return freeze_copy(self.model)
 
     def zero_grad(self) -> None:
@@ -78,7 +75,6 @@ class TrainedWeights:
             tensor.grad = None
 
     def sum_gradients(self, world: World) -> None:
-        """Give every process the sum of the gradients of all."""
         world.sum_gradients(self.masters)
 
     def clip(self, max_norm: float) -> float:
@@ -108,7 +104,6 @@ class TrainedWeights:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up ``state_dict``; the model gets the masters' weights."""
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         with torch.no_grad():

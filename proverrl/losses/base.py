@@ -1,9 +1,6 @@
-"""What a loss is given, and the ways to sum a loss over tokens.
-
-Flows out: ``LossInputs``, the shape of a loss function, and sums that are already divided by the
-whole batch's size, so that the losses of micro-batches add up. Not handled here: tokens outside the
-loss; they are not among the inputs.
-"""
+"""What a loss is given, and the ways to sum a loss over tokens. Sums are divided by the whole
+batch's size, so that the losses of micro-batches add up. Tokens outside the loss are not among the
+inputs."""
 
 from __future__ import annotations
 

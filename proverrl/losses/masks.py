@@ -1,9 +1,5 @@
-"""What is left out of the policy loss: whole samples before the forward pass, tokens after it.
-
-Flows in: training samples, or ``LossInputs``. Flows out: the samples that stay, or a mask of
-shape (tokens,). A masked token still counts in the loss's divisor; a sample that is left out does
-not. Not handled here: feedback and prompt tokens (the samples' own ``loss_mask``).
-"""
+"""What is left out of the policy loss: whole samples before the forward pass, tokens after it. A
+masked token still counts in the loss's divisor; a sample that is left out does not."""
 
 from __future__ import annotations
 

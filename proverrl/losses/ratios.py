@@ -1,10 +1,5 @@
-"""Policy losses that bound the ratio of the policy's probability to an older one.
-
-Flows in: ``LossInputs``. Flows out: a scalar to minimise and sums of metrics. The ratio is a
-token's (first those clipped on both sides, then those bounded on one) or the whole sample's. Not
-handled here: ``loss.weights`` with ``aipo`` or ``prime_rl`` (the configuration refuses what would
-correct twice); squared losses (``squared``).
-"""
+"""Policy losses that bound the ratio of the policy's probability to an older one: of each token,
+clipped on both sides or bounded on one, or of the whole sample."""
 
 from __future__ import annotations
 
@@ -113,11 +108,9 @@ def prime_rl(inputs: LossInputs) -> tuple[Tensor, Metrics]:
 
 
 def gspo(inputs: LossInputs) -> tuple[Tensor, Metrics]:
-    """One ratio per sample, the geometric mean of its tokens' ratios, clipped to
-    [1 - gspo_low, 1 + gspo_high] (GSPO, Zheng et al. 2025, arXiv 2507.18071).
-
-    It takes effect only from the second update on the same samples; before that every ratio is 1.
-    """
+    """One ratio per sample, the geometric mean of its tokens' ratios, clipped to [1 - gspo_low, 1 +
+    gspo_high] (GSPO, Zheng et al. 2025, arXiv 2507.18071). It takes effect only from the second
+    update on the same samples; before that every ratio is 1."""
     per_token, metrics = _sequence_clipped(inputs)
     return sequence_mean(inputs, per_token), metrics
 

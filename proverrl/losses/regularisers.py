@@ -1,10 +1,6 @@
 """Terms beside the policy loss: KL divergence to a reference, and regularisers on the tokens whose
 covariance of advantage and log-probability is high, which is where entropy is lost (Cui et al.
-2025, arXiv 2505.22617).
-
-Flows in: ``LossInputs``. Flows out: a term to add to the loss, or a mask. Not handled here: the
-reference's forward pass (``proverrl.learner.learner``); covariances over more than the micro-batch.
-"""
+2025, arXiv 2505.22617). Covariances are within the micro-batch."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""The whole loss: weights, masks, the named policy loss, and what is added to it.
-
-Flows in: ``LossInputs`` and the state of the entropy bonus. Flows out: a scalar to minimise and
-sums of metrics. With the settings' defaults nothing is multiplied or added, and the value is that
-of the named loss. Not handled here: samples that are left out (``masks.select_samples``).
-"""
+"""The whole loss: weights, masks, the named policy loss, and what is added to it. With the
+settings' defaults nothing is multiplied or added, and the value is that of the named loss."""
 
 from __future__ import annotations
 
@@ -78,7 +74,6 @@ def compute_loss(
 def _weigh(
     inputs: LossInputs, control: EntropyControl, generator: torch.Generator
 ) -> tuple[LossInputs, Metrics]:
-    """The inputs with the weights and token masks that the settings ask for."""
     settings = inputs.settings
     metrics: Metrics = {}
     weights = inputs.weights

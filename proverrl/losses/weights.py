@@ -1,12 +1,9 @@
 """Weights for the difference between the engine that samples and the one that learns.
 
 Flows in: ``LossInputs``, with w = p_old / p_sampler per token (learner over sampler, same weights
-of the policy). Flows out: detached factors of the policy loss, of shape (tokens,). Not handled
-here: samplers with top-p or top-k (their log-probabilities would be biased; the policies refuse
-both).
-
-A product over a sequence is unbiased and grows with its length: 0.012 per token over 100 tokens is
-already exp(1.2) = 3.3. Use the geometric mean for long proofs.
+of the policy). Flows out: detached factors of the policy loss, of shape (tokens,). A product over a
+sequence is unbiased and grows with its length: 0.012 per token over 100 tokens is already exp(1.2)
+= 3.3. Use the geometric mean for long proofs.
 """
 
 from __future__ import annotations

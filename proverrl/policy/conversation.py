@@ -1,18 +1,17 @@
 """Prompts and feedback as token ids, so that sampled text is never tokenised again.
 
-Flows in: a tokenizer; messages; the exchanges so far. Flows out: token ids. With a chat template
-and a layout that holds conversations, the template writes the text around a message; otherwise
-plain text does. The text between a completion and the next one is found by rendering the template
-with marks in place of both, because rendering a whole conversation again may change what was said
-(Qwen3's template drops earlier thinking, and white space moves): such drift makes sampler and
-learner disagree. Feedback quotes what the policy wrote, so names of special tokens in it stay plain
-text. Not handled here: which exchanges are kept (``proverrl.rollout.self_correct``).
+Flows in: a tokenizer; messages; the exchanges so far. Flows out: token ids. A chat template writes
+the text around messages where the layout holds conversations, else plain text does. The text
+between a completion and the next one is found by rendering the template with marks in place of
+both: rendering a whole conversation again may change what was said (Qwen3's template drops earlier
+thinking), and then sampler and learner disagree. Feedback quotes what the policy wrote, so names of
+special tokens in it stay plain text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
@@ -112,7 +111,7 @@ def _chat_borders(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]:
 
 
 def _render_chat(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> str:
-    rows: list[dict[str, Any]] = [{"role": m.role, "content": m.content} for m in messages]
+    rows = [asdict(message) for message in messages]
     try:
         text = tokenizer.apply_chat_template(rows, tokenize=False, add_generation_prompt=True)
     except (TemplateError, ValueError) as error:

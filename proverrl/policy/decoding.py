@@ -1,10 +1,9 @@
 """One token after the other: rows of tokens in a model's key-value cache, and how a token is drawn.
 
 Flows in: token ids, then one more token of each row at a time. Flows out: logits of the next token,
-and draws from them. transformers' own dynamic cache copies everything that it holds at every step;
-the one here reserves room for some steps ahead and copies once per ``_ROOM`` steps. Not handled
-here: sliding windows and linear attention (models with such layers keep the library's cache); what
-a completion is (``proverrl.policy.transformers``).
+and draws from them. transformers' own dynamic cache copies all that it holds at every step; the one
+here reserves room and copies once per ``_ROOM`` steps. Models with sliding windows or linear
+attention keep the library's cache.
 """
 
 from __future__ import annotations
@@ -79,7 +78,6 @@ class CachedRows:
         self._read(ids, (self._mask.cumsum(-1) - 1).clamp(min=0))
 
     def repeat(self, times: int) -> None:
-        """Each row so many times in place of once."""
         self._cache.batch_repeat_interleave(times)
         self.logits, self._mask, self.position = (
             tensor.repeat_interleave(times, dim=0)

@@ -1,8 +1,7 @@
 """Where a model and its tokenizer come from: a Hugging Face folder, or a new model.
 
 Flows in: a path or a configuration, a device by name, a precision. Flows out: a
-``TransformersPolicy``, or a ``UsageError`` that says why there is none. Not handled here: adapters
-(``proverrl.policy.lora``), what a policy does.
+``TransformersPolicy``. Not handled here: adapters (``proverrl.policy.lora``).
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ def choose_device(name: str) -> str:
 def load_policy(
     path: str | Path, config: PolicyConfig, *, device: str, precision: PrecisionName = "fp32"
 ) -> TransformersPolicy:
-    """Load a Hugging Face folder or id with weights of ``precision``, whatever it was saved in;
-    layout and batch size come from ``config``.
+    """Load a Hugging Face folder or id with weights of ``precision``, whatever it was saved in.
 
     Raises:
         UsageError: it cannot be loaded, or its tokenizer has no end token.
@@ -78,8 +76,8 @@ def load_policy(
 
 
 def cast_parameters(model: Any, dtype: torch.dtype) -> None:
-    """Round the parameters in place. Buffers stay as they are: in bfloat16 the frequencies of
-    rotary positions would misplace distant tokens."""
+    """Round the parameters in place, but no buffers: in bfloat16 the frequencies of rotary
+    positions would misplace distant tokens."""
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
 
@@ -93,10 +91,7 @@ def build_policy(
     precision: PrecisionName = "fp32",
 ) -> TransformersPolicy:
     """A small Llama model with fresh weights drawn under ``seed``, then rounded to ``precision``.
-
-    Llama, because transformers gives a Qwen2 folder Qwen2's own tokenizer whatever the folder
-    contains.
-    """
+    Llama, because transformers gives a Qwen2 folder Qwen2's own tokenizer whatever it contains."""
     torch.manual_seed(seed)
     model = LlamaForCausalLM(  # type: ignore[no-untyped-call]
         LlamaConfig(

@@ -1,8 +1,7 @@
 """Averages the weights of two checkpoints of one model.
 
-Flows in: two Hugging Face folders. Flows out: a third. Averaging a model with the one that it was
-trained from restores variety that training lost (Goedel-Prover-V2, Lin et al. 2025, arXiv
-2508.03613, after supervised and reinforcement learning). Not handled here: which share is best
+Averaging a model with the one that it was trained from restores variety that training lost
+(Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613). Not handled here: which share is best
 (``proverrl.loops.merge_sweep``).
 """
 

@@ -2,8 +2,7 @@
 
 Flows in: log-probabilities of the same tokens from two paths, each of shape (sequences, tokens).
 Flows out: their distance, and what is wrong with it. If weights are pushed but not used, a run
-keeps sampling from its first policy without any error; a few forward passes reveal it. Not handled
-here: which sequences, when, and the learner's path (``proverrl.loops.adapter_probe``).
+keeps sampling from its first policy without any error; a few forward passes reveal it.
 """
 
 from __future__ import annotations

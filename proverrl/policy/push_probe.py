@@ -1,11 +1,9 @@
 """Whether the sampling engine holds the weights that were pushed into it.
 
 Flows in: the scores of the trained model and of the sampling engine for fixed sequences of token
-ids. Flows out: how much their log-probabilities differ; an error when that is too much, or when the
-sampler did not move although the model did. A push that reports success proves nothing: engines
-repack weights, tie some of them and skip others, and a run whose sampler stands still looks like
-one that learns nothing. Not handled here: the push itself (``proverrl.policy.vllm``,
-``proverrl.learner.sharded_weights``).
+ids. Flows out: how much they differ; an error when that is too much, or when the sampler did not
+move although the model did. A push that reports success proves nothing: engines repack weights, tie
+some of them and skip others.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The policy that generates with transformers, on CPU or CUDA.
 
 Flows in: prompts as token ids. Flows out: completions with exact token ids and the sampler's own
-log-probabilities at the sampling temperature. Prompts are prefilled once and their cache is shared
-by the ``n`` completions; rows that have ended are dropped from the batch as it shrinks. A
-completion ends where the model's context does. A generation that is cancelled stops at its next
-token. Not handled here: weight updates (``proverrl.learner.learner`` owns the optimizer),
-log-probabilities under top-p (what is drawn with it has none), top-k.
+log-probabilities at the sampling temperature. Prompts are prefilled once for all of their
+completions; rows that have ended are dropped from the batch. A completion ends where the model's
+context does; a generation that is cancelled stops at its next token. Not handled here: weight
+updates, top-k, log-probabilities under top-p (what is drawn with it has none).
 """
 
 from __future__ import annotations
@@ -69,7 +68,6 @@ class TransformersPolicy:
 
     @property
     def engine(self) -> str:
-        """Engine, device and size, for people to read."""
         num_parameters = sum(parameter.numel() for parameter in self.model.parameters())
         dtype = str(self.model.dtype).removeprefix("torch.")
         text = f"transformers on {self.device}, {num_parameters / 1e6:.2f} M parameters in {dtype}"
@@ -82,7 +80,6 @@ class TransformersPolicy:
 
     @property
     def end_id(self) -> int:
-        """The token that ends a completion."""
         return int(self.tokenizer.eos_token_id)
 
     def prompt(self, problem: Problem) -> Prompt:
@@ -268,8 +265,7 @@ class TransformersPolicy:
         )
 
     def _ends_with(self, token_ids: list[int], stop: tuple[str, ...]) -> bool:
-        """Whether the last token completed a stop text; the token may contain more text after
-        it."""
+        """Whether the last token completed a stop text, whatever else the token contains."""
         longest = max(len(text.encode()) for text in stop)
         # A token is at least a byte of text, so that the stop text lies within the last tokens.
         tail = token_ids[-longest:]

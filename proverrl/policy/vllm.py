@@ -2,12 +2,9 @@
 
 Flows in: prompts as token ids; the weights of a ``TransformersPolicy``, pushed after every update.
 Flows out: completions with exact token ids and the log-probabilities of the distribution that each
-token was drawn from (after the temperature). Prompts, layouts and further turns are those of the
-``TransformersPolicy``, so that both engines see the same ids. One thread owns the engine and does
-one thing at a time, so that a generation sees either the weights before a push or those after it
-and its probe, never a mixture; after a failed push the engine refuses to generate. Not handled
-here: vLLM itself (``proverrl.policy.vllm_engine``, the only module that imports it), several GPUs,
-adapters.
+token was drawn from. Prompts and further turns are the ``TransformersPolicy``'s. One thread owns
+the engine, so that a generation sees either the weights before a push or those after it and its
+probe; after a failed push the engine refuses to generate. Not handled here: several GPUs, adapters.
 """
 
 from __future__ import annotations
@@ -31,10 +28,8 @@ from proverrl.types import Completion, Problem, Prompt, Sampling
 
 
 class VllmPolicy:
-    """Samples with ``build()``'s engine from the weights of ``trained``.
-
-    ``version`` is that of the weights that the engine holds: it follows ``push``. The first push
-    happens here.
+    """Samples with ``build()``'s engine from the weights of ``trained``; ``version`` is that of the
+    weights that the engine holds. The first push happens here.
 
     Raises:
         UsageError: vLLM is missing or refuses the settings.
@@ -76,12 +71,10 @@ class VllmPolicy:
 
     @property
     def engine(self) -> str:
-        """Both engines, for people to read."""
         return f"{self._engine.description}; trained by {self.trained.engine}"
 
     @property
     def layout(self) -> LayoutName:
-        """That of the trained policy."""
         return self.trained.layout
 
     def prompt(self, problem: Problem) -> Prompt:
@@ -104,9 +97,8 @@ class VllmPolicy:
 
     def push(self, version: int) -> dict[str, float]:
         """Copy the trained weights into the engine as ``version``, then compare both; returns
-        figures for the metrics: the mean and the largest difference in nats, and seconds.
-
-        Waits for a generation in progress. The trained weights must not change meanwhile.
+        figures for the metrics: the mean and the largest difference in nats, and seconds. Waits for
+        a generation in progress. The trained weights must not change meanwhile.
 
         Raises:
             WeightSyncError: the engine's log-probabilities are not those of the trained model.

@@ -3,9 +3,8 @@
 Flows in: the configuration and tokenizer of a transformers model, weights, token ids. Flows out:
 sampled tokens with the log-probabilities of the distribution after the temperature, and scores of
 given tokens. The engine starts with random weights and gets the real ones by ``load``: nothing but
-a configuration and a tokenizer is ever written to the disk.
-Not handled here: top-k and penalties (they would bias the log-probabilities that the learner relies
-on), several GPUs, adapters.
+a configuration and a tokenizer is written to the disk. Not handled here: top-k and penalties (they
+would bias the log-probabilities), several GPUs, adapters.
 """
 
 from __future__ import annotations
@@ -56,9 +55,8 @@ class Drawn:
 
 
 def import_vllm() -> Any:
-    """The module ``vllm``, set up to run inside this process.
-
-    It is found by importing it, because the CPU build is installed under another name.
+    """The module ``vllm``, set up to run inside this process. It is found by importing it, because
+    the CPU build is installed under another name.
 
     Raises:
         UsageError: it is not installed or does not start here.
@@ -137,7 +135,6 @@ class VllmEngine:
 
     @property
     def description(self) -> str:
-        """Version, place, device and number type, for people to read."""
         version = self._vllm.__version__
         return f"vllm {version} in this process on {self._device}, {self._dtype}"
 
@@ -182,7 +179,6 @@ class VllmEngine:
         self._forget_prefixes()
 
     def close(self) -> None:
-        """Stop the engine and leave torch's process group."""
         self._llm.llm_engine.engine_core.shutdown()
         del self._llm
         self._vllm.distributed.cleanup_dist_env_and_memory()

@@ -1,9 +1,8 @@
 """What a composer earns for its statements, and how these rewards compare.
 
-Flows in: what became of each statement of a batch. Flows out: a reward for each, None where
-nothing was judged, and advantages. All of it is pure. A batch is compared as a whole, because a
-pair of parents gives one statement: there is no group within which to compare.
-Not handled here: who measures p and m (``proverrl.loops.selfplay.rounds``).
+Flows in: what became of each statement of a batch. Flows out: a reward for each, None where nothing
+was judged, and advantages. A batch is compared as a whole, because a pair of parents gives one
+statement: there is no group within which to compare.
 """
 
 from __future__ import annotations
@@ -107,10 +106,8 @@ def compare_statements(
     outcomes: Sequence[StatementOutcome], rewards: Sequence[float | None], name: ComposerRewardName
 ) -> list[float]:
     """Each statement's advantage: its reward minus the mean, divided by the deviation, of the whole
-    batch (of its task only under ``absolute_zero``); 0 where nothing was judged or all are alike.
-
-    Mean and deviation are those of GRPO's groups (``standardize``).
-    """
+    batch (of its task only under ``absolute_zero``), as in GRPO's groups (``standardize``); 0 where
+    nothing was judged or all are alike."""
     by_task = name == "absolute_zero"
     judged: dict[str, dict[int, float]] = defaultdict(dict)
     for i, (outcome, reward) in enumerate(zip(outcomes, rewards, strict=True)):
@@ -125,10 +122,8 @@ def compare_statements(
 
 def penalise_modified(reward: Reward, modified: bool, weight: float) -> Reward:
     """GAR's solver: the reward times 1 - 0.5 m_k (``weight`` for 0.5), m_k = 1 where the answer
-    changed the statement. The paper prints only the factor; a failure must not earn it.
-
-    With our layouts a changed statement leaves no candidate, so it has already earned nothing.
-    """
+    changed the statement. The paper prints only the factor; a failure must not earn it. With our
+    layouts a changed statement leaves no candidate, so it has already earned nothing."""
     if not modified:
         return reward
     factor = 1.0 - weight

@@ -3,12 +3,8 @@
 Flows in: a verdict as yes or no, and the verifier's rates: f0, the share of wrong proofs that it
 accepts, and f1, the share of right proofs that it refuses. Flows out: a reward whose policy
 gradient is, on average over the verifier's errors, that of a verifier without errors (times a
-constant). Not handled here: verifying a failed candidate again (the loop does, and reports to
-``FalseNegativeRate``); verdicts that judge nothing, which never become a yes or no.
-
-Both corrections: Cai et al. 2025, arXiv 2510.00915. Within a group that shares one pair of rates,
-centring reduces them to a constant factor; they matter where rates differ between groups, or where
-nothing is centred.
+constant). Both corrections: Cai et al. 2025, arXiv 2510.00915. Within a group that shares one pair
+of rates, centring reduces them to a constant factor.
 """
 
 from __future__ import annotations
@@ -77,7 +73,6 @@ class FalseNegativeRate:
         self._overturned: dict[str, _Average] = {}
 
     def observe(self, key: str, *, proved: bool) -> None:
-        """A judged verdict."""
         _add(self._proved, key, proved)
 
     def observe_audit(self, key: str, *, overturned: bool) -> None:

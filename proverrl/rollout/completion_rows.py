@@ -1,9 +1,4 @@
-"""Completions as JSON values, as checkpoints hold them.
-
-Flows in: completions. Flows out: rows, and the same completions again; floats survive exactly,
-because JSON keeps all their digits.
-Not handled here: what a completion is part of (``checkpoint``, ``inject``, ``compose.composers``).
-"""
+"""Completions as JSON values, as checkpoints hold them; floats survive exactly."""
 
 from __future__ import annotations
 

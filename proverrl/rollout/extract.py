@@ -1,12 +1,10 @@
-"""Finds the candidate's text in an answer, or says why there is none.
+"""Finds the candidate's text in an answer, or says why there is none; nothing is ever raised.
 
-Flows in: a problem and the text of a completion, whatever it is. Flows out: an ``Extraction``;
-nothing is ever raised. Thinking spans are skipped, even if they are never closed; of several code
-blocks the last complete one that fits counts; if a whole file was written, our text is located in
-it and the body is the text in place of the hole. An answer that changed our text is refused here,
-so it costs no verifier call; soundness does not depend on this, because a candidate is assembled
-from the problem's own text. Not handled here: whether the body is allowed (the audit decides);
-proofs that a model spreads over several blocks.
+Thinking spans are skipped, even if they are never closed; of several code blocks the last complete
+one that fits counts; if a whole file was written, our text is located in it and the body is the
+text in place of the hole. An answer that changed our text is refused here, so it costs no verifier
+call; soundness does not depend on this, because a candidate is assembled from the problem's own
+text. Not handled here: whether the body is allowed (the audit decides).
 """
 
 from __future__ import annotations
@@ -72,11 +70,9 @@ def generalise_reason(reason: str) -> str:
 
 
 def skip_thinking(text: str) -> tuple[int, int, str]:
-    """Where the answer begins and ends, or why there is none.
-
-    It begins after the last ``</think>``, whether or not that was opened (a chat template may have
-    opened it), and ends before a ``<think>`` that is never closed.
-    """
+    """Where the answer begins and ends, or why there is none. It begins after the last
+    ``</think>``, whether or not that was opened (a chat template may have opened it), and ends
+    before a ``<think>`` that is never closed."""
     marks = list(_THINK.finditer(text))
     start = max((mark.end() for mark in marks if mark.group() == "</think>"), default=0)
     opened = [mark.start() for mark in marks if mark.start() >= start]

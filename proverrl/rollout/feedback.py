@@ -2,8 +2,6 @@
 
 Flows in: a candidate and its verdict, or the reason why no candidate was found. Flows out: text.
 Places are those of the assembled file, lines from 1 and columns from 0, as in a ``Diagnostic``.
-Not handled here: how the text is set between two completions (``proverrl.policy.conversation``)
-and the words of the canonical layout (``proverrl.rollout.self_correct``).
 """
 
 from __future__ import annotations
@@ -122,9 +120,7 @@ def _fence(candidate: Candidate, snippet: str) -> list[str]:
 
 def _mark_span(lines: Sequence[str], error: Diagnostic) -> str:
     """The lines around an error with its span marked; empty when it has no place in the file.
-
-    Without an end the span reaches to the end of its line.
-    """
+    Without an end the span reaches to the end of its line."""
     if not 1 <= error.line <= len(lines):
         return ""
     first = error.line - 1

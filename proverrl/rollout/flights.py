@@ -1,8 +1,4 @@
-"""One ahead: while what was written is judged, the next is written.
-
-Flows in: a function that writes something and has it judged. Flows out: what it began, in the order
-of writing. Not handled here: waiting for the verdicts, and giving up what is in flight.
-"""
+"""One ahead: while what was written is judged, the next is written."""
 
 from __future__ import annotations
 

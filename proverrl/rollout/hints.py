@@ -1,11 +1,10 @@
 """Hints: the beginning of an answer, or a failed attempt, as exact token ids after a prompt.
 
-Flows in: a problem, a known body for it (or a failed answer with its feedback), a share.
-Flows out: a ``Hint``, and prompts that end with one. A beginning is cut from the whole answer's own
-tokens, so that its ids are those that the policy was trained on, and ends where a statement does
-(``steps``) or anywhere (``tokens``). A hint is not trusted: the candidate is the opening
-together with what the policy wrote after it, and all of it is audited and verified.
-Not handled here: which problem gets how much (``proverrl.rollout.restart``).
+Flows in: a problem, a known body for it (or a failed answer with its feedback), a share. Flows out:
+a ``Hint``, and prompts that end with one. A beginning is cut from the whole answer's own tokens and
+ends where a statement does (``steps``) or anywhere (``tokens``). A hint is not trusted: it is
+audited and verified together with what the policy wrote after it. Not handled here: which problem
+gets how much (``proverrl.rollout.restart``).
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Proofs of rarely proved problems, put into later groups that found none.
 
-Flows in: groups, each judged. Flows out: for a group without a proof the same group with one failed
-rollout replaced by the problem's stored proof, which has the token ids and log-probabilities of its
-sampler (after ARPO, Lu et al. 2025, arXiv 2505.16282, and DeepSearch, Wu et al. 2025, arXiv
-2509.25454). The learner scores it anew before the update, and its truncated importance weight caps
-the influence of an old proof (``loss.weights``). A stored proof is judged again before it is used;
-it never counts as proved in the step that uses it. Not handled here: proofs of several turns or
-with a hint, which are not stored.
+A group without a proof has one failed rollout replaced by the problem's stored proof, with the
+token ids and log-probabilities of its sampler (after ARPO, Lu et al. 2025, arXiv 2505.16282, and
+DeepSearch, Wu et al. 2025, arXiv 2509.25454); its importance weight caps the influence of an old
+proof (``loss.weights``). A stored proof is judged again before it is used, and never counts as
+proved in the step that uses it. Not handled here: proofs of several turns or with a hint.
 """
 
 from __future__ import annotations

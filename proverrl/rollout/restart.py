@@ -2,8 +2,7 @@
 
 Flows in: judged rollouts. Flows out: problems that are due, each with the share to give. Problems
 whose group was not good enough are queued; the next restart is a pure function of the problem's
-trials so far. All state is plain JSON, saved in the checkpoint.
-Not handled here: making the hint (``proverrl.rollout.hints``), drawing (``proverrl.loops``).
+trials so far. Not handled here: making the hint (``proverrl.rollout.hints``).
 """
 
 from __future__ import annotations
@@ -78,7 +77,6 @@ class Trial:
 
     @property
     def rate(self) -> float:
-        """The share of proofs."""
         return self.solved / self.attempts
 
 
@@ -118,11 +116,7 @@ def logistic(trials: Sequence[Trial], settings: RestartConfig) -> float:
             return _above(last.ratio, settings)
         lower = [ratio for ratio in tried if ratio < last.ratio - _SAME]
         return (last.ratio + (lower[-1] if lower else 0.0)) / 2.0
-    curve = fit_curve(
-        [trial.ratio for trial in trials],
-        [trial.rate for trial in trials],
-        [float(trial.attempts) for trial in trials],
-    )
+    curve = fit_curve(*zip(*((t.ratio, t.rate, float(t.attempts)) for t in trials), strict=True))
     return min(curve.length_for(settings.target), settings.ratios[-1])
 
 
@@ -141,9 +135,7 @@ def _above(ratio: float, settings: RestartConfig) -> float:
 @dataclass
 class Restarts:
     """The problems that wait for a restart, what was tried on them, and their last failures.
-
-    ``references`` are the bodies that may be shown, of which ``shown`` names those that were.
-    """
+    ``references`` are the bodies that may be shown, of which ``shown`` names those that were."""
 
     settings: RestartConfig
     references: Mapping[str, str] = field(default_factory=dict)
@@ -154,16 +146,13 @@ class Restarts:
 
     @property
     def active(self) -> bool:
-        """Whether there are restarts at all."""
         return self.settings.name != "none"
 
     @property
     def keeps_failures(self) -> bool:
-        """Whether failed attempts are wanted as hints."""
         return self.active and self.settings.source.startswith("failed")
 
     def room(self, num_groups: int) -> int:
-        """The most groups of a draw that may be restarts."""
         return int(self.settings.share * num_groups + _SAME) if self.active else 0
 
     def waiting(self) -> Iterator[tuple[str, float]]:
@@ -181,11 +170,9 @@ class Restarts:
             self.shown.add(problem_id)
 
     def observe(self, rollouts: Sequence[Rollout]) -> None:
-        """Note what a group earned, and whether and how its problem is restarted.
-
-        A group without a hint resets the problem's trials. Rollouts that were not judged do
-        not count; with none judged, a restart is repeated as it was.
-        """
+        """Note what a group earned, and whether and how its problem is restarted. A group without a
+        hint resets the problem's trials. Rollouts that were not judged do not count; with none
+        judged, a restart is repeated as it was."""
         if not self.active:
             return
         first = rollouts[0]
@@ -214,7 +201,6 @@ class Restarts:
             self.failures[problem_id] = failure
 
     def metrics(self) -> dict[str, float]:
-        """Figures of a step; none without restarts."""
         if not self.active:
             return {}
         return {

@@ -1,10 +1,9 @@
 """Training samples: exact token ids of a rollout, with loss mask, log-probs and advantages.
 
-Flows in: a ``Group`` and its advantages. Flows out: ``TrainingSample`` records. Token ids go from
-the sampler to the learner unchanged; nothing is tokenised again. All turns of a rollout are one
-sequence, in which feedback is context only, as long as each turn's prompt continues from the one
-before; where the history was cut a new sequence begins, so that every completion token is learned
-once, under the context that it was sampled in.
+Token ids go from the sampler to the learner unchanged; nothing is tokenised again. All turns of a
+rollout are one sequence, in which feedback is context only, as long as each turn's prompt continues
+from the one before; where the history was cut a new sequence begins, so that every completion token
+is learned once, under the context that it was sampled in.
 """
 
 from __future__ import annotations
@@ -52,12 +51,11 @@ class TrainingSample:
 
 def build_samples(group: Group, advantages: Sequence[Sequence[Credit]]) -> list[TrainingSample]:
     """One sample per rollout (more if its history was cut): prompt and feedback masked, every
-    completion token with its own log-probability and its turn's advantage, or its own where the
-    method gave one to each.
+    completion token with its own log-probability and its turn's advantage, or its own.
 
     Raises:
-        RecordError: a completion lacks token ids or log-probabilities (a server did not give
-            them), or a turn's advantages are not as many as its tokens.
+        RecordError: a completion lacks token ids or log-probabilities (a server did not give them),
+            or a turn's advantages are not as many as its tokens.
     """
     return [
         sample

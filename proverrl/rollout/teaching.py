@@ -1,9 +1,7 @@
 """Failed attempts with what the verifier said about them, for self-distillation.
 
 Flows in: rollouts and the policy that wrote them. Flows out: for each failed attempt its own tokens
-as a sample, and the prompt of a teacher that has read the attempt and the feedback on it. Not
-handled here: the teacher and the loss (``proverrl.learner.distill``); proofs of siblings in the
-prompt.
+as a sample, and the prompt of a teacher that has read the attempt and the feedback on it.
 """
 
 from __future__ import annotations
