@@ -10,7 +10,7 @@ import torch
 
 from proverrl.config import VllmConfig
 from proverrl.policy.decoding import draw_tokens
-from proverrl.policy.push_probe import Rows, Scores, score_rows
+from proverrl.policy.probe import Rows, Scores, score_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm_engine import Drawn, Request, VllmEngine
 from proverrl.types import Sampling

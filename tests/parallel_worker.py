@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor
 from proverrl.cli.ending import run_to_the_end
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig
 from proverrl.errors import ProverRLError, WeightSyncError
+from proverrl.learner.distill import TeacherPair
 from proverrl.learner.learner import TorchLearner, Update
 from proverrl.loops.follow import Follower, check_weights, dismiss, push_weights, start_learners
 from proverrl.parallel import World, close_world, open_world
@@ -26,7 +27,6 @@ from proverrl.policy.loading import cast_parameters
 from proverrl.policy.lora import attach_adapter
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rollout.teaching import TeacherPair
 from proverrl.types import Prompt, Sampling
 from tests.tiny_model import tiny_model, tiny_samples
 

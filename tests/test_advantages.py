@@ -21,14 +21,23 @@ from proverrl.advantages.base import (
     mean_credit,
     token_credit,
 )
-from proverrl.advantages.best_of import annealed_k, best_of_weights, pkpo
-from proverrl.advantages.group import dr_grpo, grpo, max_rl, ngrpo, rloo, w_reinforce
+from proverrl.advantages.group import (
+    annealed_k,
+    best_of_weights,
+    dr_grpo,
+    grpo,
+    max_rl,
+    ngrpo,
+    pkpo,
+    rloo,
+    w_reinforce,
+)
 from proverrl.advantages.methods import ADMITS, ADVANTAGES
 from proverrl.advantages.tree import line_steps
 from proverrl.config import AdvantageConfig, AdvantageName, CurriculumName, OptimizerName
 from proverrl.curriculum.sampler import CURRICULA
 from proverrl.errors import RecordError
-from proverrl.learner.optimizers import OPTIMIZERS
+from proverrl.learner.weights import OPTIMIZERS
 from proverrl.types import Group
 from tests.builders import build_test_group
 

@@ -16,8 +16,7 @@ from proverrl.advantages.base import (
     RewardHistory,
     mean_credit,
 )
-from proverrl.advantages.batch import batch_std, dcpo_smooth
-from proverrl.advantages.group import grpo
+from proverrl.advantages.group import batch_std, dcpo_smooth, grpo
 from proverrl.advantages.methods import ADMITS
 from proverrl.config import AdvantageConfig
 from proverrl.types import Status

@@ -22,14 +22,19 @@ from proverrl.config.curriculum import (
     SwsConfig,
 )
 from proverrl.curriculum.arms import FIELDS, name_category, softmax
-from proverrl.curriculum.bandits import DumpCurriculum, SecCurriculum, upper_bound
 from proverrl.curriculum.base import mean_advantage
 from proverrl.curriculum.beliefs import Beliefs, read_counts, update_belief
-from proverrl.curriculum.cbrl import CbrlCurriculum, difficulty_of
+from proverrl.curriculum.categories import (
+    CbrlCurriculum,
+    DumpCurriculum,
+    SecCurriculum,
+    SwsCurriculum,
+    difficulty_of,
+    split_budget,
+    upper_bound,
+)
 from proverrl.curriculum.mopps import MoppsCurriculum, pick_problems
-from proverrl.curriculum.pools import PoolsCurriculum, Record, name_pool
-from proverrl.curriculum.sampler import PrioritisedCurriculum
-from proverrl.curriculum.sws import SwsCurriculum, split_budget
+from proverrl.curriculum.sampler import PoolsCurriculum, PrioritisedCurriculum, Record, name_pool
 from proverrl.errors import ConfigError, ProblemError
 from proverrl.types import Group, Problem, Reward
 from tests.builders import build_problem, build_test_group

@@ -19,7 +19,7 @@ from proverrl.learner.learner import TorchLearner
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.policy.engines import ENGINES
 from proverrl.policy.loading import build_policy
-from proverrl.policy.push_probe import PushProbe, score_rows
+from proverrl.policy.probe import PushProbe, score_rows
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy

@@ -11,10 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from proverrl.advantages.base import AdvantageFn, AdvantageInputs, MakeStepsFn, carries_signal
-from proverrl.advantages.batch import batch_std, dcpo_smooth
-from proverrl.advantages.best_of import pkpo
 from proverrl.advantages.goals import goal_steps
-from proverrl.advantages.group import dr_grpo, grpo, max_rl, ngrpo, rloo, w_reinforce
+from proverrl.advantages.group import (
+    batch_std,
+    dcpo_smooth,
+    dr_grpo,
+    grpo,
+    max_rl,
+    ngrpo,
+    pkpo,
+    rloo,
+    w_reinforce,
+)
 from proverrl.advantages.tree import line_steps, salt, tempo
 from proverrl.advantages.verdicts import obligations, turn_credit
 from proverrl.config import AdvantageName, GrpoConfig, StatesName

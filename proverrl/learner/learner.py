@@ -20,7 +20,7 @@ from torch import Tensor
 from proverrl.config import LearnerConfig, LossConfig
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.files.disk import loading
-from proverrl.learner.distill import SelfDistiller
+from proverrl.learner.distill import SelfDistiller, TeacherPair
 from proverrl.learner.packed_rows import (
     PackedRow,
     batch_rows,
@@ -38,9 +38,8 @@ from proverrl.losses.total import compute_loss
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.loading import DTYPES
 from proverrl.policy.lora import adapter_disabled, has_adapter
-from proverrl.policy.push_probe import Rows
+from proverrl.policy.probe import Rows
 from proverrl.rollout.samples import TrainingSample
-from proverrl.rollout.teaching import TeacherPair
 from proverrl.seeds import derive_seed
 
 

@@ -18,13 +18,12 @@ from torch import Tensor
 
 from proverrl.config import LearnerConfig
 from proverrl.errors import UsageError, WeightSyncError
-from proverrl.learner.optimizers import build_optimizers
 from proverrl.learner.packed_rows import PackedRow, packed_logprobs
 from proverrl.learner.sharding import ShardedModel, to_part, to_whole
+from proverrl.learner.weights import build_optimizers
 from proverrl.parallel import World
 from proverrl.policy.lora import has_adapter
-from proverrl.policy.probe import TOLERANCES
-from proverrl.policy.push_probe import PushProbe, Rows, Scores, score_rows
+from proverrl.policy.probe import TOLERANCES, PushProbe, Rows, Scores, score_rows
 from proverrl.rollout.samples import build_replay_sample
 
 

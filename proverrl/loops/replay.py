@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from proverrl.learner.distill import TeacherPair, build_pairs
 from proverrl.loops.pairs import proof_sources, reference_sources
 from proverrl.loops.session import Session
 from proverrl.loops.state import GrpoState
 from proverrl.rollout.samples import TrainingSample, build_replay_sample
-from proverrl.rollout.teaching import TeacherPair, build_pairs
 from proverrl.seeds import derive_seed
 from proverrl.types import Group
 

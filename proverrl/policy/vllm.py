@@ -20,7 +20,7 @@ import torch
 from proverrl.config import LayoutName, VllmConfig
 from proverrl.errors import WeightSyncError
 from proverrl.policy.base import Exchange, require_room
-from proverrl.policy.push_probe import PushProbe, choose_rows, score_rows
+from proverrl.policy.probe import PushProbe, choose_rows, score_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm_engine import Request, VllmEngine
 from proverrl.seeds import derive_seed

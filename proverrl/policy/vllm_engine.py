@@ -20,7 +20,7 @@ import torch
 
 from proverrl.config import VllmConfig
 from proverrl.errors import UsageError, WeightSyncError
-from proverrl.policy.push_probe import Rows, Scores
+from proverrl.policy.probe import Rows, Scores
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Sampling
 
