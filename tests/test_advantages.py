@@ -21,6 +21,7 @@ from proverrl.advantages.base import (
     mean_credit,
     token_credit,
 )
+from proverrl.advantages.credit import line_steps
 from proverrl.advantages.group import (
     annealed_k,
     best_of_weights,
@@ -33,7 +34,6 @@ from proverrl.advantages.group import (
     w_reinforce,
 )
 from proverrl.advantages.methods import ADMITS, ADVANTAGES
-from proverrl.advantages.tree import line_steps
 from proverrl.config import AdvantageConfig, AdvantageName, CurriculumName, OptimizerName
 from proverrl.curriculum.sampler import CURRICULA
 from proverrl.errors import RecordError

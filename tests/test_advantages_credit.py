@@ -17,10 +17,17 @@ from proverrl.advantages.base import (
     carries_signal,
     mean_credit,
 )
+from proverrl.advantages.credit import (
+    line_steps,
+    obligations,
+    prefix_values,
+    salt,
+    tempo,
+    turn_credit,
+    weigh_entries,
+)
 from proverrl.advantages.group import dr_grpo, grpo
 from proverrl.advantages.methods import ADMITS
-from proverrl.advantages.tree import line_steps, prefix_values, salt, tempo
-from proverrl.advantages.verdicts import obligations, turn_credit, weigh_entries
 from proverrl.config import AdvantageConfig
 from proverrl.errors import RecordError
 from proverrl.rollout.samples import build_samples

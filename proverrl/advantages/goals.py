@@ -22,11 +22,9 @@ DONE = "no goals"
 
 
 def goal_steps(decode: Callable[[list[int]], str]) -> StepsFn:
-    """Cuts turns into steps; ``decode`` turns token ids into text.
-
-    The steps function raises ``UsageError`` for a problem in a language other than Lean, and for a
-    proof by tactics whose verdict has no states, because the verifier was not asked for them.
-    """
+    """Cuts turns into steps; ``decode`` turns token ids into text. The steps function raises
+    ``UsageError`` for a problem in a language other than Lean, and for a proof by tactics whose
+    verdict has no states, because the verifier was not asked for them."""
 
     def steps(turn: Turn) -> list[ProofStep]:
         tokens = turn.completion.token_ids

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from proverrl.advantages.base import AdvantageFn, AdvantageInputs, MakeStepsFn, carries_signal
+from proverrl.advantages.credit import line_steps, obligations, salt, tempo, turn_credit
 from proverrl.advantages.goals import goal_steps
 from proverrl.advantages.group import (
     batch_std,
@@ -23,8 +24,6 @@ from proverrl.advantages.group import (
     rloo,
     w_reinforce,
 )
-from proverrl.advantages.tree import line_steps, salt, tempo
-from proverrl.advantages.verdicts import obligations, turn_credit
 from proverrl.config import AdvantageName, GrpoConfig, StatesName
 from proverrl.types import Group, Status
 

@@ -268,7 +268,7 @@ def merge(
         raise UsageError("--sweep evaluates on the validation split: say how with --config")
     from proverrl.loops.evaluate_run import find_weights
     from proverrl.loops.merge_sweep import find_best, sweep_alpha
-    from proverrl.policy.merge import merge_policies
+    from proverrl.policy.loading import merge_policies
 
     places = [f if (f / "config.json").exists() else find_weights(f) for f in (first, second)]
     if alpha is not None:

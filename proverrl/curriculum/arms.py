@@ -54,9 +54,9 @@ class Batch:
 
 
 class ArmCurriculum(Curriculum):
-    """Draws an arm by its share, then a problem of the arm: the least visited one, or with
-    ``inside = "mopps"`` the one that MoPPS would take. No problem comes twice in a draw as long as
-    an arm with a share has others."""
+    """Draws an arm by its share, then a problem of the arm: the least visited one, or with ``inside
+    = "mopps"`` the one that MoPPS would take. No problem comes twice in a draw as long as an arm
+    with a share has others."""
 
     inside: InsideName = "uniform"
 

@@ -126,20 +126,17 @@ class Guard:
 
     def _act(self, found: Sequence[Alarm], dump: Callable[[Alarm], dict[str, Any]]) -> None:
         for alarm in found:
-            if alarm.action == "stop":
-                path = self._save(alarm, dump(alarm))
-                raise GuardError(f"{alarm.message}; the batch is in {path}", path)
-            self.warnings[alarm.name] = self.warnings.get(alarm.name, 0) + 1
-            self.warn(alarm.message)
-
-    def _save(self, alarm: Alarm, batch: Mapping[str, Any]) -> Path:
-        path = self.folder / f"{alarm.name}.json"
-        # What is not a number is written as null: JSON has no word for it.
-        text = json.dumps(_replace_not_finite(batch), indent=1, allow_nan=False)
-        with saving(path):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8")
-        return path
+            if alarm.action != "stop":
+                self.warnings[alarm.name] = self.warnings.get(alarm.name, 0) + 1
+                self.warn(alarm.message)
+                continue
+            path = self.folder / f"{alarm.name}.json"
+            # What is not a number is written as null: JSON has no word for it.
+            text = json.dumps(_replace_not_finite(dump(alarm)), indent=1, allow_nan=False)
+            with saving(path):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, "utf-8")
+            raise GuardError(f"{alarm.message}; the batch is in {path}", path)
 
 
 def _dump_update(alarm: Alarm, update: Update, groups: Sequence[Group]) -> dict[str, Any]:

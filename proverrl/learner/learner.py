@@ -76,7 +76,7 @@ class TorchLearner:
     With a KL term a frozen copy of ``model`` as it comes is kept; a model with an adapter is its
     own reference without the adapter. With ``learner.shard`` what is trained is a cut copy, and
     ``probe_rows`` are compared after each push into ``model``
-    (``proverrl.learner.sharded_weights``).
+    (``proverrl.learner.sharding``).
     """
 
     def __init__(
@@ -305,15 +305,8 @@ class TorchLearner:
     def state(self) -> dict[str, Any]:
         """The optimizer's state, that of the loss and the reference's weights, if there is one;
         where weights are cut over processes, all of them call this."""
-        state = self.weights.state_dict() | {
-            "version": self.version,
-            "entropy": self.control.state_dict(),
-        }
-        if self.reference is not None:
-            state["reference"] = self.reference.state_dict()
-        if self.distiller is not None:
-            state["teacher"] = self.distiller.state_dict()
-        return state
+        parts = {name: part.state_dict() for name, part in self._parts().items()}
+        return self.weights.state_dict() | {"version": self.version} | parts
 
     def load(self, path: Path) -> None:
         # Whole states stay on the disk where each process needs a part of them.
@@ -321,11 +314,13 @@ class TorchLearner:
             state = torch.load(path, weights_only=True, mmap=self.weights.lockstep)
         self.weights.load_state_dict(state)
         self.version = state["version"]
-        self.control.load_state_dict(state["entropy"])
-        if self.reference is not None:
-            self.reference.load_state_dict(state["reference"])
-        if self.distiller is not None:
-            self.distiller.load_state_dict(state["teacher"])
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
+
+    def _parts(self) -> dict[str, Any]:
+        """What has a state beside the weights."""
+        kept = {"entropy": self.control, "reference": self.reference, "teacher": self.distiller}
+        return {name: part for name, part in kept.items() if part is not None}
 
 
 def enable_checkpointing(model: Any) -> None:

@@ -22,7 +22,7 @@ from proverrl.parallel import World
 from proverrl.policy.probe import Rows
 
 if TYPE_CHECKING:
-    from proverrl.learner.sharded_weights import ShardedWeights
+    from proverrl.learner.sharding import ShardedWeights
 
 
 class TrainedWeights:
@@ -134,7 +134,7 @@ def open_weights(
     """What ``learner.shard`` says: weights that every process holds, or parts of them."""
     if config.shard == "fsdp2":
         # Here, because one process needs nothing of it.
-        from proverrl.learner.sharded_weights import ShardedWeights
+        from proverrl.learner.sharding import ShardedWeights
 
         return ShardedWeights(model, config, world, rows)
     return TrainedWeights(

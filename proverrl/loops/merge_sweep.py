@@ -15,7 +15,7 @@ from proverrl.config import Config
 from proverrl.errors import RunError
 from proverrl.evaluation.attempts import read_summary
 from proverrl.loops.evaluate_run import evaluate_benchmarks
-from proverrl.policy.merge import merge_policies
+from proverrl.policy.loading import merge_policies
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def mean_per_sample(inputs: LossInputs, per_token: Tensor) -> Tensor:
 
 def ratio_metrics(log_ratio: Tensor, clipped: Tensor | None = None) -> Metrics:
     """How far the policy has moved from where the ratio starts; ``clipped`` marks tokens whose
-    gradient the loss cuts off, none by default."""
+    gradient the loss cuts off."""
     detached = log_ratio.detach()
     clipped = torch.zeros_like(log_ratio) if clipped is None else clipped
     return {

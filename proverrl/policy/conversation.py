@@ -68,11 +68,8 @@ def resume_prompt(
 def encode_feedback(
     tokenizer: PreTrainedTokenizerBase, exchange: Exchange, layout: LayoutName
 ) -> tuple[int, ...]:
-    """The token ids between a completion and the next.
-
-    If the end token was not drawn (the completion was cut off), it is added first, so that every
-    turn ends in the same way.
-    """
+    """The token ids between a completion and the next. If the end token was not drawn (the
+    completion was cut off), it is added first, so that every turn ends in the same way."""
     if exchange.inside:
         return _encode(tokenizer, exchange.feedback, literal=True)
     if uses_chat(tokenizer, layout):

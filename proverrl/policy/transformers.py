@@ -133,11 +133,9 @@ class TransformersPolicy:
         sampling: Sampling,
         cancelled: threading.Event | None = None,
     ) -> list[list[Completion]]:
-        """``generate`` in this thread; of several processes each writes for some of the prompts.
-        Once ``cancelled`` is set, the returned completions are incomplete.
-
-        Rank 0 tells the others (``proverrl.loops.follow``), which call this with the same values.
-        """
+        """``generate`` in this thread; of several processes each writes for some of the prompts
+        (rank 0 tells the others, which call this with the same values). Once ``cancelled`` is set,
+        the returned completions are incomplete."""
         cancelled = cancelled or threading.Event()
         if self.world.size == 1:
             return self._generate(prompts, n, sampling, cancelled)

@@ -29,9 +29,8 @@ correction's variance would be unbounded."""
 
 
 def backward(proved: bool, f0: float, f1: float) -> float:
-    """(r - f0) / (1 - f0 - f1): on average 1 for a right proof and 0 for a wrong one.
-
-    Its variance grows without bound as f0 + f1 nears 1.
+    """(r - f0) / (1 - f0 - f1): on average 1 for a right proof and 0 for a wrong one. Its variance
+    grows without bound as f0 + f1 nears 1.
 
     Raises:
         RecordError: the rates do not lie in [0, 1) with a sum below 1.

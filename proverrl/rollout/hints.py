@@ -54,10 +54,8 @@ def cut_opening(
     source: str,
 ) -> Hint | None:
     """The beginning of the answer that gives ``body``: at least ``ratio`` of its tokens, up to the
-    end of a step, never all of it. If no step ends that late, the longest possible one.
-
-    None when it cannot be cut: one step only, or a tokenizer whose tokens are not pieces of text.
-    """
+    end of a step, never all of it. If no step ends that late, the longest possible one. None when
+    it cannot be cut: one step only, or a tokenizer whose tokens are not pieces of text."""
     text = render_body(problem, body, layout)
     ids = _encode(tokenizer, text)
     if unit == "tokens":

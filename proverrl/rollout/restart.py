@@ -38,10 +38,8 @@ class Curve:
     floor: float
 
     def length_for(self, target: float) -> float:
-        """The length with this accuracy; 0 if the floor is not below it. It may exceed 1.
-
-        With s = (target - c) / (1 - c) it is b + ln(s / (1 - s)) / a; for 0.5, b + ln(1 - 2c) / a.
-        """
+        """The length with this accuracy; 0 if the floor is not below it. It may exceed 1. With s =
+        (target - c) / (1 - c) it is b + ln(s / (1 - s)) / a; for 0.5, b + ln(1 - 2c) / a."""
         if self.floor >= target:
             return 0.0
         share = (target - self.floor) / (1.0 - self.floor)

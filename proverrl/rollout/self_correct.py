@@ -64,10 +64,8 @@ async def continue_rollouts(
     deadline_seconds: float,
 ) -> list[JudgedDraw]:
     """Take turns until every rollout is over; unchanged when ``settings`` ask for one turn.
-
-    ``sampling.seed`` seeds the first of these turns, and the others through it. Feedback goes
-    into the turn that it answers; the last turn has none.
-    """
+    ``sampling.seed`` seeds the first of these turns, and the others through it. Feedback goes into
+    the turn that it answers; the last turn has none."""
     if not takes_turns(settings) or not judged:
         return list(judged)
     firsts = [draw.rollouts[0] for draw in judged]

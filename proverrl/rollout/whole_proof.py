@@ -1,9 +1,8 @@
 """Whole-proof rollouts: one completion, one candidate, one verdict.
 
 Flows in: problems with their completions. Flows out: rollouts, in the order of the problems, and
-groups of them. Identical bodies of one problem are verified once here, whatever cache the verifier
-has.
-Not handled here: further turns (``proverrl.rollout.self_correct``).
+groups of them. Identical bodies of one problem are verified once. Not handled here: further turns
+(``proverrl.rollout.self_correct``).
 """
 
 from __future__ import annotations
@@ -76,11 +75,8 @@ async def draw_groups(
 
 
 async def judge(draw: Draw, verifier: Verifier, *, deadline_seconds: float) -> JudgedDraw:
-    """Verify a draw's distinct candidates and build its rollouts.
-
-    A completion that was cut off at the token limit is still judged as it is: a proof that verifies
-    is a proof. One without a candidate costs no call.
-    """
+    """Verify a draw's distinct candidates and build its rollouts. A completion that was cut off at
+    the token limit is still judged as it is: a proof that verifies is a proof."""
     candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
     distinct = {c.key: c for c in candidates if c is not None}
     verdicts = await asyncio.gather(
