@@ -23,7 +23,7 @@ from proverrl.config.curriculum import (
 )
 from proverrl.curriculum.arms import FIELDS, name_category, softmax
 from proverrl.curriculum.base import mean_advantage
-from proverrl.curriculum.beliefs import Beliefs, read_counts, update_belief
+from proverrl.curriculum.beliefs import Beliefs, pick_problems, read_counts, update_belief
 from proverrl.curriculum.categories import (
     CbrlCurriculum,
     DumpCurriculum,
@@ -33,8 +33,13 @@ from proverrl.curriculum.categories import (
     split_budget,
     upper_bound,
 )
-from proverrl.curriculum.mopps import MoppsCurriculum, pick_problems
-from proverrl.curriculum.sampler import PoolsCurriculum, PrioritisedCurriculum, Record, name_pool
+from proverrl.curriculum.sampler import (
+    MoppsCurriculum,
+    PoolsCurriculum,
+    PrioritisedCurriculum,
+    Record,
+    name_pool,
+)
 from proverrl.errors import ConfigError, ProblemError
 from proverrl.types import Group, Problem, Reward
 from tests.builders import build_problem, build_test_group

@@ -12,8 +12,7 @@ from dataclasses import replace
 import pytest
 
 from proverrl.config import CurriculumConfig, CurriculumName
-from proverrl.curriculum.base import choose_weighted
-from proverrl.curriculum.draws import entropy
+from proverrl.curriculum.base import choose_weighted, entropy
 from proverrl.curriculum.sampler import CURRICULA, PosteriorCurriculum, UniformCurriculum
 from proverrl.errors import ProblemError, RunError
 from proverrl.types import Group, Reward

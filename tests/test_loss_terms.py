@@ -12,7 +12,6 @@ import torch
 from proverrl.config import EntropyConfig, KlName, LossConfig
 from proverrl.errors import RecordError
 from proverrl.losses.entropy import EntropyControl
-from proverrl.losses.masks import positive_mask, select_samples, top_entropy_mask
 from proverrl.losses.ratios import clip_mask
 from proverrl.losses.regularisers import (
     KL_ESTIMATORS,
@@ -20,6 +19,9 @@ from proverrl.losses.regularisers import (
     covariances,
     kl_cov_term,
     kl_term,
+    positive_mask,
+    select_samples,
+    top_entropy_mask,
 )
 from proverrl.losses.total import compute_loss
 from proverrl.rollout.samples import TrainingSample

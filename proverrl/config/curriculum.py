@@ -24,7 +24,7 @@ _Share = Annotated[float, Field(ge=0.0)]
 
 
 class MoppsConfig(Section):
-    """``mopps``; see ``proverrl.curriculum.mopps``."""
+    """``mopps``; see ``proverrl.curriculum.beliefs``."""
 
     pick: PickName = "closest"
     """``closest``: candidates whose sampled rate is nearest to the target; ``threshold``: random

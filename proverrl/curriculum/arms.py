@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from proverrl.config import CategoryField, CurriculumConfig, InsideName
-from proverrl.curriculum.base import Curriculum, mean_advantage
-from proverrl.curriculum.beliefs import Beliefs
-from proverrl.curriculum.draws import operator_of
-from proverrl.curriculum.mopps import open_beliefs, pick_problems
+from proverrl.curriculum.base import Curriculum, mean_advantage, operator_of
+from proverrl.curriculum.beliefs import Beliefs, open_beliefs, pick_problems
 from proverrl.errors import RunError
 from proverrl.types import Group, Problem
 

@@ -1,12 +1,14 @@
-"""What is believed of solve rates: one Beta distribution per problem or family."""
+"""What is believed of solve rates: one Beta distribution per problem or family; and MoPPS, which
+finds problems whose rate is thought to be near one half without spending a rollout."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from proverrl.config.curriculum import MoppsConfig
 from proverrl.errors import ProblemError
 from proverrl.files.strict_json import load_json
 from proverrl.types import Status
@@ -102,3 +104,33 @@ def _read_line(where: str, line: str) -> tuple[str, int, int]:
     if not 0 <= solved <= total:
         raise ProblemError(f"{where}: {solved} of {total} attempts solved; correct the counts")
     return name, solved, total
+
+
+def open_beliefs(settings: MoppsConfig) -> Beliefs:
+    """Beliefs about single problems, warm where a file of counts is given."""
+    beliefs = Beliefs(settings.discount)
+    if settings.warm_start:
+        beliefs.start(read_counts(Path(settings.warm_start)), settings.warm_weight)
+    return beliefs
+
+
+def pick_problems(
+    names: Sequence[str], n: int, beliefs: Beliefs, settings: MoppsConfig, rng: random.Random
+) -> list[str]:
+    """``n`` of ``names``, all of them if there are fewer (MoPPS, Qu et al. 2025, arXiv 2507.04632).
+    ``candidates`` names for each place are drawn at random (0: all), a rate is sampled from the
+    belief of each, and ``closest`` takes those nearest to ``target``. ``threshold`` takes random
+    ones of those within [``low``, ``high``], and the nearest to it when they are too few."""
+    if settings.candidates:
+        names = rng.sample(names, min(len(names), settings.candidates * n))
+    rates = {name: beliefs.sample(name, rng) for name in names}
+    if settings.pick == "closest":
+        return sorted(names, key=lambda name: (rates[name] - settings.target) ** 2)[:n]
+    within = [name for name in names if settings.low <= rates[name] <= settings.high]
+    if len(within) >= n:
+        return rng.sample(within, n)
+
+    def distance(name: str) -> float:
+        return max(settings.low - rates[name], rates[name] - settings.high, 0.0)
+
+    return sorted(names, key=distance)[:n]

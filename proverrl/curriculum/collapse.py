@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from proverrl.config import CollapseConfig
-from proverrl.curriculum.draws import entropy, operator_of
+from proverrl.curriculum.base import entropy, operator_of
 from proverrl.errors import RecordError
 from proverrl.problems.contamination import make_skeleton
 from proverrl.types import Problem

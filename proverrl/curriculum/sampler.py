@@ -10,14 +10,13 @@ from typing import Any, Literal
 from proverrl.config import CurriculumConfig, CurriculumName
 from proverrl.config.curriculum import PoolsConfig
 from proverrl.curriculum.base import BeliefCurriculum, Curriculum, choose_weighted
-from proverrl.curriculum.beliefs import Beliefs
+from proverrl.curriculum.beliefs import Beliefs, open_beliefs, pick_problems
 from proverrl.curriculum.categories import (
     CbrlCurriculum,
     DumpCurriculum,
     SecCurriculum,
     SwsCurriculum,
 )
-from proverrl.curriculum.mopps import MoppsCurriculum
 from proverrl.types import Group, Problem
 
 
@@ -119,6 +118,21 @@ def name_pool(record: Record | None, num_seen: int, settings: PoolsConfig) -> Po
     if record.rate <= settings.hard:
         return "hard"
     return "normal" if record.rate <= settings.easy else "easy"
+
+
+class MoppsCurriculum(BeliefCurriculum):
+    """The problems of ``pick_problems``; expects of each the mean of its belief."""
+
+    def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
+        self._beliefs = open_beliefs(config.mopps)
+        super().__init__(problems, config, seed)
+
+    def _choose(self, n: int) -> Iterator[str]:
+        names = list(self._problems)
+        while n > 0:
+            chosen = pick_problems(names, n, self._beliefs, self._config.mopps, self._rng)
+            yield from chosen
+            n -= len(chosen)
 
 
 class PoolsCurriculum(Curriculum):

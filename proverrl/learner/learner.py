@@ -33,7 +33,7 @@ from proverrl.learner.packed_rows import (
 from proverrl.learner.weights import calls, keep_up, open_weights
 from proverrl.losses.base import LossInputs
 from proverrl.losses.entropy import EntropyControl
-from proverrl.losses.masks import select_samples
+from proverrl.losses.regularisers import select_samples
 from proverrl.losses.total import compute_loss
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.loading import DTYPES

@@ -11,7 +11,6 @@ from torch import Tensor
 from proverrl.config import LossName
 from proverrl.losses.base import LossFn, LossInputs, Metrics
 from proverrl.losses.entropy import EntropyControl
-from proverrl.losses.masks import positive_mask, top_entropy_mask
 from proverrl.losses.ratios import (
     aipo,
     cispo,
@@ -25,7 +24,13 @@ from proverrl.losses.ratios import (
     prime_rl,
     sapo,
 )
-from proverrl.losses.regularisers import clip_cov_mask, kl_cov_term, kl_term
+from proverrl.losses.regularisers import (
+    clip_cov_mask,
+    kl_cov_term,
+    kl_term,
+    positive_mask,
+    top_entropy_mask,
+)
 from proverrl.losses.squared import kimina, trajectory_balance
 from proverrl.losses.weights import importance_weights
 

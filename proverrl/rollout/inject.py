@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proverrl.rewards.verdicts import RewardFn
-from proverrl.rollout.completion_rows import dump_completion, load_completion
+from proverrl.rollout.whole_proof import dump_completion, load_completion
 from proverrl.types import Candidate, Completion, Group, Status, Turn
 from proverrl.verify.base import Verifier
 

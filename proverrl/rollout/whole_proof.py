@@ -1,15 +1,17 @@
 """Whole-proof rollouts: one completion, one candidate, one verdict.
 
 Flows in: problems with their completions. Flows out: rollouts, in the order of the problems, and
-groups of them. Identical bodies of one problem are verified once. Not handled here: further turns
-(``proverrl.rollout.self_correct``).
+groups of them; completions as JSON values. Identical bodies of one problem are verified once. Not
+handled here: further turns (``proverrl.rollout.self_correct``).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
 
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
@@ -120,3 +122,50 @@ def build_group(rollouts: Sequence[Rollout], reward: RewardFn) -> Group | None:
     if len(judged) < 2:
         return None
     return Group(judged[0].group_key, judged, tuple(reward(rollout) for rollout in judged))
+
+
+F = TypeVar("F")
+
+
+class Flights(Generic[F]):
+    """One ahead: while what was written is judged, the next is written. What is written and not yet
+    landed is kept, the oldest first. ``write`` begins the next one, or gives None when there is no
+    other; ``ahead`` are begun before the oldest is waited for."""
+
+    def __init__(
+        self,
+        write: Callable[[], Awaitable[F | None]],
+        *,
+        ahead: int = 1,
+        waiting: Iterable[F] = (),
+    ) -> None:
+        self.waiting = deque(waiting)
+        self._write = write
+        self._ahead = ahead
+
+    async def oldest(self) -> F | None:
+        """The oldest, once those after it are written as well; None when there is no other."""
+        while len(self.waiting) <= self._ahead:
+            written = await self._write()
+            if written is None:
+                break
+            self.waiting.append(written)
+        return self.waiting[0] if self.waiting else None
+
+    def land(self) -> None:
+        """The oldest is judged."""
+        self.waiting.popleft()
+
+
+_TUPLES = ("prompt_ids", "token_ids", "logprobs", "missing")
+
+
+def dump_completion(completion: Completion) -> dict[str, Any]:
+    """A completion as JSON values; floats survive exactly."""
+    return {field.name: getattr(completion, field.name) for field in fields(completion)}
+
+
+def load_completion(row: Mapping[str, Any]) -> Completion:
+    """What ``dump_completion`` wrote; ``missing`` may be left out, as in earlier checkpoints."""
+    values: dict[str, Any] = {k: tuple(v) if k in _TUPLES else v for k, v in row.items()}
+    return Completion(**values)
