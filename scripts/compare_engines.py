@@ -20,11 +20,11 @@ from pathlib import Path
 import torch
 
 from proverrl.config import Config, EngineName, VllmDtype, load_config
-from proverrl.learner.packing import batch_rows, pack_rows, packed_logprobs
+from proverrl.learner.packed_rows import batch_rows, pack_rows, packed_logprobs
 from proverrl.loops.session import load_training, make_policy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample
 from proverrl.types import Completion, Problem, Sampling
 
 ENGINES: tuple[tuple[EngineName, VllmDtype], ...] = (

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 
 from proverrl.config import VllmConfig
-from proverrl.policy.push_probe import Rows, Scores, score_rows
-from proverrl.policy.sampling import draw_tokens
+from proverrl.policy.decoding import draw_tokens
+from proverrl.policy.probe import Rows, Scores, score_rows
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.policy.vllm import Drawn, Request
+from proverrl.policy.vllm_engine import Drawn, Request, VllmEngine
 from proverrl.types import Sampling
 
 
-class FakeEngine:
+class FakeEngine(VllmEngine):
     """Starts with wrong weights. ``skips(name)`` says which weights a push leaves as they are;
     ``shift`` is added to every score; ``gate`` holds a generation back until it is set."""
 

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 
 from proverrl.cli.ending import run_to_the_end
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig
 from proverrl.errors import ProverRLError, WeightSyncError
+from proverrl.learner.distill import TeacherPair
 from proverrl.learner.learner import TorchLearner, Update
 from proverrl.loops.follow import Follower, check_weights, dismiss, push_weights, start_learners
 from proverrl.parallel import World, close_world, open_world
@@ -25,7 +27,6 @@ from proverrl.policy.loading import cast_parameters
 from proverrl.policy.lora import attach_adapter
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rollout.teaching import TeacherPair
 from proverrl.types import Prompt, Sampling
 from tests.tiny_model import tiny_model, tiny_samples
 
@@ -64,7 +65,8 @@ def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
         if world.rank == case.get("skips"):
             # The messages are sent, and what comes goes nowhere.
             weights: Any = learner.weights
-            weights._push = lambda: weights.run.copy_to([w.clone() for w in model.parameters()])
+            copy_to = weights.run.copy_to
+            weights.run.copy_to = lambda _: copy_to([w.clone() for w in model.parameters()])
         return learner
 
     if not world.leads:
@@ -124,8 +126,11 @@ def trained_parts(model: Any) -> list[torch.Tensor]:
 
 def count_bytes(learner: TorchLearner) -> int:
     """What this process holds of the learner's weights and optimizer state."""
-    weights: Any = learner.weights
-    return int(weights.num_bytes())
+    states = [state for built in learner.weights.optimizers for state in built.state.values()]
+    tensors = [value for state in states for value in state.values() if value.ndim]
+    parts = [t.to_local() if isinstance(t, DTensor) else t for t in learner.weights.masters]
+    parts += [t.to_local() if isinstance(t, DTensor) else t for t in tensors]
+    return sum(part.numel() * part.element_size() for part in parts)
 
 
 def main(out: Path, cases: list[dict[str, Any]]) -> None:

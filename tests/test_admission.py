@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.advantages import AdvantageInputs, admit_groups, pass_rate, within_pass_rates
+from proverrl.advantages.base import AdvantageInputs
+from proverrl.advantages.methods import admit_groups, pass_rate, within_pass_rates
 from proverrl.config import (
     AdvantageConfig,
     AdvantageName,
@@ -16,8 +17,8 @@ from proverrl.config import (
     parse_config,
 )
 from proverrl.errors import ConfigError
-from proverrl.rewards import build_reward
-from proverrl.rollout.group import build_group
+from proverrl.rewards.verdicts import build_reward
+from proverrl.rollout.whole_proof import build_group
 from proverrl.types import Group, Status
 from tests.builders import build_problem, build_rollout, build_test_group
 

@@ -5,38 +5,39 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.advantages import (
-    ADMITS,
-    ADVANTAGES,
+from proverrl.advantages.base import (
     AdvantageFn,
     AdvantageInputs,
     GroupAdvantages,
     RewardHistory,
+    carries_signal,
+    mean_credit,
+    token_credit,
+)
+from proverrl.advantages.credit import line_steps
+from proverrl.advantages.group import (
     annealed_k,
     best_of_weights,
-    carries_signal,
     dr_grpo,
     grpo,
-    line_steps,
     max_rl,
-    mean_credit,
     ngrpo,
     pkpo,
     rloo,
-    token_credit,
     w_reinforce,
 )
-from proverrl.advantages.base import only_groups
+from proverrl.advantages.methods import ADMITS, ADVANTAGES
 from proverrl.config import AdvantageConfig, AdvantageName, CurriculumName, OptimizerName
 from proverrl.curriculum.sampler import CURRICULA
 from proverrl.errors import RecordError
-from proverrl.learner.optimizers import OPTIMIZERS
+from proverrl.learner.weights import OPTIMIZERS
 from proverrl.types import Group
 from tests.builders import build_test_group
 
@@ -220,7 +221,7 @@ def test_admission_agrees_with_the_advantages(rewards: list[float], data: st.Dat
 def test_a_group_is_judged_apart_from_the_others(name: AdvantageName) -> None:
     together = inputs([1, 0, 0], [0, 0, 0], [1, 1, 0])
     method = ADVANTAGES[name]
-    alone = [method(only_groups(together, [group]))[0] for group in together.groups]
+    alone = [method(replace(together, groups=[group]))[0] for group in together.groups]
     assert method(together) == alone
 
 

@@ -9,17 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.advantages import (
-    ADMITS,
+from proverrl.advantages.base import (
     AdvantageInputs,
     GroupAdvantages,
     Moments,
     RewardHistory,
-    batch_std,
-    dcpo_smooth,
-    grpo,
     mean_credit,
 )
+from proverrl.advantages.group import batch_std, dcpo_smooth, grpo
+from proverrl.advantages.methods import ADMITS
 from proverrl.config import AdvantageConfig
 from proverrl.types import Status
 from tests.builders import build_problem, build_test_group, build_turn, build_turns_group

@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proverrl.advantages import (
-    ADMITS,
+from proverrl.advantages.base import (
     AdvantageInputs,
     GroupAdvantages,
-    Step,
+    ProofStep,
     carries_signal,
-    dr_grpo,
-    grpo,
-    line_steps,
     mean_credit,
+)
+from proverrl.advantages.credit import (
+    line_steps,
     obligations,
     prefix_values,
     salt,
@@ -27,6 +26,8 @@ from proverrl.advantages import (
     turn_credit,
     weigh_entries,
 )
+from proverrl.advantages.group import dr_grpo, grpo
+from proverrl.advantages.methods import ADMITS
 from proverrl.config import AdvantageConfig
 from proverrl.errors import RecordError
 from proverrl.rollout.samples import build_samples
@@ -240,8 +241,8 @@ def test_salt_shares_lines_by_hand() -> None:
 def test_salt_with_goals_as_keys_merges_what_reads_differently() -> None:
     group = by_tokens(([1, 2], P), ([3], R))
 
-    def to_the_goal(turn: Turn) -> list[Step]:
-        return [Step("x = x", len(turn.completion.token_ids))]
+    def to_the_goal(turn: Turn) -> list[ProofStep]:
+        return [ProofStep("x = x", len(turn.completion.token_ids))]
 
     given_inputs = replace(inputs(group), steps=to_the_goal)
     assert tokens_of(salt(given_inputs)[0]) == [[0.0, 0.0], [0.0]]
@@ -266,7 +267,7 @@ def test_salt_refuses_steps_that_do_not_fit() -> None:
     with pytest.raises(RecordError, match="must say what a step is"):
         salt(AdvantageInputs([group], AdvantageConfig()))
     with pytest.raises(RecordError, match=r"steps end at \[1\] in a turn of 2 tokens"):
-        salt(replace(inputs(group), steps=lambda _: [Step("x", 1)]))
+        salt(replace(inputs(group), steps=lambda _: [ProofStep("x", 1)]))
 
 
 def test_samples_carry_one_advantage_a_token() -> None:

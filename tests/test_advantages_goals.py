@@ -8,8 +8,10 @@ from typing import get_args
 
 import pytest
 
-from proverrl.advantages import STEPS, AdvantageInputs, goal_steps, salt, tempo
-from proverrl.advantages.goals import align_lines, find_cuts
+from proverrl.advantages.base import AdvantageInputs
+from proverrl.advantages.credit import salt, tempo
+from proverrl.advantages.goals import align_lines, find_cuts, goal_steps
+from proverrl.advantages.methods import STEPS
 from proverrl.config import AdvantageConfig, StatesName
 from proverrl.errors import RecordError, UsageError
 from proverrl.lang.lean.goals import canonical_goals, find_states

@@ -14,7 +14,7 @@ from proverrl.config.selfplay import ComposerRewardName, SelfplayConfig
 from proverrl.errors import ConfigError, RecordError
 from proverrl.rewards.composer import (
     COMPOSER_REWARDS,
-    Outcome,
+    StatementOutcome,
     absolute_zero_reward,
     compare_statements,
     gar_reward,
@@ -27,8 +27,8 @@ from proverrl.types import HOLE, Completion, Problem, Reward, Rollout, Turn
 CONFIG = SelfplayConfig()
 
 
-def tried(solved: float | None, **more: float | str) -> Outcome:
-    return Outcome("tried", solved, **more)  # type: ignore[arg-type]
+def tried(solved: float | None, **more: float | str) -> StatementOutcome:
+    return StatementOutcome("tried", solved, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -51,15 +51,20 @@ def test_every_name_has_a_reward() -> None:
 
 
 def test_gar_counts_what_was_refused_as_unsolved_and_leaves_out_what_was_not_judged() -> None:
-    batch = [Outcome("malformed"), Outcome("stopped"), tried(None), tried(0.25, modified=0.125)]
+    batch = [
+        StatementOutcome("malformed"),
+        StatementOutcome("stopped"),
+        tried(None),
+        tried(0.25, modified=0.125),
+    ]
     assert COMPOSER_REWARDS["gar"](batch, CONFIG) == [0.0, 0.0, None, 0.65625]
 
 
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [
-        (Outcome("malformed"), -1.0),
-        (Outcome("stopped"), -0.5),
+        (StatementOutcome("malformed"), -1.0),
+        (StatementOutcome("stopped"), -0.5),
         (tried(0.0), -0.5),
         (tried(1.0), -0.5),
         (tried(0.125), 0.875),
@@ -67,7 +72,7 @@ def test_gar_counts_what_was_refused_as_unsolved_and_leaves_out_what_was_not_jud
         (tried(None), None),
     ],
 )
-def test_absolute_zero(outcome: Outcome, expected: float | None) -> None:
+def test_absolute_zero(outcome: StatementOutcome, expected: float | None) -> None:
     assert absolute_zero_reward(outcome) == expected
 
 
@@ -82,7 +87,7 @@ def test_stp_keeps_the_window_without_its_lowest_fifth() -> None:
         tried(0.0625, ratio=0.2),
         tried(0.25, ratio=0.3),
         tried(None),
-        Outcome("malformed"),
+        StatementOutcome("malformed"),
     ]
     expected = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, None, 0.0]
     assert COMPOSER_REWARDS["stp"](batch, CONFIG) == expected
@@ -102,7 +107,7 @@ def test_a_batch_is_compared_as_a_whole() -> None:
 
 
 def test_absolute_zero_is_compared_within_a_task() -> None:
-    batch = [tried(0.5, task="a"), Outcome("malformed", task="b"), tried(0.25, task="a")]
+    batch = [tried(0.5, task="a"), StatementOutcome("malformed", task="b"), tried(0.25, task="a")]
     rewards = COMPOSER_REWARDS["absolute_zero"](batch, CONFIG)
     assert rewards == [0.5, -1.0, 0.75]
     # Task a: mean 0.625, both 0.125 away, which is its deviation. Task b: alone.
@@ -122,9 +127,9 @@ def test_advantages_of_a_batch_sum_to_zero(rates: list[float]) -> None:
 
 def test_an_outcome_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(RecordError, match="a malformed statement has no solve rate"):
-        Outcome("malformed", 0.5)
+        StatementOutcome("malformed", 0.5)
     with pytest.raises(RecordError, match="solved is a share"):
-        Outcome("tried", 1.5)
+        StatementOutcome("tried", 1.5)
 
 
 def test_a_changed_statement_halves_what_was_earned_and_a_failure_earns_nothing() -> None:

@@ -23,14 +23,23 @@ from proverrl.config.curriculum import (
 )
 from proverrl.curriculum.arms import FIELDS, name_category, softmax
 from proverrl.curriculum.base import mean_advantage
-from proverrl.curriculum.beliefs import Beliefs, read_counts, update_belief
-from proverrl.curriculum.cbrl import CbrlCurriculum, difficulty_of
-from proverrl.curriculum.dump import DumpCurriculum, upper_bound
-from proverrl.curriculum.mopps import MoppsCurriculum, pick_problems
-from proverrl.curriculum.pools import PoolsCurriculum, Record, name_pool
-from proverrl.curriculum.prioritised import PrioritisedCurriculum
-from proverrl.curriculum.sec import SecCurriculum
-from proverrl.curriculum.sws import SwsCurriculum, split_budget
+from proverrl.curriculum.beliefs import Beliefs, pick_problems, read_counts, update_belief
+from proverrl.curriculum.categories import (
+    CbrlCurriculum,
+    DumpCurriculum,
+    SecCurriculum,
+    SwsCurriculum,
+    difficulty_of,
+    split_budget,
+    upper_bound,
+)
+from proverrl.curriculum.sampler import (
+    MoppsCurriculum,
+    PoolsCurriculum,
+    PrioritisedCurriculum,
+    Record,
+    name_pool,
+)
 from proverrl.errors import ConfigError, ProblemError
 from proverrl.types import Group, Problem, Reward
 from tests.builders import build_problem, build_test_group

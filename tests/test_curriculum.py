@@ -12,11 +12,8 @@ from dataclasses import replace
 import pytest
 
 from proverrl.config import CurriculumConfig, CurriculumName
-from proverrl.curriculum.base import choose_weighted
-from proverrl.curriculum.draws import entropy
-from proverrl.curriculum.posterior import PosteriorCurriculum
-from proverrl.curriculum.sampler import CURRICULA
-from proverrl.curriculum.uniform import UniformCurriculum
+from proverrl.curriculum.base import choose_weighted, entropy
+from proverrl.curriculum.sampler import CURRICULA, PosteriorCurriculum, UniformCurriculum
 from proverrl.errors import ProblemError, RunError
 from proverrl.types import Group, Reward
 from tests.builders import build_problem, build_test_group

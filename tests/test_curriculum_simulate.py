@@ -10,7 +10,13 @@ import pytest
 from proverrl.bench.curriculum import make_table, measure_curricula
 from proverrl.config import CurriculumConfig, CurriculumName
 from proverrl.curriculum.sampler import CURRICULA
-from proverrl.curriculum.simulate import WORLDS, Learner, World, compare_curricula, run_learner
+from proverrl.curriculum.simulate import (
+    WORLDS,
+    SimulatedLearner,
+    SimulatedWorld,
+    compare_curricula,
+    run_learner,
+)
 from tests.builders import build_test_group
 
 SEEDS = range(6)
@@ -18,8 +24,8 @@ BETTER = sorted(set(CURRICULA) - {"uniform"})
 
 
 def test_learning_is_largest_at_one_half() -> None:
-    world = World(categories=2, gain=0.1, transfer=0.5, skill_low=0.0, skill_high=0.0)
-    learner = Learner(world, 0)
+    world = SimulatedWorld(categories=2, gain=0.1, transfer=0.5, skill_low=0.0, skill_high=0.0)
+    learner = SimulatedLearner(world, 0)
     problem = next(p for p in learner.problems if p.metadata["category"] == 0)
     built = build_test_group(problem.id, [1, 0, 0, 0])
     group = learner.attempt(problem)
@@ -33,7 +39,9 @@ def test_learning_is_largest_at_one_half() -> None:
 
 
 def test_a_proof_is_as_likely_as_skill_and_difficulty_say() -> None:
-    learner = Learner(World(noise=0.0, skill_low=1.5, skill_high=1.5, false=0.25), 0)
+    learner = SimulatedLearner(
+        SimulatedWorld(noise=0.0, skill_low=1.5, skill_high=1.5, false=0.25), 0
+    )
     by_level: dict[int, list[float]] = {}
     for problem in learner.problems:
         by_level.setdefault(problem.level, []).append(learner.rate(problem))
@@ -47,7 +55,7 @@ def test_a_proof_is_as_likely_as_skill_and_difficulty_say() -> None:
 
 def test_a_run_repeats_bit_for_bit() -> None:
     config = CurriculumConfig(name="mopps")
-    world = World(draws=5)
+    world = SimulatedWorld(draws=5)
     assert run_learner(world, config, 3) == run_learner(world, config, 3)
     assert run_learner(world, config, 3) != run_learner(world, config, 4)
 

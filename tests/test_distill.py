@@ -9,11 +9,15 @@ import pytest
 import torch
 
 from proverrl.config import DistillConfig, LearnerConfig, LossConfig, RolloutConfig
-from proverrl.learner.distill import SelfDistiller
+from proverrl.learner.distill import (
+    SelfDistiller,
+    TeacherPair,
+    build_pairs,
+    generalised_js,
+    pick_with_tail,
+)
 from proverrl.learner.learner import TorchLearner
-from proverrl.losses.self_distillation import generalised_js, pick_with_tail
-from proverrl.rollout.teaching import TeacherPair, build_pairs
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample
 from proverrl.types import Candidate, Completion, Diagnostic, Rollout, Status, Turn, Verdict
 from tests.builders import build_problem
 from tests.test_self_correct import FEEDBACK_IDS, PROBLEM_IDS, ScriptedPolicy

@@ -22,7 +22,7 @@ from proverrl.errors import UsageError
 from proverrl.loops import evaluate_run as evaluate_module
 from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
 from proverrl.policy.endpoint import EndpointPolicy
-from proverrl.policy.weights import name_weights
+from proverrl.policy.engines import name_weights
 from proverrl.problems.load import benchmark_sha256
 from proverrl.report.headline import make_benchmark_table
 from tests.test_evaluate import CountingPolicy

@@ -14,7 +14,7 @@ from proverrl.lang.lean.syntax.declarations import problem_from_statement
 from proverrl.lang.records import Extraction
 from proverrl.problems.prompt import LAYOUTS
 from proverrl.rollout.extract import (
-    Block,
+    CodeBlock,
     extract,
     find_blocks,
     generalise_reason,
@@ -173,7 +173,7 @@ def test_the_span_is_where_the_code_stands() -> None:
     text = "Well:\n```lean4\nsimp\n```\n"
     # "Well:\n" has 6 characters and "```lean4\n" 9.
     assert extract(LEAN, text, "goedel").span == (15, 20)
-    assert find_blocks(text) == [Block("lean4", 15, 20, closed=True)]
+    assert find_blocks(text) == [CodeBlock("lean4", 15, 20, closed=True)]
     assert skip_thinking("<think>a</think>b<think>c") == (16, 17, "")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from proverrl.advantages import ADVANTAGES
+from proverrl.advantages.methods import ADVANTAGES
 from proverrl.config import AdvantageName, Config, parse_config
 from proverrl.errors import GuardError, RunError
 from proverrl.loops import train as train_module

@@ -17,8 +17,7 @@ from proverrl.lang import find_language
 from proverrl.lang.open import open_verifier
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.problems.prompt import render_body, render_opening
-from proverrl.rewards import proved_reward
-from proverrl.rollout.group import build_group
+from proverrl.rewards.verdicts import proved_reward
 from proverrl.rollout.hints import (
     Failure,
     cut_opening,
@@ -30,7 +29,7 @@ from proverrl.rollout.hints import (
 )
 from proverrl.rollout.samples import build_rollout_samples
 from proverrl.rollout.self_correct import continue_rollouts
-from proverrl.rollout.whole_proof import draw_groups, judge, judge_all
+from proverrl.rollout.whole_proof import build_group, draw_groups, judge, judge_all
 from proverrl.types import (
     HOLE,
     Candidate,

@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
-from proverrl.advantages import AdvantageInputs, dr_grpo
+from proverrl.advantages.base import AdvantageInputs
+from proverrl.advantages.group import dr_grpo
 from proverrl.config import AdvantageConfig, Config, LearnerConfig, LossConfig, parse_config
 from proverrl.errors import ConfigError
 from proverrl.hint import Hint
 from proverrl.learner.learner import TorchLearner
-from proverrl.rewards import proved_reward
+from proverrl.rewards.verdicts import proved_reward
 from proverrl.rollout.inject import InjectStore, StoredProof, inject_proof
 from proverrl.rollout.samples import build_samples
 from proverrl.types import Group, Reward, Rollout, Status

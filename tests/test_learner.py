@@ -12,11 +12,12 @@ import torch
 
 from proverrl.config import LearnerConfig, LossConfig, LossName
 from proverrl.errors import ProverRLError, UsageError
-from proverrl.learner.gather import gather_tokens
 from proverrl.learner.learner import TorchLearner, Update
-from proverrl.learner.packing import PackedRow, pack_rows, packed_logprobs
-from proverrl.losses import LOSSES, EntropyControl, LossInputs, compute_loss
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.learner.packed_rows import PackedRow, gather_tokens, pack_rows, packed_logprobs
+from proverrl.losses.base import LossInputs
+from proverrl.losses.entropy import EntropyControl
+from proverrl.losses.total import LOSSES, compute_loss
+from proverrl.rollout.samples import TrainingSample
 from tests.tiny_model import tiny_model, tiny_samples
 from tests.tolerance import FLOAT32, FLOAT64, MOVED
 
@@ -123,7 +124,7 @@ def test_the_old_policy_is_scored_only_when_needed(
     samples = tiny_samples(model)
     calls = count_forwards(model)
     learner = build_learner(model, config={"epochs": 2}, weights={"name": weights})
-    assert learner.needs_old_logprobs is needed
+    assert learner.loss.needs_old_logprobs is needed
     learner.step(samples)
     assert calls[0] == forwards
 

@@ -14,7 +14,7 @@ import torch
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig, PolicyConfig, parse_config
 from proverrl.errors import ProverRLError, RunError, UsageError
 from proverrl.learner.learner import TorchLearner, enable_checkpointing
-from proverrl.learner.packing import pack_rows
+from proverrl.learner.packed_rows import pack_rows
 from proverrl.learner.weights import calls
 from proverrl.loops import adapter_probe
 from proverrl.loops import train as train_module

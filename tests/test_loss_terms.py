@@ -11,12 +11,20 @@ import torch
 
 from proverrl.config import EntropyConfig, KlName, LossConfig
 from proverrl.errors import RecordError
-from proverrl.losses import KL_ESTIMATORS, EntropyControl, compute_loss, select_samples
-from proverrl.losses.clipped import clip_mask
-from proverrl.losses.covariance import clip_cov_mask, covariances, kl_cov_term
-from proverrl.losses.kl import kl_term
-from proverrl.losses.masks import positive_mask, top_entropy_mask
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.losses.entropy import EntropyControl
+from proverrl.losses.ratios import clip_mask
+from proverrl.losses.regularisers import (
+    KL_ESTIMATORS,
+    clip_cov_mask,
+    covariances,
+    kl_cov_term,
+    kl_term,
+    positive_mask,
+    select_samples,
+    top_entropy_mask,
+)
+from proverrl.losses.total import compute_loss
+from proverrl.rollout.samples import TrainingSample
 from tests.loss_builders import build_inputs, gradient, leaf, logs
 
 

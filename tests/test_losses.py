@@ -13,11 +13,23 @@ from hypothesis import strategies as st
 
 from proverrl.config import LossConfig, LossName, parse_config
 from proverrl.errors import ConfigError
-from proverrl.losses import LOSSES, EntropyControl, LossInputs, compute_loss
-from proverrl.losses.clipped import clipped_sequence, clipped_token, dcpo, dr_grpo_constant, sapo
-from proverrl.losses.one_sided import aipo, cispo, prime_rl
-from proverrl.losses.sequence import gmpo, gspo, luspo
+from proverrl.losses.base import LossInputs
+from proverrl.losses.entropy import EntropyControl
+from proverrl.losses.ratios import (
+    aipo,
+    cispo,
+    clipped_sequence,
+    clipped_token,
+    dcpo,
+    dr_grpo_constant,
+    gmpo,
+    gspo,
+    luspo,
+    prime_rl,
+    sapo,
+)
 from proverrl.losses.squared import kimina, log_partition, trajectory_balance
+from proverrl.losses.total import LOSSES, compute_loss
 from tests.loss_builders import build_inputs, gradient, leaf, logs
 
 

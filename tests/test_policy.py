@@ -14,14 +14,18 @@ from proverrl.config import LearnerConfig, PolicyConfig
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.lang.dafny.syntax.text import KEYWORDS
 from proverrl.learner.learner import TorchLearner
-from proverrl.learner.optimizers import OPTIMIZERS, build_optimizers, scale_rates
-from proverrl.learner.packing import batch_rows, pack_rows, packed_logprobs
+from proverrl.learner.packed_rows import batch_rows, pack_rows, packed_logprobs
+from proverrl.learner.weights import OPTIMIZERS, build_optimizers, scale_rates
+from proverrl.policy.decoding import draw_tokens
 from proverrl.policy.loading import build_policy, choose_device, load_policy
-from proverrl.policy.sampling import draw_tokens
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rollout.samples import build_replay_sample, build_rollout_samples, build_samples
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import (
+    TrainingSample,
+    build_replay_sample,
+    build_rollout_samples,
+    build_samples,
+)
 from proverrl.types import Completion, Group, Prompt, Reward, Rollout, Sampling, Status, Turn
 from tests.builders import build_problem, build_rollout
 from tests.tolerance import FLOAT32, MOVED

@@ -4,7 +4,7 @@ import torch
 from transformers import DynamicCache, LlamaConfig
 from transformers.cache_utils import Cache
 
-from proverrl.policy.kv_cache import RoomyLayer, make_cache
+from proverrl.policy.decoding import RoomyLayer, make_cache
 
 
 class Holder:

@@ -13,13 +13,13 @@ from proverrl.config import DistillConfig, LearnerConfig, LossConfig, PolicyConf
 from proverrl.errors import UsageError
 from proverrl.learner.distill import SelfDistiller
 from proverrl.learner.learner import TorchLearner
-from proverrl.learner.packing import pack_rows, packed_logprobs
+from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.learner.weights import TrainedWeights
 from proverrl.policy.loading import build_policy, cast_parameters, load_policy
 from proverrl.policy.probe import TOLERANCES
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample
 from proverrl.types import Sampling
 from tests.builders import build_problem
 from tests.tiny_model import tiny_model, tiny_samples

@@ -27,10 +27,9 @@ from proverrl.loops.tally import Tally
 from proverrl.monitor.rollout_rows import read_turns
 from proverrl.problems.load import load_references
 from proverrl.report.transcript import render_rollout
-from proverrl.rewards import proved_reward
-from proverrl.rollout.completion_rows import dump_completion, load_completion
+from proverrl.rewards.verdicts import proved_reward
 from proverrl.rollout.restart import Restarts
-from proverrl.rollout.whole_proof import Draw, JudgedDraw
+from proverrl.rollout.whole_proof import Draw, JudgedDraw, dump_completion, load_completion
 from proverrl.types import Candidate, Completion, Group, Problem, Rollout, Status, Verdict
 from tests.builders import build_problem, build_turn
 from tests.test_grpo import (  # noqa: F401  (fixtures)

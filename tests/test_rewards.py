@@ -13,15 +13,11 @@ from hypothesis import strategies as st
 
 from proverrl.config import CorrectionName, RewardConfig, RewardName, parse_config
 from proverrl.errors import ConfigError, RecordError
-from proverrl.rewards import (
-    CORRECTIONS,
+from proverrl.rewards.noise import CORRECTIONS, FalseNegativeRate, backward, forward, is_audited
+from proverrl.rewards.verdicts import (
     REWARDS,
-    FalseNegativeRate,
-    backward,
     build_reward,
     entry_credits,
-    forward,
-    is_audited,
     overlong_penalty,
     proved_reward,
     turn_returns,

@@ -17,7 +17,8 @@ from proverrl.errors import ConfigError, RecordError, UsageError
 from proverrl.lang.open import open_verifier
 from proverrl.loops import train as train_module
 from proverrl.loops.audit import Auditor
-from proverrl.rewards import ALL, MAX_ONLINE, FalseNegativeRate, build_reward
+from proverrl.rewards.noise import ALL, MAX_ONLINE, FalseNegativeRate
+from proverrl.rewards.verdicts import build_reward
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.statistics import clopper_pearson
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict

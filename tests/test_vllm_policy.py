@@ -23,7 +23,7 @@ from proverrl.errors import UsageError, WeightSyncError
 from proverrl.loops import evaluate_run as evaluate_module
 from proverrl.policy import engines, vllm_engine
 from proverrl.policy.engines import ENGINES
-from proverrl.policy.push_probe import PushProbe, choose_rows, score_rows
+from proverrl.policy.probe import PushProbe, choose_rows, score_rows
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
 from proverrl.seeds import derive_seed

@@ -16,15 +16,14 @@ import torch
 from proverrl.config import LearnerConfig, PolicyConfig, VllmConfig, VllmDtype
 from proverrl.errors import WeightSyncError
 from proverrl.learner.learner import TorchLearner
-from proverrl.learner.packing import pack_rows, packed_logprobs
+from proverrl.learner.packed_rows import pack_rows, packed_logprobs
 from proverrl.policy.engines import ENGINES
 from proverrl.policy.loading import build_policy
-from proverrl.policy.push_probe import PushProbe, score_rows
+from proverrl.policy.probe import PushProbe, score_rows
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
-from proverrl.rollout.samples import build_samples
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample, build_samples
 from proverrl.types import Completion, Group, Reward, Rollout, Sampling, Status, Turn
 from tests.builders import build_problem, build_rollout
 from tests.test_policy import TEXTS
@@ -240,4 +239,4 @@ def test_the_process_is_left_as_it_was(sampler: VllmPolicy) -> None:
         r"vllm \S+ in this process on (cpu|cuda), (float32|bfloat16); trained by transformers"
     )
     assert re.match(expected, sampler.engine)
-    assert not list(Path(sampler._engine._folder.name).glob("*.safetensors"))  # type: ignore[attr-defined]
+    assert not list(Path(sampler._engine._folder.name).glob("*.safetensors"))

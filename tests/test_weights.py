@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proverrl.config import WeightsName
-from proverrl.losses import WEIGHTS
-from proverrl.losses.clipped import clipped_token
-from proverrl.losses.weights import DEFAULT_BOUNDS, importance_weights
+from proverrl.losses.ratios import clipped_token
+from proverrl.losses.weights import DEFAULT_BOUNDS, WEIGHTS, importance_weights
 from tests.loss_builders import build_inputs, leaf, logs
 
 

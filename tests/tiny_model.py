@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from proverrl.learner.packing import PackedRow, packed_logprobs
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.learner.packed_rows import PackedRow, packed_logprobs
+from proverrl.rollout.samples import TrainingSample
 
 VOCABULARY = 24
 

@@ -1,18 +1,17 @@
-"""The interface of the advantages: what a method is given and what it returns.
+"""What a method of comparison is given and what it returns.
 
 Flows in: groups of judged rollouts, the section ``[advantage]``, how far the run is, and what
-earlier groups on the same problems earned. Flows out: a number for each turn, or for each token
-of it. Not handled here: the methods themselves, masks, and token weights in the loss.
-
-A group is never compared with another role: its key is (role, problem), and a method that looks
-beyond one group keeps to groups of the same role.
+earlier groups on the same problems earned. Flows out: a number for each turn, or for each token of
+it. A group is never compared with another role: a method that looks beyond one group keeps to
+groups of the same role.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from proverrl.config import AdvantageConfig
@@ -30,22 +29,22 @@ GroupAdvantages = list[list[Credit]]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProofStep:
     """A segment of a turn's completion tokens that is one move of the proof.
 
-    ``key`` names the state that the move starts from and the move, so that equal keys are the same
-    edge of the proof graph. ``end`` is the index after its last token; a step begins where the
-    previous one ended, the first at 0.
+    ``key`` names the state that the move starts from and the move: equal keys are the same edge of
+    the proof graph. ``end`` is the index after its last token; a step begins where the previous
+    one ended, the first at 0.
     """
 
     key: Hashable
     end: int
 
 
-StepsFn = Callable[[Turn], Sequence[Step]]
+StepsFn = Callable[[Turn], Sequence[ProofStep]]
 """Cuts a turn's completion into steps. The last step ends at the last token."""
 
-MakeSteps = Callable[[Callable[[list[int]], str]], StepsFn]
+MakeStepsFn = Callable[[Callable[[list[int]], str]], StepsFn]
 """From a function that turns token ids into text to the one that cuts turns."""
 
 
@@ -80,7 +79,7 @@ class Moments:
 
 
 class RewardHistory:
-    """Moments of all rewards ever given, per (role, problem); four numbers each.
+    """Moments of all rewards ever given, per (role, problem).
 
     A step's advantages read what the history held before the step; its groups are observed after.
     """
@@ -93,34 +92,23 @@ class RewardHistory:
         return self._moments.get(key, Moments())
 
     def observe(self, group: Group) -> None:
-        """Add one visit with the group's rewards."""
         self._moments[group.key] = self.moments(group.key).including(totals(group))
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as JSON values."""
-        return {
-            "moments": [
-                [role, problem, m.visits, m.count, m.mean, m.m2]
-                for (role, problem), m in self._moments.items()
-            ]
-        }
+        return {"moments": [[*key, *astuple(m)] for key, m in self._moments.items()]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state_dict`` wrote."""
-        loaded: dict[GroupKey, Moments] = {}
+        self._moments = {}
         for role, problem, *values in state["moments"]:
             known: Role = "composer" if role == "composer" else "solver"
-            loaded[known, problem] = Moments(*values)
-        self._moments = loaded
+            self._moments[known, problem] = Moments(*values)
 
 
 @dataclass(frozen=True, slots=True)
 class AdvantageInputs:
-    """What a method is given. ``progress`` is the finished share of the run, from 0 to 1.
-
-    ``steps`` is read by methods over steps alone; by ``settings.states`` their keys are edges
-    between lines or between goals. A method is pure: it changes none of this.
-    """
+    """What a method is given and must not change. ``progress`` is the finished share of the run,
+    from 0 to 1; ``steps`` is read by methods over steps alone: by ``settings.states`` their keys
+    are edges between lines or between goals."""
 
     groups: Sequence[Group]
     settings: AdvantageConfig
@@ -135,6 +123,16 @@ class AdvantageInputs:
 
 AdvantageFn = Callable[[AdvantageInputs], list[GroupAdvantages]]
 """Gives one ``GroupAdvantages`` for each group, in their order."""
+
+
+def per_group(method: Callable[[Group, AdvantageInputs], Sequence[float]]) -> AdvantageFn:
+    """An ``AdvantageFn`` from a method that gives each rollout of a group one value."""
+
+    @functools.wraps(method)
+    def compare(inputs: AdvantageInputs) -> list[GroupAdvantages]:
+        return [spread(group, method(group, inputs)) for group in inputs.groups]
+
+    return compare
 
 
 def totals(group: Group) -> list[float]:
@@ -177,8 +175,3 @@ def carries_signal(advantages: GroupAdvantages) -> bool:
         for credit in turns
         for value in (credit if isinstance(credit, tuple) else (credit,))
     )
-
-
-def only_groups(inputs: AdvantageInputs, groups: Sequence[Group]) -> AdvantageInputs:
-    """The same inputs with other groups."""
-    return AdvantageInputs(groups, inputs.settings, inputs.progress, inputs.history, inputs.steps)

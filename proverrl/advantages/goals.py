@@ -1,19 +1,18 @@
 """Steps of a proof by the checker's states, so that proofs with different text share steps.
 
 Flows in: turns whose verdicts carry ``states``. Flows out: steps whose key is (goals before, goals
-after), as the edges of RMaxTS (DeepSeek-Prover-V1.5, Xin et al. 2024, arXiv 2408.08152). Two texts
-that lead from the same goals to the same goals are one step.
-A step is the lines from one on which a tactic begins to the next such line. All proofs of a group
-start in one state; a failed one ends in its own state, which nothing else reaches. An answer
-with no states (no candidate, refused before it was run, a term) is one step from start to end.
-Not handled here: Dafny, whose answers carry no states between statements.
+after), as the edges of RMaxTS (DeepSeek-Prover-V1.5, Xin et al. 2024, arXiv 2408.08152). A step is
+the lines from one on which a tactic begins to the next such line. All proofs of a group start in
+one state; a failed one ends in its own, which nothing else reaches. An answer with no states (no
+candidate, refused before it was run, a term) is one step. Dafny gives none between statements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from itertools import accumulate
 
-from proverrl.advantages.base import Step
+from proverrl.advantages.base import ProofStep, StepsFn
 from proverrl.errors import UsageError
 from proverrl.lang import find_language
 from proverrl.types import Problem, Turn
@@ -22,14 +21,12 @@ START = "start"
 DONE = "no goals"
 
 
-def goal_steps(decode: Callable[[list[int]], str]) -> Callable[[Turn], list[Step]]:
-    """Cuts turns into steps; ``decode`` turns token ids into text.
+def goal_steps(decode: Callable[[list[int]], str]) -> StepsFn:
+    """Cuts turns into steps; ``decode`` turns token ids into text. The steps function raises
+    ``UsageError`` for a problem in a language other than Lean, and for a proof by tactics whose
+    verdict has no states, because the verifier was not asked for them."""
 
-    The steps function raises ``UsageError`` for a problem in a language other than Lean, and for a
-    proof by tactics whose verdict has no states, because the verifier was not asked for them.
-    """
-
-    def steps(turn: Turn) -> list[Step]:
+    def steps(turn: Turn) -> list[ProofStep]:
         tokens = turn.completion.token_ids
         check_states(turn)
         proved = turn.verdict is not None and turn.verdict.proved
@@ -38,7 +35,7 @@ def goal_steps(decode: Callable[[list[int]], str]) -> Callable[[Turn], list[Step
         before = [START, *(goals for _, goals in cuts)]
         after = [*before[1:], end]
         ends = [*(place for place, _ in cuts), len(tokens)]
-        return [Step((b, a), e) for b, a, e in zip(before, after, ends, strict=True) if e]
+        return [ProofStep((b, a), e) for b, a, e in zip(before, after, ends, strict=True) if e]
 
     return steps
 
@@ -72,14 +69,11 @@ def find_cuts(turn: Turn, decode: Callable[[list[int]], str]) -> list[tuple[int,
     if turn.verdict is None or turn.candidate is None or not turn.verdict.states:
         return []
     tokens = turn.completion.token_ids
-    starts = [0]
-    for i, token in enumerate(tokens[:-1]):
-        if "\n" in decode([token]):
-            starts.append(i + 1)
+    starts = [0, *(i for i, token in enumerate(tokens[:-1], 1) if "\n" in decode([token]))]
     pieces = zip(starts, [*starts[1:], len(tokens)], strict=True)
     texts = [decode(list(tokens[a:b])) for a, b in pieces]
     # A token may hold several line breaks, so that lines are counted in the text before a piece.
-    numbers = [sum(text.count("\n") for text in texts[:i]) for i in range(len(texts))]
+    numbers = accumulate((text.count("\n") for text in texts[:-1]), initial=0)
     offset = align_lines(turn.candidate.body, "".join(texts))
     if offset is None:
         return []
@@ -95,20 +89,14 @@ def find_cuts(turn: Turn, decode: Callable[[list[int]], str]) -> list[tuple[int,
 
 
 def align_lines(body: str, text: str) -> int | None:
-    """How many lines further down than in the body a line stands in the completion's text.
-
-    The most lines agree there; the last such place counts. Negative when a hint gave the first
-    lines of the body. None when no line agrees.
-    """
+    """How many lines further down than in the body a line stands in the completion's text: where
+    the most lines agree, the last such place. Negative when a hint gave the first lines of the
+    body. None when no line agrees."""
     ours = [line.strip() for line in body.split("\n")]
     theirs = [line.strip() for line in text.split("\n")]
     best, most = None, 0
     for offset in range(1 - len(ours), len(theirs)):
-        pairs = [
-            (line, theirs[i + offset])
-            for i, line in enumerate(ours)
-            if 0 <= i + offset < len(theirs)
-        ]
+        pairs = zip(ours[max(0, -offset) :], theirs[max(0, offset) :], strict=False)
         score = sum(2 * (a == b) or _overlap(a, b) for a, b in pairs if a and b)
         if score and score >= most:
             best, most = offset, score

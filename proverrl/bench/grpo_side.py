@@ -25,7 +25,7 @@ from proverrl.learner.learner import TorchLearner
 from proverrl.policy.loading import build_policy, load_policy
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample
 from proverrl.types import Completion, Prompt, Sampling
 
 _TEXTS = tuple(

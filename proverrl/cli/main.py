@@ -252,7 +252,7 @@ def merge(
     if sweep is not None and config_file is None:
         raise UsageError("--sweep evaluates on the validation split: say how with --config")
     from proverrl.loops.evaluate_run import find_best, find_weights, sweep_alpha
-    from proverrl.policy.merge import merge_policies
+    from proverrl.policy.loading import merge_policies
 
     places = [f if (f / "config.json").exists() else find_weights(f) for f in (first, second)]
     if alpha is not None:

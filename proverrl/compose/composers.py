@@ -26,8 +26,8 @@ from proverrl.policy.base import Policy
 from proverrl.policy.conversation import encode_messages
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import use_layout_words
-from proverrl.rollout.completion_rows import dump_completion, load_completion
 from proverrl.rollout.extract import find_blocks, skip_thinking
+from proverrl.rollout.whole_proof import dump_completion, load_completion
 from proverrl.seeds import derive_seed
 from proverrl.types import HOLE, Completion, Message, Problem, Prompt, Sampling
 

@@ -28,7 +28,7 @@ PickName = Literal["closest", "threshold"]
 
 
 class MoppsConfig(Section):
-    """``mopps``; see ``proverrl.curriculum.mopps``."""
+    """``mopps``; see ``proverrl.curriculum.beliefs``."""
 
     pick: PickName = "closest"
     """``closest``: candidates whose sampled rate is nearest to the target; ``threshold``: random
@@ -58,7 +58,7 @@ class MoppsConfig(Section):
 
 
 class SecConfig(Section):
-    """``sec``; see ``proverrl.curriculum.sec``."""
+    """``sec``; see ``proverrl.curriculum.categories``."""
 
     rate: Fraction = 0.5
     """how far a batch moves a category's value (ours)"""
@@ -69,7 +69,7 @@ class SecConfig(Section):
 
 
 class DumpConfig(Section):
-    """``dump``; see ``proverrl.curriculum.dump``."""
+    """``dump``; see ``proverrl.curriculum.categories``."""
 
     window: Positive = 300
     """rollouts whose mean advantage counts"""
@@ -80,7 +80,7 @@ class DumpConfig(Section):
 
 
 class CbrlConfig(Section):
-    """``cbrl``; see ``proverrl.curriculum.cbrl``."""
+    """``cbrl``; see ``proverrl.curriculum.categories``."""
 
     target: Fraction = 0.5
     """the solve rate that difficulty is steered towards"""
@@ -93,7 +93,7 @@ class CbrlConfig(Section):
 
 
 class SwsConfig(Section):
-    """``sws``; see ``proverrl.curriculum.sws``."""
+    """``sws``; see ``proverrl.curriculum.categories``."""
 
     weak: Fraction = 0.5
     """a problem counts as failed while less than this share of its latest group is proved"""
@@ -112,7 +112,7 @@ class SwsConfig(Section):
 
 
 class PoolsConfig(Section):
-    """``pools``; see ``proverrl.curriculum.pools``."""
+    """``pools``; see ``proverrl.curriculum.sampler``."""
 
     hard: Fraction = 0.25
     """a problem whose latest rate is at most this is hard"""

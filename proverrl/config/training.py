@@ -26,7 +26,7 @@ ShardName = Literal["none", "fsdp2"]
 class LearnerConfig(Section):
     """The optimizer over training samples.
 
-    ``proverrl.learner.weights`` says more of ``precision``, ``proverrl.learner.sharded_weights`` of
+    ``proverrl.learner.weights`` says more of ``precision``, ``proverrl.learner.sharding`` of
     ``shard``, under which the sampler has whole weights of its own.
     """
 

@@ -1,9 +1,5 @@
-"""Curricula over arms: problems of one category are one arm, and a draw chooses arms.
-
-Flows in: groups. Flows out: problems, by way of a weight for each arm. What groups say is kept
-until the next draw, so that a batch counts as one. Not handled here: the weights (``sec``,
-``dump``, ``cbrl``, ``sws``).
-"""
+"""Curricula over arms: problems of one category are one arm, and a draw chooses arms. What groups
+say is kept until the next draw, so that a batch counts as one."""
 
 from __future__ import annotations
 
@@ -14,10 +10,8 @@ from typing import Any
 
 from proverrl.config import CurriculumConfig
 from proverrl.config.curriculum import CategoryField, InsideName
-from proverrl.curriculum.base import ProblemCurriculum, mean_advantage
-from proverrl.curriculum.beliefs import Beliefs
-from proverrl.curriculum.draws import operator_of
-from proverrl.curriculum.mopps import open_beliefs, pick_problems
+from proverrl.curriculum.base import Curriculum, mean_advantage, operator_of
+from proverrl.curriculum.beliefs import Beliefs, open_beliefs, pick_problems
 from proverrl.errors import RunError
 from proverrl.types import Group, Problem
 
@@ -58,10 +52,10 @@ class Batch:
         return self.advantage / self.rollouts
 
 
-class ArmCurriculum(ProblemCurriculum):
-    """Draws an arm by its share, then a problem of the arm: the least visited one, or with
-    ``inside = "mopps"`` the one that MoPPS would take. No problem comes twice in a draw as long as
-    an arm with a share has others."""
+class ArmCurriculum(Curriculum):
+    """Draws an arm by its share, then a problem of the arm: the least visited one, or with ``inside
+    = "mopps"`` the one that MoPPS would take. No problem comes twice in a draw as long as an arm
+    with a share has others."""
 
     inside: InsideName = "uniform"
 
@@ -74,7 +68,6 @@ class ArmCurriculum(ProblemCurriculum):
         super().__init__(problems, config, seed)
 
     def predict(self, problem: Problem) -> float:
-        """The problem's own expected rate under ``inside = "mopps"``, else its family's."""
         return self._beliefs.mean(problem.id) if self._beliefs else super().predict(problem)
 
     def _choose(self, n: int) -> Iterator[str]:

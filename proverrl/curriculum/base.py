@@ -1,9 +1,8 @@
-"""The seam of the curricula, and what all of them share.
+"""What all curricula share.
 
 Flows in: problems, at the start and later (composed ones), and the groups that came back. Flows
 out: the problems of the next draw, and figures of what was drawn. The state holds everything that
-decides the next draw, problems that were added included, so that a resumed run draws the same.
-Not handled here: which problems are drawn; each curriculum is a module of its own.
+decides the next draw, added problems included, so that a resumed run draws the same.
 """
 
 from __future__ import annotations
@@ -11,39 +10,92 @@ from __future__ import annotations
 import heapq
 import math
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 from proverrl.config import CurriculumConfig
 from proverrl.curriculum.beliefs import Belief, Beliefs, mean_rate, update_belief
-from proverrl.curriculum.draws import DrawLog
 from proverrl.errors import ProblemError, RunError
 from proverrl.problems.load import make_row
 from proverrl.types import Group, Problem, Status
 
 
-class Curriculum(Protocol):
-    """Draws problems and learns from what became of them.
-
-    ``metrics`` gives the figures since it was last called. ``load_state_dict`` comes before any
-    ``add``: what was added is in the state.
-    """
-
-    def draw(self, n: int) -> list[Problem]: ...
-    def observe(self, group: Group) -> None: ...
-    def add(self, problems: Iterable[Problem]) -> None: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
-    def metrics(self) -> dict[str, Any]: ...
+def operator_of(problem: Problem) -> str:
+    """The operator that composed a problem, empty for a given one: ``operator`` in the metadata's
+    ``lineage`` or, where the metadata has ``parents``, its ``family``."""
+    lineage = problem.metadata.get("lineage")
+    if isinstance(lineage, Mapping):
+        return str(lineage.get("operator", ""))
+    return problem.family if problem.metadata.get("parents") else ""
 
 
-class ProblemCurriculum:
-    """What all curricula share: problems, visits, a generator of random numbers, a solve rate of
-    each family, and the log of draws. A curriculum says what comes next (``_choose``), and may
-    learn from groups (``_learn``), from new problems (``_admit``) and predict solve rates.
+def entropy(counts: Iterable[int]) -> float:
+    """Shannon entropy in nats of shares given as counts; 0 of nothing and of a single share."""
+    kept = [count for count in counts if count > 0]
+    total = sum(kept)
+    # 0.0 - x, so that a single share gives 0.0 and not -0.0.
+    return 0.0 - sum(count / total * math.log(count / total) for count in kept)
 
-    Fields that ``_admit`` reads are set before this class's ``__init__`` is called.
-    """
+
+@dataclass
+class DrawLog:
+    """Counts since they were last taken. ``num_new`` are problems that were never drawn before."""
+
+    num: int = 0
+    num_new: int = 0
+    predicted: float = 0.0
+    levels: Counter[str] = field(default_factory=Counter)
+    families: Counter[str] = field(default_factory=Counter)
+    operators: Counter[str] = field(default_factory=Counter)
+
+    def note(self, problem: Problem, predicted: float, *, new: bool) -> None:
+        """Count one drawn problem, of which a share ``predicted`` of attempts is expected to be
+        proved."""
+        self.num += 1
+        self.num_new += new
+        self.predicted += predicted
+        self.levels[str(problem.level)] += 1
+        self.families[problem.family] += 1
+        if operator := operator_of(problem):
+            self.operators[operator] += 1
+
+    def take(self) -> dict[str, Any]:
+        """The figures since the last call, and begin again; nothing when nothing was drawn. Means
+        of level and expected solve rate; the entropy is that of the families drawn, in nats."""
+        if self.num == 0:
+            return {}
+        levels = sum(int(level) * count for level, count in self.levels.items())
+        figures: dict[str, Any] = {
+            "curriculum_drawn": self.num,
+            "curriculum_new": self.num_new,
+            "curriculum_level": levels / self.num,
+            "curriculum_predicted": self.predicted / self.num,
+            "curriculum_entropy": entropy(self.families.values()),
+            "curriculum_levels": dict(sorted(self.levels.items())),
+            "curriculum_families": dict(sorted(self.families.items())),
+        }
+        if self.operators:
+            figures["curriculum_operators"] = dict(sorted(self.operators.items()))
+        self.load(DrawLog().dump())
+        return figures
+
+    def dump(self) -> dict[str, Any]:
+        counts = {"levels": self.levels, "families": self.families, "operators": self.operators}
+        figures = {"num": self.num, "num_new": self.num_new, "predicted": self.predicted}
+        return figures | {name: dict(counter) for name, counter in counts.items()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, Counter(value) if isinstance(value, Mapping) else value)
+
+
+class Curriculum:
+    """Draws problems and learns from what became of them. A curriculum says what comes next
+    (``_choose``), and may learn from groups (``_learn``), from new problems (``_admit``) and
+    predict solve rates. Fields that ``_admit`` reads are set before this class's ``__init__`` is
+    called."""
 
     def __init__(self, problems: Sequence[Problem], config: CurriculumConfig, seed: int) -> None:
         self._config = config
@@ -124,7 +176,8 @@ class ProblemCurriculum:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Become what ``state_dict`` wrote; problems gone from the run's file are forgotten.
+        """Become what ``state_dict`` wrote, before any ``add``; problems gone from the run's file
+        are forgotten.
 
         Raises:
             RunError: the run has other families of problems than the checkpoint, or some were
@@ -166,7 +219,6 @@ class ProblemCurriculum:
         self._admit(problem)
 
     def _least_visited(self, names: Sequence[str]) -> str:
-        """One of the names that were drawn least often."""
         fewest = min(self._visits.get(name, 0) for name in names)
         return self._rng.choice([n for n in names if self._visits.get(n, 0) == fewest])
 
@@ -192,13 +244,12 @@ class ProblemCurriculum:
         return {}
 
 
-class BeliefCurriculum(ProblemCurriculum):
+class BeliefCurriculum(Curriculum):
     """A curriculum with a belief about each problem, set before ``__init__`` is called."""
 
     _beliefs: Beliefs
 
     def predict(self, problem: Problem) -> float:
-        """The mean of the problem's belief."""
         return self._beliefs.mean(problem.id)
 
     def _learn(self, problem: Problem, solved: int, group: Group) -> None:

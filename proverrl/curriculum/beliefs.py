@@ -1,16 +1,14 @@
-"""What is believed of solve rates: one Beta distribution a problem or family, and where it begins.
-
-Flows in: how many of a group's rollouts were proved. Flows out: means and random draws of rates.
-Counts of an earlier run are read from JSON lines. Not handled here: what is drawn because of them.
-"""
+"""What is believed of solve rates: one Beta distribution per problem or family; and MoPPS, which
+finds problems whose rate is thought to be near one half without spending a rollout."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from proverrl.config.curriculum import MoppsConfig
 from proverrl.errors import ProblemError
 from proverrl.files.strict_json import load_json
 from proverrl.types import Status
@@ -49,11 +47,9 @@ class Beliefs:
             self._beliefs[key] = [1.0 + weight * solved, 1.0 + weight * (total - solved)]
 
     def observe(self, key: str, solved: int, total: int) -> None:
-        """Count a group."""
         update_belief(self._beliefs.setdefault(key, [1.0, 1.0]), solved, total, self._discount)
 
     def mean(self, key: str) -> float:
-        """The expected solve rate."""
         return mean_rate(self._beliefs.get(key, [1.0, 1.0]))
 
     def sample(self, key: str, rng: random.Random) -> float:
@@ -62,20 +58,16 @@ class Beliefs:
         return rng.betavariate(a, b)
 
     def dump(self) -> dict[str, Belief]:
-        """All beliefs as JSON values."""
         return {key: list(belief) for key, belief in self._beliefs.items()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Become what ``dump`` wrote."""
         self._beliefs = {key: [float(a), float(b)] for key, (a, b) in state.items()}
 
 
 def read_counts(path: Path) -> dict[str, tuple[int, int]]:
-    """(proofs, judged attempts) of each problem, from JSON lines of an earlier run.
-
-    A line is the attempt of an evaluation (``evals/NAME.jsonl``), a rollout of a training
-    (``rollouts/step_N.jsonl``), or ``{"id": ..., "solved": ..., "attempts": ...}``. Attempts that
-    were not judged do not count.
+    """(proofs, judged attempts) of each problem, from JSON lines of an earlier run: attempts of an
+    evaluation (``evals/NAME.jsonl``), rollouts of a training (``rollouts/step_N.jsonl``), or
+    ``{"id": ..., "solved": ..., "attempts": ...}``.
 
     Raises:
         ProblemError: the file cannot be read, or a line is none of these.
@@ -112,3 +104,33 @@ def _read_line(where: str, line: str) -> tuple[str, int, int]:
     if not 0 <= solved <= total:
         raise ProblemError(f"{where}: {solved} of {total} attempts solved; correct the counts")
     return name, solved, total
+
+
+def open_beliefs(settings: MoppsConfig) -> Beliefs:
+    """Beliefs about single problems, warm where a file of counts is given."""
+    beliefs = Beliefs(settings.discount)
+    if settings.warm_start:
+        beliefs.start(read_counts(Path(settings.warm_start)), settings.warm_weight)
+    return beliefs
+
+
+def pick_problems(
+    names: Sequence[str], n: int, beliefs: Beliefs, settings: MoppsConfig, rng: random.Random
+) -> list[str]:
+    """``n`` of ``names``, all of them if there are fewer (MoPPS, Qu et al. 2025, arXiv 2507.04632).
+    ``candidates`` names for each place are drawn at random (0: all), a rate is sampled from the
+    belief of each, and ``closest`` takes those nearest to ``target``. ``threshold`` takes random
+    ones of those within [``low``, ``high``], and the nearest to it when they are too few."""
+    if settings.candidates:
+        names = rng.sample(names, min(len(names), settings.candidates * n))
+    rates = {name: beliefs.sample(name, rng) for name in names}
+    if settings.pick == "closest":
+        return sorted(names, key=lambda name: (rates[name] - settings.target) ** 2)[:n]
+    within = [name for name in names if settings.low <= rates[name] <= settings.high]
+    if len(within) >= n:
+        return rng.sample(within, n)
+
+    def distance(name: str) -> float:
+        return max(settings.low - rates[name], rates[name] - settings.high, 0.0)
+
+    return sorted(names, key=distance)[:n]

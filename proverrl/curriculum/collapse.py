@@ -2,8 +2,7 @@
 
 Flows in: the problems of a round, how often each was solved, and what the composer earned. Flows
 out: figures of the round, and warnings that name the rule that fired. All of it is pure; a caller
-keeps the figures of earlier rounds. Not handled here: what to do about a warning, and whether a
-problem is a duplicate (a guard stops it before it gets here).
+keeps the figures of earlier rounds.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from proverrl.config import CollapseConfig
-from proverrl.curriculum.draws import entropy, operator_of
+from proverrl.curriculum.base import entropy, operator_of
 from proverrl.errors import RecordError
 from proverrl.problems.contamination import make_skeleton
 from proverrl.types import Problem
@@ -69,7 +68,6 @@ class RoundFigures:
         return self.skeletons / self.problems if self.problems else 1.0
 
     def metrics(self) -> dict[str, Any]:
-        """The figures as keys of ``metrics.jsonl``."""
         values = asdict(self) | {"variety": self.variety}
         logged = set(values) - {"round", "written", "malformed"}
         return {f"compose_{name}": value for name, value in values.items() if name in logged}
@@ -115,11 +113,11 @@ def examine_round(
     n: int = 4,
 ) -> RoundFigures:
     """The figures of a round: its problems, each one's solve rate, and the composer's rewards,
-    which may be of more or other attempts than those that became problems; ``malformed`` of the
-    ``written`` statements held no problem.
+    which may be of more or other attempts; ``malformed`` of the ``written`` statements held no
+    problem.
 
     Raises:
-        RecordError: there is not one rate a problem.
+        RecordError: there is not one rate for each problem.
     """
     if len(rates) != len(problems):
         raise RecordError(f"round {number}: {len(problems)} problems but {len(rates)} solve rates")
@@ -146,11 +144,9 @@ def examine_round(
 
 
 def find_warnings(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> list[CollapseWarning]:
-    """What the newest round gives cause to, the rounds before it known; oldest first in ``rounds``.
-
-    A round with fewer than ``min_problems`` problems says too little: it gives no warning but
-    ``unreadable``, and is left out when rounds are compared.
-    """
+    """What the newest round gives cause to; oldest first in ``rounds``. A round with fewer than
+    ``min_problems`` problems says too little: it gives no warning but ``unreadable``, and is left
+    out when rounds are compared."""
     known = [figures for figures in rounds if figures.problems >= limits.min_problems]
     if known and known[-1] is not rounds[-1]:
         known = []
@@ -168,11 +164,6 @@ def _few_skeletons(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> st
     return f"{last.problems} problems have {last.skeletons} skeletons, names aside"
 
 
-def _one_template(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
-    text = "of the problems are one template, names and numbers aside"
-    return _above(rounds[-1].top_template, limits.max_template, text)
-
-
 def _above(share: float, most: float, text: str) -> str:
     return f"{share:.0%} {text}" if share > most else ""
 
@@ -182,20 +173,6 @@ def _operators_fade(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> s
     if last >= limits.min_operator_entropy * first:
         return ""
     return f"the entropy of operators fell from {first:.2f} to {last:.2f} nats"
-
-
-def _overlap(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
-    text = "of a problem's n-grams stand in another problem too"
-    return _above(rounds[-1].overlap, limits.max_overlap, text)
-
-
-def _all_solved(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
-    text = "of the problems are solved by every attempt"
-    return _above(rounds[-1].always, limits.max_always, text)
-
-
-def _none_solved(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
-    return _above(rounds[-1].never, limits.max_never, "of the problems are solved by no attempt")
 
 
 def _reward_without_variety(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
@@ -229,11 +206,23 @@ def _unreadable(rounds: Sequence[RoundFigures], limits: CollapseConfig) -> str:
 
 RULES: dict[RuleName, Callable[[Sequence[RoundFigures], CollapseConfig], str]] = {
     "few_skeletons": _few_skeletons,
-    "one_template": _one_template,
+    "one_template": lambda rounds, limits: _above(
+        rounds[-1].top_template,
+        limits.max_template,
+        "of the problems are one template, names and numbers aside",
+    ),
     "operators_fade": _operators_fade,
-    "overlap": _overlap,
-    "all_solved": _all_solved,
-    "none_solved": _none_solved,
+    "overlap": lambda rounds, limits: _above(
+        rounds[-1].overlap,
+        limits.max_overlap,
+        "of a problem's n-grams stand in another problem too",
+    ),
+    "all_solved": lambda rounds, limits: _above(
+        rounds[-1].always, limits.max_always, "of the problems are solved by every attempt"
+    ),
+    "none_solved": lambda rounds, limits: _above(
+        rounds[-1].never, limits.max_never, "of the problems are solved by no attempt"
+    ),
     "reward_without_variety": _reward_without_variety,
     "length_drift": _length_drift,
     "unreadable": _unreadable,

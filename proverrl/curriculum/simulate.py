@@ -1,18 +1,19 @@
 """A simulated learner with known difficulties, to hold curricula against each other.
 
 Flows in: a world (categories, difficulties, how learning works) and curricula. Flows out: what the
-learner could do at the end under each, paired by seed with uniform draws. Nothing here is a model
-or a verifier, and no figure is a claim about one: the world has the assumption built in that a
-learner gains most from problems that it solves half of the time. What it shows is whether a
-curriculum finds those problems. Not handled here: forgetting, noise of verdicts, lengths.
+learner could do at the end under each, paired by seed with uniform draws. No figure is a claim
+about a model: the world assumes that a learner gains most from problems that it solves half of the
+time, and shows whether a curriculum finds those. Not handled here: forgetting, noise of verdicts,
+lengths.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from scipy import stats
 
@@ -35,7 +36,7 @@ from proverrl.types import (
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class SimulatedWorld:
     """Problems and a learner. The learner has a skill for each category; it proves a problem of
     difficulty d with probability 1 / (1 + exp(d - skill)), or never if the problem is false.
 
@@ -62,19 +63,20 @@ class World:
     group_size: int = 8
 
 
-WORLDS: dict[str, World] = {
-    "graded": World(),
-    "with_false": World(false=0.2),
-    "mostly_easy": World(skill_low=3.0, skill_high=6.0),
+WORLDS: dict[str, SimulatedWorld] = {
+    "graded": SimulatedWorld(),
+    "with_false": SimulatedWorld(false=0.2),
+    "mostly_easy": SimulatedWorld(skill_low=3.0, skill_high=6.0),
 }
 """A learner at the foot of the levels; the same where a fifth of each level cannot be proved; a
 learner that solves most of what there is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """One learner at the end: the share of attempts it would prove over all problems that can be
-    proved, the mean of that share over the run, and the share of groups that were mixed."""
+class SimulatedRun:
+    """What became of one learner: the share of attempts that it would prove at the end, over all
+    problems that can be proved, the mean of that share over the run, and the share of mixed groups.
+    """
 
     solved: float
     mean_solved: float
@@ -95,10 +97,10 @@ class Comparison:
     difference: Difference | None
 
 
-class Learner:
+class SimulatedLearner:
     """The simulated learner on the problems of a world; both depend on the seed alone."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: SimulatedWorld, seed: int) -> None:
         self._world = world
         rng = random.Random(derive_seed(seed, "world"))
         self._rng = random.Random(derive_seed(seed, "outcomes"))
@@ -109,18 +111,15 @@ class Learner:
         self._difficulties: dict[str, float] = {}
         self._rollouts: dict[str, tuple[Rollout, Rollout]] = {}
         num_false = round(world.false * world.per_level)
-        for category in range(world.categories):
-            for level in range(1, world.levels + 1):
-                for number in range(world.per_level):
-                    problem = _make_problem(category, level, number)
-                    center = world.spacing * (level - 1)
-                    difficulty = rng.gauss(center, world.noise)
-                    self._difficulties[problem.id] = math.inf if number < num_false else difficulty
-                    self._rollouts[problem.id] = _make_rollouts(problem)
-                    self.problems.append(problem)
+        sizes = (world.categories, world.levels, world.per_level)
+        for category, level, number in itertools.product(*map(range, sizes)):
+            problem = _make_problem(category, level + 1, number)
+            difficulty = rng.gauss(world.spacing * level, world.noise)
+            self._difficulties[problem.id] = math.inf if number < num_false else difficulty
+            self._rollouts[problem.id] = _make_rollouts(problem)
+            self.problems.append(problem)
 
     def rate(self, problem: Problem) -> float:
-        """The probability of a proof."""
         gap = self._difficulties[problem.id] - self.skills[problem.metadata["category"]]
         return 0.0 if gap == math.inf else 1.0 / (1.0 + math.exp(gap))
 
@@ -156,9 +155,9 @@ class Learner:
         ]
 
 
-def run_learner(world: World, config: CurriculumConfig, seed: int) -> Outcome:
+def run_learner(world: SimulatedWorld, config: CurriculumConfig, seed: int) -> SimulatedRun:
     """One learner under one curriculum, from first draw to last."""
-    learner = Learner(world, seed)
+    learner = SimulatedLearner(world, seed)
     curriculum = CURRICULA[config.name](learner.problems, config, derive_seed(seed, "curriculum"))
     solved, mixed = [], 0
     for _ in range(world.draws):
@@ -169,13 +168,13 @@ def run_learner(world: World, config: CurriculumConfig, seed: int) -> Outcome:
         learner.learn(groups)
         solved.append(learner.solved())
     num_groups = world.draws * world.groups_per_draw
-    return Outcome(solved[-1], sum(solved) / len(solved), mixed / num_groups)
+    return SimulatedRun(solved[-1], sum(solved) / len(solved), mixed / num_groups)
 
 
 def compare_curricula(
     configs: Sequence[CurriculumConfig],
     *,
-    worlds: Mapping[str, World],
+    worlds: Mapping[str, SimulatedWorld],
     seeds: Sequence[int],
 ) -> list[Comparison]:
     """Every curriculum in every world, each seed with the same problems and first skills as under
@@ -185,22 +184,12 @@ def compare_curricula(
         uniform = [run_learner(world, CurriculumConfig(name="uniform"), seed) for seed in seeds]
         for config in configs:
             own = [run_learner(world, config, seed) for seed in seeds]
-            rows.append(_compare(title, config.name, uniform, own))
+            pairs = zip(uniform, own, strict=True)
+            gain = _compare_seeds([run.solved - other.solved for other, run in pairs])
+            columns = zip(*map(astuple, own), strict=True)
+            solved, over_run, mixed = (sum(column) / len(own) for column in columns)
+            rows.append(Comparison(title, config.name, solved, over_run, mixed, gain))
     return rows
-
-
-def _compare(
-    world: str, name: CurriculumName, uniform: Sequence[Outcome], own: Sequence[Outcome]
-) -> Comparison:
-    num = len(own)
-    return Comparison(
-        world=world,
-        name=name,
-        solved=sum(outcome.solved for outcome in own) / num,
-        mean_solved=sum(outcome.mean_solved for outcome in own) / num,
-        mixed=sum(outcome.mixed for outcome in own) / num,
-        difference=_compare_seeds([b.solved - a.solved for a, b in zip(uniform, own, strict=True)]),
-    )
 
 
 def _compare_seeds(gaps: Sequence[float]) -> Difference | None:

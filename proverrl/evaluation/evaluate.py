@@ -24,9 +24,8 @@ from proverrl.files.lines import write_atomically
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
-from proverrl.rollout.flights import Flights
 from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
-from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
+from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.statistics import INTERVAL_METHOD, estimate
 from proverrl.types import Problem, Rollout, Sampling, Status, Turn, is_fatal

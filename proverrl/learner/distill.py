@@ -3,24 +3,73 @@
 Source: Huebotter et al. 2026, "Reinforcement Learning via Self-Distillation", arXiv 2601.20802.
 Flows in: failed attempts with the prompt of a teacher that has read the feedback on them. Flows
 out: gradients that draw the policy, on its own tokens, to what the teacher would have written. The
-teacher is the policy itself, as a slow average of its weights. Not handled here: which attempts
-(``proverrl.rollout.teaching``); the divergence (``proverrl.losses.self_distillation``).
+teacher is a slow average of the policy's weights.
 """
 
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from proverrl.config import DistillConfig
-from proverrl.learner.packing import PackedRow, batch_rows, packed_logits
-from proverrl.losses.self_distillation import distillation_loss, follow
-from proverrl.rollout.teaching import TeacherPair
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.config import DistillConfig, RolloutConfig
+from proverrl.learner.packed_rows import (
+    PackedRow,
+    batch_rows,
+    new_values,
+    packed_logits,
+    samples_of,
+)
+from proverrl.policy.base import Exchange, Policy
+from proverrl.rollout.hints import with_hint
+from proverrl.rollout.samples import TrainingSample, build_rollout_samples
+from proverrl.rollout.self_correct import tell
+from proverrl.types import Rollout
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherPair:
+    """An attempt, and the prompt under which a teacher scores the same tokens."""
+
+    sample: TrainingSample
+    teacher_prompt: tuple[int, ...]
+
+
+def build_pairs(
+    policy: Policy,
+    rollouts: Sequence[Rollout],
+    settings: RolloutConfig,
+    *,
+    max_pairs: int,
+    max_tokens: int,
+    seed: int,
+) -> list[TeacherPair]:
+    """At most ``max_pairs`` pairs of first attempts that failed with a message, drawn under
+    ``seed``; those whose teacher would read more than ``max_tokens`` tokens are left out."""
+    built = (_build_pair(policy, rollout, settings) for rollout in rollouts)
+    pairs = [
+        pair
+        for pair in built
+        if pair and len(pair.teacher_prompt) + len(pair.sample.token_ids) <= max_tokens
+    ]
+    return pairs if len(pairs) <= max_pairs else random.Random(seed).sample(pairs, max_pairs)
+
+
+def _build_pair(policy: Policy, rollout: Rollout, settings: RolloutConfig) -> TeacherPair | None:
+    turn = rollout.turns[0]
+    if turn.candidate is None or turn.verdict is None or turn.verdict.proved:
+        return None
+    if not turn.verdict.status.judged or not turn.verdict.diagnostics:
+        return None
+    prompt = with_hint(policy.prompt(rollout.problem), rollout.hint)
+    read = policy.resume(prompt, [Exchange(turn.completion, tell(turn, policy, settings))])
+    [sample] = build_rollout_samples(replace(rollout, turns=(turn,)), [0.0])
+    return TeacherPair(sample, read.token_ids)
 
 
 class SelfDistiller:
@@ -40,30 +89,24 @@ class SelfDistiller:
         max_tokens: int,
         mine: Sequence[TeacherPair] | None = None,
     ) -> float:
-        """Add the gradient of ``weight`` times the mean divergence a token to the model's; returns
-        the mean. Batches hold at most ``max_tokens`` tokens of the student's. With ``mine``
-        only the part of these pairs in that mean."""
+        """Add the gradient of ``weight`` times the mean divergence per token to the model's;
+        returns the mean. Batches hold at most ``max_tokens`` tokens of the student's. With
+        ``mine`` only the part of these pairs in that mean."""
         num_tokens = max(1, sum(sum(pair.sample.loss_mask) for pair in pairs))
         pairs = pairs if mine is None else mine
-        taught = {id(pair.sample): _teach(pair) for pair in pairs}
-        rows = [PackedRow((pair.sample,)) for pair in pairs]
+        taught = {id(pair.sample): PackedRow((_teach(pair),)) for pair in pairs}
         total = 0.0
-        for batch in batch_rows(rows, max_tokens):
+        for batch in batch_rows([PackedRow((pair.sample,)) for pair in pairs], max_tokens):
+            samples = samples_of(batch)
             logits, targets = packed_logits(model, batch, temperature=self.temperature)
             with torch.no_grad():
-                teachers = [PackedRow((taught[id(row.samples[0])],)) for row in batch]
+                teachers = [taught[id(sample)] for sample in samples]
                 wanted, _ = packed_logits(self.teacher, teachers, temperature=self.temperature)
             logprobs = torch.log_softmax(logits.detach(), -1).gather(-1, targets[:, None])
-            sampled = _flatten(batch, "logprobs").to(logits)
-            per_token = distillation_loss(
-                logits,
-                wanted,
-                (logprobs.squeeze(-1) - sampled).exp(),
-                alpha=self.settings.alpha,
-                top_tokens=self.settings.top_tokens,
-                ratio_cap=self.settings.ratio_cap,
-            )
-            loss = (per_token * _flatten(batch, "loss_mask").to(logits)).sum() / num_tokens
+            sampled = new_values(samples, "logprobs").to(logits)
+            ratio = (logprobs.squeeze(-1) - sampled).exp()
+            per_token = distillation_loss(logits, wanted, ratio, self.settings)
+            loss = (per_token * new_values(samples, "loss_mask").to(logits)).sum() / num_tokens
             (self.settings.weight * loss).backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
         return total
@@ -73,20 +116,16 @@ class SelfDistiller:
         follow(self.teacher, model, self.settings.teacher_rate)
 
     def state_dict(self) -> dict[str, Any]:
-        """The teacher's weights."""
         weights: dict[str, Any] = self.teacher.state_dict()
         return weights
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up the teacher's weights."""
         self.teacher.load_state_dict(state)
 
 
 def freeze_copy(model: Any) -> Any:
     """A copy of the model as it is now that no optimizer changes."""
-    frozen = copy.deepcopy(model).eval()
-    frozen.requires_grad_(False)
-    return frozen
+    return copy.deepcopy(model).eval().requires_grad_(False)
 
 
 def _teach(pair: TeacherPair) -> TrainingSample:
@@ -103,6 +142,58 @@ def _teach(pair: TeacherPair) -> TrainingSample:
     )
 
 
-def _flatten(rows: Sequence[PackedRow], name: str) -> torch.Tensor:
-    samples = [sample for row in rows for sample in row.samples]
-    return torch.tensor([value for s in samples for value in getattr(s, name)[s.prompt_length :]])
+def distillation_loss(
+    student_logits: Tensor, teacher_logits: Tensor, ratio: Tensor, settings: DistillConfig
+) -> Tensor:
+    """The divergence of student and teacher per token, times min(ratio, ``ratio_cap``), of shape
+    (tokens,).
+
+    Logits are (tokens, vocabulary); ``ratio`` is (tokens,), the policy's probability of the token
+    over the sampler's. No gradient flows through the teacher or the ratio. The divergence is over
+    the student's ``top_tokens`` likeliest tokens and one bucket for all others.
+    """
+    student = torch.log_softmax(student_logits, -1)
+    teacher = torch.log_softmax(teacher_logits.detach(), -1)
+    top = student.detach().topk(min(settings.top_tokens, student.shape[-1]), -1).indices
+    picked = (pick_with_tail(student, top), pick_with_tail(teacher, top))
+    return generalised_js(*picked, settings.alpha) * ratio.detach().clamp(max=settings.ratio_cap)
+
+
+def generalised_js(student: Tensor, teacher: Tensor, alpha: float) -> Tensor:
+    """(1 - alpha) KL(student || m) + alpha KL(teacher || m) with m = (1 - alpha) student + alpha
+    teacher, over the last dimension of log-probabilities. At the ends, where that is 0, its limits
+    in slope: KL(teacher || student) for alpha 0 and KL(student || teacher) for alpha 1.
+
+    Raises:
+        ValueError: alpha is outside [0, 1].
+    """
+    if not 0.0 <= alpha <= 1.0:
+        raise ValueError(f"alpha must be within 0 and 1, got {alpha}")
+    if alpha == 0.0:
+        return _kl(teacher, student)
+    if alpha == 1.0:
+        return _kl(student, teacher)
+    weights = torch.tensor([1.0 - alpha, alpha], dtype=student.dtype, device=student.device).log()
+    mixture = torch.logaddexp(student + weights[0], teacher + weights[1])
+    return (1.0 - alpha) * _kl(student, mixture) + alpha * _kl(teacher, mixture)
+
+
+def pick_with_tail(logprobs: Tensor, index: Tensor) -> Tensor:
+    """The log-probabilities at ``index`` (tokens, k) and the logarithm of the rest, of shape
+    (tokens, k + 1). The rest is at least the smallest positive number, so that its logarithm is
+    finite."""
+    picked = logprobs.gather(-1, index)
+    rest = 1.0 - picked.exp().sum(-1, keepdim=True)
+    tail = rest.clamp(min=torch.finfo(logprobs.dtype).tiny).log()
+    return torch.cat([picked, tail], -1)
+
+
+@torch.no_grad()
+def follow(teacher: torch.nn.Module, student: torch.nn.Module, rate: float) -> None:
+    """Move the teacher's weights by ``rate`` of the way to the student's."""
+    for mine, theirs in zip(teacher.parameters(), student.parameters(), strict=True):
+        mine.lerp_(theirs.to(mine.dtype), rate)
+
+
+def _kl(p: Tensor, q: Tensor) -> Tensor:
+    return (p.exp() * (p - q)).sum(-1)

@@ -2,8 +2,7 @@
 
 Flows in: updates that have their gradients, groups and solve rates. Flows out: leave for the
 update, or ``GuardError`` naming a file with the offending batch. Decisions are pure functions of
-numbers. Not handled here: false verdicts as such (canaries, ``proverrl.verify``); a jump of the
-solve rate is only their likeliest sign in the figures.
+numbers. Not handled here: false verdicts as such (canaries, ``proverrl.verify``).
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def find_ratio(metrics: Mapping[str, float], settings: GuardConfig) -> list[Alar
 
 
 def find_entropy(metrics: Mapping[str, float], settings: GuardConfig) -> list[Alarm]:
-    """The mean entropy a token, in nats, is below ``min_entropy``: sampling has nothing to find."""
+    """The mean entropy per token, in nats, is below ``min_entropy``."""
     entropy = metrics.get("entropy", math.inf)
     if settings.entropy == "off" or not entropy < settings.min_entropy:
         return []
@@ -64,9 +63,7 @@ def find_entropy(metrics: Mapping[str, float], settings: GuardConfig) -> list[Al
 
 def find_reward_jump(rate: float, history: Sequence[float], settings: GuardConfig) -> list[Alarm]:
     """The solve rate is ``max_reward_jump`` above its mean over the last ``reward_window`` steps.
-
-    Nothing is found before the window is full: the first steps of a run may well climb.
-    """
+    Nothing is found before the window is full: the first steps of a run may well climb."""
     if settings.reward_jump == "off" or len(history) < settings.reward_window:
         return []
     recent = history[-settings.reward_window :]
@@ -103,7 +100,7 @@ class Guard:
         if solve_rate is None:
             return
         found = find_reward_jump(solve_rate, self.history, self.settings)
-        self._act(found, lambda finding: _dump_groups(finding, groups))
+        self._act(found, lambda alarm: _dump_groups(alarm, groups))
         self.history = [*self.history, solve_rate][-self.settings.reward_window :]
 
     def check(self, update: Update) -> bool:
@@ -118,37 +115,32 @@ class Guard:
             *find_ratio(update.metrics, self.settings),
             *find_entropy(update.metrics, self.settings),
         ]
-        self._act(found, lambda finding: _dump_update(finding, update, self._groups))
+        self._act(found, lambda alarm: _dump_update(alarm, update, self._groups))
         return not not_finite
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs, as JSON values."""
         return {"history": self.history, "warnings": self.warnings}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state_dict``."""
         self.history = list(state["history"])
         self.warnings = dict(state["warnings"])
 
     def _act(self, found: Sequence[Alarm], dump: Callable[[Alarm], dict[str, Any]]) -> None:
-        for finding in found:
-            if finding.action == "stop":
-                path = self._save(finding, dump(finding))
-                raise GuardError(f"{finding.message}; the batch is in {path}", path)
-            self.warnings[finding.name] = self.warnings.get(finding.name, 0) + 1
-            self.warn(finding.message)
-
-    def _save(self, finding: Alarm, batch: Mapping[str, Any]) -> Path:
-        path = self.folder / f"{finding.name}.json"
-        # What is not a number is written as null: JSON has no word for it.
-        text = json.dumps(_replace_not_finite(batch), indent=1, allow_nan=False)
-        with saving(path):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8")
-        return path
+        for alarm in found:
+            if alarm.action != "stop":
+                self.warnings[alarm.name] = self.warnings.get(alarm.name, 0) + 1
+                self.warn(alarm.message)
+                continue
+            path = self.folder / f"{alarm.name}.json"
+            # What is not a number is written as null: JSON has no word for it.
+            text = json.dumps(_replace_not_finite(dump(alarm)), indent=1, allow_nan=False)
+            with saving(path):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, "utf-8")
+            raise GuardError(f"{alarm.message}; the batch is in {path}", path)
 
 
-def _dump_update(finding: Alarm, update: Update, groups: Sequence[Group]) -> dict[str, Any]:
+def _dump_update(alarm: Alarm, update: Update, groups: Sequence[Group]) -> dict[str, Any]:
     """The batch of an update, token by token; the verdict of a sample is found by its rollout."""
     rollouts = {rollout.id: rollout for group in groups for rollout in group.rollouts}
     samples = []
@@ -168,11 +160,11 @@ def _dump_update(finding: Alarm, update: Update, groups: Sequence[Group]) -> dic
                 "advantages": list(sample.advantages[new]),
             }
         )
-    head = {"finding": finding.message, "version": update.version}
+    head = {"finding": alarm.message, "version": update.version}
     return {**head, "metrics": dict(update.metrics), "samples": samples}
 
 
-def _dump_groups(finding: Alarm, groups: Sequence[Group]) -> dict[str, Any]:
+def _dump_groups(alarm: Alarm, groups: Sequence[Group]) -> dict[str, Any]:
     rows = [
         {
             "rollout_id": rollout.id,
@@ -183,7 +175,7 @@ def _dump_groups(finding: Alarm, groups: Sequence[Group]) -> dict[str, Any]:
         for group in groups
         for rollout, reward in zip(group.rollouts, group.rewards, strict=True)
     ]
-    return {"finding": finding.message, "rollouts": rows}
+    return {"finding": alarm.message, "rollouts": rows}
 
 
 def _describe_verdict(rollout: Rollout) -> dict[str, Any]:

@@ -17,32 +17,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proverrl.config import LearnerConfig, LossConfig, PrecisionName
+from proverrl.config import LearnerConfig, LossConfig
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.files.disk import loading
-from proverrl.learner.distill import SelfDistiller
-from proverrl.learner.gather import gather_tokens
-from proverrl.learner.packing import (
+from proverrl.learner.distill import SelfDistiller, TeacherPair
+from proverrl.learner.packed_rows import (
     PackedRow,
     batch_rows,
+    gather_tokens,
     pack_rows,
     packed_logprobs,
+    samples_of,
     split_by_sample,
 )
 from proverrl.learner.weights import calls, keep_up, open_weights
-from proverrl.losses import (
-    EntropyControl,
-    LossInputs,
-    Metrics,
-    compute_loss,
-    select_samples,
-)
+from proverrl.losses.base import LossInputs
+from proverrl.losses.entropy import EntropyControl
+from proverrl.losses.regularisers import select_samples
+from proverrl.losses.total import compute_loss
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.loading import DTYPES
 from proverrl.policy.lora import adapter_disabled, has_adapter
-from proverrl.policy.push_probe import Rows
-from proverrl.rollout.teaching import TeacherPair
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.policy.probe import Rows
+from proverrl.rollout.samples import TrainingSample
 from proverrl.seeds import derive_seed
 
 
@@ -68,8 +65,7 @@ def require_finite(update: Update) -> bool:
         ProverRLError: the loss or the gradient's norm is not finite.
     """
     for name, words in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
-        value = update.metrics[name]
-        if not math.isfinite(value):
+        if not math.isfinite(value := update.metrics[name]):
             raise ProverRLError(f"{words} is {value} at version {update.version}; stopping")
     return True
 
@@ -77,11 +73,10 @@ def require_finite(update: Update) -> bool:
 class TorchLearner:
     """Updates over packed samples; ``model`` is shared with the policy that samples from it.
 
-    With a KL term a frozen copy of ``model`` as it comes is kept: as much memory again as its
-    weights take, and no optimizer state. A model with an adapter needs none: it is its own
-    reference without the adapter. With ``learner.shard`` what is trained is a cut copy, and
+    With a KL term a frozen copy of ``model`` as it comes is kept; a model with an adapter is its
+    own reference without the adapter. With ``learner.shard`` what is trained is a cut copy, and
     ``probe_rows`` are compared after each push into ``model``
-    (``proverrl.learner.sharded_weights``).
+    (``proverrl.learner.sharding``).
     """
 
     def __init__(
@@ -96,7 +91,12 @@ class TorchLearner:
         world: World = SINGLE,
         probe_rows: Rows = (),
     ) -> None:
-        check_precision(model, config.precision)
+        if model.dtype != DTYPES[config.precision]:
+            # The sampler would use another one.
+            raise UsageError(
+                f"learner.precision is {config.precision!r} and the model's weights are "
+                f"{model.dtype}; load it with precision={config.precision!r}"
+            )
         self.model = model
         self.config = config
         self.loss = LossConfig() if loss is None else loss
@@ -109,23 +109,16 @@ class TorchLearner:
         # With an adapter the model without it is the reference: no second copy.
         keeps_reference = self.loss.needs_reference and not has_adapter(model)
         self.reference = self.weights.freeze() if keeps_reference else None
-        distills = self.loss.distill.weight > 0
-        if distills and config.shard != "none":
-            raise UsageError(
-                "loss.distill.weight is above 0 and its teacher has whole weights; set it to 0, "
-                "or set learner.shard = 'none'"
-            )
-        self.distiller = (
-            SelfDistiller(model, self.loss.distill, temperature=temperature) if distills else None
-        )
+        self.distiller: SelfDistiller | None = None
+        if self.loss.distill.weight > 0:
+            if config.shard != "none":
+                raise UsageError(
+                    "loss.distill.weight is above 0 and its teacher has whole weights; set it to "
+                    "0, or set learner.shard = 'none'"
+                )
+            self.distiller = SelfDistiller(model, self.loss.distill, temperature=temperature)
         if config.gradient_checkpointing:
             enable_checkpointing(self.weights.model)
-
-    @property
-    def needs_old_logprobs(self) -> bool:
-        """True when a step scores its samples with the learner's engine before it updates, one
-        forward pass more; otherwise the sampler's log-probabilities stand for the old policy."""
-        return self.loss.needs_old_logprobs
 
     def step(
         self,
@@ -134,15 +127,14 @@ class TorchLearner:
         pairs: Sequence[TeacherPair] = (),
     ) -> dict[str, float]:
         """``epochs`` passes over the samples, ``groups_per_update`` prompts an update; returns
-        metrics averaged over updates (and over tokens where they are per token; those that end in
+        metrics averaged over updates (over tokens where they are per token; those that end in
         ``_max`` are the largest of the step).
 
         ``replay()`` is asked once an update for proofs to imitate as well: their mean negative
-        log-likelihood times ``replay_weight`` is added to the loss (VAPO, Yue et al. 2025,
-        arXiv 2504.05118, on fresh positives; here on all that were found).
-
-        ``pairs`` are failed attempts for self-distillation, dealt out over the updates of a pass;
-        without any other sample no update is made.
+        log-likelihood times ``replay_weight`` is added to the loss (VAPO, Yue et al. 2025, arXiv
+        2504.05118, on fresh positives; here on all that were found). ``pairs`` are failed attempts
+        for self-distillation, dealt out over the updates of a pass; without any other sample no
+        update is made.
 
         Raises:
             ProverRLError: the check refuses an update; it is not made.
@@ -155,7 +147,7 @@ class TorchLearner:
             return counts
         size = self.config.groups_per_update or len(rows)
         parts = [rows[i : i + size] for i in range(0, len(rows), size)]
-        old = self._score(self.weights.run, parts) if self.needs_old_logprobs else {}
+        old = self._score(self.weights.run, parts) if self.loss.needs_old_logprobs else {}
         reference = self._score_reference(parts) if self.loss.needs_reference else {}
         updates = []
         for _ in range(self.config.epochs):
@@ -164,7 +156,7 @@ class TorchLearner:
                 proofs = self.world.share(replay() if self.world.leads else None)
                 values = self._update(part, pack_rows(proofs), dealt, old, reference)
                 if values is None:
-                    counts["updates_left_out"] = counts.get("updates_left_out", 0.0) + 1
+                    _add(counts, "updates_left_out", 1.0)
                 else:
                     updates.append(values)
         return counts | _summarize(updates) | self.weights.publish()
@@ -182,8 +174,7 @@ class TorchLearner:
         old: Mapping[int, Tensor],
         reference: Mapping[int, Tensor],
     ) -> dict[str, float] | None:
-        """The metrics of an update, or None when the check left it out."""
-        samples = [sample for row in rows for sample in row.samples]
+        samples = samples_of(rows)
         batch_tokens = max(1, sum(sum(sample.loss_mask) for sample in samples))
         generator = torch.Generator().manual_seed(derive_seed(self.version, "loss"))
         values = {"loss": 0.0}
@@ -208,7 +199,9 @@ class TorchLearner:
             loss.backward()  # type: ignore[no-untyped-call]
             values["loss"] += float(loss.detach())
             metrics["entropy"] = inputs.entropy.sum().detach()
-            _add(values, metrics, batch_tokens)
+            for name, total in metrics.items():
+                share = 1 if name.endswith("_max") else batch_tokens
+                _add(values, name, float(total) / share)
             scored += split_by_sample(batch, logprobs.detach())
         if replay:
             values["replay_loss"] = self._imitate(replay)
@@ -255,15 +248,14 @@ class TorchLearner:
             sample
             for rank in range(self.world.size)
             for batch in batch_rows(self._shard(rows, rank), self.config.micro_batch_tokens)
-            for row in batch
-            for sample in row.samples
+            for sample in samples_of(batch)
         ]
 
     def _shard(self, rows: Sequence[PackedRow], rank: int | None = None) -> list[PackedRow]:
         return self.world.shard(rows, lambda row: row.num_tokens, rank)
 
     def _imitate(self, rows: Sequence[PackedRow]) -> float:
-        num_tokens = sum(sum(s.loss_mask) for row in rows for s in row.samples)
+        num_tokens = sum(sum(sample.loss_mask) for sample in samples_of(rows))
         total = 0.0
         for batch in self._batches(self.weights.run, [rows]):
             logprobs, _ = self.weights.run(packed_logprobs, batch, temperature=self.temperature)
@@ -313,41 +305,22 @@ class TorchLearner:
     def state(self) -> dict[str, Any]:
         """The optimizer's state, that of the loss and the reference's weights, if there is one;
         where weights are cut over processes, all of them call this."""
-        state = self.weights.state_dict() | {
-            "version": self.version,
-            "entropy": self.control.state_dict(),
-        }
-        if self.reference is not None:
-            state["reference"] = self.reference.state_dict()
-        if self.distiller is not None:
-            state["teacher"] = self.distiller.state_dict()
-        return state
+        parts = {name: part.state_dict() for name, part in self._parts().items()}
+        return self.weights.state_dict() | {"version": self.version} | parts
 
     def load(self, path: Path) -> None:
-        """Read what ``save`` wrote."""
         # Whole states stay on the disk where each process needs a part of them.
         with loading(path):
             state = torch.load(path, weights_only=True, mmap=self.weights.lockstep)
         self.weights.load_state_dict(state)
         self.version = state["version"]
-        self.control.load_state_dict(state["entropy"])
-        if self.reference is not None:
-            self.reference.load_state_dict(state["reference"])
-        if self.distiller is not None:
-            self.distiller.load_state_dict(state["teacher"])
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
 
-
-def check_precision(model: Any, precision: PrecisionName) -> None:
-    """Refuse a model that was not loaded for ``precision``: the sampler would use another one.
-
-    Raises:
-        UsageError: its weights have another dtype.
-    """
-    if model.dtype != DTYPES[precision]:
-        raise UsageError(
-            f"learner.precision is {precision!r} and the model's weights are {model.dtype}; "
-            f"load it with precision={precision!r}"
-        )
+    def _parts(self) -> dict[str, Any]:
+        """What has a state beside the weights."""
+        kept = {"entropy": self.control, "reference": self.reference, "teacher": self.distiller}
+        return {name: part for name, part in kept.items() if part is not None}
 
 
 def enable_checkpointing(model: Any) -> None:
@@ -365,25 +338,21 @@ def enable_checkpointing(model: Any) -> None:
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
-def _add(values: dict[str, float], metrics: Metrics, batch_tokens: int) -> None:
-    """Add a micro-batch's metrics to those of the update."""
-    for name, total in metrics.items():
-        if name.endswith("_max"):
-            values[name] = max(values.get(name, -math.inf), float(total))
-        else:
-            values[name] = values.get(name, 0.0) + float(total) / batch_tokens
+def _add(values: dict[str, float], name: str, value: float) -> None:
+    """Add to a figure, of which names that end in ``_max`` keep the largest."""
+    if name.endswith("_max"):
+        values[name] = max(values.get(name, -math.inf), value)
+    else:
+        values[name] = values.get(name, 0.0) + value
 
 
 def add_up(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The metrics of an update from those of its processes, each a sum over its own tokens that is
-    already divided by the whole update's; the largest of those that end in ``_max``."""
-    total = dict(parts[0])
-    for part in parts[1:]:
+    already divided by the whole update's."""
+    total: dict[str, float] = {}
+    for part in parts:
         for name, value in part.items():
-            if name.endswith("_max"):
-                total[name] = max(total.get(name, -math.inf), value)
-            else:
-                total[name] = total.get(name, 0.0) + value
+            _add(total, name, value)
     return total
 
 

@@ -1,32 +1,28 @@
 """The weights that updates change, with the optimizers over them.
 
-Flows in: a model. Flows out: its weights after each update. Weights in bfloat16 have a float32
-master here: gradients of all micro-batches are summed in float32, the optimizer works on the master
-with float32 state, and the model gets the master rounded after each update (mixed precision with
-master weights, Micikevicius et al. 2018, arXiv 1710.03740). Weights in float32 are their own
-master. Not handled here: in which dtype a model is loaded (``proverrl.policy.loading``).
+Weights in bfloat16 have a float32 master here: gradients of all micro-batches are summed in
+float32, the optimizer works on the master, and the model gets the master rounded after each update
+(mixed precision with master weights, Micikevicius et al. 2018, arXiv 1710.03740). Weights in
+float32 are their own master.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from proverrl.config import LearnerConfig, OptimizerName
 from proverrl.learner.distill import freeze_copy
-from proverrl.learner.optimizers import build_optimizers
-from proverrl.learner.packing import PackedRow, packed_logprobs
+from proverrl.learner.packed_rows import PackedRow, packed_logprobs
 from proverrl.parallel import World
-from proverrl.policy.push_probe import Rows
+from proverrl.policy.probe import Rows
 
 if TYPE_CHECKING:
-    from proverrl.learner.sharded_weights import ShardedWeights
-
-T = TypeVar("T")
+    from proverrl.learner.sharding import ShardedWeights
 
 
 class TrainedWeights:
@@ -69,20 +65,16 @@ class TrainedWeights:
 
     @property
     def masters(self) -> list[Tensor]:
-        """``master`` of every weight, in the model's order."""
         return [self.master(weight) for weight in self.weights]
 
     def freeze(self) -> Any:
-        """A copy of the model as it is now that no optimizer changes."""
         return freeze_copy(self.model)
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
         for tensor in (*self.weights, *self._masters.values()):
             tensor.grad = None
 
     def sum_gradients(self, world: World) -> None:
-        """Give every process the sum of the gradients of all."""
         world.sum_gradients(self.masters)
 
     def clip(self, max_norm: float) -> float:
@@ -112,7 +104,6 @@ class TrainedWeights:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up ``state_dict``; the model gets the masters' weights."""
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         with torch.no_grad():
@@ -122,9 +113,9 @@ class TrainedWeights:
 
     @torch.no_grad()
     def _publish(self) -> None:
-        for weight in self.weights:
-            if id(weight) in self._masters:
-                weight.copy_(self._masters[id(weight)])
+        for weight, master in zip(self.weights, self.masters, strict=True):
+            if master is not weight:
+                weight.copy_(master)
 
     def _collect(self, weight: Tensor) -> None:
         """Move a fresh gradient to the master: a sum in bfloat16 would lose small addends."""
@@ -143,7 +134,7 @@ def open_weights(
     """What ``learner.shard`` says: weights that every process holds, or parts of them."""
     if config.shard == "fsdp2":
         # Here, because one process needs nothing of it.
-        from proverrl.learner.sharded_weights import ShardedWeights
+        from proverrl.learner.sharding import ShardedWeights
 
         return ShardedWeights(model, config, world, rows)
     return TrainedWeights(
@@ -156,7 +147,7 @@ def open_weights(
 
 def calls(model: Any) -> Callable[..., Any]:
     """Calls of functions over a model: ``calls(model)(function, *args)``."""
-    return partial(_call, model)
+    return lambda function, *args, **settings: function(model, *args, **settings)
 
 
 def keep_up(run: Callable[..., Any], rows: Sequence[PackedRow], times: int) -> None:
@@ -171,5 +162,59 @@ def keep_up(run: Callable[..., Any], rows: Sequence[PackedRow], times: int) -> N
             (0.0 * logprobs.sum()).backward()
 
 
-def _call(model: Any, function: Callable[..., T], *args: Any, **settings: Any) -> T:
-    return function(model, *args, **settings)
+BETAS = (0.9, 0.95)
+
+
+def adamw(model: Any, learning_rate: float, weight_decay: float) -> list[Optimizer]:
+    """AdamW on everything (Loshchilov and Hutter 2019, arXiv 1711.05101)."""
+    return [
+        torch.optim.AdamW(
+            [p for p in model.parameters() if p.requires_grad],
+            lr=learning_rate,
+            weight_decay=weight_decay,
+            betas=BETAS,
+        )
+    ]
+
+
+def muon(model: Any, learning_rate: float, weight_decay: float) -> list[Optimizer]:
+    """Muon on the matrices of the blocks, AdamW at a tenth of the rate on embeddings and norms
+    (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"). From fresh
+    weights it needs about two thirds of AdamW's steps; it is not meant for pretrained checkpoints.
+    """
+    outer = {id(model.get_input_embeddings().weight), id(model.get_output_embeddings().weight)}
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.ndim == 2 and id(p) not in outer]
+    others = [p for p in trained if p.ndim != 2 or id(p) in outer]
+    optimizers: list[Optimizer] = [
+        torch.optim.Muon(matrices, lr=learning_rate, weight_decay=weight_decay, momentum=0.95)
+    ]
+    if others:
+        optimizers.append(
+            torch.optim.AdamW(others, lr=learning_rate / 10, weight_decay=0.0, betas=BETAS)
+        )
+    return optimizers
+
+
+OPTIMIZERS: dict[OptimizerName, Callable[[Any, float, float], list[Optimizer]]] = {
+    "adamw": adamw,
+    "muon": muon,
+}
+
+
+def build_optimizers(
+    name: OptimizerName, model: Any, *, learning_rate: float, weight_decay: float
+) -> list[Optimizer]:
+    """The optimizers of ``name`` over all parameters that want a gradient, each in exactly one."""
+    optimizers = OPTIMIZERS[name](model, learning_rate, weight_decay)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
+    return optimizers
+
+
+def scale_rates(optimizers: list[Optimizer], factor: float) -> None:
+    """Set every rate to ``factor`` times its initial one."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * factor

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from proverrl.errors import ProverRLError
-from proverrl.learner.packing import PackedRow, batch_rows, packed_logprobs, split_by_sample
+from proverrl.learner.packed_rows import PackedRow, batch_rows, packed_logprobs, split_by_sample
 from proverrl.policy.loading import DTYPES
 from proverrl.policy.lora import adapter_disabled, has_adapter, has_moved
 from proverrl.policy.probe import (

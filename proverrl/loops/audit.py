@@ -20,7 +20,7 @@ from typing import Any
 
 from proverrl.config import AuditConfig
 from proverrl.loops.session import Session
-from proverrl.rewards import ALL, FalseNegativeRate, is_audited
+from proverrl.rewards.noise import ALL, FalseNegativeRate, is_audited
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Candidate, Problem, Rollout, Status, Verdict
 from proverrl.verify.cache import was_overturned

@@ -22,8 +22,7 @@ from proverrl.files.disk import saving
 from proverrl.files.strict_json import read_object
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
-from proverrl.rollout.completion_rows import dump_completion, load_completion
-from proverrl.rollout.whole_proof import Draw
+from proverrl.rollout.whole_proof import Draw, dump_completion, load_completion
 from proverrl.types import Problem
 
 KEPT = 2

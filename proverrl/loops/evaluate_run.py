@@ -31,7 +31,7 @@ from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
-from proverrl.policy.merge import merge_policies
+from proverrl.policy.loading import merge_policies
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.wiring import Tools, make_tools, needs_traces, open_confirm, open_value
 from proverrl.types import Problem, Sampling

@@ -30,7 +30,7 @@ from proverrl.evaluation.evaluate import (
 from proverrl.evaluation.store import AttemptStore
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
-from proverrl.policy.weights import name_weights
+from proverrl.policy.engines import name_weights
 from proverrl.problems.contamination import check_problems, describe_overlap
 from proverrl.search.base import SearchResult
 from proverrl.search.methods import make_search

@@ -37,7 +37,7 @@ from proverrl.loops.state import RunState, Stateful
 from proverrl.loops.tally import Tally
 from proverrl.loops.warm_start import train_supervised
 from proverrl.policy.lora import has_adapter, reset_adapter
-from proverrl.rewards import proved_reward
+from proverrl.rewards.verdicts import proved_reward
 from proverrl.seeds import derive_seed
 
 

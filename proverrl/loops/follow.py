@@ -17,8 +17,7 @@ from proverrl.config import Config
 from proverrl.learner.learner import TorchLearner, UpdateCheck, require_finite
 from proverrl.loops.session import TrainingProblems
 from proverrl.parallel import World
-from proverrl.policy.probe import MIN_SEQUENCES
-from proverrl.policy.push_probe import choose_rows
+from proverrl.policy.probe import MIN_SEQUENCES, choose_rows
 from proverrl.policy.transformers import TransformersPolicy
 
 PROBE_TOKENS = 64

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress
 
-from proverrl.advantages import ADVANTAGES, STEPS, AdvantageInputs, GroupAdvantages, admit_groups
+from proverrl.advantages.base import AdvantageInputs, GroupAdvantages
+from proverrl.advantages.methods import ADVANTAGES, STEPS, admit_groups
 from proverrl.learner.guard import GUARD_FOLDER, Guard
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.adapter_probe import probe_adapter
@@ -33,10 +34,9 @@ from proverrl.loops.reverify import keep_sample_proofs, learn_paths, reverify_pr
 from proverrl.loops.session import Session, run_fraction
 from proverrl.loops.state import GrpoState
 from proverrl.loops.tally import Tally
-from proverrl.rewards import RewardFn, build_reward
+from proverrl.rewards.verdicts import RewardFn, build_reward
 from proverrl.rollout.inject import inject_proof
-from proverrl.rollout.samples import build_samples
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample, build_samples
 from proverrl.types import Group
 
 

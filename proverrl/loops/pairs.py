@@ -17,11 +17,11 @@ from pathlib import Path
 from proverrl.benchmarks.open import open_benchmark
 from proverrl.config import Config, ProblemsConfig
 from proverrl.errors import ProblemError, UsageError
+from proverrl.learner.distill import TeacherPair, build_pairs
 from proverrl.loops.session import Session
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_problems, load_references
 from proverrl.rollout.proofs import Proof
-from proverrl.rollout.teaching import TeacherPair, build_pairs
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Group, Problem
 

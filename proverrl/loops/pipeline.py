@@ -25,10 +25,9 @@ from proverrl.loops.checkpoint import dump_draws
 from proverrl.loops.session import Session
 from proverrl.loops.tally import IdleClock, Tally
 from proverrl.policy.base import Policy
-from proverrl.rollout.flights import Flights
+from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
-from proverrl.rollout.training_sample import TrainingSample
-from proverrl.rollout.whole_proof import Draw, JudgedDraw, draw_groups, judge_all
+from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.types import Group, Problem, Sampling
 

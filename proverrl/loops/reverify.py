@@ -27,7 +27,7 @@ from proverrl.loops.session import Session
 from proverrl.parallel import World
 from proverrl.problems.inputs import Submission, read_lines
 from proverrl.rollout.proofs import IMPORTED, Proof, ProofStore
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample
 from proverrl.search.path_tokens import build_path_sample, rescore
 from proverrl.search.samples import SearchSample, read_samples
 from proverrl.seeds import derive_seed

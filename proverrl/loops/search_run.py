@@ -21,7 +21,7 @@ from proverrl.config import Config
 from proverrl.loops.evaluate_run import open_policy, open_prover
 from proverrl.loops.run_folder import lock_run
 from proverrl.monitor.search_display import SearchDisplay, open_display
-from proverrl.policy.weights import name_weights
+from proverrl.policy.engines import name_weights
 from proverrl.search.base import Searching, SearchResult
 from proverrl.search.folder import SearchFolder, check_folder, choose_shortest, name_folders
 from proverrl.search.methods import list_parts, make_search

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
-from proverrl.advantages import RewardHistory
+from proverrl.advantages.base import RewardHistory
 from proverrl.curriculum.sampler import CURRICULA
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.audit import build_auditor
@@ -26,12 +26,11 @@ from proverrl.loops.pipeline import Judged, Order
 from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.loops.session import Session, budget_spent, seconds_left
 from proverrl.loops.tally import Tally
-from proverrl.rewards import RewardFn
-from proverrl.rollout.group import build_group
+from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.inject import InjectStore
 from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
-from proverrl.rollout.samples import build_replay_sample
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample, build_replay_sample
+from proverrl.rollout.whole_proof import build_group
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Group, Problem
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from proverrl.advantages import Credit, GroupAdvantages, mean_credit
+from proverrl.advantages.base import Credit, GroupAdvantages, mean_credit
 from proverrl.evaluation.evaluate import verdict_fields
 from proverrl.monitor.rollout_rows import describe_hint, describe_turns
 from proverrl.rollout.completion_counts import CompletionCounts

@@ -30,8 +30,8 @@ from proverrl.loops.run_folder import check_resumable, lock_run, write_resolved
 from proverrl.loops.session import load_weights
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
+from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.policy.weights import name_weights
 from proverrl.search.samples import read_samples
 from proverrl.search.value_fit import ValueData
 from proverrl.search.value_pairs import ValuePair, hash_pairs, list_pairs, read_pairs

@@ -17,10 +17,9 @@ from torch.nn import functional
 
 from proverrl.config.training import ExpertIterationConfig, WarmStartConfig
 from proverrl.files.disk import saving
-from proverrl.learner.optimizers import scale_rates
-from proverrl.learner.packing import batch_rows
-from proverrl.learner.segments import NO_MASK, Span, make_segments, use_segments
-from proverrl.learner.weights import TrainedWeights
+from proverrl.learner.packed_attention import NO_MASK, Span, plan_attention, use_packed_attention
+from proverrl.learner.packed_rows import batch_rows
+from proverrl.learner.weights import TrainedWeights, scale_rates
 from proverrl.loops.pairs import Pair, PairSource, make_source, reference_sources
 from proverrl.loops.session import Session
 from proverrl.policy.lora import attach_adapter, merge_adapter
@@ -137,11 +136,15 @@ def supervised_loss(
     """Weighted mean cross-entropy of a batch: targets weigh 1, prompt tokens ``prompt_weight``.
 
     Padded and packed batches give the same loss; a packed one needs a model that
-    ``proverrl.learner.segments`` can attend through. Raises ``UsageError``: the model cannot."""
+    ``proverrl.learner.packed_attention`` can attend through.
+
+    Raises:
+        UsageError: the model cannot.
+    """
     if not pack_tokens:
         loss, weight = _weighted_loss(policy, _pad(batch, prompt_weight))
         return loss / weight
-    use_segments(policy.model)
+    use_packed_attention(policy.model)
     parts = [
         _weighted_loss(policy, _pack(row, prompt_weight, policy.device))
         for row in batch_rows(batch, pack_tokens)
@@ -199,7 +202,7 @@ def _pack(batch: Sequence[Pair], prompt_weight: float, device: str) -> dict[str,
         "input_ids": torch.tensor([ids]),
         "attention_mask": NO_MASK,
         "position_ids": torch.tensor([positions]),
-        "segments": make_segments(spans, torch.device(device)),
+        "attention_plan": plan_attention(spans, torch.device(device)),
         "weights": torch.tensor([weights]),
     }
 

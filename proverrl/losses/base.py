@@ -1,9 +1,6 @@
-"""The seam of the losses, and the ways to sum a loss over tokens.
-
-Flows in: nothing. Flows out: ``LossInputs``, the shape of a loss function, and sums that are
-already divided by the whole batch's size, so that the losses of micro-batches add up. Not handled
-here: tokens outside the loss; they are not among the inputs.
-"""
+"""What a loss is given, and the ways to sum a loss over tokens. Sums are divided by the whole
+batch's size, so that the losses of micro-batches add up. Tokens outside the loss are not among the
+inputs."""
 
 from __future__ import annotations
 
@@ -52,9 +49,9 @@ class LossInputs:
     settings: LossConfig
 
     @property
-    def num_samples(self) -> int:
-        """Samples of the micro-batch, those without a token in the loss included."""
-        return len(self.truncated)
+    def log_ratio(self) -> Tensor:
+        """log(p / p_old) per token, with gradient."""
+        return self.logprobs - self.old_logprobs
 
 
 Metrics = dict[str, Tensor]
@@ -76,8 +73,9 @@ def sequence_mean(inputs: LossInputs, per_token: Tensor) -> Tensor:
 
 
 def sum_per_sample(inputs: LossInputs, per_token: Tensor) -> Tensor:
-    """Sums over each sample's tokens, of shape (samples,)."""
-    zeros = torch.zeros(inputs.num_samples, dtype=per_token.dtype, device=per_token.device)
+    """Sums over each sample's tokens, of shape (samples,), samples without a token in the loss
+    included."""
+    zeros = torch.zeros(len(inputs.truncated), dtype=per_token.dtype, device=per_token.device)
     return zeros.index_add(0, inputs.sample, per_token)
 
 
@@ -87,10 +85,11 @@ def mean_per_sample(inputs: LossInputs, per_token: Tensor) -> Tensor:
     return sum_per_sample(inputs, per_token) / counts.clamp(min=1)
 
 
-def ratio_metrics(log_ratio: Tensor, clipped: Tensor) -> Metrics:
+def ratio_metrics(log_ratio: Tensor, clipped: Tensor | None = None) -> Metrics:
     """How far the policy has moved from where the ratio starts; ``clipped`` marks tokens whose
     gradient the loss cuts off."""
     detached = log_ratio.detach()
+    clipped = torch.zeros_like(log_ratio) if clipped is None else clipped
     return {
         "ratio_clipped": clipped.sum().detach(),
         # k3 of Schulman (2020), "Approximating KL divergence": KL(sampler || policy), >= 0.

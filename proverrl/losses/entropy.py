@@ -1,7 +1,7 @@
 """An entropy bonus whose coefficient follows the policy's entropy.
 
 Flows in: the mean entropy of each update, in nats. Flows out: the coefficient for the next one,
-and state for the checkpoint. Not handled here: the entropy itself (``proverrl.learner.packing``).
+and state for the checkpoint.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class EntropyControl:
         return self.coefficient
 
     def observe(self, entropy: float) -> None:
-        """Observe the mean entropy of an update.
+        """Note the mean entropy of an update.
 
         Adaptive: the first one sets the target; the coefficient goes up by ``step`` while entropy
         is at most the target and down (to 0 at least) otherwise (Skywork-OR1, He et al. 2025,
@@ -46,11 +46,9 @@ class EntropyControl:
         self.coefficient = max(0.0, self.coefficient + change)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs."""
         return {"coefficient": self.coefficient, "target": self.target, "last": self.last}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from ``state_dict``."""
         self.coefficient = state["coefficient"]
         self.target = state["target"]
         self.last = state["last"]

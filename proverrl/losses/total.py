@@ -1,9 +1,5 @@
-"""The whole loss: weights, masks, the named policy loss, and what is added to it.
-
-Flows in: ``LossInputs`` and the state of the entropy bonus. Flows out: a scalar to minimise and
-sums of metrics. With the settings' defaults nothing is multiplied or added, and the value is that
-of the named loss. Not handled here: samples that are left out (``masks.select_samples``).
-"""
+"""The whole loss: weights, masks, the named policy loss, and what is added to it. With the
+settings' defaults nothing is multiplied or added, and the value is that of the named loss."""
 
 from __future__ import annotations
 
@@ -14,13 +10,27 @@ from torch import Tensor
 
 from proverrl.config import LossName
 from proverrl.losses.base import LossFn, LossInputs, Metrics
-from proverrl.losses.clipped import clipped_sequence, clipped_token, dcpo, dr_grpo_constant, sapo
-from proverrl.losses.covariance import clip_cov_mask, kl_cov_term
 from proverrl.losses.entropy import EntropyControl
-from proverrl.losses.kl import kl_term
-from proverrl.losses.masks import positive_mask, top_entropy_mask
-from proverrl.losses.one_sided import aipo, cispo, prime_rl
-from proverrl.losses.sequence import gmpo, gspo, luspo
+from proverrl.losses.ratios import (
+    aipo,
+    cispo,
+    clipped_sequence,
+    clipped_token,
+    dcpo,
+    dr_grpo_constant,
+    gmpo,
+    gspo,
+    luspo,
+    prime_rl,
+    sapo,
+)
+from proverrl.losses.regularisers import (
+    clip_cov_mask,
+    kl_cov_term,
+    kl_term,
+    positive_mask,
+    top_entropy_mask,
+)
 from proverrl.losses.squared import kimina, trajectory_balance
 from proverrl.losses.weights import importance_weights
 
@@ -69,7 +79,6 @@ def compute_loss(
 def _weigh(
     inputs: LossInputs, control: EntropyControl, generator: torch.Generator
 ) -> tuple[LossInputs, Metrics]:
-    """The inputs with the weights and token masks that the settings ask for."""
     settings = inputs.settings
     metrics: Metrics = {}
     weights = inputs.weights

@@ -1,12 +1,9 @@
 """Weights for the difference between the engine that samples and the one that learns.
 
 Flows in: ``LossInputs``, with w = p_old / p_sampler per token (learner over sampler, same weights
-of the policy). Flows out: detached factors of the policy loss, of shape (tokens,). Not handled
-here: samplers with top-p or top-k (their log-probabilities would be biased; the policies refuse
-both).
-
-A product over a sequence is unbiased and grows with its length: 0.012 per token over 100 tokens is
-already exp(1.2) = 3.3. Use the geometric mean for long proofs.
+of the policy). Flows out: detached factors of the policy loss, of shape (tokens,). A product over a
+sequence is unbiased and grows with its length: 0.012 per token over 100 tokens is already exp(1.2)
+= 3.3. Use the geometric mean for long proofs.
 """
 
 from __future__ import annotations
@@ -18,8 +15,6 @@ from torch import Tensor
 
 from proverrl.config import WeightsName
 from proverrl.losses.base import LossInputs, Metrics, mean_per_sample, sum_per_sample
-
-WeightsFn = Callable[[LossInputs, float, float], Tensor]
 
 DEFAULT_BOUNDS: dict[WeightsName, tuple[float, float]] = {
     "none": (0.0, 0.0),
@@ -34,11 +29,6 @@ DEFAULT_BOUNDS: dict[WeightsName, tuple[float, float]] = {
 """low and high when the configuration gives 0."""
 
 
-def none(inputs: LossInputs, low: float, high: float) -> Tensor:
-    """1 for every token."""
-    return torch.ones_like(inputs.old_logprobs)
-
-
 def token_truncate(inputs: LossInputs, low: float, high: float) -> Tensor:
     """w per token, clipped to [low, high] (truncated importance sampling, Yao et al. 2025, "Your
     efficient RL framework secretly brings you off-policy RL training")."""
@@ -46,15 +36,19 @@ def token_truncate(inputs: LossInputs, low: float, high: float) -> Tensor:
 
 
 def token_mask(inputs: LossInputs, low: float, high: float) -> Tensor:
-    """w per token, 0 outside [low, high] (IcePop, Ring-1T, Ling Team 2025, arXiv 2510.18855)."""
+    """w per token, 0 outside [low, high] (IcePop, Ring-1T, Ling Team 2025, arXiv 2510.18855).
+
+    With ``low`` 0 the decoupled objective (Hilton et al. 2022, arXiv 2110.00641; with the cap in
+    AReaL, Fu et al. 2025, arXiv 2505.24298): the clip is centred on p_old, and the weight corrects
+    for the sampler.
+    """
     ratio = _log_ratio(inputs).exp()
     return torch.where((ratio >= low) & (ratio <= high), ratio, 0.0)
 
 
 def sequence_truncate(inputs: LossInputs, low: float, high: float) -> Tensor:
     """The product of w over the sample, clipped to [low, high]."""
-    ratio = sum_per_sample(inputs, _log_ratio(inputs)).exp()
-    return ratio.clamp(low, high)[inputs.sample]
+    return sum_per_sample(inputs, _log_ratio(inputs)).exp().clamp(low, high)[inputs.sample]
 
 
 def sequence_mask(inputs: LossInputs, low: float, high: float) -> Tensor:
@@ -72,14 +66,6 @@ def geometric_mask(inputs: LossInputs, low: float, high: float) -> Tensor:
     return torch.where(kept, log_ratio.exp().clamp(max=high), 0.0)
 
 
-def decoupled(inputs: LossInputs, low: float, high: float) -> Tensor:
-    """w per token, 0 above ``high``: the clip is centred on p_old, and the weight corrects for the
-    sampler (decoupled objective, Hilton et al. 2022, arXiv 2110.00641; with the cap in AReaL, Fu et
-    al. 2025, arXiv 2505.24298)."""
-    ratio = _log_ratio(inputs).exp()
-    return torch.where((ratio >= low) & (ratio <= high), ratio, 0.0)
-
-
 def negative_sequence_mask(inputs: LossInputs, low: float, high: float) -> Tensor:
     """0 for tokens with A < 0 of samples whose mean log(p_sampler / p) is above ``high``, 1 for
     all others: failures that the policy has left far behind teach nothing (DeepSeek-V3.2)."""
@@ -88,14 +74,14 @@ def negative_sequence_mask(inputs: LossInputs, low: float, high: float) -> Tenso
     return (~dropped).to(inputs.old_logprobs.dtype)
 
 
-WEIGHTS: dict[WeightsName, WeightsFn] = {
-    "none": none,
+WEIGHTS: dict[WeightsName, Callable[[LossInputs, float, float], Tensor]] = {
+    "none": lambda inputs, low, high: torch.ones_like(inputs.old_logprobs),
     "token_truncate": token_truncate,
     "token_mask": token_mask,
     "sequence_truncate": sequence_truncate,
     "sequence_mask": sequence_mask,
     "geometric_mask": geometric_mask,
-    "decoupled": decoupled,
+    "decoupled": token_mask,
     "negative_sequence_mask": negative_sequence_mask,
 }
 

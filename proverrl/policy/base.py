@@ -33,29 +33,24 @@ class Policy(Protocol):
     @property
     def engine(self) -> str:
         """Which engine and device are in use, for people to read."""
-        ...
 
     @property
     def layout(self) -> LayoutName:
         """How problems are shown to it, and therefore how its answers are read."""
-        ...
 
     def prompt(self, problem: Problem) -> Prompt:
         """The problem as text and as exact token ids."""
-        ...
 
     def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
         """The prompt of the next turn: the problem's prompt and the exchanges that followed it.
 
         Token ids of prompt and completions are kept as they are.
         """
-        ...
 
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
         """``n`` completions for each prompt, in the order of the prompts."""
-        ...
 
 
 class Sampler(Policy, Protocol):
@@ -68,11 +63,9 @@ class Sampler(Policy, Protocol):
         Raises:
             WeightSyncError: the sampling engine does not hold them.
         """
-        ...
 
     def close(self) -> None:
         """Release what the engine holds; nothing is sampled afterwards."""
-        ...
 
 
 def require_room(prompts: Sequence[Prompt], max_tokens: int, remedy: str) -> None:

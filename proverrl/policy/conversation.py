@@ -1,18 +1,17 @@
 """Prompts and feedback as token ids, so that sampled text is never tokenised again.
 
-Flows in: a tokenizer; messages; the exchanges so far. Flows out: token ids. With a chat template
-and a layout that holds conversations, the template writes the text around a message; otherwise
-plain text does. The text between a completion and the next one is found by rendering the template
-with marks in place of both, because rendering a whole conversation again may change what was said
-(Qwen3's template drops earlier thinking, and white space moves): such drift makes sampler and
-learner disagree. Feedback quotes what the policy wrote, so names of special tokens in it stay plain
-text. Not handled here: which exchanges are kept (``proverrl.rollout.self_correct``).
+Flows in: a tokenizer; messages; the exchanges so far. Flows out: token ids. A chat template writes
+the text around messages where the layout holds conversations, else plain text does. The text
+between a completion and the next one is found by rendering the template with marks in place of
+both: rendering a whole conversation again may change what was said (Qwen3's template drops earlier
+thinking), and then sampler and learner disagree. Feedback quotes what the policy wrote, so names of
+special tokens in it stay plain text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
@@ -20,8 +19,8 @@ from transformers import PreTrainedTokenizerBase
 from proverrl.config import LayoutName
 from proverrl.errors import UsageError
 from proverrl.policy.base import Exchange
-from proverrl.problems.prompt import BODY_HEADING, LAYOUTS, join_messages, render_messages
-from proverrl.types import Message, Problem, Prompt
+from proverrl.problems.prompt import BODY_HEADING, LAYOUTS, join_messages
+from proverrl.types import Message, Prompt
 
 FEEDBACK_HEADING = "\n// verifier\n"
 """Begins feedback in the plain text layouts; ``BODY_HEADING`` ends it."""
@@ -32,17 +31,6 @@ _ANSWER_MARK, _FEEDBACK_MARK = "ANSWERMARK", "FEEDBACKMARK"
 def uses_chat(tokenizer: PreTrainedTokenizerBase, layout: LayoutName) -> bool:
     """Whether the tokenizer's chat template writes the prompts."""
     return LAYOUTS[layout].in_block and tokenizer.chat_template is not None
-
-
-def encode_prompt(
-    tokenizer: PreTrainedTokenizerBase, problem: Problem, layout: LayoutName
-) -> Prompt:
-    """A problem as text and exact token ids.
-
-    Raises:
-        UsageError: the chat template refuses the layout's messages.
-    """
-    return encode_messages(tokenizer, problem.id, render_messages(problem, layout), layout)
 
 
 def encode_messages(
@@ -80,11 +68,8 @@ def resume_prompt(
 def encode_feedback(
     tokenizer: PreTrainedTokenizerBase, exchange: Exchange, layout: LayoutName
 ) -> tuple[int, ...]:
-    """The token ids between a completion and the next.
-
-    If the end token was not drawn (the completion was cut off), it is added first, so that every
-    turn ends in the same way.
-    """
+    """The token ids between a completion and the next. If the end token was not drawn (the
+    completion was cut off), it is added first, so that every turn ends in the same way."""
     if exchange.inside:
         return _encode(tokenizer, exchange.feedback, literal=True)
     if uses_chat(tokenizer, layout):
@@ -118,13 +103,12 @@ def _chat_borders(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]:
             "cannot be placed after an answer; set policy.layout to plain, or rollout.mode to "
             "whole_proof"
         )
-    rest = text.partition(_ANSWER_MARK)[2]
-    before, _, after = rest.partition(_FEEDBACK_MARK)
+    before, _, after = text.partition(_ANSWER_MARK)[2].partition(_FEEDBACK_MARK)
     return before, after
 
 
 def _render_chat(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> str:
-    rows: list[dict[str, Any]] = [{"role": m.role, "content": m.content} for m in messages]
+    rows = [asdict(message) for message in messages]
     try:
         text = tokenizer.apply_chat_template(rows, tokenize=False, add_generation_prompt=True)
     except (TemplateError, ValueError) as error:

@@ -1,14 +1,10 @@
 """A policy behind a server that speaks OpenAI's protocol, for evaluation and search.
 
 Flows in: prompts as messages or text. Flows out: completions, with token ids and log-probabilities
-where the server gives them. Where it does not, the completion says what is missing, and
-building a training sample from it is refused. The token counts that the server reports are added up
-(``take_usage``).
-A request that failed for a temporary reason (429, 5xx, a timeout, no connection) is repeated after
-waits that double, or after what the server's ``Retry-After`` asks for; everything else is an error
-that names the URL and what to do.
-Not handled here: weights (they are the server's: this policy never learns), several turns under
-``api = "completions"`` where the server gives no token ids.
+where the server gives them; where it does not, the completion says what is missing and cannot be
+learned from. Temporary failures (429, 5xx, a timeout, no connection) are repeated; everything else
+is an error that names the URL and what to do. Not handled here: weights (this policy never learns),
+several turns under ``api = "completions"`` where the server gives no token ids.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 import httpx2
@@ -87,7 +83,6 @@ class EndpointPolicy:
 
     @property
     def engine(self) -> str:
-        """Where completions come from, for people to read."""
         return f"endpoint {self.address}, model {self.config.model}"
 
     def prompt(self, problem: Problem) -> Prompt:
@@ -158,18 +153,15 @@ class EndpointPolicy:
         if sampling.stop:
             body["stop"] = list(sampling.stop)
         if self.config.api == "chat":
-            body["messages"] = [{"role": m.role, "content": m.content} for m in prompt.messages]
-            body["logprobs"] = True
+            body |= {"messages": [asdict(m) for m in prompt.messages], "logprobs": True}
         else:
-            body["prompt"] = prompt.text
-            body["logprobs"] = 0
+            body |= {"prompt": prompt.text, "logprobs": 0}
         if self.config.return_token_ids:
             # vLLM's extension; other servers may refuse a key that they do not know.
             body["return_token_ids"] = True
         return body
 
     async def _post(self, client: httpx2.AsyncClient, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The server's answer; temporary failures are retried."""
         failure = ""
         for attempt in range(self.config.retries + 1):
             asked: float | None = None
@@ -224,8 +216,8 @@ class EndpointPolicy:
         if len(choices) != n:
             raise self._strange(f"{len(choices)} choices where {n} were asked for")
         try:
-            ordered = sorted(choices, key=lambda choice: int(choice.get("index", 0)))
-            return [self._read_choice(choice, answer) for choice in ordered]
+            choices.sort(key=lambda choice: int(choice.get("index", 0)))
+            return [self._read_choice(choice, answer) for choice in choices]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise self._strange(repr(error)) from error
 
@@ -251,9 +243,7 @@ class EndpointPolicy:
         }
         return Completion(
             text=str(text),
-            prompt_ids=fields["prompt_ids"],
-            token_ids=fields["token_ids"],
-            logprobs=fields["logprobs"],
+            **fields,
             finish_reason="length" if choice.get("finish_reason") == "length" else "stop",
             policy_version=self.version,
             missing=tuple(name for name, value in fields.items() if not value),
@@ -277,7 +267,6 @@ def _read_logprobs(value: Any) -> tuple[float, ...]:
 
 
 def _read_usage(value: Any) -> TokenUsage:
-    """What one answer says about its cost."""
     told = value if isinstance(value, dict) else {}
     read, written = told.get("prompt_tokens"), told.get("completion_tokens")
     if not isinstance(read, int) or not isinstance(written, int):

@@ -1,8 +1,7 @@
-"""Where a model and its tokenizer come from: a Hugging Face folder, or a new model.
+"""Where a model and its tokenizer come from: a Hugging Face folder, a new model, or two averaged.
 
-Flows in: a path or a configuration, a device by name, a precision. Flows out: a
-``TransformersPolicy``, or a ``UsageError`` that says why there is none. Not handled here: adapters
-(``proverrl.policy.lora``), what a policy does.
+Not handled here: adapters (``proverrl.policy.lora``); which share of an average is best
+(``proverrl.loops.merge_sweep``).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from transformers import (
 
 from proverrl.config import PolicyConfig, PrecisionName
 from proverrl.errors import UsageError
-from proverrl.files.disk import loading
+from proverrl.files.disk import loading, saving
 from proverrl.policy.transformers import TransformersPolicy
 
 DTYPES: dict[PrecisionName, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -50,8 +49,7 @@ def choose_device(name: str) -> str:
 def load_policy(
     path: str | Path, config: PolicyConfig, *, device: str, precision: PrecisionName = "fp32"
 ) -> TransformersPolicy:
-    """Load a Hugging Face folder or id with weights of ``precision``, whatever it was saved in;
-    layout and batch size come from ``config``.
+    """Load a Hugging Face folder or id with weights of ``precision``, whatever it was saved in.
 
     Raises:
         UsageError: it cannot be loaded, or its tokenizer has no end token.
@@ -78,8 +76,8 @@ def load_policy(
 
 
 def cast_parameters(model: Any, dtype: torch.dtype) -> None:
-    """Round the parameters in place. Buffers stay as they are: in bfloat16 the frequencies of
-    rotary positions would misplace distant tokens."""
+    """Round the parameters in place, but no buffers: in bfloat16 the frequencies of rotary
+    positions would misplace distant tokens."""
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
 
@@ -93,10 +91,7 @@ def build_policy(
     precision: PrecisionName = "fp32",
 ) -> TransformersPolicy:
     """A small Llama model with fresh weights drawn under ``seed``, then rounded to ``precision``.
-
-    Llama, because transformers gives a Qwen2 folder Qwen2's own tokenizer whatever the folder
-    contains.
-    """
+    Llama, because transformers gives a Qwen2 folder Qwen2's own tokenizer whatever it contains."""
     torch.manual_seed(seed)
     model = LlamaForCausalLM(  # type: ignore[no-untyped-call]
         LlamaConfig(
@@ -118,3 +113,41 @@ def build_policy(
     return TransformersPolicy(
         model, tokenizer, layout=config.layout, device=device, max_rows=config.max_rows
     )
+
+
+def merge_policies(first: Path, second: Path, *, alpha: float, out: Path) -> None:
+    """Write (1 - alpha) first + alpha second to ``out``, with the second's tokenizer. Averaging a
+    model with the one that it was trained from restores variety that training lost
+    (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613).
+
+    Raises:
+        UsageError: a folder cannot be loaded, the two are not of one model or vocabulary, or
+            ``alpha`` is outside [0, 1].
+    """
+    if not 0.0 <= alpha <= 1.0:
+        raise UsageError(f"alpha must be between 0 and 1, got {alpha}")
+    model, tokenizer = _load(first)
+    other, other_tokenizer = _load(second)
+    if tokenizer.get_vocab() != other_tokenizer.get_vocab():
+        raise UsageError(f"{first} and {second} have different vocabularies: no average of them")
+    # Parameters, not the state: a tied weight stands there twice and would be averaged twice.
+    weights, others = dict(model.named_parameters()), dict(other.named_parameters())
+    shapes = {name: tuple(value.shape) for name, value in weights.items()}
+    if shapes != {name: tuple(value.shape) for name, value in others.items()}:
+        raise UsageError(f"{first} and {second} are not the same kind of model: no average of them")
+    with torch.no_grad():
+        for name, value in weights.items():
+            # In double precision, so that alpha 0 and 1 give the checkpoints themselves.
+            mixed = (1.0 - alpha) * value.double() + alpha * others[name].double()
+            value.copy_(mixed.to(value.dtype))
+    with saving(out):
+        model.save_pretrained(out)
+        other_tokenizer.save_pretrained(out)
+
+
+def _load(folder: Path) -> tuple[Any, Any]:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        return AutoModelForCausalLM.from_pretrained(folder, dtype="auto"), tokenizer
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{folder} cannot be loaded as a checkpoint: {error}") from error

@@ -1,9 +1,8 @@
 """Low-rank adapters inside a model, through peft (the ``lora`` extra).
 
 Source: Hu et al. 2021, "LoRA", arXiv 2106.09685: a matrix W acts as W + (alpha / rank) B A, and
-only A and B learn. Flows in: a model and ``[policy.lora]``. Flows out: the same model object with
-adapters in its linear layers, so that every holder of it, sampler and learner, uses them. Not
-handled here: whether the sampler really sees them (``proverrl.policy.probe``), several adapters.
+only A and B learn. The model object stays the same, so that sampler and learner both use the
+adapters. Not handled here: whether the sampler really sees them (``proverrl.policy.probe``).
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def merge_adapter(model: Any) -> None:
 
 
 def save_adapter(model: Any, folder: Path) -> None:
-    """Write the adapters as peft does, so that ``peft.PeftModel.from_pretrained`` reads them."""
+    """Write the adapters as peft does, for ``peft.PeftModel.from_pretrained`` to read."""
     folder.mkdir(parents=True, exist_ok=True)
     weights = {
         _PREFIX + name.replace(f".{_NAME}.", "."): value.cpu().contiguous()

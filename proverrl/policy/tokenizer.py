@@ -1,9 +1,8 @@
 """A byte-level BPE tokenizer trained on a training split.
 
-Flows in: texts. Flows out: a Hugging Face fast tokenizer with end, pad and start tokens. Digits
-stay single, so that constants are read digit by digit. A name is the same token everywhere: spaces
-belong to the punctuation or keyword next to it, never to the name, because a small model that has
-to prove things about ``k`` would first have to learn that `` k`` and ``k`` are the same.
+Digits stay single, so that constants are read digit by digit. A name is the same token everywhere:
+spaces belong to the punctuation or keyword next to it, because a small model would first have to
+learn that `` k`` and ``k`` are the same.
 """
 
 from __future__ import annotations
@@ -19,12 +18,10 @@ BOS, EOS, PAD = "<|start|>", "<|end|>", "<|pad|>"
 def train_tokenizer(
     texts: Iterable[str], *, vocab_size: int, keywords: Iterable[str] = ()
 ) -> PreTrainedTokenizerFast:
-    """Train byte-level BPE (Sennrich et al. 2016, over bytes as in GPT-2) of ``vocab_size``.
-
-    Each of ``keywords`` is kept with the blank behind it in one piece. Deterministic in ``texts``
-    and their order. Any text round-trips exactly, because the 256
-    bytes are always in the vocabulary.
-    """
+    """Train byte-level BPE (Sennrich et al. 2016, over bytes as in GPT-2) of ``vocab_size``,
+    deterministic in ``texts`` and their order. Each of ``keywords`` is kept with the blank behind
+    it in one piece. Any text round-trips exactly, because the 256 bytes are always in the
+    vocabulary."""
     whole = "|".join(sorted(sorted(keywords), key=len, reverse=True))
     words = rf"\b(?:{whole})\b ?|" if whole else ""
     pieces = rf"{words}[A-Za-z_][A-Za-z0-9_'?]*|[0-9]|[^A-Za-z0-9_]+"

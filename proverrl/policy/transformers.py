@@ -1,11 +1,10 @@
 """The policy that generates with transformers, on CPU or CUDA.
 
 Flows in: prompts as token ids. Flows out: completions with exact token ids and the sampler's own
-log-probabilities at the sampling temperature. Prompts are prefilled once and their cache is shared
-by the ``n`` completions; rows that have ended are dropped from the batch as it shrinks. A
-completion ends where the model's context does. A generation that is cancelled stops at its next
-token. Not handled here: weight updates (``proverrl.learner.learner`` owns the optimizer),
-log-probabilities under top-p (what is drawn with it has none), top-k.
+log-probabilities at the sampling temperature. Prompts are prefilled once for all of their
+completions; rows that have ended are dropped from the batch. A completion ends where the model's
+context does; a generation that is cancelled stops at its next token. Not handled here: weight
+updates, top-k, log-probabilities under top-p (what is drawn with it has none).
 """
 
 from __future__ import annotations
@@ -19,16 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import (
-    PreTrainedTokenizerBase,
-)
+from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from proverrl.config import LayoutName
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.base import Exchange, require_room
-from proverrl.policy.conversation import encode_prompt, resume_prompt
-from proverrl.policy.kv_cache import make_cache
+from proverrl.policy.conversation import encode_messages, resume_prompt
+from proverrl.policy.decoding import CachedRows, draw_tokens
 from proverrl.policy.lora import (
     ADAPTER_FOLDER,
     adapter_weights,
@@ -36,8 +33,7 @@ from proverrl.policy.lora import (
     merged_state,
     save_adapter,
 )
-from proverrl.policy.sampling import draw_tokens, pad_left
-from proverrl.problems.prompt import render_body
+from proverrl.problems.prompt import render_body, render_messages
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, Problem, Prompt, Sampling
 
@@ -72,7 +68,6 @@ class TransformersPolicy:
 
     @property
     def engine(self) -> str:
-        """Engine, device and size, for people to read."""
         num_parameters = sum(parameter.numel() for parameter in self.model.parameters())
         dtype = str(self.model.dtype).removeprefix("torch.")
         text = f"transformers on {self.device}, {num_parameters / 1e6:.2f} M parameters in {dtype}"
@@ -85,11 +80,16 @@ class TransformersPolicy:
 
     @property
     def end_id(self) -> int:
-        """The token that ends a completion."""
         return int(self.tokenizer.eos_token_id)
 
     def prompt(self, problem: Problem) -> Prompt:
-        return encode_prompt(self.tokenizer, problem, self.layout)
+        """See ``Policy.prompt``.
+
+        Raises:
+            UsageError: the chat template refuses the layout's messages.
+        """
+        messages = render_messages(problem, self.layout)
+        return encode_messages(self.tokenizer, problem.id, messages, self.layout)
 
     def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
         return resume_prompt(self.tokenizer, prompt, history, self.layout)
@@ -133,11 +133,9 @@ class TransformersPolicy:
         sampling: Sampling,
         cancelled: threading.Event | None = None,
     ) -> list[list[Completion]]:
-        """``generate`` in this thread; of several processes each writes for some of the prompts.
-        Once ``cancelled`` is set, the returned completions are incomplete.
-
-        Rank 0 tells the others (``proverrl.loops.follow``), which call this with the same values.
-        """
+        """``generate`` in this thread; of several processes each writes for some of the prompts
+        (rank 0 tells the others, which call this with the same values). Once ``cancelled`` is set,
+        the returned completions are incomplete."""
         cancelled = cancelled or threading.Event()
         if self.world.size == 1:
             return self._generate(prompts, n, sampling, cancelled)
@@ -193,77 +191,51 @@ class TransformersPolicy:
         cancelled: threading.Event,
     ) -> list[Completion]:
         self.model.eval()
-        ids, mask = pad_left([p.token_ids for p in prompts], self._pad_id(), self.device)
-        positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        cache = make_cache(self.model)
-        out = self.model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        cache.batch_repeat_interleave(n)
-        logits = out.logits[:, -1].repeat_interleave(n, dim=0)
-        mask = mask.repeat_interleave(n, dim=0)
-        position = positions[:, -1:].repeat_interleave(n, dim=0)
+        most, stop = sampling.max_new_tokens, sampling.stop
+        pad = self.tokenizer.pad_token_id
+        pad_id = self.end_id if pad is None else int(pad)
+        prompt_ids = [prompt.token_ids for prompt in prompts]
+        rows = CachedRows(self.model, prompt_ids, pad_id=pad_id, device=self.device)
+        rows.repeat(n)
         num_rows = len(prompts) * n
         alive = torch.arange(num_rows, device=self.device)
-        drawn = torch.full((num_rows, sampling.max_new_tokens), self._pad_id(), device=self.device)
-        logprobs = torch.zeros((num_rows, sampling.max_new_tokens), device=self.device)
-        lengths = torch.full((num_rows,), sampling.max_new_tokens, device=self.device)
+        drawn = torch.full((num_rows, most), pad_id, device=self.device)
+        logprobs = torch.zeros((num_rows, most), device=self.device)
+        lengths = torch.full((num_rows,), most, device=self.device)
         writing = torch.ones(num_rows, dtype=torch.bool, device=self.device)
-        for step in range(sampling.max_new_tokens):
-            token, logprob = draw_tokens(logits, sampling.temperature, generator, sampling.top_p)
+        for step in range(most):
+            token, logprob = draw_tokens(
+                rows.logits, sampling.temperature, generator, sampling.top_p
+            )
             live = alive[writing]
             drawn[live, step] = token[writing]
             logprobs[live, step] = logprob[writing]
             ended = writing & (token == self.end_id)
-            if sampling.stop:
-                ended |= writing & self._has_stopped(drawn[alive, : step + 1], sampling.stop)
+            if stop:
+                found = [self._ends_with(row, stop) for row in drawn[alive, : step + 1].tolist()]
+                ended |= writing & torch.tensor(found, device=self.device)
             # The place of the token that was just drawn is one more than that of the last.
-            ended |= writing & (position.squeeze(-1) + 2 >= self.context_tokens)
+            ended |= writing & (rows.position.squeeze(-1) + 2 >= self.context_tokens)
             lengths[alive[ended]] = step + 1
             writing = writing & ~ended
             num_writing = int(writing.sum())
-            if num_writing == 0 or step + 1 == sampling.max_new_tokens or cancelled.is_set():
+            if num_writing == 0 or step + 1 == most or cancelled.is_set():
                 break
             if num_writing < COMPACT_BELOW * len(alive):
                 kept = writing.nonzero().squeeze(-1)
-                cache.batch_select_indices(kept)
-                alive, token, mask, position = (t[kept] for t in (alive, token, mask, position))
+                rows.keep(kept)
+                alive, token = alive[kept], token[kept]
                 writing = torch.ones(len(kept), dtype=torch.bool, device=self.device)
-            mask = torch.cat([mask, mask.new_ones((len(mask), 1))], dim=1)
-            position = position + 1
-            out = self.model(
-                input_ids=token[:, None],
-                attention_mask=mask,
-                position_ids=position,
-                past_key_values=cache,
-                use_cache=True,
-            )
-            logits = out.logits[:, -1]
-        return self._collect(prompts, n, drawn, logprobs, lengths, sampling)
-
-    def _collect(
-        self,
-        prompts: list[Prompt],
-        n: int,
-        drawn: torch.Tensor,
-        logprobs: torch.Tensor,
-        lengths: torch.Tensor,
-        sampling: Sampling,
-    ) -> list[Completion]:
-        stop, is_whole = sampling.stop, sampling.top_p == 1.0
+            rows.add(token)
         completions = []
-        rows = zip(drawn.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
-        for row, (tokens, values, length) in enumerate(rows):
-            ids, ended = tokens[:length], tokens[length - 1] == self.end_id
-            stopped = ended or (bool(stop) and self._ends_with(ids, stop))
-            known = values[:length] if is_whole else None
-            prompt_ids = prompts[row // n].token_ids
-            completions.append(self.make_completion(prompt_ids, ids, known, stopped=stopped))
+        written = zip(drawn.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
+        for row, (tokens, values, length) in enumerate(written):
+            ids = tokens[:length]
+            stopped = ids[-1] == self.end_id or (bool(stop) and self._ends_with(ids, stop))
+            known = values[:length] if sampling.top_p == 1.0 else None
+            completions.append(
+                self.make_completion(prompt_ids[row // n], ids, known, stopped=stopped)
+            )
         return completions
 
     def make_completion(
@@ -290,20 +262,10 @@ class TransformersPolicy:
             missing=("logprobs",) if logprobs is None else (),
         )
 
-    def _has_stopped(self, rows: torch.Tensor, stop: tuple[str, ...]) -> torch.Tensor:
-        """Which rows of tokens end in a stop text; shape (rows,)."""
-        found = [self._ends_with(row, stop) for row in rows.tolist()]
-        return torch.tensor(found, device=self.device)
-
     def _ends_with(self, token_ids: list[int], stop: tuple[str, ...]) -> bool:
-        """Whether the last token completed a stop text; the token may contain more text after
-        it."""
+        """Whether the last token completed a stop text, whatever else the token contains."""
         longest = max(len(text.encode()) for text in stop)
         # A token is at least a byte of text, so that the stop text lies within the last tokens.
         tail = token_ids[-longest:]
         before, now = (str(self.tokenizer.decode(ids)) for ids in (tail[:-1], tail))
         return any(now.count(text) > before.count(text) for text in stop)
-
-    def _pad_id(self) -> int:
-        pad = self.tokenizer.pad_token_id
-        return int(self.end_id if pad is None else pad)

@@ -2,91 +2,34 @@
 
 Flows in: prompts as token ids; the weights of a ``TransformersPolicy``, pushed after every update.
 Flows out: completions with exact token ids and the log-probabilities of the distribution that each
-token was drawn from (after the temperature). Prompts, layouts and further turns are those of the
-``TransformersPolicy``, so that both engines see the same ids. One thread owns the engine and does
-one thing at a time, so that a generation sees either the weights before a push or those after it
-and its probe, never a mixture; after a failed push the engine refuses to generate. Not handled
-here: vLLM itself (``proverrl.policy.vllm_engine``, the only module that imports it), several GPUs,
-adapters.
+token was drawn from. Prompts and further turns are the ``TransformersPolicy``'s. One thread owns
+the engine, so that a generation sees either the weights before a push or those after it and its
+probe; after a failed push the engine refuses to generate. Not handled here: several GPUs, adapters.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import torch
 
 from proverrl.config import LayoutName, VllmConfig
 from proverrl.errors import WeightSyncError
 from proverrl.policy.base import Exchange, require_room
-from proverrl.policy.push_probe import PushProbe, Rows, Scores, choose_rows, score_rows
+from proverrl.policy.probe import PushProbe, choose_rows, score_rows
 from proverrl.policy.transformers import TransformersPolicy
+from proverrl.policy.vllm_engine import Request, VllmEngine
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, Problem, Prompt, Sampling
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One completion to be drawn after a prompt, under its own seed (63 bits)."""
-
-    prompt_ids: tuple[int, ...]
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """What was drawn for a request: ids, the end token included when it was drawn, and the
-    log-probability of each. ``stopped`` when it ended by itself or with a stop text."""
-
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    stopped: bool
-
-
-class SamplerEngine(Protocol):
-    """What ``VllmPolicy`` needs from an engine. All calls come from one thread."""
-
-    @property
-    def description(self) -> str:
-        """Engine, version, device and number type, for people to read."""
-        ...
-
-    @property
-    def max_tokens(self) -> int:
-        """Tokens of prompt and completion together, at most."""
-        ...
-
-    def generate(
-        self, requests: Sequence[Request], *, sampling: Sampling, end_id: int
-    ) -> list[Drawn]:
-        """One completion per request, each under its own seed; ``sampling.seed`` is not used."""
-        ...
-
-    def score(self, rows: Rows) -> Scores:
-        """Log-probabilities at temperature 1 of every token but a row's first."""
-        ...
-
-    def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Replace all weights, named as in the transformers model; tensors are copied, and
-        everything computed with the old ones is discarded."""
-        ...
-
-    def close(self) -> None:
-        """Release the memory."""
-        ...
-
-
 class VllmPolicy:
-    """Samples with ``build()``'s engine from the weights of ``trained``.
-
-    ``version`` is that of the weights that the engine holds: it follows ``push``. The first push
-    happens here.
+    """Samples with ``build()``'s engine from the weights of ``trained``; ``version`` is that of the
+    weights that the engine holds. The first push happens here.
 
     Raises:
         UsageError: vLLM is missing or refuses the settings.
@@ -96,7 +39,7 @@ class VllmPolicy:
     def __init__(
         self,
         trained: TransformersPolicy,
-        build: Callable[[], SamplerEngine],
+        build: Callable[[], VllmEngine],
         config: VllmConfig,
         problems: Sequence[Problem],
     ) -> None:
@@ -128,12 +71,10 @@ class VllmPolicy:
 
     @property
     def engine(self) -> str:
-        """Both engines, for people to read."""
         return f"{self._engine.description}; trained by {self.trained.engine}"
 
     @property
     def layout(self) -> LayoutName:
-        """That of the trained policy."""
         return self.trained.layout
 
     def prompt(self, problem: Problem) -> Prompt:
@@ -156,9 +97,8 @@ class VllmPolicy:
 
     def push(self, version: int) -> dict[str, float]:
         """Copy the trained weights into the engine as ``version``, then compare both; returns
-        figures for the metrics: the mean and the largest difference in nats, and seconds.
-
-        Waits for a generation in progress. The trained weights must not change meanwhile.
+        figures for the metrics: the mean and the largest difference in nats, and seconds. Waits for
+        a generation in progress. The trained weights must not change meanwhile.
 
         Raises:
             WeightSyncError: the engine's log-probabilities are not those of the trained model.

@@ -3,9 +3,8 @@
 Flows in: the configuration and tokenizer of a transformers model, weights, token ids. Flows out:
 sampled tokens with the log-probabilities of the distribution after the temperature, and scores of
 given tokens. The engine starts with random weights and gets the real ones by ``load``: nothing but
-a configuration and a tokenizer is ever written to the disk.
-Not handled here: top-k and penalties (they would bias the log-probabilities that the learner relies
-on), several GPUs, adapters.
+a configuration and a tokenizer is written to the disk. Not handled here: top-k and penalties (they
+would bias the log-probabilities), several GPUs, adapters.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ import importlib
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from proverrl.config import VllmConfig
 from proverrl.errors import UsageError, WeightSyncError
-from proverrl.policy.push_probe import Rows, Scores
+from proverrl.policy.probe import Rows, Scores
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.policy.vllm import Drawn, Request
 from proverrl.types import Sampling
 
 ENVIRONMENT = {
@@ -37,10 +36,27 @@ MIN_BATCHED_TOKENS = 4096
 """Prompt tokens that are computed at once, where prompts cannot be computed in parts."""
 
 
-def import_vllm() -> Any:
-    """The module ``vllm``, set up to run inside this process.
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One completion to be drawn after a prompt, under its own seed (63 bits)."""
 
-    It is found by importing it, because the CPU build is installed under another name.
+    prompt_ids: tuple[int, ...]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was drawn for a request: ids, the end token included when it was drawn, and the
+    log-probability of each. ``stopped`` when it ended by itself or with a stop text."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    stopped: bool
+
+
+def import_vllm() -> Any:
+    """The module ``vllm``, set up to run inside this process. It is found by importing it, because
+    the CPU build is installed under another name.
 
     Raises:
         UsageError: it is not installed or does not start here.
@@ -60,6 +76,7 @@ def import_vllm() -> Any:
 
 class VllmEngine:
     """One vLLM engine for ``policy``'s architecture and tokenizer; ``load`` brings the weights.
+    All calls come from one thread.
 
     Raises:
         UsageError: vLLM is not there, or refuses the model or the settings.
@@ -118,7 +135,6 @@ class VllmEngine:
 
     @property
     def description(self) -> str:
-        """Version, place, device and number type, for people to read."""
         version = self._vllm.__version__
         return f"vllm {version} in this process on {self._device}, {self._dtype}"
 
@@ -130,8 +146,9 @@ class VllmEngine:
     def generate(
         self, requests: Sequence[Request], *, sampling: Sampling, end_id: int
     ) -> list[Drawn]:
-        """See ``SamplerEngine.generate``. Prompts that several requests share are computed once;
-        nothing is kept between calls, so a call gives the same result whatever came before it."""
+        """One completion per request, each under its own seed; ``sampling.seed`` is not used.
+        Prompts that several requests share are computed once; nothing is kept between calls, so a
+        call gives the same result whatever came before it."""
         self._forget_prefixes()
         outputs = self._run(
             [request.prompt_ids for request in requests],
@@ -140,7 +157,7 @@ class VllmEngine:
         return [_read(output.outputs[0]) for output in outputs]
 
     def score(self, rows: Rows) -> Scores:
-        """See ``SamplerEngine.score``."""
+        """Log-probabilities at temperature 1 of every token but a row's first."""
         parameters = self._vllm.SamplingParams(
             temperature=0.0, max_tokens=1, prompt_logprobs=0, detokenize=False
         )
@@ -155,13 +172,13 @@ class VllmEngine:
         ]
 
     def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """See ``SamplerEngine.load``."""
+        """Replace all weights, named as in the transformers model; tensors are copied, and
+        everything computed with the old ones is discarded."""
         self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
         self._llm.apply_model(_pack_heads)
         self._forget_prefixes()
 
     def close(self) -> None:
-        """Stop the engine and leave torch's process group."""
         self._llm.llm_engine.engine_core.shutdown()
         del self._llm
         self._vllm.distributed.cleanup_dist_env_and_memory()

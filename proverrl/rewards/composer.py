@@ -1,9 +1,8 @@
 """What a composer earns for its statements, and how these rewards compare.
 
-Flows in: what became of each statement of a batch. Flows out: a reward for each, None where
-nothing was judged, and advantages. All of it is pure. A batch is compared as a whole, because a
-pair of parents gives one statement: there is no group within which to compare.
-Not handled here: who measures p and m (``proverrl.loops.selfplay.rounds``).
+Flows in: what became of each statement of a batch. Flows out: a reward for each, None where nothing
+was judged, and advantages. A batch is compared as a whole, because a pair of parents gives one
+statement: there is no group within which to compare.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Stage = Literal["malformed", "stopped", "tried"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StatementOutcome:
     """What became of a statement: not readable (``malformed``), refused by a guard for another
     reason (``stopped``), or ``tried`` by the solver.
 
@@ -52,7 +51,7 @@ def gar_reward(solved: float, modified: float) -> float:
     return (1.0 - solved) * (1.0 - modified) if solved > 0.0 else 0.0
 
 
-def absolute_zero_reward(outcome: Outcome) -> float | None:
+def absolute_zero_reward(outcome: StatementOutcome) -> float | None:
     """-1 for an unreadable statement, -0.5 where p is 0 or 1, else 1 - p (Absolute Zero, Zhao et
     al. 2025, arXiv 2505.03335). A statement that a guard stopped for another reason teaches as
     little as p = 0 or 1 (it is false, trivial or known), so it also earns -0.5, which is ours."""
@@ -65,24 +64,18 @@ def absolute_zero_reward(outcome: Outcome) -> float | None:
     return 1.0 - outcome.solved if 0.0 < outcome.solved < 1.0 else -0.5
 
 
-def _gar(outcomes: Sequence[Outcome], config: SelfplayConfig) -> list[float | None]:
+def _gar(outcomes: Sequence[StatementOutcome], config: SelfplayConfig) -> list[float | None]:
     """GAR's batch: a statement that was refused before any attempt counts as unsolved (ours: there
     is no such statement in the paper's batch, and a policy would never learn to avoid it)."""
     return [
-        0.0
-        if o.stage != "tried"
-        else None
-        if o.solved is None
-        else gar_reward(o.solved, o.modified)
+        (None if o.solved is None else gar_reward(o.solved, o.modified))
+        if o.stage == "tried"
+        else 0.0
         for o in outcomes
     ]
 
 
-def _absolute_zero(outcomes: Sequence[Outcome], config: SelfplayConfig) -> list[float | None]:
-    return [absolute_zero_reward(outcome) for outcome in outcomes]
-
-
-def _stp(outcomes: Sequence[Outcome], config: SelfplayConfig) -> list[float | None]:
+def _stp(outcomes: Sequence[StatementOutcome], config: SelfplayConfig) -> list[float | None]:
     """1 for a useful conjecture, 0 < p <= ``stp_high``, else 0. The share ``stp_drop`` of the
     useful ones with the lowest ratio of shortest proof to statement earns nothing: long statements
     with easy proofs (STP, Dong and Ma 2025, arXiv 2502.00212)."""
@@ -92,7 +85,7 @@ def _stp(outcomes: Sequence[Outcome], config: SelfplayConfig) -> list[float | No
         if o.solved is not None and 0.0 < o.solved <= config.stp_high
     ]
     # Stable in the order of the batch where ratios are equal.
-    ranked = sorted(useful, key=lambda i: ratio if (ratio := outcomes[i].ratio) else 0.0)
+    ranked = sorted(useful, key=lambda i: outcomes[i].ratio or 0.0)
     kept = set(ranked[math.floor(config.stp_drop * len(ranked)) :])
     return [
         None if o.stage == "tried" and o.solved is None else float(i in kept)
@@ -100,42 +93,37 @@ def _stp(outcomes: Sequence[Outcome], config: SelfplayConfig) -> list[float | No
     ]
 
 
-COMPOSER_REWARDS: dict[
-    ComposerRewardName, Callable[[Sequence[Outcome], SelfplayConfig], list[float | None]]
-] = {
+BatchRewardFn = Callable[[Sequence[StatementOutcome], SelfplayConfig], list[float | None]]
+
+COMPOSER_REWARDS: dict[ComposerRewardName, BatchRewardFn] = {
     "gar": _gar,
-    "absolute_zero": _absolute_zero,
+    "absolute_zero": lambda outcomes, config: [absolute_zero_reward(o) for o in outcomes],
     "stp": _stp,
 }
 
 
 def compare_statements(
-    outcomes: Sequence[Outcome], rewards: Sequence[float | None], name: ComposerRewardName
+    outcomes: Sequence[StatementOutcome], rewards: Sequence[float | None], name: ComposerRewardName
 ) -> list[float]:
     """Each statement's advantage: its reward minus the mean, divided by the deviation, of the whole
-    batch (of its task only under ``absolute_zero``); 0 where nothing was judged or all are alike.
-
-    Mean and deviation are those of GRPO's groups (``standardize``).
-    """
+    batch (of its task only under ``absolute_zero``), as in GRPO's groups (``standardize``); 0 where
+    nothing was judged or all are alike."""
     by_task = name == "absolute_zero"
-    places: dict[str, list[int]] = defaultdict(list)
+    judged: dict[str, dict[int, float]] = defaultdict(dict)
     for i, (outcome, reward) in enumerate(zip(outcomes, rewards, strict=True)):
         if reward is not None:
-            places[outcome.task if by_task else ""].append(i)
+            judged[outcome.task if by_task else ""][i] = reward
     advantages = [0.0] * len(outcomes)
-    for part in places.values():
-        values = standardize([reward for i in part if (reward := rewards[i]) is not None])
-        for i, value in zip(part, values, strict=True):
+    for part in judged.values():
+        for i, value in zip(part, standardize(list(part.values())), strict=True):
             advantages[i] = value
     return advantages
 
 
 def penalise_modified(reward: Reward, modified: bool, weight: float) -> Reward:
     """GAR's solver: the reward times 1 - 0.5 m_k (``weight`` for 0.5), m_k = 1 where the answer
-    changed the statement. The paper prints only the factor; a failure must not earn it.
-
-    With our layouts a changed statement leaves no candidate, so it has already earned nothing.
-    """
+    changed the statement. The paper prints only the factor; a failure must not earn it. With our
+    layouts a changed statement leaves no candidate, so it has already earned nothing."""
     if not modified:
         return reward
     factor = 1.0 - weight

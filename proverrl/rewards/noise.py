@@ -3,12 +3,8 @@
 Flows in: a verdict as yes or no, and the verifier's rates: f0, the share of wrong proofs that it
 accepts, and f1, the share of right proofs that it refuses. Flows out: a reward whose policy
 gradient is, on average over the verifier's errors, that of a verifier without errors (times a
-constant). Not handled here: verifying a failed candidate again (the loop does, and reports to
-``FalseNegativeRate``); verdicts that judge nothing, which never become a yes or no.
-
-Both corrections: Cai et al. 2025, arXiv 2510.00915. Within a group that shares one pair of rates,
-centring reduces them to a constant factor; they matter where rates differ between groups, or where
-nothing is centred.
+constant). Both corrections: Cai et al. 2025, arXiv 2510.00915. Within a group that shares one pair
+of rates, centring reduces them to a constant factor.
 """
 
 from __future__ import annotations
@@ -32,15 +28,9 @@ MAX_ONLINE = 0.5
 correction's variance would be unbounded."""
 
 
-def uncorrected(proved: bool, f0: float, f1: float) -> float:
-    """1 for a yes, 0 for a no."""
-    return float(proved)
-
-
 def backward(proved: bool, f0: float, f1: float) -> float:
-    """(r - f0) / (1 - f0 - f1): on average 1 for a right proof and 0 for a wrong one.
-
-    Its variance grows without bound as f0 + f1 nears 1.
+    """(r - f0) / (1 - f0 - f1): on average 1 for a right proof and 0 for a wrong one. Its variance
+    grows without bound as f0 + f1 nears 1.
 
     Raises:
         RecordError: the rates do not lie in [0, 1) with a sum below 1.
@@ -61,7 +51,7 @@ def forward(proved: bool, f0: float, f1: float) -> float:
 
 
 CORRECTIONS: dict[CorrectionName, Callable[[bool, float, float], float]] = {
-    "none": uncorrected,
+    "none": lambda proved, f0, f1: float(proved),
     "backward": backward,
     "forward": forward,
 }
@@ -82,7 +72,6 @@ class FalseNegativeRate:
         self._overturned: dict[str, _Average] = {}
 
     def observe(self, key: str, *, proved: bool) -> None:
-        """A judged verdict."""
         _add(self._proved, key, proved)
 
     def observe_audit(self, key: str, *, overturned: bool) -> None:
@@ -109,16 +98,14 @@ class FalseNegativeRate:
         return refused / (refused + p) if refused > 0.0 else 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as JSON values."""
         return {
-            "proved": {key: list(pair) for key, pair in self._proved.items()},
-            "overturned": {key: list(pair) for key, pair in self._overturned.items()},
+            "proved": {key: list(average) for key, average in self._proved.items()},
+            "overturned": {key: list(average) for key, average in self._overturned.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state_dict`` wrote."""
-        self._proved = {key: (a[0], a[1], a[2]) for key, a in state["proved"].items()}
-        self._overturned = {key: (a[0], a[1], a[2]) for key, a in state["overturned"].items()}
+        self._proved = {key: tuple(a) for key, a in state["proved"].items()}
+        self._overturned = {key: tuple(a) for key, a in state["overturned"].items()}
 
 
 def is_audited(candidate_key: str, *, share: float, seed: int = 0) -> bool:

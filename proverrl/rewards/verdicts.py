@@ -1,8 +1,5 @@
-"""What a rollout earns for its verdicts.
-
-Flows in: a judged ``Rollout`` and the section ``[reward]``. Flows out: a ``Reward`` whose parts
-add up to its total. Not handled here: comparison within a group, and rewards of a composer.
-"""
+"""What a rollout earns for its verdicts: a ``Reward`` whose parts add up to its total. Not handled
+here: comparison within a group, and rewards of a composer."""
 
 from __future__ import annotations
 
@@ -35,10 +32,8 @@ def proved_reward(rollout: Rollout, config: RewardConfig | None = None) -> Rewar
 
 def obligations_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     """1 for PROVED, else ``obligation_share`` times the mean credit of the last verdict's entries.
-
-    The share is below 1, so no failed proof earns as much as a proved one, and a verdict that
-    does not pass the gate of ``entry_credits`` earns nothing (gated reward accumulation).
-    """
+    The share is below 1, so no failed proof earns as much as a proved one; a verdict that does not
+    pass the gate of ``entry_credits`` earns nothing (gated reward accumulation)."""
     if _proved(rollout):
         return Reward(total=1.0, parts={"proved": 1.0, "obligations": 0.0})
     entries = entry_credits(rollout.turns[-1].verdict)
@@ -69,22 +64,17 @@ def build_reward(
     false_negative_rate: Callable[[Rollout], float] | None = None,
 ) -> RewardFn:
     """The configured reward, with the penalty for overlong completions if its weight is set.
-
     ``max_new_tokens`` is the sampler's limit for one completion. ``false_negative_rate`` is asked
     for each rollout when the configuration says ``"online"``, and used up to ``MAX_ONLINE`` of what
-    the false positives leave.
-    """
-    base = REWARDS[config.name]
+    the false positives leave."""
     most = MAX_ONLINE * (1.0 - config.false_positive_rate)
 
-    def settings(rollout: Rollout) -> RewardConfig:
-        if config.false_negative_rate != "online" or false_negative_rate is None:
-            return config
-        rate = min(most, false_negative_rate(rollout))
-        return config.model_copy(update={"false_negative_rate": rate})
-
     def reward(rollout: Rollout) -> Reward:
-        earned = base(rollout, settings(rollout))
+        settings = config
+        if config.false_negative_rate == "online" and false_negative_rate is not None:
+            rate = min(most, false_negative_rate(rollout))
+            settings = config.model_copy(update={"false_negative_rate": rate})
+        earned = REWARDS[config.name](rollout, settings)
         if config.overlong_weight == 0.0:
             return earned
         longest = max(len(turn.completion.token_ids) for turn in rollout.turns)
@@ -104,13 +94,10 @@ def overlong_penalty(num_tokens: int, max_tokens: int, buffer: float) -> float:
 
 
 def entry_credits(verdict: Verdict | None) -> dict[str, float]:
-    """Per entry of a program 1 / (1 + obligations that failed): 1 where nothing failed.
-
-    Failures count and successes do not, because a policy could add any number of obligations that
-    hold (``assert true;``) and would be rewarded for them. The gate: nothing is credited unless the
-    program is ours, was resolved and was given to the prover, so UNSOUND and INCOMPLETE earn
-    nothing, nor does a back end that counts no obligations (Lean).
-    """
+    """Per entry of a program 1 / (1 + obligations that failed): 1 where nothing failed. Successes
+    do not count, because a policy could add any number of obligations that hold (``assert true;``).
+    The gate: nothing is credited unless the program is ours, was resolved and was given to the
+    prover."""
     if verdict is None or verdict.status not in _GATED:
         return {}
     return {
@@ -121,18 +108,14 @@ def entry_credits(verdict: Verdict | None) -> dict[str, float]:
 
 
 def turn_returns(rollout: Rollout, discount: float) -> list[float]:
-    """Per turn k the best discounted verdict from there on: max over j >= k of
-    discount^(j - k) [turn j proved].
-
-    A turn that was not judged adds nothing; one without a candidate is a failure.
+    """Per turn k the best discounted verdict from there on: max over j >= k of discount^(j - k)
+    [turn j proved]. A turn that was not judged adds nothing; one without a candidate is a failure.
     """
-    returns: list[float] = []
-    following = 0.0
+    returns = [0.0]
     for turn in reversed(rollout.turns):
         proved = turn.verdict is not None and turn.verdict.proved
-        following = 1.0 if proved else discount * following
-        returns.append(following)
-    return returns[::-1]
+        returns.append(1.0 if proved else discount * returns[-1])
+    return returns[:0:-1]
 
 
 def _proved(rollout: Rollout) -> bool:

@@ -1,9 +1,8 @@
 """Counts completions that failed before any verdict: cut off, or without a candidate.
 
 Flows in: the outcome of each completion; stored figures about them. Flows out: figures under the
-same keys everywhere (``metrics.jsonl``, results of evaluations and searches), a few words for a
-line, and warnings that name the key to change. A completion that was cut off at the token limit may
-still hold a candidate. Not handled here: what the verifier said about candidates.
+same keys everywhere (``metrics.jsonl``, evaluations, searches), a few words for a line, and
+warnings that name the key to change. A completion that was cut off may still hold a candidate.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""Finds the candidate's text in an answer, or says why there is none.
+"""Finds the candidate's text in an answer, or says why there is none; nothing is ever raised.
 
-Flows in: a problem and the text of a completion, whatever it is. Flows out: an ``Extraction``;
-nothing is ever raised. Thinking spans are skipped, even if they are never closed; of several code
-blocks the last complete one that fits counts; if a whole file was written, our text is located in
-it and the body is the text in place of the hole. An answer that changed our text is refused here,
-so it costs no verifier call; soundness does not depend on this, because a candidate is assembled
-from the problem's own text. Not handled here: whether the body is allowed (the audit decides);
-proofs that a model spreads over several blocks.
+Thinking spans are skipped, even if they are never closed; of several code blocks the last complete
+one that fits counts; if a whole file was written, our text is located in it and the body is the
+text in place of the hole. An answer that changed our text is refused here, so it costs no verifier
+call; soundness does not depend on this, because a candidate is assembled from the problem's own
+text. Not handled here: whether the body is allowed (the audit decides).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proverrl.config import LayoutName
 from proverrl.lang import find_language
@@ -31,7 +29,7 @@ _NAMES = re.compile(r"\b(statement of|text of|proof of|declares) [^\s,]+(?:, not
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class CodeBlock:
     """A piece of code in an answer: ``end`` is after its last character, ``closed`` says that the
     answer went on to close it."""
 
@@ -55,7 +53,7 @@ def extract(problem: Problem, text: str, layout: LayoutName) -> Extraction:
         return Extraction(None, reason=f"no {problem.language} code block, only {found}")
     if not blocks:
         command = language.file_start.search(text, start, end) if in_block else None
-        fitting = [Block("", command.start() if command else start, end, closed=True)]
+        fitting = [CodeBlock("", command.start() if command else start, end, closed=True)]
     block = ([b for b in fitting if b.closed] or fitting)[-1]
     code = use_problem_words(problem, text[block.start : block.end], layout)
     read = language.read_code(problem, code)
@@ -72,11 +70,9 @@ def generalise_reason(reason: str) -> str:
 
 
 def skip_thinking(text: str) -> tuple[int, int, str]:
-    """Where the answer begins and ends, or why there is none.
-
-    It begins after the last ``</think>``, whether or not that was opened (a chat template may have
-    opened it), and ends before a ``<think>`` that is never closed.
-    """
+    """Where the answer begins and ends, or why there is none. It begins after the last
+    ``</think>``, whether or not that was opened (a chat template may have opened it), and ends
+    before a ``<think>`` that is never closed."""
     marks = list(_THINK.finditer(text))
     start = max((mark.end() for mark in marks if mark.group() == "</think>"), default=0)
     opened = [mark.start() for mark in marks if mark.start() >= start]
@@ -86,28 +82,21 @@ def skip_thinking(text: str) -> tuple[int, int, str]:
     return start, end, ""
 
 
-def find_blocks(text: str, start: int = 0, end: int | None = None) -> list[Block]:
+def find_blocks(text: str, start: int = 0, end: int | None = None) -> list[CodeBlock]:
     """The code blocks of a text in order: fenced ones, or those in ``<code>`` spans where there
     are such. A fence in a span is the span's code."""
     end = len(text) if end is None else end
-    spans = [
-        Block("", match.start(1), match.end(1), bool(match[2]))
-        for match in _SPAN.finditer(text, start, end)
-    ]
-    if not spans:
-        return _find_fences(text, start, end)
     blocks = []
-    for span in spans:
+    for match in _SPAN.finditer(text, start, end):
+        span = CodeBlock("", match.start(1), match.end(1), bool(match[2]))
         inner = _find_fences(text, span.start, span.end)
-        blocks += [Block(b.language, b.start, b.end, b.closed or span.closed) for b in inner] or [
-            span
-        ]
-    return blocks
+        blocks += [replace(b, closed=b.closed or span.closed) for b in inner] or [span]
+    return blocks or _find_fences(text, start, end)
 
 
-def _find_fences(text: str, start: int, end: int) -> list[Block]:
+def _find_fences(text: str, start: int, end: int) -> list[CodeBlock]:
     return [
-        Block(match[1], match.start(2), match.end(2), bool(match[3]))
+        CodeBlock(match[1], match.start(2), match.end(2), bool(match[3]))
         for match in _FENCE.finditer(text, start, end)
     ]
 

@@ -2,8 +2,6 @@
 
 Flows in: a candidate and its verdict, or the reason why no candidate was found. Flows out: text.
 Places are those of the assembled file, lines from 1 and columns from 0, as in a ``Diagnostic``.
-Not handled here: how the text is set between two completions (``proverrl.policy.conversation``)
-and the words of the canonical layout (``proverrl.rollout.self_correct``).
 """
 
 from __future__ import annotations
@@ -34,37 +32,31 @@ def goedel(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
     """Goedel-Prover-V2's form (Lin et al. 2025, arXiv 2508.03613): each error with 4 lines before
     it, its span within ``<error>`` and ``</error>`` (6 lines at most), 1 line after it and its
     message; then how many errors were left out, and a request for an analysis before new code."""
-    errors, num_omitted = _choose(verdict, max_errors)
-    parts = [f"The proof {_SUMMARIES[verdict.status]}."]
     lines = candidate.source.split("\n")
-    for number, error in enumerate(errors, start=1):
-        parts.append(f"Error {number}:")
-        if snippet := _mark_span(lines, error):
-            parts.append(_fence(candidate, snippet))
-        parts.append(f"Message: {error.message.strip()}")
-    if num_omitted:
-        parts.append(f"({num_omitted} further errors are not shown)")
-    return "\n".join((*parts, _ANALYSE))
+
+    def describe(error: Diagnostic) -> list[str]:
+        snippet = _mark_span(lines, error)
+        return [*_fence(candidate, snippet), f"Message: {error.message.strip()}"]
+
+    return "\n".join((*_list_errors(verdict, max_errors, describe), _ANALYSE))
 
 
 def kimina(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
     """Kimina-Prover's form (Wang et al. 2025, arXiv 2504.11354): the goal before the error (of the
     first one, which is the one that a verdict carries), the message, and 2 numbered lines around
     it with ``>`` at the line of the error."""
-    errors, num_omitted = _choose(verdict, max_errors)
-    parts = [f"The proof {_SUMMARIES[verdict.status]}."]
     lines = candidate.source.split("\n")
-    for number, error in enumerate(errors, start=1):
-        parts.append(f"Error {number}:")
-        if number == 1 and verdict.goals:
-            parts.append("Goal before the error:\n" + "\n\n".join(verdict.goals))
-        parts.append(f"Message: {error.message.strip()}")
-        if snippet := _number_lines(lines, error):
-            parts.append(_fence(candidate, snippet))
-    if num_omitted:
-        parts.append(f"({num_omitted} further errors are not shown)")
-    if not errors and verdict.goals:
-        parts.append("Open goals:\n" + "\n\n".join(verdict.goals))
+    goals = "\n\n".join(verdict.goals)
+
+    def describe(error: Diagnostic) -> list[str]:
+        snippet = _number_lines(lines, error)
+        return [f"Message: {error.message.strip()}", *_fence(candidate, snippet)]
+
+    parts = _list_errors(verdict, max_errors, describe)
+    if goals and len(parts) == 1:
+        parts.append(f"Open goals:\n{goals}")
+    elif goals:
+        parts.insert(2, f"Goal before the error:\n{goals}")
     return "\n".join(parts)
 
 
@@ -108,16 +100,27 @@ def _choose(verdict: Verdict, max_errors: int) -> tuple[Sequence[Diagnostic], in
     return errors[:max_errors], max(0, len(errors) - max_errors)
 
 
-def _fence(candidate: Candidate, snippet: str) -> str:
+def _list_errors(
+    verdict: Verdict, max_errors: int, describe: Callable[[Diagnostic], list[str]]
+) -> list[str]:
+    """A sentence on the verdict; of each error its number and description; how many more."""
+    errors, num_omitted = _choose(verdict, max_errors)
+    parts = [f"The proof {_SUMMARIES[verdict.status]}."]
+    for number, error in enumerate(errors, start=1):
+        parts += [f"Error {number}:", *describe(error)]
+    if num_omitted:
+        parts.append(f"({num_omitted} further errors are not shown)")
+    return parts
+
+
+def _fence(candidate: Candidate, snippet: str) -> list[str]:
     name = find_language(candidate.problem.language).fences[0]
-    return f"```{name}\n{snippet}\n```"
+    return [f"```{name}\n{snippet}\n```"] if snippet else []
 
 
 def _mark_span(lines: Sequence[str], error: Diagnostic) -> str:
     """The lines around an error with its span marked; empty when it has no place in the file.
-
-    Without an end the span reaches to the end of its line.
-    """
+    Without an end the span reaches to the end of its line."""
     if not 1 <= error.line <= len(lines):
         return ""
     first = error.line - 1

@@ -1,15 +1,15 @@
 """Hints: the beginning of an answer, or a failed attempt, as exact token ids after a prompt.
 
-Flows in: a problem, a known body for it (or a failed answer with its feedback), a share.
-Flows out: a ``Hint``, and prompts that end with one. A beginning is cut from the whole answer's own
-tokens, so that its ids are those that the policy was trained on, and ends where a statement does
-(``steps``) or anywhere (``tokens``). A hint is not trusted: the candidate is the opening
-together with what the policy wrote after it, and all of it is audited and verified.
-Not handled here: which problem gets how much (``proverrl.rollout.restart``).
+Flows in: a problem, a known body for it (or a failed answer with its feedback), a share. Flows out:
+a ``Hint``, and prompts that end with one. A beginning is cut from the whole answer's own tokens and
+ends where a statement does (``steps``) or anywhere (``tokens``). A hint is not trusted: it is
+audited and verified together with what the policy wrote after it. Not handled here: which problem
+gets how much (``proverrl.rollout.restart``).
 """
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -39,9 +39,8 @@ def with_hint(prompt: Prompt, hint: Hint | None) -> Prompt:
     """The prompt with the hint's tokens after it; unchanged without one."""
     if hint is None:
         return prompt
-    return replace(
-        prompt, text=prompt.text + hint.text, token_ids=prompt.token_ids + hint.token_ids
-    )
+    ids = prompt.token_ids + hint.token_ids
+    return replace(prompt, text=prompt.text + hint.text, token_ids=ids)
 
 
 def cut_opening(
@@ -55,10 +54,8 @@ def cut_opening(
     source: str,
 ) -> Hint | None:
     """The beginning of the answer that gives ``body``: at least ``ratio`` of its tokens, up to the
-    end of a step, never all of it. If no step ends that late, the longest possible one.
-
-    None when it cannot be cut: one step only, or a tokenizer whose tokens are not pieces of text.
-    """
+    end of a step, never all of it. If no step ends that late, the longest possible one. None when
+    it cannot be cut: one step only, or a tokenizer whose tokens are not pieces of text."""
     text = render_body(problem, body, layout)
     ids = _encode(tokenizer, text)
     if unit == "tokens":
@@ -100,12 +97,8 @@ def failed_attempt(policy: Policy, problem: Problem, failure: Failure) -> Hint:
     completion = Completion(failure.text, (), failure.token_ids, zeros, "stop", 0)
     prompt = policy.prompt(problem)
     resumed = policy.resume(prompt, [Exchange(completion, failure.feedback)])
-    return Hint(
-        "failed_attempt",
-        1.0,
-        resumed.text[len(prompt.text) :],
-        resumed.token_ids[len(prompt.token_ids) :],
-    )
+    text, ids = resumed.text[len(prompt.text) :], resumed.token_ids[len(prompt.token_ids) :]
+    return Hint("failed_attempt", 1.0, text, ids)
 
 
 def read_failure(rollout: Rollout, feedback: str) -> Failure | None:
@@ -115,7 +108,7 @@ def read_failure(rollout: Rollout, feedback: str) -> Failure | None:
         return None
     if turn.verdict.status not in (Status.REJECTED, Status.EXHAUSTED):
         return None
-    hint = rollout.hint if rollout.hint is not None and rollout.hint.opening else None
+    hint = rollout.hint if rollout.hint and rollout.hint.opening else None
     return Failure(
         body=turn.candidate.body,
         verified=find_verified(rollout.problem, turn.candidate.body, turn.verdict),
@@ -150,11 +143,8 @@ def _decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
 
 def _fit(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], length: int) -> int:
     """The most tokens whose text is at most ``length`` characters; texts grow with their tokens."""
-    low, high = 0, len(ids)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if len(_decode(tokenizer, ids[:middle])) <= length:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+
+    def count(num: int) -> int:
+        return len(_decode(tokenizer, ids[:num]))
+
+    return bisect.bisect_right(range(1, len(ids) + 1), length, key=count)

@@ -1,12 +1,10 @@
 """Proofs of rarely proved problems, put into later groups that found none.
 
-Flows in: groups, each judged. Flows out: for a group without a proof the same group with one failed
-rollout replaced by the problem's stored proof, which has the token ids and log-probabilities of its
-sampler (after ARPO, Lu et al. 2025, arXiv 2505.16282, and DeepSearch, Wu et al. 2025, arXiv
-2509.25454). The learner scores it anew before the update, and its truncated importance weight caps
-the influence of an old proof (``loss.weights``). A stored proof is judged again before it is used;
-it never counts as proved in the step that uses it. Not handled here: proofs of several turns or
-with a hint, which are not stored.
+A group without a proof has one failed rollout replaced by the problem's stored proof, with the
+token ids and log-probabilities of its sampler (after ARPO, Lu et al. 2025, arXiv 2505.16282, and
+DeepSearch, Wu et al. 2025, arXiv 2509.25454); its importance weight caps the influence of an old
+proof (``loss.weights``). A stored proof is judged again before it is used, and never counts as
+proved in the step that uses it. Not handled here: proofs of several turns or with a hint.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proverrl.rewards import RewardFn
-from proverrl.rollout.completion_rows import dump_completion, load_completion
+from proverrl.rewards.verdicts import RewardFn
+from proverrl.rollout.whole_proof import dump_completion, load_completion
 from proverrl.types import Candidate, Completion, Group, Status, Turn
 from proverrl.verify.base import Verifier
 
@@ -52,14 +50,12 @@ class InjectStore:
                 self.proofs[rollout.problem.id] = StoredProof(turn.completion, turn.candidate.body)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as JSON values."""
         return {
             name: {"completion": dump_completion(proof.completion), "body": proof.body}
             for name, proof in self.proofs.items()
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state_dict`` wrote."""
         self.proofs = {
             name: StoredProof(load_completion(row["completion"]), row["body"])
             for name, row in state.items()

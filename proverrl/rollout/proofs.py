@@ -1,9 +1,8 @@
 """Proofs that a run has found, kept so that it can learn from them again.
 
 Flows in: rollouts, and proofs of earlier runs once they are verified. Flows out: the shortest
-distinct proved bodies of each problem, each with the conditions under which it was verified. State
-is plain JSON, saved in the checkpoint.
-Not handled here: verifying anew (``proverrl.loops.reverify``); proofs with a prelude, which are not
+distinct proved bodies of each problem, each with the conditions under which it was verified. Not
+handled here: verifying anew (``proverrl.loops.reverify``); proofs with a prelude, which are not
 kept; two bodies that differ in the names of bound variables, which count as two.
 """
 
@@ -24,11 +23,8 @@ IMPORTED = -1
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a verdict on a problem rests on besides the body.
-
-    ``judge`` names toolchain, limits and version of the audit; ``problem`` is the SHA-256 of all
-    that the problem says and demands, so an edited benchmark counts as a different one.
-    """
+    """What a verdict on a problem rests on besides the body: ``judge`` names toolchain, limits and
+    version of the audit; ``problem`` is the SHA-256 of all that the problem says and demands."""
 
     judge: str
     problem: str
@@ -55,10 +51,8 @@ class Proof:
 
 @dataclass
 class ProofStore:
-    """The shortest distinct proved bodies of each problem: {problem id: proofs}.
-
-    ``conditions`` says under what a problem is verified now; each proof is stamped with it.
-    """
+    """The shortest distinct proved bodies of each problem: {problem id: proofs}. ``conditions``
+    says under what a problem is verified now; each proof is stamped with it."""
 
     keep_shortest: int
     conditions: Callable[[Problem], Conditions]
@@ -91,11 +85,9 @@ class ProofStore:
         policy_version: int,
         hinted: bool = False,
     ) -> None:
-        """Keep a body that was proved under the present conditions, if it is short enough.
-
-        Of bodies with one normal form one found without a hint stays before one found with it,
-        then the shortest, then the first.
-        """
+        """Keep a body that was proved under the present conditions, if it is short enough. Of
+        bodies with one normal form one found without a hint stays before one found with it, then
+        the shortest, then the first."""
         proof = Proof(body, num_tokens, policy_version, self.conditions(problem), hinted)
         kept = self.proofs.setdefault(problem.id, [])
         normal_form = find_language(problem.language).normal_form
@@ -111,7 +103,6 @@ class ProofStore:
         del kept[self.keep_shortest :]
 
     def discard(self, problem_id: str, proof: Proof) -> None:
-        """Remove a proof; a problem without proofs no longer counts as solved."""
         kept = self.proofs[problem_id]
         kept.remove(proof)
         if not kept:
@@ -123,7 +114,6 @@ class ProofStore:
         return [(problem, p) for problem, kept in sorted(self.proofs.items()) for p in kept]
 
     def pairs(self) -> list[tuple[str, str]]:
-        """(problem id, body) of every proof kept, in the order of ``entries``."""
         return [(problem, proof.body) for problem, proof in self.entries()]
 
     def state_dict(self) -> dict[str, Any]:
@@ -132,14 +122,7 @@ class ProofStore:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.proofs = {
             problem: [
-                Proof(
-                    row["body"],
-                    row["num_tokens"],
-                    row["policy_version"],
-                    Conditions(**row["conditions"]),
-                    row["hinted"],
-                )
-                for row in rows
+                Proof(**{**row, "conditions": Conditions(**row["conditions"])}) for row in rows
             ]
             for problem, rows in state.items()
         }

@@ -2,22 +2,67 @@
 
 Flows in: judged rollouts. Flows out: problems that are due, each with the share to give. Problems
 whose group was not good enough are queued; the next restart is a pure function of the problem's
-trials so far. All state is plain JSON, saved in the checkpoint.
-Not handled here: making the hint (``proverrl.rollout.hints``), drawing (``proverrl.loops``).
+trials so far. Not handled here: making the hint (``proverrl.rollout.hints``).
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
 
 from proverrl.config import RestartConfig, RestartName
 from proverrl.rollout.hints import Failure
-from proverrl.rollout.logistic import fit_curve
 from proverrl.types import Rollout, Status
 
 _SAME = 1e-9
+_STARTS = tuple(itertools.product((3.0, 8.0, 20.0), (0.1, 0.3, 0.5, 0.7, 0.9), (0.02, 0.2)))
+_BOUNDS = ((0.01, -1.0, 0.0), (100.0, 2.0, 0.95))
+"""Of slope, centre and floor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Accuracy over the share that is given: acc(l) = c + (1 - c) / (1 + exp(-a (l - b))), as in
+    SEELE (Li et al. 2025, arXiv 2509.06923). The floor c is the accuracy without a hint, the centre
+    b the length of the steepest rise."""
+
+    slope: float
+    centre: float
+    floor: float
+
+    def length_for(self, target: float) -> float:
+        """The length with this accuracy; 0 if the floor is not below it. It may exceed 1. With s =
+        (target - c) / (1 - c) it is b + ln(s / (1 - s)) / a; for 0.5, b + ln(1 - 2c) / a."""
+        if self.floor >= target:
+            return 0.0
+        share = (target - self.floor) / (1.0 - self.floor)
+        return max(0.0, self.centre + math.log(share / (1.0 - share)) / self.slope)
+
+
+def fit_curve(
+    lengths: Sequence[float], accuracies: Sequence[float], weights: Sequence[float]
+) -> Curve:
+    """The least squares fit, weighted by the number of attempts, from the best point of a grid. The
+    slope is at most 100."""
+    x, y, w = (np.asarray(v, dtype=np.float64) for v in (lengths, accuracies, weights))
+
+    def residuals(theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        slope, centre, floor = theta
+        rise = special.expit(slope * (x - centre))
+        return np.asarray(np.sqrt(w) * (y - floor - (1.0 - floor) * rise))
+
+    start = min(_STARTS, key=lambda theta: float(np.sum(residuals(np.array(theta)) ** 2)))
+    found = optimize.least_squares(
+        residuals, start, jac="3-point", bounds=_BOUNDS, x_scale=(10.0, 1.0, 1.0), xtol=1e-12
+    )
+    return Curve(*map(float, found.x))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +75,11 @@ class Trial:
 
     @property
     def rate(self) -> float:
-        """The share of proofs."""
         return self.solved / self.attempts
 
 
 ChooseFn = Callable[[Sequence[Trial], RestartConfig], float]
 """From a problem's trials, at least one, to the share to give next; 0 when no hint is due."""
-
-
-def never(trials: Sequence[Trial], settings: RestartConfig) -> float:
-    """No restarts."""
-    return 0.0
 
 
 def escalate(trials: Sequence[Trial], settings: RestartConfig) -> float:
@@ -75,16 +114,12 @@ def logistic(trials: Sequence[Trial], settings: RestartConfig) -> float:
             return _above(last.ratio, settings)
         lower = [ratio for ratio in tried if ratio < last.ratio - _SAME]
         return (last.ratio + (lower[-1] if lower else 0.0)) / 2.0
-    curve = fit_curve(
-        [trial.ratio for trial in trials],
-        [trial.rate for trial in trials],
-        [float(trial.attempts) for trial in trials],
-    )
+    curve = fit_curve(*zip(*((t.ratio, t.rate, float(t.attempts)) for t in trials), strict=True))
     return min(curve.length_for(settings.target), settings.ratios[-1])
 
 
 CHOOSERS: dict[RestartName, ChooseFn] = {
-    "none": never,
+    "none": lambda trials, settings: 0.0,
     "escalate": escalate,
     "levels": levels,
     "logistic": logistic,
@@ -98,9 +133,7 @@ def _above(ratio: float, settings: RestartConfig) -> float:
 @dataclass
 class Restarts:
     """The problems that wait for a restart, what was tried on them, and their last failures.
-
-    ``references`` are the bodies that may be shown, of which ``shown`` names those that were.
-    """
+    ``references`` are the bodies that may be shown, of which ``shown`` names those that were."""
 
     settings: RestartConfig
     references: Mapping[str, str] = field(default_factory=dict)
@@ -111,16 +144,13 @@ class Restarts:
 
     @property
     def active(self) -> bool:
-        """Whether there are restarts at all."""
         return self.settings.name != "none"
 
     @property
     def keeps_failures(self) -> bool:
-        """Whether failed attempts are wanted as hints."""
         return self.active and self.settings.source.startswith("failed")
 
     def room(self, num_groups: int) -> int:
-        """The most groups of a draw that may be restarts."""
         return int(self.settings.share * num_groups + _SAME) if self.active else 0
 
     def waiting(self) -> Iterator[tuple[str, float]]:
@@ -138,11 +168,9 @@ class Restarts:
             self.shown.add(problem_id)
 
     def observe(self, rollouts: Sequence[Rollout]) -> None:
-        """Note what a group earned, and whether and how its problem is restarted.
-
-        A group without a hint resets the problem's trials. Rollouts that were not judged do
-        not count; with none judged, a restart is repeated as it was.
-        """
+        """Note what a group earned, and whether and how its problem is restarted. A group without a
+        hint resets the problem's trials. Rollouts that were not judged do not count; with none
+        judged, a restart is repeated as it was."""
         if not self.active:
             return
         first = rollouts[0]
@@ -171,7 +199,6 @@ class Restarts:
             self.failures[problem_id] = failure
 
     def metrics(self) -> dict[str, float]:
-        """Figures of a step; none without restarts."""
         if not self.active:
             return {}
         return {
@@ -180,11 +207,10 @@ class Restarts:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as JSON values."""
         return {
             "queue": list(self.queue.items()),
             "trials": {
-                name: [[t.ratio, t.attempts, t.solved] for t in trials]
+                name: [list(astuple(trial)) for trial in trials]
                 for name, trials in self.trials.items()
             },
             "failures": {name: asdict(failure) for name, failure in self.failures.items()},
@@ -192,7 +218,6 @@ class Restarts:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state_dict`` wrote."""
         self.queue = dict(state["queue"])
         self.trials = {
             name: [Trial(*values) for values in trials] for name, trials in state["trials"].items()

@@ -1,40 +1,72 @@
 """Training samples: exact token ids of a rollout, with loss mask, log-probs and advantages.
 
-Flows in: a ``Group`` and its advantages. Flows out: ``TrainingSample`` records. Token ids go from
-the sampler to the learner unchanged; nothing is tokenised again. All turns of a rollout are one
-sequence, in which feedback is context only, as long as each turn's prompt continues from the one
-before; where the history was cut a new sequence begins, so that every completion token is learned
-once, under the context that it was sampled in.
+Token ids go from the sampler to the learner unchanged; nothing is tokenised again. All turns of a
+rollout are one sequence, in which feedback is context only, as long as each turn's prompt continues
+from the one before; where the history was cut a new sequence begins, so that every completion token
+is learned once, under the context that it was sampled in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from proverrl.advantages import Credit, token_credit
+from proverrl.advantages.base import Credit, token_credit
 from proverrl.errors import RecordError
-from proverrl.rollout.training_sample import TrainingSample
 from proverrl.types import Group, Rollout, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSample:
+    """A token sequence to learn from; all per-token fields have the length of ``token_ids``.
+
+    Positions with ``loss_mask`` 0 (the prompt, verifier feedback) carry log-probability and
+    advantage 0 and are context only. ``prompt_length`` is the number of leading prompt tokens.
+    ``truncated`` says that the completion was cut off at the token limit.
+    """
+
+    rollout_id: str
+    policy_version: int
+    prompt_length: int
+    token_ids: tuple[int, ...]
+    loss_mask: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    advantages: tuple[float, ...]
+    truncated: bool = False
+
+    def __post_init__(self) -> None:
+        per_token = (self.token_ids, self.loss_mask, self.logprobs, self.advantages)
+        if len({len(values) for values in per_token}) != 1:
+            raise RecordError(f"sample {self.rollout_id!r}: per-token fields differ in length")
+        if not 0 < self.prompt_length < len(self.token_ids):
+            raise RecordError(f"sample {self.rollout_id!r}: needs a prompt and a completion")
+        if any(self.loss_mask[: self.prompt_length]):
+            raise RecordError(f"sample {self.rollout_id!r}: a prompt token is in the loss")
+
+    @property
+    def num_new(self) -> int:
+        """Tokens after the prompt."""
+        return len(self.token_ids) - self.prompt_length
 
 
 def build_samples(group: Group, advantages: Sequence[Sequence[Credit]]) -> list[TrainingSample]:
     """One sample per rollout (more if its history was cut): prompt and feedback masked, every
-    completion token with its own log-probability and its turn's advantage, or its own where the
-    method gave one to each.
+    completion token with its own log-probability and its turn's advantage, or its own.
 
     Raises:
-        RecordError: a completion lacks token ids or log-probabilities (a server did not give
-            them), or a turn's advantages are not as many as its tokens.
+        RecordError: a completion lacks token ids or log-probabilities (a server did not give them),
+            or a turn's advantages are not as many as its tokens.
     """
-    samples = []
-    for rollout, values in zip(group.rollouts, advantages, strict=True):
-        samples += build_rollout_samples(rollout, values)
-    return samples
+    return [
+        sample
+        for rollout, values in zip(group.rollouts, advantages, strict=True)
+        for sample in build_rollout_samples(rollout, values)
+    ]
 
 
 def build_rollout_samples(rollout: Rollout, advantages: Sequence[Credit]) -> list[TrainingSample]:
     """The samples of one rollout; ``advantages`` has an entry per turn. See ``build_samples``."""
-    rows: list[_Row] = []
+    growing: list[_GrowingSample] = []
     for index, (turn, value) in enumerate(zip(rollout.turns, advantages, strict=True)):
         if turn.completion.missing:
             lacks = " and ".join(turn.completion.missing)
@@ -42,14 +74,14 @@ def build_rollout_samples(rollout: Rollout, advantages: Sequence[Credit]) -> lis
                 f"rollout {rollout.id!r} cannot be learned from: the policy's server did not give "
                 f"its {lacks}"
             )
-        if not rows or not rows[-1].goes_on(turn):
-            rows.append(_Row(f"{rollout.id}/{index}", turn))
-        rows[-1].add(turn, value)
-    return [row.finish() for row in rows]
+        if not growing or not growing[-1].continues_in(turn):
+            growing.append(_GrowingSample(f"{rollout.id}/{index}", turn))
+        growing[-1].add(turn, value)
+    return [sample.finish() for sample in growing]
 
 
-class _Row:
-    """A sequence that grows by turns."""
+class _GrowingSample:
+    """A sample that grows by turns."""
 
     def __init__(self, name: str, first: Turn) -> None:
         self.name = name
@@ -61,8 +93,8 @@ class _Row:
         self.advantages = [0.0] * self.prompt_length
         self.truncated = False
 
-    def goes_on(self, turn: Turn) -> bool:
-        """Whether the turn was written after exactly what this row holds."""
+    def continues_in(self, turn: Turn) -> bool:
+        """Whether the turn was written after exactly what this sample holds."""
         return turn.completion.prompt_ids[: len(self.token_ids)] == self.token_ids
 
     def add(self, turn: Turn, advantage: Credit) -> None:

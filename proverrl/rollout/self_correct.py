@@ -2,24 +2,22 @@
 
 Flows in: judged draws of first attempts. Flows out: the same draws with the turns that followed. A
 rollout continues until it is proved, until a verdict judged nothing (then it is unjudged as a
-whole), or until its turns are used. All rollouts of all draws take a turn together: one batch for
-the policy, then every distinct candidate goes to the verifier at once.
+whole), or until its turns are used. All rollouts of all draws take a turn together.
 
-Two forms (``RolloutConfig.mode``): in ``self_correct`` each attempt is a separate answer after a
-message with the feedback (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613); in ``interleaved``
-the policy closes a ``<code>`` span, the verifier's answer follows in ``<interpreter>``, and the
-same answer continues (Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649).
+In ``self_correct`` (``RolloutConfig.mode``) each attempt is a separate answer after a message with
+the feedback (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613); in ``interleaved`` the policy
+closes a ``<code>`` span, the verifier's answer follows in ``<interpreter>``, and the same answer
+continues (Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649).
 
-Token ids are never made again from text: a turn's prompt is the ids of the problem's prompt, then
-of each earlier completion and its feedback, and what does not fit ``history_tokens`` is left out
-oldest first. The first turn's prompt and the problem in it always stay. Not handled here: a budget
-of verifier calls within a rollout.
+A turn's prompt is the ids of the problem's prompt, then of each earlier completion and its
+feedback; what does not fit ``history_tokens`` is left out oldest first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -66,10 +64,8 @@ async def continue_rollouts(
     deadline_seconds: float,
 ) -> list[JudgedDraw]:
     """Take turns until every rollout is over; unchanged when ``settings`` ask for one turn.
-
-    ``sampling.seed`` seeds the first of these turns, and the others through it. Feedback goes
-    into the turn that it answers; the last turn has none.
-    """
+    ``sampling.seed`` seeds the first of these turns, and the others through it. Feedback goes into
+    the turn that it answers; the last turn has none."""
     if not takes_turns(settings) or not judged:
         return list(judged)
     firsts = [draw.rollouts[0] for draw in judged]
@@ -79,8 +75,13 @@ async def continue_rollouts(
         for index, draw in enumerate(judged)
         for rollout in draw.rollouts
     ]
-    known = [_known_verdicts(draw.rollouts) for draw in judged]
-    calls = [draw.num_calls for draw in judged]
+    known = {
+        (chain.draw, turn.candidate.key): turn.verdict
+        for chain in chains
+        for turn in chain.rollout.turns
+        if turn.candidate is not None and turn.verdict is not None and turn.verdict.status.judged
+    }
+    calls = Counter({index: draw.num_calls for index, draw in enumerate(judged)})
     seconds = 0.0
     for number in range(1, settings.turns):
         going = [chain for chain in chains if _goes_on(chain.rollout, settings)]
@@ -93,9 +94,7 @@ async def continue_rollouts(
             [resume_within(policy, c.prompt, c.rollout, settings) for c in going],
             n=1,
             sampling=replace(
-                sampling,
-                seed=derive_seed(sampling.seed, "turn", number),
-                stop=first_stop(settings),
+                sampling, seed=derive_seed(sampling.seed, "turn", number), stop=first_stop(settings)
             ),
         )
         seconds += time.monotonic() - started
@@ -114,10 +113,8 @@ async def continue_rollouts(
 def resume_within(
     policy: Policy, prompt: Prompt, rollout: Rollout, settings: RolloutConfig
 ) -> Prompt:
-    """The prompt of a rollout's next turn, its oldest turns left out as the budget wants.
-
-    If not even the last exchange fits the budget, only the problem is shown.
-    """
+    """The prompt of a rollout's next turn, its oldest turns left out as the budget wants. If not
+    even the last exchange fits, only the problem is shown."""
     inside = settings.mode == "interleaved"
     history = [Exchange(t.completion, t.feedback, inside) for t in rollout.turns]
     for first in range(len(history) + 1):
@@ -132,50 +129,31 @@ async def _judge_turn(
     completions: Sequence[Completion],
     policy: Policy,
     verifier: Verifier,
-    known: Sequence[dict[str, Verdict]],
-    calls: list[int],
+    known: dict[tuple[int, str], Verdict],
+    calls: Counter[int],
     deadline_seconds: float,
 ) -> None:
     """Append a turn to every chain; a candidate that its draw has judged before costs no call."""
-    found = [
-        extract(chain.rollout.problem, completion.text, policy.layout)
-        for chain, completion in zip(chains, completions, strict=True)
-    ]
-    candidates = [
-        extraction.candidate(chain.rollout.problem)
-        for chain, extraction in zip(chains, found, strict=True)
-    ]
+    turns = []
     new: dict[tuple[int, str], Candidate] = {}
-    for chain, candidate in zip(chains, candidates, strict=True):
-        if candidate is not None and candidate.key not in known[chain.draw]:
+    for chain, completion in zip(chains, completions, strict=True):
+        problem = chain.rollout.problem
+        extraction = extract(problem, completion.text, policy.layout)
+        candidate = extraction.candidate(problem)
+        turns.append(Turn(completion, candidate, None, reason=extraction.reason))
+        if candidate is not None and (chain.draw, candidate.key) not in known:
             new[chain.draw, candidate.key] = candidate
     verdicts = await asyncio.gather(
         *(verifier.verify(c, deadline_seconds=deadline_seconds) for c in new.values())
     )
     judged = dict(zip(new, verdicts, strict=True))
-    for draw, _ in new:
-        calls[draw] += 1
-    for chain, completion, candidate, extraction in zip(
-        chains, completions, candidates, found, strict=True
-    ):
-        verdict = None
-        if candidate is not None:
-            place = (chain.draw, candidate.key)
-            verdict = judged[place] if place in judged else known[chain.draw][candidate.key]
-        turn = Turn(completion, candidate, verdict, reason=extraction.reason)
+    calls.update(draw for draw, _ in new)
+    for chain, turn in zip(chains, turns, strict=True):
+        if turn.candidate is not None:
+            place = (chain.draw, turn.candidate.key)
+            turn = replace(turn, verdict=judged.get(place) or known[place])
         chain.rollout = replace(chain.rollout, turns=(*chain.rollout.turns, turn))
-    for (draw, key), verdict in judged.items():
-        if verdict.status.judged:
-            known[draw][key] = verdict
-
-
-def _known_verdicts(rollouts: Sequence[Rollout]) -> dict[str, Verdict]:
-    return {
-        turn.candidate.key: turn.verdict
-        for rollout in rollouts
-        for turn in rollout.turns
-        if turn.candidate is not None and turn.verdict is not None and turn.verdict.status.judged
-    }
+    known |= {place: verdict for place, verdict in judged.items() if verdict.status.judged}
 
 
 def _goes_on(rollout: Rollout, settings: RolloutConfig) -> bool:

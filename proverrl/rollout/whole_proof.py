@@ -1,22 +1,25 @@
 """Whole-proof rollouts: one completion, one candidate, one verdict.
 
-Flows in: problems with their completions. Flows out: rollouts, in the order of the problems.
-Identical bodies of one problem are verified once here, whatever cache the verifier has.
-Not handled here: further turns (``proverrl.rollout.self_correct``).
+Flows in: problems with their completions. Flows out: rollouts, in the order of the problems, and
+groups of them; completions as JSON values. Identical bodies of one problem are verified once. Not
+handled here: further turns (``proverrl.rollout.self_correct``).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
 
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
 from proverrl.policy.base import Policy
+from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.extract import extract
 from proverrl.rollout.hints import with_hint
-from proverrl.types import Completion, Problem, Rollout, Sampling, Turn
+from proverrl.types import Completion, Group, Problem, Rollout, Sampling, Turn
 from proverrl.verify.base import Verifier
 
 
@@ -74,11 +77,8 @@ async def draw_groups(
 
 
 async def judge(draw: Draw, verifier: Verifier, *, deadline_seconds: float) -> JudgedDraw:
-    """Verify a draw's distinct candidates and build its rollouts.
-
-    A completion that was cut off at the token limit is still judged as it is: a proof that verifies
-    is a proof. One without a candidate costs no call.
-    """
+    """Verify a draw's distinct candidates and build its rollouts. A completion that was cut off at
+    the token limit is still judged as it is: a proof that verifies is a proof."""
     candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
     distinct = {c.key: c for c in candidates if c is not None}
     verdicts = await asyncio.gather(
@@ -111,8 +111,61 @@ async def judge_all(
     draws: Sequence[Draw], verifier: Verifier, *, deadline_seconds: float
 ) -> list[JudgedDraw]:
     """``judge`` for many draws at once; the pool decides what runs when."""
-    return list(
-        await asyncio.gather(
-            *(judge(d, verifier, deadline_seconds=deadline_seconds) for d in draws)
-        )
-    )
+    judged = (judge(draw, verifier, deadline_seconds=deadline_seconds) for draw in draws)
+    return list(await asyncio.gather(*judged))
+
+
+def build_group(rollouts: Sequence[Rollout], reward: RewardFn) -> Group | None:
+    """Drop what was not judged (timeouts, crashes), reward the rest. None when fewer than two
+    judged rollouts remain: there is nothing to compare."""
+    judged = tuple(rollout for rollout in rollouts if rollout.status.judged)
+    if len(judged) < 2:
+        return None
+    return Group(judged[0].group_key, judged, tuple(reward(rollout) for rollout in judged))
+
+
+F = TypeVar("F")
+
+
+class Flights(Generic[F]):
+    """One ahead: while what was written is judged, the next is written. What is written and not yet
+    landed is kept, the oldest first. ``write`` begins the next one, or gives None when there is no
+    other; ``ahead`` are begun before the oldest is waited for."""
+
+    def __init__(
+        self,
+        write: Callable[[], Awaitable[F | None]],
+        *,
+        ahead: int = 1,
+        waiting: Iterable[F] = (),
+    ) -> None:
+        self.waiting = deque(waiting)
+        self._write = write
+        self._ahead = ahead
+
+    async def oldest(self) -> F | None:
+        """The oldest, once those after it are written as well; None when there is no other."""
+        while len(self.waiting) <= self._ahead:
+            written = await self._write()
+            if written is None:
+                break
+            self.waiting.append(written)
+        return self.waiting[0] if self.waiting else None
+
+    def land(self) -> None:
+        """The oldest is judged."""
+        self.waiting.popleft()
+
+
+_TUPLES = ("prompt_ids", "token_ids", "logprobs", "missing")
+
+
+def dump_completion(completion: Completion) -> dict[str, Any]:
+    """A completion as JSON values; floats survive exactly."""
+    return {field.name: getattr(completion, field.name) for field in fields(completion)}
+
+
+def load_completion(row: Mapping[str, Any]) -> Completion:
+    """What ``dump_completion`` wrote; ``missing`` may be left out, as in earlier checkpoints."""
+    values: dict[str, Any] = {k: tuple(v) if k in _TUPLES else v for k, v in row.items()}
+    return Completion(**values)

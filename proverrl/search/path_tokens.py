@@ -20,7 +20,7 @@ from torch import Tensor
 from proverrl.errors import UsageError
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_opening
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample
 from proverrl.search.samples import SearchSample
 
 

@@ -31,8 +31,8 @@ from proverrl.errors import UsageError
 from proverrl.files.disk import saving
 from proverrl.files.typed_rows import ROW, read_row
 from proverrl.lang.records import Prefix
+from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.policy.weights import name_weights
 from proverrl.search.proposals import make_extend, render_prefix
 from proverrl.search.value_fit import HeadFit, Side, ValueData, ValueHead, choose_side
 from proverrl.search.value_metrics import ValueMetrics, measure_values

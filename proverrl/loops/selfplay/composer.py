@@ -36,7 +36,7 @@ from proverrl.loops.selfplay.composed import draw_pair
 from proverrl.loops.session import Session, load_weights
 from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Rollout, Status, Verdict
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from proverrl.compose.composers import Draft, measure_truncated
 from proverrl.compose.operators import read_generation
-from proverrl.rewards.composer import Outcome
+from proverrl.rewards.composer import StatementOutcome
 from proverrl.types import Problem, Rollout, Status
 
 BINS = ("0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")
@@ -58,7 +58,7 @@ def name_bin(rate: float) -> str:
 
 
 def describe_round(
-    this: JudgedRound, outcomes: Sequence[Outcome], rewards: Sequence[float | None]
+    this: JudgedRound, outcomes: Sequence[StatementOutcome], rewards: Sequence[float | None]
 ) -> dict[str, Any]:
     """The figures of a round for ``metrics.jsonl``."""
     rates = [outcome.solved for outcome in outcomes if outcome.solved is not None]

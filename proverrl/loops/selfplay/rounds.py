@@ -24,9 +24,13 @@ from proverrl.loops.selfplay.composed import ComposedProblems
 from proverrl.loops.selfplay.composer import OwnComposer, Scaffolder
 from proverrl.loops.selfplay.round import JudgedRound, describe_round, solve_rate
 from proverrl.loops.state import GrpoState
-from proverrl.rewards.composer import COMPOSER_REWARDS, Outcome, compare_statements, is_modified
-from proverrl.rollout.samples import build_rollout_samples
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rewards.composer import (
+    COMPOSER_REWARDS,
+    StatementOutcome,
+    compare_statements,
+    is_modified,
+)
+from proverrl.rollout.samples import TrainingSample, build_rollout_samples
 from proverrl.types import Group, Problem, Rollout, Status, Turn
 
 
@@ -165,7 +169,7 @@ class Rounds:
         return samples, figures
 
     def _compare(
-        self, drafts: Sequence[Draft], outcomes: Sequence[Outcome]
+        self, drafts: Sequence[Draft], outcomes: Sequence[StatementOutcome]
     ) -> tuple[list[float | None], list[float]]:
         """Rewards and advantages of the composer's statements; None and 0 for scaffolds."""
         own = [number for number, draft in enumerate(drafts) if not draft.scaffold]
@@ -179,7 +183,10 @@ class Rounds:
         return rewards, advantages
 
     def _watch(
-        self, this: JudgedRound, outcomes: Sequence[Outcome], rewards: Sequence[float | None]
+        self,
+        this: JudgedRound,
+        outcomes: Sequence[StatementOutcome],
+        rewards: Sequence[float | None],
     ) -> dict[str, Any]:
         """The collapse watch's figures of the round, and its warnings."""
         tried = [
@@ -233,20 +240,24 @@ def _list_made(drafts: Sequence[Draft]) -> dict[str, Composed]:
     return {d.composed.problem.id: d.composed for d in drafts if d.composed is not None}
 
 
-def _judge(draft: Draft, this: JudgedRound) -> Outcome:
+def _judge(draft: Draft, this: JudgedRound) -> StatementOutcome:
     """What became of a statement."""
     if draft.composed is None:
-        return Outcome("stopped" if draft.reason == REPEATED else "malformed", task=draft.task)
+        return StatementOutcome(
+            "stopped" if draft.reason == REPEATED else "malformed", task=draft.task
+        )
     problem = draft.composed.problem
     if guard := this.stops.get(problem.id):
-        return Outcome("malformed" if guard == "well_formed" else "stopped", task=draft.task)
+        return StatementOutcome(
+            "malformed" if guard == "well_formed" else "stopped", task=draft.task
+        )
     attempts = this.attempts.get(problem.id, ())
     proofs = [
         len(rollout.turns[-1].candidate.body)
         for rollout in attempts
         if rollout.status is Status.PROVED and rollout.turns[-1].candidate is not None
     ]
-    return Outcome(
+    return StatementOutcome(
         "tried",
         solve_rate(attempts),
         sum(map(is_modified, attempts)) / len(attempts) if attempts else 0.0,

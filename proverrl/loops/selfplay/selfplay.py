@@ -40,7 +40,7 @@ from proverrl.loops.session import Session
 from proverrl.loops.state import GrpoState
 from proverrl.loops.tally import IdleClock, Tally
 from proverrl.rewards.composer import is_modified, penalise_modified
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.rollout.samples import TrainingSample
 from proverrl.types import Group, Problem, Reward, Rollout
 
 

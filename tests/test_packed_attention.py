@@ -12,9 +12,9 @@ from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config
 
 from proverrl.errors import UsageError
 from proverrl.learner.learner import enable_checkpointing
-from proverrl.learner.packing import pack_rows, packed_logprobs
-from proverrl.learner.segments import NAME, Span, make_segments, use_segments
-from proverrl.rollout.training_sample import TrainingSample
+from proverrl.learner.packed_attention import NAME, Span, plan_attention, use_packed_attention
+from proverrl.learner.packed_rows import pack_rows, packed_logprobs
+from proverrl.rollout.samples import TrainingSample
 from tests.test_learner import padded_logprobs
 from tests.tiny_model import VOCABULARY, tiny_model, tiny_samples
 from tests.tolerance import FLOAT64
@@ -58,8 +58,8 @@ def test_the_layout_by_hand() -> None:
         Span(3, torch.tensor([7, 8, 9])),
         Span(1, torch.tensor([7, 8, 9, 10])),
     ]
-    segments = make_segments(spans, torch.device("cpu"))
-    prompts, several, one = segments.blocks
+    plan = plan_attention(spans, torch.device("cpu"))
+    prompts, several, one = plan.batches
     # Lengths 2 and 3 share a block, since 2 <= n < 4; length 1 has one of its own.
     assert prompts.queries.tolist() == prompts.keys.tolist() == [[0, 1, 0], [7, 8, 9]]
     assert prompts.mask is None
@@ -70,7 +70,7 @@ def test_the_layout_by_hand() -> None:
     assert several.mask[1, 0, :2].int().tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]]
     assert (one.queries.tolist(), one.keys.tolist()) == ([[10]], [[7, 8, 9, 10]])
     # Places in the blocks' queries end to end, with padding at places 2 and 11.
-    assert segments.order.tolist() == [0, 1, 6, 7, 8, 9, 10, 3, 4, 5, 12]
+    assert plan.order.tolist() == [0, 1, 6, 7, 8, 9, 10, 3, 4, 5, 12]
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
@@ -114,7 +114,7 @@ def test_a_model_attends_as_before_where_no_segments_are_given() -> None:
     mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
     with torch.no_grad():
         before = model(input_ids=ids, attention_mask=mask).logits
-        use_segments(model)
+        use_packed_attention(model)
         after = model(input_ids=ids, attention_mask=mask).logits
     assert model.config._attn_implementation == NAME
     assert torch.equal(before, after)
@@ -126,7 +126,7 @@ def test_a_model_with_attention_of_its_own_is_refused(monkeypatch: pytest.Monkey
     model = tiny_model()
     monkeypatch.setattr(type(model), "_can_set_attn_implementation", classmethod(lambda _: False))
     with pytest.raises(UsageError, match="has attention of its own"):
-        use_segments(model)
+        use_packed_attention(model)
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,10 @@ def test_a_model_with_attention_of_its_own_is_refused(monkeypatch: pytest.Monkey
 def test_layers_that_do_not_see_everything_are_refused(config: Any, found: str) -> None:
     model = SimpleNamespace(config=config)
     with pytest.raises(UsageError, match=f"has {found}, and training packs"):
-        use_segments(model)
+        use_packed_attention(model)
 
 
 def test_a_window_that_is_switched_off_is_none() -> None:
     config = Qwen2Config(**SIZES)
     assert config.layer_types == ["full_attention", "full_attention"]
-    use_segments(AutoModelForCausalLM.from_config(config))  # type: ignore[no-untyped-call]
+    use_packed_attention(AutoModelForCausalLM.from_config(config))  # type: ignore[no-untyped-call]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from proverrl.config import Config
 from proverrl.config.training import LearnerConfig, WarmStartConfig
-from proverrl.learner.packing import batch_rows
+from proverrl.learner.packed_rows import batch_rows
 from proverrl.loops.pairs import Pair
 from proverrl.loops.warm_start import supervised_loss, train_supervised
 from tests.test_policy import tiny_policy

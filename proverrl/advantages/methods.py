@@ -1,0 +1,99 @@
+"""The methods by name, and which groups each can learn from: the admission test of the sampler.
+
+A group that is not admitted is counted and another problem is drawn in its place. Most methods
+learn nothing from equal rewards (dynamic sampling, Yu et al. 2025, arXiv 2503.14476). Some do, and
+some learn nothing from certain mixed groups; for those the answer is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from proverrl.advantages.base import AdvantageFn, AdvantageInputs, MakeStepsFn, carries_signal
+from proverrl.advantages.credit import line_steps, obligations, salt, tempo, turn_credit
+from proverrl.advantages.goals import goal_steps
+from proverrl.advantages.group import (
+    batch_std,
+    dcpo_smooth,
+    dr_grpo,
+    grpo,
+    max_rl,
+    ngrpo,
+    pkpo,
+    rloo,
+    w_reinforce,
+)
+from proverrl.config import AdvantageName, GrpoConfig, StatesName
+from proverrl.types import Group, Status
+
+ADVANTAGES: dict[AdvantageName, AdvantageFn] = {
+    "grpo": grpo,
+    "dr_grpo": dr_grpo,
+    "batch_std": batch_std,
+    "rloo": rloo,
+    "max_rl": max_rl,
+    "ngrpo": ngrpo,
+    "w_reinforce": w_reinforce,
+    "pkpo": pkpo,
+    "dcpo_smooth": dcpo_smooth,
+    "turn_credit": turn_credit,
+    "obligations": obligations,
+    "tempo": tempo,
+    "salt": salt,
+}
+
+STEPS: dict[StatesName, MakeStepsFn] = {"lines": line_steps, "goals": goal_steps}
+"""What the steps of a turn are, for methods that compare steps."""
+
+_LEARN_IF_MIXED: frozenset[AdvantageName] = frozenset({"grpo", "dr_grpo", "batch_std", "rloo"})
+
+
+def mixed(inputs: AdvantageInputs) -> list[bool]:
+    """Groups whose rewards differ."""
+    return [group.mixed for group in inputs.groups]
+
+
+def signal_of(method: AdvantageFn) -> Callable[[AdvantageInputs], list[bool]]:
+    """Groups to which ``method``, asked about each alone, gives an advantage other than 0."""
+
+    def admit(inputs: AdvantageInputs) -> list[bool]:
+        return [carries_signal(method(replace(inputs, groups=[g]))[0]) for g in inputs.groups]
+
+    return admit
+
+
+ADMITS: dict[AdvantageName, Callable[[AdvantageInputs], list[bool]]] = {
+    name: mixed if name in _LEARN_IF_MIXED else signal_of(method)
+    for name, method in ADVANTAGES.items()
+}
+"""One answer for each group, in their order."""
+
+
+def pass_rate(group: Group) -> float:
+    """The share of the group's rollouts that are proved."""
+    return sum(r.status is Status.PROVED for r in group.rollouts) / len(group.rollouts)
+
+
+def within_pass_rates(
+    groups: Sequence[Group], low: float, high: float, *, mixed_only: bool
+) -> list[bool]:
+    """Groups whose pass rate lies in [low, high], and with ``mixed_only`` neither at 0 nor at 1.
+    Pass rates count verdicts: a penalty that splits rewards does not change them.
+
+    DAPO (Yu et al. 2025, arXiv 2503.14476) admits 0 < rate < 1 by accuracy alone;
+    Goedel-Prover-V2 (Lin et al. 2025, arXiv 2508.03613) admits 0 < rate <= 0.75.
+    """
+    rates = [pass_rate(group) for group in groups]
+    return [low <= rate <= high and (not mixed_only or 0.0 < rate < 1.0) for rate in rates]
+
+
+def admit_groups(inputs: AdvantageInputs, name: AdvantageName, settings: GrpoConfig) -> list[bool]:
+    """Groups that the method ``name`` learns from and whose verdicts are as ``settings`` want."""
+    within = within_pass_rates(
+        inputs.groups,
+        settings.min_pass_rate,
+        settings.max_pass_rate,
+        mixed_only=settings.mixed_verdicts,
+    )
+    return [a and b for a, b in zip(ADMITS[name](inputs), within, strict=True)]

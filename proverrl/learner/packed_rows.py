@@ -1,0 +1,187 @@
+"""Packs sequences into rows and scores every completion token in one forward pass.
+
+Flows in: ``TrainingSample`` records and a causal language model. Flows out: log-probabilities and
+entropies per completion token, and the tensors of ``LossInputs``. Samples that share a prompt make
+one row (the prompt once, then every completion, each seeing the prompt and itself), and rows lie
+end to end without padding: the numbers are those of padded rows of one sample each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from proverrl.learner.packed_attention import NO_MASK, Span, plan_attention, use_packed_attention
+from proverrl.rollout.samples import TrainingSample
+
+
+class Sized(Protocol):
+    """What takes so many tokens of a forward pass."""
+
+    @property
+    def num_tokens(self) -> int: ...
+
+
+SizedT = TypeVar("SizedT", bound=Sized)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRow:
+    """Samples with one prompt, laid end to end: the prompt, then each sample's other tokens."""
+
+    samples: tuple[TrainingSample, ...]
+
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        first = self.samples[0]
+        return first.token_ids[: first.prompt_length]
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.prompt) + sum(sample.num_new for sample in self.samples)
+
+
+def pack_rows(samples: Sequence[TrainingSample]) -> list[PackedRow]:
+    """Put samples with the same prompt into one row, in order of first occurrence."""
+    by_prompt: dict[tuple[int, ...], list[TrainingSample]] = {}
+    for sample in samples:
+        by_prompt.setdefault(sample.token_ids[: sample.prompt_length], []).append(sample)
+    return [PackedRow(tuple(group)) for group in by_prompt.values()]
+
+
+def samples_of(rows: Iterable[PackedRow]) -> list[TrainingSample]:
+    """The samples of all rows, in the order in which ``packed_logprobs`` scores them."""
+    return [sample for row in rows for sample in row.samples]
+
+
+def batch_rows(rows: Iterable[SizedT], max_tokens: int) -> Iterator[list[SizedT]]:
+    """Batches of rows of like length with at most ``max_tokens`` tokens each (one row that is
+    longer goes alone)."""
+    batch: list[SizedT] = []
+    num_tokens = 0
+    for row in sorted(rows, key=lambda row: row.num_tokens):
+        if batch and num_tokens + row.num_tokens > max_tokens:
+            yield batch
+            batch, num_tokens = [], 0
+        batch.append(row)
+        num_tokens += row.num_tokens
+    if batch:
+        yield batch
+
+
+def split_by_sample(
+    rows: Sequence[PackedRow], per_token: Tensor
+) -> list[tuple[TrainingSample, Tensor]]:
+    """Each sample with its part of what ``packed_logprobs`` gave for the rows."""
+    samples = samples_of(rows)
+    parts = torch.split(per_token, [sample.num_new for sample in samples])
+    return list(zip(samples, parts, strict=True))
+
+
+def packed_logprobs(
+    model: Any, rows: Sequence[PackedRow], *, temperature: float, entropy_grad: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and entropies (nats) of every completion token, both of shape (tokens,).
+
+    Tokens come in the order of rows, then samples, then positions. The entropies carry a gradient
+    only under ``entropy_grad``.
+    """
+    logits, targets = packed_logits(model, rows, temperature=temperature)
+    logprobs = torch.log_softmax(logits, dim=-1)
+    spread = logprobs if entropy_grad else logprobs.detach()
+    entropy = -(spread.exp() * spread).sum(-1)
+    return logprobs.gather(-1, targets[:, None]).squeeze(-1), entropy
+
+
+def packed_logits(
+    model: Any, rows: Sequence[PackedRow], *, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Logits over the vocabulary, divided by ``temperature``, of shape (tokens, vocabulary), and
+    the tokens themselves, of shape (tokens,), in the order of ``packed_logprobs``.
+
+    From then on the model attends through ``proverrl.learner.packed_attention``.
+
+    Raises:
+        UsageError: the model does not look its attention up by name.
+    """
+    use_packed_attention(model)
+    device = next(model.parameters()).device
+    ids: list[int] = []
+    positions: list[int] = []
+    spans: list[Span] = []
+    sources: list[int] = []
+    targets: list[int] = []
+    for row in rows:
+        length = len(row.prompt)
+        prompt = range(len(ids), len(ids) + length)
+        ids += row.prompt
+        positions += range(length)
+        spans.append(Span(length, torch.tensor(prompt)))
+        for sample in row.samples:
+            new = sample.token_ids[length:]
+            # A completion's last token predicts nothing and is left out.
+            own = range(len(ids), len(ids) + len(new) - 1)
+            ids += new[:-1]
+            positions += range(length, length + len(own))
+            if own:
+                spans.append(Span(len(own), torch.tensor([*prompt, *own])))
+            # The prompt's last position predicts each completion's first token.
+            sources += [prompt[-1], *own]
+            targets += new
+    hidden = model.get_decoder()(
+        input_ids=torch.tensor([ids]).to(device),
+        position_ids=torch.tensor([positions]).to(device),
+        attention_mask=NO_MASK,
+        attention_plan=plan_attention(spans, device),
+        use_cache=False,
+    ).last_hidden_state
+    logits = model.get_output_embeddings()(hidden[0, torch.tensor(sources).to(device)])
+    # At least float32: a softmax over a vocabulary needs more bits than bfloat16 has.
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return wide / temperature, torch.tensor(targets).to(device)
+
+
+def new_values(samples: Iterable[TrainingSample], name: str) -> Tensor:
+    """A per-token field of the samples' tokens after their prompts, of shape (tokens,)."""
+    return torch.tensor([value for s in samples for value in getattr(s, name)[s.prompt_length :]])
+
+
+def gather_tokens(
+    rows: Sequence[PackedRow],
+    logprobs: Tensor,
+    entropy: Tensor,
+    old: Mapping[int, Tensor],
+    reference: Mapping[int, Tensor],
+    version: int,
+) -> dict[str, Any]:
+    """The tensors of ``LossInputs`` for the tokens in the loss.
+
+    ``logprobs`` and ``entropy`` are those of ``packed_logprobs``; ``old`` and ``reference`` hold
+    those of each sample, by ``id()``, and are empty where the sampler's values stand for the old
+    policy or there is no reference.
+    """
+    samples = samples_of(rows)
+    device = logprobs.device
+    lengths = [sample.num_new for sample in samples]
+    keep = new_values(samples, "loss_mask").bool().to(device)
+    sampler = new_values(samples, "logprobs").to(device)[keep]
+    index = torch.arange(len(samples)).repeat_interleave(torch.tensor(lengths))
+    position = torch.cat([torch.arange(length) for length in lengths])
+    return {
+        "logprobs": logprobs[keep],
+        "old_logprobs": torch.cat([old[id(s)] for s in samples])[keep] if old else sampler,
+        "sampler_logprobs": sampler,
+        "ref_logprobs": torch.cat([reference[id(s)] for s in samples])[keep] if reference else None,
+        "entropy": entropy[keep],
+        "advantages": new_values(samples, "advantages").to(device)[keep],
+        "weights": torch.ones_like(sampler),
+        "sample": index.to(device)[keep],
+        "position": position.to(device)[keep],
+        "group": torch.tensor([g for g, row in enumerate(rows) for _ in row.samples]).to(device),
+        "truncated": torch.tensor([s.truncated for s in samples]).to(device),
+        "staleness": torch.tensor([version - s.policy_version for s in samples]).to(device),
+    }

@@ -1,0 +1,149 @@
+"""One token after the other: rows of tokens in a model's key-value cache, and how a token is drawn.
+
+Flows in: token ids, then one more token of each row at a time. Flows out: logits of the next token,
+and draws from them. transformers' own dynamic cache copies all that it holds at every step; the one
+here reserves room and copies once per ``_ROOM`` steps. Models with sliding windows or linear
+attention keep the library's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+
+_ROOM = 64
+
+
+class RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
+    """One layer; tensors are (rows, heads, tokens, head size)."""
+
+    _buffers: tuple[Tensor, Tensor] | None = None
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Add the keys and values of new tokens; returns all of them."""
+        length = self.get_seq_length()
+        if length == 0:
+            # The prompt. Rows are repeated after it, so that room would be copied for nothing.
+            self.is_initialized = True
+            self.dtype, self.device = key_states.dtype, key_states.device
+            self.keys, self.values = key_states, value_states
+            return self.keys, self.values
+        end = length + key_states.shape[-2]
+        if self._buffers is None or end > self._buffers[0].shape[-2]:
+            assert self.keys is not None
+            assert self.values is not None
+            self._buffers = (_with_room(self.keys, end), _with_room(self.values, end))
+        for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
+            buffer[..., length:end, :] = new
+        self.keys, self.values = (buffer[..., :end, :] for buffer in self._buffers)
+        return self.keys, self.values
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        self._buffers = None
+        super().batch_repeat_interleave(repeats)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        self._buffers = None
+        super().batch_select_indices(indices)
+
+
+def make_cache(model: Any) -> Cache:
+    """A cache for the model: this one where every layer attends to all tokens."""
+    config = model.config.get_text_config(decoder=True)
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    if kinds == {"full_attention"} and not getattr(config, "sliding_window", None):
+        return Cache(layer_class_to_replicate=RoomyLayer)
+    return DynamicCache(config=model.config)
+
+
+class CachedRows:
+    """Rows of tokens that a model has read; ``logits`` of each row's next token are of shape (rows,
+    vocabulary), ``position`` of its last one (rows, 1)."""
+
+    logits: Tensor
+    position: Tensor
+
+    def __init__(
+        self, model: Any, rows: Sequence[Sequence[int]], *, pad_id: int, device: str
+    ) -> None:
+        self._model = model
+        self._cache = make_cache(model)
+        ids, self._mask = pad_left(rows, pad_id, device)
+        self._read(ids, (self._mask.cumsum(-1) - 1).clamp(min=0))
+
+    def repeat(self, times: int) -> None:
+        self._cache.batch_repeat_interleave(times)
+        self.logits, self._mask, self.position = (
+            tensor.repeat_interleave(times, dim=0)
+            for tensor in (self.logits, self._mask, self.position)
+        )
+
+    def keep(self, rows: Tensor) -> None:
+        """Drop all rows but these; from here on ``logits`` are those of the next ``add``."""
+        self._cache.batch_select_indices(rows)
+        self._mask, self.position = self._mask[rows], self.position[rows]
+
+    def add(self, tokens: Tensor) -> None:
+        """One more token for each row, of shape (rows,)."""
+        self._mask = torch.cat([self._mask, self._mask.new_ones((len(self._mask), 1))], dim=1)
+        self._read(tokens[:, None], self.position + 1)
+
+    def _read(self, ids: Tensor, positions: Tensor) -> None:
+        out = self._model(
+            input_ids=ids,
+            attention_mask=self._mask,
+            position_ids=positions,
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self.logits = out.logits[:, -1]
+        self.position = positions[:, -1:]
+
+
+def draw_tokens(
+    logits: Tensor, temperature: float, generator: torch.Generator, top_p: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Sample one token per row; returns ids and their log-probabilities in the whole distribution,
+    both of shape (rows,).
+
+    Temperature 0 takes the likeliest token and reports its log-probability at temperature 1.
+    ``top_p`` draws from the fewest likeliest tokens that together have at least this probability
+    (nucleus sampling, Holtzman et al. 2020, arXiv 1904.09751).
+    """
+    scale = temperature if temperature > 0 else 1.0
+    logprobs = torch.log_softmax(logits.float() / scale, dim=-1)
+    if temperature == 0:
+        token = logprobs.argmax(dim=-1)
+    else:
+        weights = logprobs.exp()
+        if top_p < 1.0:
+            ordered, order = weights.sort(dim=-1, descending=True)
+            likelier = ordered.cumsum(-1) - ordered
+            weights = weights.scatter(-1, order, ordered.masked_fill(likelier >= top_p, 0.0))
+        token = torch.multinomial(weights, 1, generator=generator).squeeze(-1)
+    return token, logprobs.gather(-1, token[:, None]).squeeze(-1)
+
+
+def pad_left(rows: Sequence[Sequence[int]], pad_id: int, device: str) -> tuple[Tensor, Tensor]:
+    """Token ids and attention mask, both (rows, longest), padded on the left."""
+    longest = max(len(row) for row in rows)
+    ids = torch.full((len(rows), longest), pad_id)
+    mask = torch.zeros((len(rows), longest), dtype=torch.long)
+    for index, row in enumerate(rows):
+        ids[index, longest - len(row) :] = torch.tensor(row)
+        mask[index, longest - len(row) :] = 1
+    return ids.to(device), mask.to(device)
+
+
+def _with_room(tensor: Tensor, length: int) -> Tensor:
+    rows, heads, held, size = tensor.shape
+    buffer = tensor.new_empty((rows, heads, length + _ROOM, size))
+    buffer[..., :held, :] = tensor
+    return buffer
