@@ -37,7 +37,7 @@ from proverrl.advantages.methods import ADMITS, ADVANTAGES
 from proverrl.config import AdvantageConfig, AdvantageName, CurriculumName, OptimizerName
 from proverrl.curriculum.sampler import CURRICULA
 from proverrl.errors import RecordError
-from proverrl.learner.weights import OPTIMIZERS
+from proverrl.learner.optimizers import OPTIMIZERS
 from proverrl.types import Group
 from tests.builders import build_test_group
 

@@ -14,8 +14,8 @@ from proverrl.config import LearnerConfig, PolicyConfig
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.lang.dafny.syntax.text import KEYWORDS
 from proverrl.learner.learner import TorchLearner
+from proverrl.learner.optimizers import OPTIMIZERS, build_optimizers, scale_rates
 from proverrl.learner.packed_rows import batch_rows, pack_rows, packed_logprobs
-from proverrl.learner.weights import OPTIMIZERS, build_optimizers, scale_rates
 from proverrl.policy.decoding import draw_tokens
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.tokenizer import train_tokenizer

@@ -23,8 +23,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from proverrl.config import LearnerConfig
 from proverrl.errors import UsageError, WeightSyncError
+from proverrl.learner.optimizers import build_optimizers
 from proverrl.learner.packed_rows import PackedRow, packed_logprobs
-from proverrl.learner.weights import build_optimizers
 from proverrl.parallel import World
 from proverrl.policy.lora import has_adapter
 from proverrl.policy.probe import TOLERANCES, PushProbe, Rows, Scores, score_rows

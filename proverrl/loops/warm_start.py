@@ -17,9 +17,10 @@ from torch.nn import functional
 
 from proverrl.config.training import ExpertIterationConfig, WarmStartConfig
 from proverrl.files.disk import saving
+from proverrl.learner.optimizers import scale_rates
 from proverrl.learner.packed_attention import NO_MASK, Span, plan_attention, use_packed_attention
 from proverrl.learner.packed_rows import batch_rows
-from proverrl.learner.weights import TrainedWeights, scale_rates
+from proverrl.learner.weights import TrainedWeights
 from proverrl.loops.pairs import Pair, PairSource, make_source, reference_sources
 from proverrl.loops.session import Session
 from proverrl.policy.lora import attach_adapter, merge_adapter
