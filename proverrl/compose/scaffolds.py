@@ -22,7 +22,7 @@ from proverrl.types import Problem
 
 LiftFailed = Callable[[Problem, str], Sequence[tuple[Problem | None, Problem | None]]]
 """A problem and a body that failed: its open parts as problems, each in the two forms of
-DeepSeek-Prover-V2: alone, and with the parts before it as assumptions. ``search.subgoals`` calls
+DeepSeek-Prover-V2: alone, and with the parts before it as assumptions. ``search.subgoal_search`` calls
 them ``alone`` and ``given``, in the ``lifted`` of a ``Decomposition``. None for a form that cannot
 be said."""
 

@@ -28,8 +28,7 @@ from proverrl.evaluation.evaluate import (
 from proverrl.evaluation.store import AttemptStore
 from proverrl.policy.endpoint import take_usage
 from proverrl.search.base import SearchResult
-from proverrl.search.methods import make_search
-from proverrl.search.wiring import Tools, make_functions
+from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Status
 

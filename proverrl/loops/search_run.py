@@ -26,13 +26,12 @@ from proverrl.loops.evaluate_run import open_policy, open_sampling, open_tools
 from proverrl.loops.run_folder import lock_run
 from proverrl.monitor.search_display import SearchDisplay, open_display
 from proverrl.policy.weights import name_weights
-from proverrl.search.base import Searching, SearchResult
-from proverrl.search.folder import SearchFolder, check_folder, choose_shortest, name_folders
-from proverrl.search.methods import list_parts, make_search
+from proverrl.search.base import Search, SearchResult
+from proverrl.search.folder import SearchFolder, check_folder, name_folders
 from proverrl.search.minimise import Minimised, minimise
 from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.values import WEIGHTS
-from proverrl.search.wiring import Tools, make_functions, needs_traces
+from proverrl.search.wiring import Tools, make_functions, make_search, needs_traces
 from proverrl.types import Candidate, Problem
 from proverrl.verify.cache import CachedVerifier
 
@@ -119,14 +118,14 @@ async def _search_all(
         for problem in problems
     ]
 
-    async def search_next(search: Searching) -> dict[str, Any]:
+    async def search_next(search: Search) -> dict[str, Any]:
         async with free:
             return await _search_one(desk, search, folders[search.problem.id])
 
     return await finish_all(search_next(search) for search in searches)
 
 
-async def _search_one(desk: _Desk, search: Searching, path: Path) -> dict[str, Any]:
+async def _search_one(desk: _Desk, search: Search, path: Path) -> dict[str, Any]:
     config, problem = desk.config, search.problem
     identity = desk.verifier.identify(Candidate(problem, "")).replace("\x00", " ")
     settings = {**desk.settings, "verifier": identity}
@@ -140,18 +139,15 @@ async def _search_one(desk: _Desk, search: Searching, path: Path) -> dict[str, A
             minimised = await _keep_proof(desk.options, folder, search, result)
             shown = folder.write_result(search, result, minimised)
         if desk.options.samples is not None:
-            parts = list_parts(search)
-            desk.samples[problem.id] = [one for part in parts for one in collect_samples(part)]
+            desk.samples[problem.id] = collect_samples(search)
         desk.display.end(search)
         return shown
 
 
-async def _run_saved(
-    search: Searching, folder: SearchFolder, display: SearchDisplay
-) -> SearchResult:
+async def _run_saved(search: Search, folder: SearchFolder, display: SearchDisplay) -> SearchResult:
     """Run it; however it ends, what was found out is saved."""
 
-    def watch(_: Searching) -> None:
+    def watch(_: Search) -> None:
         folder.save_if_due(search)
         display.watch(search)
 
@@ -167,13 +163,13 @@ async def _run_saved(
 
 
 async def _keep_proof(
-    options: SearchOptions, folder: SearchFolder, search: Searching, result: SearchResult
+    options: SearchOptions, folder: SearchFolder, search: Search, result: SearchResult
 ) -> Minimised | None:
     """Write the shortest proof as a whole file, and beside it what is left of it."""
     if not result.proofs:
         return None
     problem, functions = search.problem, search.functions
-    body = choose_shortest(result.proofs).body
+    body = min((proof.body for proof in result.proofs), key=len)
     folder.write_proof(problem, body)
     if not options.minimise_calls:
         return None

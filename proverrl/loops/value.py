@@ -34,16 +34,18 @@ from proverrl.policy.loading import choose_device, load_policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.weights import name_weights
 from proverrl.search.samples import read_samples
-from proverrl.search.value_fit import HeadFit, ValueData
-from proverrl.search.value_metrics import ValueMetrics
-from proverrl.search.value_pairs import ValuePair, hash_pairs, list_pairs, read_pairs
+from proverrl.search.value_fit import HeadFit, ValueData, ValueMetrics
 from proverrl.search.values import (
     SETTINGS,
     ValueModel,
+    ValuePair,
     build_data,
+    hash_pairs,
+    list_pairs,
     measure_head,
     open_fit,
     read_about,
+    read_pairs,
     save_value,
 )
 

@@ -1,26 +1,21 @@
 """Shorter proofs that still verify (hint pruning).
 
-Flows in: a proof and a verifier. Flows out: a proof of fewer parts; the caller keeps both.
-Not handled here: what a part is, beyond lines (a caller may bring statements).
+Flows in: a proof and a verifier. Flows out: a proof of fewer lines; the caller keeps both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from proverrl.lang.records import Verify
 from proverrl.types import Candidate, Problem, Verdict
-
-SplitFn = Callable[[str], Sequence[str]]
-"""A body in parts that join to the body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Minimised:
     """``body`` is what is left and ``verdict`` its own (None when nothing could be dropped).
 
-    ``complete`` says that no single part of it can be dropped; else the calls ran out. A shorter
+    ``complete`` says that no single line of it can be dropped; else the calls ran out. A shorter
     body that the fresh verifier did not prove is in ``refuted``, and ``body`` is the whole proof.
     """
 
@@ -32,11 +27,6 @@ class Minimised:
     refuted: str = ""
 
 
-def split_lines(body: str) -> list[str]:
-    """Lines with their ends."""
-    return body.splitlines(keepends=True)
-
-
 async def minimise(
     problem: Problem,
     body: str,
@@ -44,16 +34,15 @@ async def minimise(
     *,
     calls: int,
     confirm: Verify | None = None,
-    split: SplitFn = split_lines,
 ) -> Minimised:
-    """Drop parts of a proof while it is still proved, in at most ``calls`` calls of ``verify``.
+    """Drop lines of a proof while it is still proved, in at most ``calls`` calls of ``verify``.
 
-    From the end, in chunks of half the parts, then a quarter, down to single parts, until a pass
-    over single parts drops nothing (after delta debugging, Zeller and Hildebrandt 2002, without its
-    complements). Only ``PROVED`` counts: a time limit keeps the part. A body tried once is not
+    From the end, in chunks of half the lines, then a quarter, down to single lines, until a pass
+    over single lines drops nothing (after delta debugging, Zeller and Hildebrandt 2002, without its
+    complements). Only ``PROVED`` counts: a time limit keeps the line. A body tried once is not
     tried again. ``confirm`` has the last word on the shorter proof.
     """
-    parts = list(split(body))
+    parts = body.splitlines(keepends=True)
     num_parts = len(parts)
     pruning = _Pruning(problem, verify, calls, {body})
     size, complete = max(1, num_parts // 2), not parts

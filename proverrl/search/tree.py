@@ -78,10 +78,10 @@ class Tree:
     ``max_prefixes`` bounds the texts that a node keeps.
     """
 
-    def __init__(self, *, gamma: float = 1.0, max_prefixes: int = 16, root_state: str = "") -> None:
+    def __init__(self, *, gamma: float = 1.0, max_prefixes: int = 16) -> None:
         self.gamma = gamma
         self.max_prefixes = max_prefixes
-        self.root = Node(0, None, root_state)
+        self.root = Node(0, None, "")
         self.root.prefixes.append(("", 0))
         self.nodes = [self.root]
 
