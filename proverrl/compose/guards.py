@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from proverrl.compose.archive import Composed
 from proverrl.config.compose import GuardName
 from proverrl.errors import ProblemError
-from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
+from proverrl.problems.contamination import OverlapIndex
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verify.base import Verifier
 
@@ -81,10 +81,6 @@ class GuardLedger:
                 {"id": problem.id, "reason": stop.reason, "statement": text, "body": stop.body}
             )
 
-    def count(self, guard: GuardName) -> int:
-        """How many problems a guard stopped."""
-        return sum(n for name, n in self.stops.items() if name.startswith(f"{guard}:"))
-
     def describe(self) -> str:
         """One line for a person."""
         stopped = "; ".join(f"{n} {name}" for name, n in self.stops.most_common())
@@ -140,26 +136,6 @@ class GuardTools:
     seen: set[str]
     attack: Attack | None = None
     near_share: float = 1.0
-
-
-def make_tools(
-    verifier: Verifier,
-    *,
-    existing: Iterable[Problem],
-    held_out: Iterable[Problem],
-    attack: Attack | None = None,
-    near_share: float = 1.0,
-    deadline_seconds: float = DEADLINE_SECONDS,
-) -> GuardTools:
-    """Tools for a run: ``existing`` are the problems a composed one must differ from, ``held_out``
-    those that it must not give away."""
-    return GuardTools(
-        asker=Asker(verifier, deadline_seconds=deadline_seconds),
-        held_out=OverlapIndex(take_statements(held_out)),
-        seen={make_skeleton(problem) for problem in existing},
-        attack=attack,
-        near_share=near_share,
-    )
 
 
 @dataclass(frozen=True, slots=True)

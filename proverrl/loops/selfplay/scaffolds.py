@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from proverrl.compose.archive import Composed, dump_composed, load_composed
 from proverrl.compose.composers import Draft
-from proverrl.compose.scaffolds import build_scaffold, collect_subgoals
+from proverrl.compose.operators import build_scaffold, collect_subgoals
 from proverrl.config.compose import SelfplayScaffold
 from proverrl.errors import ProblemError
 from proverrl.lang import find_language

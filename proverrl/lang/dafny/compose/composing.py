@@ -49,7 +49,7 @@ OPERATORS: Mapping[DafnyOperator, Operator] = {
     "chain_calls": Operator(2, chain_calls),
     "nest_loop": Operator(1, nest_loop),
 }
-"""Composers of Dafny problems. ``arity`` is the least number of parents; fusions take more."""
+"""Operators on Dafny problems. ``arity`` is the least number of parents; fusions take more."""
 
 
 class DafnyComposing(Composing):

@@ -1,4 +1,4 @@
-"""Composers of Lean statements, as text: fusion, instance, generalisation, negation.
+"""Operators on Lean statements, as text: fusion, instance, generalisation, negation.
 
 Flows in: problems whose statement is one theorem with a hole. Flows out: statements with a hole.
 All was tested as text only: whether a result elaborates is for the guards to ask Lean.

@@ -3,7 +3,7 @@
 Flows in: a body with ``have h : T := by sorry`` in it, and the goals that Lean gives for each
 ``sorry``. Flows out: a ``LeanSketch``, a problem for each hole in the two forms of
 DeepSeek-Prover-V2 (Ren et al. 2025, arXiv 2504.21801), and a whole body again. The functions have
-the types of ``proverrl.search.subgoal_search``. ``alone`` has what is known at the hole but for other
+the types in ``search.subgoal_search``. ``alone`` has what is known at the hole but for other
 holes, ``given`` also what these state, as far as they are known there.
 A lifted statement is made of the policy's own text: what is proved of it counts for nothing until
 the spliced body was verified as a whole. Not handled here: one ``sorry`` for several goals (such a
