@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proverrl.compose.archive import Composed
-from proverrl.compose.guard_checks import make_guards
-from proverrl.compose.guards import Asker, GuardLedger, GuardTools, run_guards
+from proverrl.compose.guards import Asker, GuardLedger, GuardTools, make_guards, run_guards
 from proverrl.compose.operators import compose, get_operator, list_operators
 from proverrl.lang.records import Parent
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements

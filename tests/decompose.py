@@ -29,11 +29,11 @@ async def decompose(
     if body is None and depth < max_depth:
         sketch = await functions.sketch(problem, depth)
     if sketch is None or not sketch.subgoals:
-        return Decomposition(problem, body, depth)
+        return Decomposition(body, {}, {}, ())
 
-    async def attack(_: Subgoal, part: Problem) -> Decomposition:
-        return await decompose(part, functions, calls=calls, max_depth=max_depth, depth=depth + 1)
+    async def attack(_: Subgoal, part: Problem) -> str | None:
+        deeper = depth + 1
+        found = await decompose(part, functions, calls=calls, max_depth=max_depth, depth=deeper)
+        return found.body
 
-    return await work_on_sketch(
-        problem, sketch, functions.lift, functions.splice, attack, depth=depth
-    )
+    return await work_on_sketch(problem, sketch, functions.lift, functions.splice, attack)

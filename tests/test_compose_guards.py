@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from proverrl.compose.guard_checks import GUARDS, make_guards, make_negation
 from proverrl.compose.guards import (
+    GUARDS,
     MAX_EXAMPLES,
     Guard,
     GuardLedger,
     GuardRun,
     Stop,
+    make_guards,
+    make_negation,
     run_guards,
 )
 from proverrl.config.compose import GuardName

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from proverrl.compose.guard_checks import GUARDS
+from proverrl.compose.guards import GUARDS
 from proverrl.compose.operators import compose
 from proverrl.config.compose import DafnyOperator, GuardName, LeanOperator
 from proverrl.errors import ProblemError, ToolchainError

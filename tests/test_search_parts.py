@@ -78,7 +78,7 @@ def test_what_is_unsolved_says_what_waits_for_it() -> None:
     assert found.body is None
     # b was solved given a; c was not. a blocks both.
     assert list(found.blocking.items()) == [("a", ("b", "c")), ("c", ())]
-    assert found.parts["b"].body == "[p.b+a]"
+    assert found.bodies["b"] == "[p.b+a]"
 
 
 def test_a_part_has_parts_down_to_the_depth() -> None:

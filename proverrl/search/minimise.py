@@ -43,56 +43,28 @@ async def minimise(
     tried again. ``confirm`` has the last word on the shorter proof.
     """
     parts = body.splitlines(keepends=True)
-    num_parts = len(parts)
-    pruning = _Pruning(problem, verify, calls, {body})
-    size, complete = max(1, num_parts // 2), not parts
-    while parts and not complete:
-        kept = await pruning.make_pass(parts, size)
-        if pruning.is_spent:
-            parts = kept
-            break
-        complete = size == 1 and len(kept) == len(parts)
-        parts, size = kept, max(1, size // 2)
+    num_parts, used, tried = len(parts), 0, {body}
+    verdict: Verdict | None = None
+    size, complete, is_spent = max(1, num_parts // 2), not parts, False
+    while parts and not complete and not is_spent:
+        before = end = len(parts)
+        while end > 0 and not is_spent:
+            start = max(0, end - size)
+            shorter = parts[:start] + parts[end:]
+            text = "".join(shorter)
+            is_spent = text not in tried and used >= calls
+            if text not in tried and not is_spent:
+                tried.add(text)
+                used += 1
+                found = await verify(Candidate(problem, text))
+                if found.proved:
+                    parts, verdict = shorter, found
+            end = start
+        complete = size == 1 and len(parts) == before and not is_spent
+        size = max(1, size // 2)
     text, dropped = "".join(parts), num_parts - len(parts)
-    used = calls - pruning.left
     if dropped and confirm is not None:
         second = await confirm(Candidate(problem, text))
         if not second.proved:
             return Minimised(body, None, used, 0, complete=False, refuted=text)
-    return Minimised(text, pruning.verdict, used, dropped, complete or not parts)
-
-
-@dataclass(slots=True)
-class _Pruning:
-    problem: Problem
-    verify: Verify
-    left: int
-    tried: set[str]
-    verdict: Verdict | None = None
-    is_spent: bool = False
-
-    async def make_pass(self, parts: list[str], size: int) -> list[str]:
-        """What is left of the parts when chunks of ``size`` were tried from the end on."""
-        end = len(parts)
-        while end > 0:
-            start = max(0, end - size)
-            shorter = parts[:start] + parts[end:]
-            if await self._is_proved("".join(shorter)):
-                parts = shorter
-            if self.is_spent:
-                break
-            end = start
-        return parts
-
-    async def _is_proved(self, text: str) -> bool:
-        if text in self.tried:
-            return False
-        if not self.left:
-            self.is_spent = True
-            return False
-        self.tried.add(text)
-        self.left -= 1
-        found = await self.verify(Candidate(self.problem, text))
-        if found.proved:
-            self.verdict = found
-        return found.proved
+    return Minimised(text, verdict, used, dropped, complete or not parts)

@@ -111,14 +111,12 @@ class _ProposalRequest:
 class Proposer:
     """A ``Propose`` over a policy. ``sampling.seed`` is not used: each request has its own.
 
-    ``num_unread`` counts the answers in which no body was found, ``num_batches`` the calls of the
-    policy.
+    ``num_unread`` counts the answers in which no body was found.
     """
 
     policy: Policy
     sampling: Sampling
     num_unread: int = 0
-    num_batches: int = 0
     _waiting: list[_ProposalRequest] = field(default_factory=list)
     _writer: asyncio.Task[None] | None = None
     _extend: Extend | None = None
@@ -148,7 +146,6 @@ class Proposer:
             batch = [request for request in arrived if not request.done.cancelled()]
             if not batch:
                 continue
-            self.num_batches += 1
             work = asyncio.create_task(self._write(batch))
             await asyncio.wait([work])
             for index, request in enumerate(batch):

@@ -93,7 +93,8 @@ def collect_samples(search: Search) -> list[SearchSample]:
 
 def write_samples(path: Path, samples: Iterable[SearchSample]) -> None:
     """Write the file anew, whole or not at all; ``RunError`` when it cannot be written."""
-    write_lines_atomically(path, (_make_line(sample) for sample in samples))
+    rows = ({name: getattr(sample, name) for name in FIELDS} for sample in samples)
+    write_lines_atomically(path, (row | {"problem": make_row(row["problem"])} for row in rows))
 
 
 def read_samples(path: Path) -> list[SearchSample]:
@@ -212,11 +213,6 @@ def _list_nodes(steps: Sequence[tuple[int, str]]) -> list[tuple[str, ...]]:
     """The root and the nodes on a way, each named by the states that lead to it."""
     states = tuple(state for _, state in steps)
     return [states[:length] for length in range(len(states) + 1)]
-
-
-def _make_line(sample: SearchSample) -> dict[str, Any]:
-    fields = {name: getattr(sample, name) for name in FIELDS}
-    return fields | {"problem": make_row(sample.problem)}
 
 
 _KINDS: dict[str, tuple[str, Any, bool]] = {

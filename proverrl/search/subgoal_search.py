@@ -77,18 +77,16 @@ class Lifted:
 
 @dataclass(frozen=True, slots=True)
 class Decomposition:
-    """What became of a problem. ``body`` is None while a part is open.
+    """What became of a sketch. ``body`` is None while a hole is open.
 
-    ``blocking`` maps each unsolved hole to the holes that wait for it; ``lifted`` holds every
-    problem that was made, for a curriculum; ``parts`` what became of the holes.
+    ``bodies`` are those of the solved holes; ``blocking`` maps each unsolved hole to the holes that
+    wait for it; ``lifted`` holds every problem that was made, for a curriculum.
     """
 
-    problem: Problem
     body: str | None
-    depth: int
-    blocking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    lifted: tuple[Lifted, ...] = ()
-    parts: Mapping[str, Decomposition] = field(default_factory=dict)
+    bodies: Mapping[str, str]
+    blocking: Mapping[str, tuple[str, ...]]
+    lifted: tuple[Lifted, ...]
 
 
 def build_graph(sketch: Sketch) -> nx.DiGraph[str]:
@@ -118,37 +116,29 @@ def find_blocking(graph: nx.DiGraph[str], unsolved: Sequence[str]) -> dict[str, 
     return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
-AttackFn = Callable[[Subgoal, Problem], Awaitable[Decomposition]]
-"""A hole and its problem: what became of it."""
+AttackFn = Callable[[Subgoal, Problem], Awaitable[str | None]]
+"""A hole and its problem: a body, or None."""
 
 
 async def work_on_sketch(
-    problem: Problem,
-    sketch: Sketch,
-    lift: LiftFn,
-    splice: SpliceFn,
-    attack: AttackFn,
-    *,
-    depth: int,
+    problem: Problem, sketch: Sketch, lift: LiftFn, splice: SpliceFn, attack: AttackFn
 ) -> Decomposition:
     """Attack each hole of a sketch in its ``given`` form, nothing before what it needs, and put
     the parts together when all are solved. A hole without a problem counts as unsolved."""
     graph = build_graph(sketch)
     by_name = {subgoal.name: subgoal for subgoal in sketch.subgoals}
     lifted: list[Lifted] = []
-    parts: dict[str, Decomposition] = {}
-    places = {name: place for place, name in enumerate(by_name)}
-    for name in nx.lexicographical_topological_sort(graph, key=lambda name: places[name]):
+    found: dict[str, str | None] = {}
+    for name in nx.lexicographical_topological_sort(graph, key=list(by_name).index):
         subgoal = by_name[name]
         given = lift(problem, sketch, subgoal, subgoal.needs)
         if given is not None:
             lifted.append(Lifted(subgoal, lift(problem, sketch, subgoal, ()), given))
-            parts[name] = await attack(subgoal, given)
-    bodies = {name: part.body for name, part in parts.items() if part.body is not None}
+            found[name] = await attack(subgoal, given)
+    bodies = {name: body for name, body in found.items() if body is not None}
     unsolved = [name for name in by_name if name not in bodies]
     whole = None if unsolved else splice(problem, sketch, bodies)
-    blocking = find_blocking(graph, unsolved)
-    return Decomposition(problem, whole, depth, blocking, tuple(lifted), parts)
+    return Decomposition(whole, bodies, find_blocking(graph, unsolved), tuple(lifted))
 
 
 class SubgoalSearch(Composite):
@@ -289,21 +279,17 @@ class SubgoalSearch(Composite):
         if waiting > MAX_HOLES:
             return None
 
-        async def attack(subgoal: Subgoal, part: Problem) -> Decomposition:
+        async def attack(subgoal: Subgoal, part: Problem) -> str | None:
             nonlocal waiting
             name = f"{key}.{subgoal.name}"
             # One call is kept for the whole.
             left = calls - (self.calls - start) - 1
             budget = self.decide(f"{name}/calls", max(0, left // waiting))
             waiting -= 1
-            body = await self._solve(name, part, budget, depth + 1) if budget else None
-            return Decomposition(part, body, depth + 1)
+            return await self._solve(name, part, budget, depth + 1) if budget else None
 
-        found = await work_on_sketch(
-            problem, sketch, self._parts.lift, self._parts.splice, attack, depth=depth
-        )
-        bodies = {name: p.body for name, p in found.parts.items() if p.body is not None}
-        record.solved = list(bodies)
+        found = await work_on_sketch(problem, sketch, self._parts.lift, self._parts.splice, attack)
+        record.solved = list(found.bodies)
         record.blocking = {name: list(waits) for name, waits in found.blocking.items()}
         record.lifted = [
             {"name": one.subgoal.name, "given": one.given.statement}
@@ -313,9 +299,9 @@ class SubgoalSearch(Composite):
         if not found.lifted:
             record.outcome = "no lift"
         if found.body is None:
-            if not bodies:
+            if not found.bodies:
                 return None
-            rest = self._parts.fill(sketch, bodies)
+            rest = self._parts.fill(sketch, found.bodies)
             again = f"{key}+"
             then = self.sketches[again] = SketchRecord(key, depth, rest.body)
             left = calls - (self.calls - start)

@@ -215,9 +215,7 @@ def measure_values(
 
 def compute_auc(scores: Sequence[float], solved: Sequence[bool]) -> float:
     """The area under the ROC curve by ranks; ties count half. NaN when all labels agree."""
-    num_solved = sum(solved)
-    num_pairs = num_solved * (len(solved) - num_solved)
-    return _count_wins(scores, solved) / num_pairs if num_pairs else math.nan
+    return compute_within(scores, solved, [""] * len(scores))
 
 
 def compute_within(
@@ -229,9 +227,12 @@ def compute_within(
         rows.setdefault(problem, []).append((score, label))
     wins = total = 0.0
     for group in rows.values():
-        labels = [label for _, label in group]
-        wins += _count_wins([score for score, _ in group], labels)
-        total += sum(labels) * (len(labels) - sum(labels))
+        labels = np.array([label for _, label in group], dtype=bool)
+        good = int(labels.sum())
+        ranks = stats.rankdata([score for score, _ in group])
+        # Less the pairs of two solved ones, each with itself too.
+        wins += float(ranks[labels].sum() - good * (good + 1) / 2)
+        total += good * (len(group) - good)
     return wins / total if total else math.nan
 
 
@@ -242,11 +243,3 @@ def compute_calibration(scores: Sequence[float], solved: Sequence[bool]) -> floa
         bins[min(NUM_BINS - 1, int(score * NUM_BINS))].append((score, label))
     gaps = (abs(sum(s for s, _ in rows) - sum(label for _, label in rows)) for rows in bins)
     return sum(gaps) / len(scores)
-
-
-def _count_wins(scores: Sequence[float], solved: Sequence[bool]) -> float:
-    """How many (solved, unsolved) pairs are in the right order, ties half."""
-    good = sum(solved)
-    ranks = stats.rankdata(scores)
-    # Less the pairs of two solved ones, each with itself too.
-    return float(ranks[np.asarray(solved, dtype=bool)].sum() - good * (good + 1) / 2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from proverrl.config import PoolConfig, SearchConfig
@@ -16,7 +17,7 @@ from proverrl.errors import UsageError
 from proverrl.lang import find_language
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
-from proverrl.lang.records import SegmentFn, Verify
+from proverrl.lang.records import SegmentFn
 from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.base import Functions, Search, ValueFn
@@ -26,7 +27,7 @@ from proverrl.search.proposals import Corrector, Proposer, encode, find_tokenize
 from proverrl.search.run import TreeSearch
 from proverrl.search.subgoal_search import SubgoalSearch
 from proverrl.search.values import load_value
-from proverrl.types import Candidate, Problem, Verdict
+from proverrl.types import Problem
 from proverrl.verify.base import Limits, Verifier
 
 WHOLE_BODY_SEARCHES = frozenset({"best_of_n", "self_correct"})
@@ -92,11 +93,11 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
     """
     return Functions(
         propose=tools.propose,
-        verify=_bind(tools.verifier, tools.deadline_seconds),
+        verify=partial(tools.verifier.verify, deadline_seconds=tools.deadline_seconds),
         segment=choose_states(problem, tools.propose.policy, config),
         value=tools.value,
         correct=tools.correct,
-        confirm=_bind(tools.confirm, tools.deadline_seconds),
+        confirm=partial(tools.confirm.verify, deadline_seconds=tools.deadline_seconds),
         count_tokens=_make_count(tools.propose.policy) if config.max_prefix_tokens else None,
     )
 
@@ -122,13 +123,6 @@ def needs_traces(problems: Iterable[Problem], config: SearchConfig) -> bool:
         return False
     found = (find_language(problem.language).searching for problem in problems)
     return any(searching is not None and searching.needs_traces for searching in found)
-
-
-def _bind(verifier: Verifier, deadline_seconds: float) -> Verify:
-    async def verify(candidate: Candidate) -> Verdict:
-        return await verifier.verify(candidate, deadline_seconds=deadline_seconds)
-
-    return verify
 
 
 def _make_count(policy: Policy) -> Callable[[str], int]:

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from proverrl.compose.composers import Draft
-from proverrl.compose.guard_checks import make_negation
-from proverrl.compose.guards import Attack
+from proverrl.compose.guards import Attack, make_negation
 from proverrl.errors import ProblemError
 from proverrl.loops.pipeline import make_sampling
 from proverrl.loops.session import Session
