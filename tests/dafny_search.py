@@ -15,7 +15,7 @@ from proverrl.lang.dafny.search.subgoals import close, refine
 from proverrl.lang.open import open_router
 from proverrl.lang.records import Prefix, Sketch
 from proverrl.search.base import Functions, Proposal, SearchResult
-from proverrl.search.methods import make_search
+from proverrl.search.wiring import make_search
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 from proverrl.verify.base import Limits
 

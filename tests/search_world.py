@@ -16,8 +16,7 @@ from typing import Any
 from proverrl.config.search import SearchConfig
 from proverrl.lang.records import Prefix, Segment
 from proverrl.search.base import Functions, Proposal, SearchResult
-from proverrl.search.methods import make_single
-from proverrl.search.run import Search
+from proverrl.search.run import TreeSearch
 from proverrl.types import Candidate, Problem, Status, Verdict
 from tests.builders import build_problem, build_verdict
 
@@ -107,9 +106,9 @@ class World:
 PROBLEM = build_problem("letters")
 
 
-def build_search(world: World, *, seed: int = 0, **config: Any) -> Search:
+def build_search(world: World, *, seed: int = 0, **config: Any) -> TreeSearch:
     settings = SearchConfig(**{"check": True, **config})
-    return make_single(PROBLEM, world.functions(), settings, seed=seed)
+    return TreeSearch(PROBLEM, world.functions(), settings, seed=seed)
 
 
 def run_search(world: World, *, seed: int = 0, **config: Any) -> SearchResult:

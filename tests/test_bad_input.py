@@ -46,7 +46,7 @@ from proverrl.problems.inputs import Unusable, read_inputs
 from proverrl.problems.load import load_problems, write_problems
 from proverrl.report.run import iter_problems
 from proverrl.search.samples import read_samples
-from proverrl.search.value_pairs import read_pairs
+from proverrl.search.values import read_pairs
 from proverrl.types import HOLE, Sampling
 from proverrl.verify.base import Limits
 

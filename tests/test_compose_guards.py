@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from proverrl.compose.guard_checks import GUARDS, make_guards, make_negation
 from proverrl.compose.guards import (
+    GUARDS,
     MAX_EXAMPLES,
     Guard,
     GuardLedger,
     GuardRun,
     Stop,
-    make_tools,
+    make_guards,
+    make_negation,
     run_guards,
 )
 from proverrl.config.compose import GuardName
@@ -35,6 +36,7 @@ from proverrl.problems.drafts import open_draft_verifier
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from proverrl.verify.base import Verifier
 from tests.fake_verifier import FakeVerifier
+from tests.guard_tools import make_tools
 
 LOOP = f"""method Sum(n: nat) returns (r: int)
   ensures r == 7 * n + 5
@@ -240,7 +242,7 @@ def test_the_ledger_keeps_few_examples_and_goes_into_a_checkpoint() -> None:
         ledger.record(loop(f"p{number}"), Stop("trivial", f"p{number}", "proved by nothing"))
     ledger.num_seen = MAX_EXAMPLES + 2
     assert len(ledger.examples["trivial"]) == MAX_EXAMPLES
-    assert ledger.count("trivial") == MAX_EXAMPLES + 2
+    assert ledger.stops == {"trivial: proved by nothing": MAX_EXAMPLES + 2}
     assert ledger.describe() == "0 of 7 kept, 0 verifier calls: 7 trivial: proved by nothing"
     other = GuardLedger()
     other.load_state_dict(ledger.state_dict())

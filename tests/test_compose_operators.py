@@ -8,8 +8,8 @@ from typing import get_args
 
 import pytest
 
-from proverrl.compose.guard_checks import GUARDS
-from proverrl.compose.operators import compose, draw_composed
+from proverrl.compose.guards import GUARDS
+from proverrl.compose.operators import compose
 from proverrl.config.compose import DafnyOperator, GuardName, LeanOperator
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.dafny.audit import audit
@@ -25,6 +25,7 @@ from proverrl.lang.records import Made, Parent
 from proverrl.problems.drafts import open_draft_verifier
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem
+from scripts.measure_operators import draw_composed
 
 TRAIN = "dafny/curriculum/train.jsonl"
 LOOP = f"""method Sum(n: nat) returns (r: int)

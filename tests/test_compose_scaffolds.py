@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from proverrl.compose.scaffolds import build_scaffold, collect_subgoals
+from proverrl.compose.operators import build_scaffold, collect_subgoals
 from proverrl.config.compose import ScaffoldName
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.dafny.compose.scaffolds import (

@@ -27,7 +27,6 @@ from proverrl.compose.script import (
     Script,
     apply_script,
     check_operators,
-    choose_operators,
     read_script,
     write_script,
 )
@@ -36,7 +35,7 @@ from proverrl.lang.records import Parent
 from proverrl.types import HOLE, Problem
 from tests.test_policy import tiny_policy as make_policy
 
-ALL = choose_operators("dafny")
+ALL = check_operators("dafny", ())
 
 
 def make_loop(name: str, constant: int) -> Problem:

@@ -23,8 +23,8 @@ from proverrl.lang.dafny.search.states import statement_segments
 from proverrl.loops.evaluation import evaluate_searches, search_row
 from proverrl.problems.prompt import render_opening
 from proverrl.search.base import CurvePoint, FoundProof, SearchResult, SearchTurn
-from proverrl.search.proposals import read_answer
-from proverrl.search.wiring import Tools, choose_states, make_functions, make_tools, open_confirm
+from proverrl.search.proposals import Corrector, Proposer, read_answer
+from proverrl.search.wiring import Tools, choose_states, make_functions, open_confirm
 from proverrl.types import Candidate, Diagnostic, Problem, Sampling, Status, Verdict
 from tests.fake_verifier import FakeVerifier
 from tests.test_grpo import make_config, run, verifiers
@@ -104,11 +104,13 @@ def make_evaluation(folder: Path, calls: int = 4) -> Evaluation:
 
 
 def open_tools(verifier: FakeVerifier) -> Tools:
-    confirm = FakeVerifier(judge_short)
-    settings = Sampling(max_new_tokens=6)
-    policy = tiny_policy()
-    return make_tools(
-        policy, verifier, confirm, sampling=settings, rollout=RolloutConfig(), deadline_seconds=5.0
+    policy, sampling = tiny_policy(), Sampling(max_new_tokens=6)
+    return Tools(
+        propose=Proposer(policy, sampling),
+        correct=Corrector(policy, sampling, RolloutConfig()),
+        verifier=verifier,
+        confirm=FakeVerifier(judge_short),
+        deadline_seconds=5.0,
     )
 
 

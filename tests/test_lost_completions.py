@@ -42,7 +42,7 @@ from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, 
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.search.base import SearchTurn
 from proverrl.search.folder import SearchFolder
-from proverrl.search.run import Search
+from proverrl.search.run import TreeSearch
 from proverrl.types import Completion, FinishReason, Rollout, Status, Turn
 from tests import report_runs as made
 from tests.builders import build_problem
@@ -461,7 +461,7 @@ def test_a_plain_display_warns_between_phases() -> None:
 # In searches -------------------------------------------------------------------------------------
 
 
-def cut_search(**changes: Any) -> Search:
+def cut_search(**changes: Any) -> TreeSearch:
     """A search of four completions: three are cut off, one of these and the last hold no body."""
     turns = [
         SearchTurn("a", 3, True, truncated=True),

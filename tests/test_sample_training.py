@@ -13,11 +13,10 @@ from proverrl.config import Config, LearnerConfig, LossConfig
 from proverrl.errors import ConfigError, UsageError
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.checkpoint import latest_checkpoint, read_state
-from proverrl.loops.reverify import check_sample_files
+from proverrl.loops.reverify import check_sample_files, rescore
 from proverrl.loops.session import load_training
 from proverrl.parallel import World
-from proverrl.search.path_tokens import build_path_sample, rescore
-from proverrl.search.samples import SearchSample, write_samples
+from proverrl.search.samples import SearchSample, build_path_sample, write_samples
 from proverrl.types import Completion, Problem
 from tests.builders import build_problem
 from tests.test_grpo import (  # noqa: F401  (fixtures)

@@ -18,7 +18,7 @@ from proverrl.lang.lean.search.tactic_mode import TacticMode
 from proverrl.lang.lean.search.tactic_states import LeanStates
 from proverrl.lang.records import Prefix
 from proverrl.search.base import Proposal, SearchResult
-from proverrl.search.run import Search
+from proverrl.search.run import TreeSearch
 from proverrl.types import Candidate, Problem, Status, Verdict
 from tests.lean_builders import build_walk_problem
 from tests.walk_search import (
@@ -90,7 +90,7 @@ def test_a_search_whose_repl_is_killed_again_and_again_loses_nothing(workers: in
     """Killed after every third expansion: the fresh worker replays the path."""
     killed: list[int] = []
 
-    def kill(search: Search, tools: Tools) -> None:
+    def kill(search: TreeSearch, tools: Tools) -> None:
         assert tools.states is not None
         if search.num_expansions % 3 == 0:
             for pid in set(tools.states.pids) - set(killed):
@@ -117,7 +117,7 @@ def test_a_search_of_tactic_mode_goes_on_in_a_new_process() -> None:
     class StopError(Exception):
         pass
 
-    def stop(search: Search) -> None:
+    def stop(search: TreeSearch) -> None:
         if search.num_expansions == 5:
             raise StopError
 

@@ -17,9 +17,9 @@ from proverrl.lang.dafny.search.facts import (
     put_together,
 )
 from proverrl.lang.records import Prefix
-from proverrl.search.base import Functions, Proposal
+from proverrl.search.base import Functions, Proposal, Search
 from proverrl.search.lemma_search import LemmaSearch
-from proverrl.search.methods import make_search
+from proverrl.search.wiring import make_search
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from tests.dafny_search import CALC, LEM, LOOP, TWO, Dafny, Script, open_dafny, run
 
@@ -150,7 +150,7 @@ def test_it_goes_on_where_it_was(dafny: Dafny, after: int) -> None:
     saved: list[dict[str, object]] = []
     broken = build()
 
-    def watch(search: LemmaSearch) -> None:
+    def watch(search: Search) -> None:
         if len(search.curve) == after:
             saved.append(search.state_dict())
             raise StopError

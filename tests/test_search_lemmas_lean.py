@@ -17,7 +17,7 @@ from proverrl.lang.lean.search.lemmas import (
     write_prelude,
 )
 from proverrl.lang.records import Lemma
-from proverrl.search.lemmas import LemmaPool
+from proverrl.search.lemma_search import LemmaPool
 from proverrl.types import HOLE, Candidate
 from tests.lean_builders import build_walk_problem
 from tests.walk_search import Confirmer

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import math
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,11 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proverrl.config.search import SearchConfig
-from proverrl.search.best_first import BestFirst
-from proverrl.search.deepsearch import DeepSearch, back_up, mean_surprise
+from proverrl.search.frontier import BestFirst, DeepSearch, back_up, mean_surprise
+from proverrl.search.mcts import Puct, RMaxTS, exploration_bonus
 from proverrl.search.minimise import minimise
-from proverrl.search.puct import Puct, exploration_bonus
-from proverrl.search.rmax_ts import RMaxTS
 from proverrl.search.tree import Node, Tree
 from proverrl.types import Candidate, Status, Verdict
 from tests.builders import build_verdict
@@ -286,7 +285,7 @@ def test_mean_surprise() -> None:
 
 
 def minimise_letters(body: str, needed: str, calls: int = 99, **kwargs: Any) -> Any:
-    """A body proves what needs these letters, in this order."""
+    """A body of one letter a line proves what needs these letters, in this order."""
     asked: list[str] = []
 
     async def verify(candidate: Candidate) -> Verdict:
@@ -295,9 +294,11 @@ def minimise_letters(body: str, needed: str, calls: int = 99, **kwargs: Any) -> 
         done = all(letter in rest for letter in needed)
         return build_verdict(Status.PROVED if done else Status.REJECTED)
 
-    found = asyncio.run(minimise(PROBLEM, body, verify, calls=calls, split=list, **kwargs))
+    lines = "".join(f"{letter}\n" for letter in body)
+    found = asyncio.run(minimise(PROBLEM, lines, verify, calls=calls, **kwargs))
     assert found.calls == len(asked) == len(set(asked)) <= calls
-    return found
+    left, refuted = (text.replace("\n", "") for text in (found.body, found.refuted))
+    return replace(found, body=left, refuted=refuted)
 
 
 def test_a_proof_loses_what_it_does_not_need() -> None:

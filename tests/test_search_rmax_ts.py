@@ -10,8 +10,8 @@ import pytest
 
 from proverrl.config.search import SearchConfig
 from proverrl.errors import ConfigError
-from proverrl.search.base import Judged
-from proverrl.search.rmax_ts import RMaxTS, bonus
+from proverrl.search.base import JudgedProposal
+from proverrl.search.mcts import RMaxTS, bonus
 from proverrl.search.tree import Node, Tree, discount_jobs
 from proverrl.types import Candidate, Status
 from tests.builders import build_verdict
@@ -120,7 +120,8 @@ def test_selection_weighs_mean_and_bonus_down_to_a_leaf() -> None:
 
 
 def insert(states: list[tuple[int, str]], start: int = 0) -> tuple[Tree, list[str], list[str]]:
-    tree = Tree(root_state="r")
+    tree = Tree()
+    tree.root.state = "r"
     way, new = tree.insert(tree.root, start, "abcdef", states)
     return tree, [node.state for node in way], [node.state for node in new]
 
@@ -171,7 +172,7 @@ def test_texts_above_the_token_budget_are_not_inserted() -> None:
     functions = world.functions(count_tokens=lambda text: 2 * len(text))
     strategy = RMaxTS(SearchConfig(max_prefix_tokens=5), functions)
     verdict = build_verdict(Status.REJECTED)
-    judged = Judged(
+    judged = JudgedProposal(
         world.proposal("abab"), verdict, world.segment(Candidate(PROBLEM, "abab"), verdict)
     )
     # Tokens 2, 4, 6, 8: two states fit into 5.

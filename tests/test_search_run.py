@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from proverrl.config.search import BaseName, CompositeName, SearchConfig, SearchName
 from proverrl.errors import ConfigError, RecordError, RunError, WorkerError
 from proverrl.search.base import Functions, SearchResult
-from proverrl.search.methods import COMPOSITES, SEARCHES, make_single
-from proverrl.search.run import Search
+from proverrl.search.run import SEARCHES, TreeSearch
+from proverrl.search.wiring import COMPOSITES
 from proverrl.types import Candidate, Status, Verdict
 from tests.builders import build_problem, build_verdict
 from tests.search_world import PROBLEM, World, build_search, run_search
@@ -73,8 +73,6 @@ def test_an_easy_problem_is_proved_within_the_budget(name: BaseName) -> None:
     assert world.verified[proof.calls - 1] == "ab"
     assert proof.calls == found.calls == len(world.verified)
     assert proof.tokens <= found.tokens
-    assert found.proved_within(proof.calls)
-    assert not found.proved_within(proof.calls - 1)
     assert not proof.confirmed
 
 
@@ -117,8 +115,8 @@ def test_any_search_keeps_its_budget_and_its_invariants(
     assert all(proof.calls <= calls for proof in found.proofs)
     assert all(not tokens or proof.tokens <= tokens for proof in found.proofs)
     assert [p.calls for p in found.curve] == sorted(p.calls for p in found.curve)
-    assert (search.num_in_flight, search.strategy.tree.root.sub_jobs) == (0, 0)
-    search.strategy.check_invariants()
+    assert (search.state_dict()["jobs"], search.strategy.tree.root.sub_jobs) == ([], 0)
+    search.strategy.tree.check_invariants()
     assert found.curve[-1].calls <= found.calls
 
 
@@ -136,7 +134,7 @@ def run_with_break(name: BaseName, after: int) -> tuple[SearchResult, list[str]]
     """A search that is saved after so many expansions, through JSON, and gone on with."""
     kept: list[str] = []
 
-    def watch(search: Search) -> None:
+    def watch(search: TreeSearch) -> None:
         if search.num_expansions == after:
             kept.append(json.dumps(search.state_dict()))
             raise KeyError
@@ -179,15 +177,15 @@ def test_a_job_that_was_under_way_is_made_again(name: BaseName) -> None:
     for state in states[1::8]:
         again = build_search(World(**HARD), name=name, calls=25)
         again.load_state_dict(json.loads(state))
-        assert again.num_in_flight == 1
+        assert len(again.state_dict()["jobs"]) == 1
         assert asyncio.run(again.run()) == whole
 
 
 def test_jobs_under_way_of_a_concurrent_search_are_made_again() -> None:
     states: list[dict[str, Any]] = []
 
-    def watch(search: Search) -> None:
-        search.strategy.check_invariants()
+    def watch(search: TreeSearch) -> None:
+        search.strategy.tree.check_invariants()
         states.append(json.loads(json.dumps(search.state_dict())))
 
     options: dict[str, Any] = {"name": "rmax_ts", "calls": 40, "max_in_flight": 8}
@@ -198,7 +196,7 @@ def test_jobs_under_way_of_a_concurrent_search_are_made_again() -> None:
     world = LateWorld(4, **HARD)
     search = build_search(world, **options)
     search.load_state_dict(state)
-    assert search.num_in_flight == len(numbers)
+    assert len(search.state_dict()["jobs"]) == len(numbers)
     found = asyncio.run(search.run())
     assert found.calls == 40
     assert found.calls - state["spent"]["calls"] == len(world.verified)
@@ -208,7 +206,7 @@ def test_jobs_under_way_of_a_concurrent_search_are_made_again() -> None:
 
 def test_a_saved_search_is_not_that_of_another_problem() -> None:
     state = build_search(World()).state_dict()
-    other = make_single(build_problem("other", n=7), World().functions(), SearchConfig(gamma=0.5))
+    other = TreeSearch(build_problem("other", n=7), World().functions(), SearchConfig(gamma=0.5))
     with pytest.raises(RunError, match=r"differs in problem, search\.gamma, search\.check|differs"):
         other.load_state_dict(state)
     longer = build_search(World(), calls=99, max_in_flight=3)
@@ -312,7 +310,7 @@ def test_a_proof_ends_the_others_and_their_calls_are_counted() -> None:
     found = asyncio.run(search.run())
     assert (found.stopped, found.calls, len(world.verified)) == ("proved", 3, 3)
     assert world.running == 0
-    search.strategy.check_invariants()
+    search.strategy.tree.check_invariants()
     assert search.strategy.tree.root.sub_jobs == 0
 
 
@@ -325,7 +323,7 @@ def test_only_what_the_fresh_verifier_proves_too_is_found() -> None:
         return build_verdict(Status.REJECTED if candidate.body == "ab" else Status.PROVED)
 
     functions = world.functions(confirm=confirm)
-    search = make_single(PROBLEM, functions, SearchConfig(calls=5, name="rmax_ts"))
+    search = TreeSearch(PROBLEM, functions, SearchConfig(calls=5, name="rmax_ts"))
     found = asyncio.run(search.run())
     assert [(proof.body, proof.confirmed) for proof in found.proofs] == [("anb", True)]
     assert [(body, verdict.status) for body, verdict in found.refuted] == [("ab", Status.REJECTED)]
@@ -358,9 +356,9 @@ def test_a_search_says_which_function_it_lacks() -> None:
         functions = World().functions(**{lacks: None})
         config = SearchConfig(name=name)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match=f'"{name}" needs a function {lacks}'):
-            make_single(PROBLEM, functions, config)
+            TreeSearch(PROBLEM, functions, config)
     plain = Functions(World().propose, World().verify)
-    make_single(PROBLEM, plain, SearchConfig(name="best_of_n"))
+    TreeSearch(PROBLEM, plain, SearchConfig(name="best_of_n"))
 
 
 def test_a_proposal_must_begin_with_its_prefix() -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from proverrl.config.search import SearchName
 from proverrl.errors import ProblemError, RecordError, UsageError
 from proverrl.lang.records import Segment
-from proverrl.search.deepsearch import DeepSearch
-from proverrl.search.run import Search
+from proverrl.search.frontier import DeepSearch
+from proverrl.search.run import TreeSearch
 from proverrl.search.samples import SearchSample, collect_samples, read_samples, write_samples
 from tests.search_world import PROBLEM, World, build_search
 
@@ -34,7 +34,7 @@ def make_sample(**changed: Any) -> SearchSample:
     return SearchSample(**{**fields, **changed})
 
 
-def finish(world: World, **config: Any) -> Search:
+def finish(world: World, **config: Any) -> TreeSearch:
     search = build_search(world, **config)
     asyncio.run(search.run())
     return search

@@ -14,9 +14,9 @@ from proverrl.lang.lean.search.states import segment_lean
 from proverrl.lang.records import Prefix
 from proverrl.problems.prompt import render_prompt
 from proverrl.search.base import Functions, Proposal
-from proverrl.search.best_first import BestFirst
-from proverrl.search.methods import make_single
-from proverrl.search.step_proposals import PROPOSERS, StepProposer, make_proposer
+from proverrl.search.frontier import BestFirst
+from proverrl.search.proposals import PROPOSERS, Proposer, StepProposer
+from proverrl.search.run import TreeSearch
 from proverrl.types import HOLE, Completion, Problem, Prompt, Sampling
 from tests.lean_builders import build_walk_problem
 from tests.test_search_proposals import LEAN, LOOP, Watched, encode
@@ -72,8 +72,8 @@ def test_a_line_is_read(text: str, body: str | None) -> None:
 def test_steps_by_name_and_for_lean_only() -> None:
     assert set(PROPOSERS) == set(get_args(StepName))
     policy = Watched().policy
-    assert isinstance(make_proposer(policy, SAMPLING, "tactic"), StepProposer)
-    assert type(make_proposer(policy, SAMPLING, "proof")) is PROPOSERS["proof"]
+    assert isinstance(PROPOSERS["tactic"](policy, SAMPLING), StepProposer)
+    assert type(PROPOSERS["proof"](policy, SAMPLING)) is Proposer
     with pytest.raises(UsageError, match=r'set search.step = "proof"'):
         ask(Watched(), LOOP, Prefix("", ""))
 
@@ -98,13 +98,13 @@ def test_best_first_proves_a_walk_one_tactic_at_a_time(states_from: StatesFrom) 
         async with open_tools(states_from) as tools:
             given = tools.functions
             functions = Functions(
-                propose=make_proposer(LetterPolicy().policy, SAMPLING, "tactic"),
+                propose=PROPOSERS["tactic"](LetterPolicy().policy, SAMPLING),
                 verify=given.verify,
                 segment=segment_lean,
                 confirm=given.confirm,
             )
             config = SearchConfig(name="best_first", step="tactic", calls=200, check=True)
-            search = make_single(build_walk_problem("abba"), functions, config)
+            search = TreeSearch(build_walk_problem("abba"), functions, config)
             result = await search.run()
             (proof,) = result.proofs
             assert proof.confirmed

@@ -13,9 +13,9 @@ from proverrl.lang.dafny.search.branches import are_disjoint, read_branches
 from proverrl.lang.dafny.search.sketch import blank, fill
 from proverrl.lang.dafny.search.subgoals import is_circular, lift
 from proverrl.lang.records import Prefix, Sketch, Subgoal
-from proverrl.search.base import Functions, Proposal
-from proverrl.search.methods import make_search
+from proverrl.search.base import Functions, Proposal, Search
 from proverrl.search.subgoal_search import SubgoalSearch
+from proverrl.search.wiring import make_search
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 from tests.dafny_search import CALC, LEM, LOOP, TWO, WRONG, Dafny, Script, open_dafny, run
 
@@ -235,7 +235,7 @@ def test_it_goes_on_where_it_was(dafny: Dafny, after: int) -> None:
     saved: list[dict[str, object]] = []
     broken = build()
 
-    def watch(search: SubgoalSearch) -> None:
+    def watch(search: Search) -> None:
         if len(search.curve) == after:
             saved.append(search.state_dict())
             raise StopError

@@ -32,8 +32,8 @@ from proverrl.lang.lean.search.tactic_states import LeanStates
 from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.lang.lean.workers.protocol import CommandAnswer, Position, Sorry, parse_answer
 from proverrl.lang.records import Sketch, Subgoal
-from proverrl.search.subgoals import SubgoalFunctions, decompose
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from tests.decompose import SubgoalFunctions, decompose
 from tests.lean_builders import build_lean_problem, build_walk_problem
 from tests.test_lean_replay import RECORDED, TRANSCRIPTS, load
 from tests.walk_search import Confirmer, spawn

@@ -18,23 +18,26 @@ from proverrl.errors import RunError, UsageError
 from proverrl.lang.dafny.search.states import DafnySearching
 from proverrl.lang.records import Prefix
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.search.value_fit import HeadFit, ValueData, choose_side
-from proverrl.search.value_metrics import (
+from proverrl.search.value_fit import (
+    HeadFit,
+    ValueData,
+    choose_side,
     compute_auc,
     compute_calibration,
     compute_within,
     measure_values,
 )
-from proverrl.search.value_pairs import ValuePair, read_pairs
 from proverrl.search.values import (
     NUM_LIKELIHOODS,
     SETTINGS,
     ValueModel,
+    ValuePair,
     build_data,
     compute_features,
     load_value,
     measure_head,
     open_fit,
+    read_pairs,
     save_value,
 )
 from tests.builders import build_problem

@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -14,21 +14,24 @@ import pytest
 from proverrl.errors import RunError, UsageError
 from proverrl.lang.dafny.search.states import NOTHING_KNOWN
 from proverrl.monitor.search_display import PLAIN_SECONDS, LiveSearches, PlainSearches, make_summary
-from proverrl.search.base import Searching
 from proverrl.search.folder import SearchFolder, check_folder, name_folders
-from proverrl.search.picture import COLUMN, MARGIN, ROW, TOP, choose_rows, draw_tree, place_rows
-from proverrl.search.run import Search
+from proverrl.search.run import TreeSearch
 from proverrl.search.tree import Tree
 from proverrl.search.view import (
-    HasTrees,
+    COLUMN,
+    MARGIN,
+    ROW,
+    TOP,
+    choose_rows,
     count_open,
     describe_trees,
-    find_trees,
+    draw_tree,
     find_way,
     measure_trees,
+    place_rows,
 )
 from tests.builders import build_problem
-from tests.search_world import PROBLEM, World, build_search
+from tests.search_world import World, build_search
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -42,7 +45,7 @@ def small_tree() -> Tree:
     return tree
 
 
-def run(search: Search) -> None:
+def run(search: TreeSearch) -> None:
     asyncio.run(search.run())
 
 
@@ -102,15 +105,7 @@ def test_a_proof_passes_the_states_that_it_begins_with() -> None:
 
 
 def test_a_search_of_several_shows_its_trees_below_the_first() -> None:
-    class Parts:
-        problem = PROBLEM
-
-        def trees(self) -> list[tuple[str, Tree]]:
-            return [("whole", small_tree()), ("part", small_tree())]
-
-    parts = Parts()
-    assert isinstance(parts, HasTrees)
-    trees = find_trees(cast(Searching, parts))
+    trees = [("whole", small_tree()), ("part", small_tree())]
     found = measure_trees(trees, "dafny")
     assert (found.nodes, found.depth, found.widths) == (10, 3, (2, 4, 2, 2))
     described = describe_trees(trees, problem_id="p", name="subgoals", bodies=[])
@@ -153,7 +148,7 @@ def test_of_a_large_tree_the_proof_and_what_was_visited_most_is_drawn() -> None:
     assert [row["id"] for row in choose_rows(rows, {0, 1, 2}, limit=5)] == [0, 1, 2, 7, 8]
 
 
-def make_folder(path: Path, search: Search, **settings: Any) -> SearchFolder:
+def make_folder(path: Path, search: TreeSearch, **settings: Any) -> SearchFolder:
     return SearchFolder(path, search.config, search.seed, {"policy": "a", **settings})
 
 
@@ -242,7 +237,7 @@ def test_plain_lines_come_every_few_seconds_and_at_the_end() -> None:
     assert len(lines) == 3
     assert lines[1] == lines[2]
     assert "calls 12/12" in lines[2]
-    assert f"best: depth {measure_trees(find_trees(search), 'dafny').depth}" in lines[2]
+    assert f"best: depth {measure_trees(search.trees(), 'dafny').depth}" in lines[2]
 
 
 def test_the_live_panel_has_a_row_a_search_and_the_way_to_the_best() -> None:
@@ -250,7 +245,7 @@ def test_the_live_panel_has_a_row_a_search_and_the_way_to_the_best() -> None:
 
     display = LiveSearches(io.StringIO(), 12)
     search = build_search(World(target="ab", script=["a", "ab"]), calls=12)
-    watched: list[Searching] = []
+    watched: list[TreeSearch] = []
     asyncio.run(search.run(watched.append))
     display.watch(search)
     console = Console(file=io.StringIO(), width=100)

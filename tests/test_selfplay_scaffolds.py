@@ -13,8 +13,14 @@ import pytest
 
 from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.compose.composers import Draft
-from proverrl.compose.guard_checks import GUARDS, make_guards, make_negation
-from proverrl.compose.guards import GuardLedger, GuardRun, make_tools, run_guards
+from proverrl.compose.guards import (
+    GUARDS,
+    GuardLedger,
+    GuardRun,
+    make_guards,
+    make_negation,
+    run_guards,
+)
 from proverrl.compose.operators import build_composed, compose, read_generation
 from proverrl.config import parse_config
 from proverrl.config.compose import SelfplayScaffold
@@ -46,6 +52,7 @@ from proverrl.types import (
 from proverrl.verify.base import Verifier
 from tests.dafny_search import LEM, Dafny, open_dafny
 from tests.fake_verifier import FakeVerifier
+from tests.guard_tools import make_tools
 
 LOOP = f"method M(n: nat)\n{{\n  while r < n\n    {HOLE}\n  {{ }}\n}}\n"
 FAILED = Verdict(

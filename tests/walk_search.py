@@ -18,8 +18,7 @@ from proverrl.lang.lean.search.tactic_states import LeanStates
 from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
 from proverrl.lang.records import Prefix, Verify
 from proverrl.search.base import Functions, Proposal, SearchResult
-from proverrl.search.methods import make_single
-from proverrl.search.run import Search
+from proverrl.search.run import TreeSearch
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verify.pool import VerifierPool
 from tests.lean_builders import WALKS_LEAN, build_walk_problem
@@ -132,9 +131,9 @@ async def open_tools(
 
 def build_walk_search(
     tools: Tools, name: SearchName = "rmax_ts", *, word: str = "abba", seed: int = 0, **config: Any
-) -> Search:
+) -> TreeSearch:
     settings = SearchConfig(name=name, check=True, **config)
-    return make_single(build_walk_problem(word), tools.functions, settings, seed=seed)
+    return TreeSearch(build_walk_problem(word), tools.functions, settings, seed=seed)
 
 
 def run_walk_search(
@@ -142,12 +141,12 @@ def run_walk_search(
     states_from: StatesFrom,
     *,
     seed: int = 0,
-    watch: Callable[[Search, Tools], None] | None = None,
+    watch: Callable[[TreeSearch, Tools], None] | None = None,
     workers: int = 1,
     length: int = 3,
     **config: Any,
-) -> tuple[SearchResult, Search, Tools]:
-    async def main() -> tuple[SearchResult, Search, Tools]:
+) -> tuple[SearchResult, TreeSearch, Tools]:
+    async def main() -> tuple[SearchResult, TreeSearch, Tools]:
         async with open_tools(states_from, workers=workers, length=length) as tools:
             search = build_walk_search(tools, name, seed=seed, **config)
             told = None if watch is None else lambda one: watch(one, tools)

@@ -18,8 +18,8 @@ from rich.table import Table
 
 from proverrl.config.search import SearchConfig, SearchName
 from proverrl.lang.records import Segment
-from proverrl.search.base import Functions, Job, Judged, Proposal
-from proverrl.search.methods import SEARCHES
+from proverrl.search.base import Functions, Job, JudgedProposal, Proposal
+from proverrl.search.run import SEARCHES
 from proverrl.search.strategy import Expansion, Strategy
 from proverrl.types import Candidate, Status, Verdict
 
@@ -77,7 +77,7 @@ def _make_up(job: Job, rng: random.Random) -> Expansion:
         segments.append(Segment(text, f"{_STATE}{step} {len(text)}"))
     proposal = Proposal(text, 20 * len(segments), -rng.random() * 20 * len(segments))
     return Expansion(
-        (Judged(proposal, _REFUSED, tuple(segments)),),
+        (JudgedProposal(proposal, _REFUSED, tuple(segments)),),
         (tuple(rng.random() for _ in segments),),
     )
 
@@ -112,7 +112,7 @@ def _time_expansions(strategy: Strategy, expansions: int) -> float:
     for number in range(expansions):
         job = strategy.choose(number, number, 1)
         assert job is not None
-        judged = Judged(Proposal(job.prefix.text, 1, -1.0), _REFUSED, ())
+        judged = JudgedProposal(Proposal(job.prefix.text, 1, -1.0), _REFUSED, ())
         strategy.absorb(job, Expansion((judged,), ((),)))
     return time.process_time() - started
 

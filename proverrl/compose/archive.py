@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,10 +134,6 @@ class ProblemArchive:
         """Ids of all problems that this one was made from, at any distance."""
         self.get(problem_id)
         return frozenset(nx.ancestors(self.graph, problem_id))
-
-    def count_operators(self) -> Counter[str]:
-        """How many problems each operator made."""
-        return Counter(composed.operator for composed in self)
 
     def export(self, path: Path) -> None:
         """Write the graph as GraphML (``.graphml``) or node-link JSON (``.json``)."""

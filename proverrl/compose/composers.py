@@ -1,10 +1,10 @@
-"""Composers: what writes new statements from pairs of problems.
+"""Composers: what writes new problems from pairs of problems.
 
 Flows in: pairs of parents, a round. Flows out: a ``Draft`` for each pair, in their order: a
 composed problem, or the reason why there is none, with the completion where a policy wrote it.
 A program needs no model. A policy writes scripts of operators (``edit``, for a small model that
-was taught them), or whole statements in a code block (``statement``, for a pretrained one), whose
-text is audited, because from then on it is believed as the problem's own.
+was taught them), or whole statements in a code block (``statement``, for a pretrained one). Their
+text is audited, because it is trusted as the problem's own from then on.
 Not handled here: which pairs are drawn, guards, rewards.
 """
 
@@ -12,12 +12,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 from proverrl.compose.archive import Composed, dump_composed, load_composed
 from proverrl.compose.operators import build_composed
-from proverrl.compose.script import apply_script, check_operators, read_script, write_script
+from proverrl.compose.script import (
+    NAMES,
+    apply_script,
+    check_operators,
+    read_script,
+    write_script,
+)
 from proverrl.config.selfplay import ComposerFormat
 from proverrl.curriculum.beliefs import Belief
 from proverrl.lang import find_composing
@@ -29,7 +35,7 @@ from proverrl.problems.prompt import use_layout_words
 from proverrl.rollout.extract import find_blocks, skip_thinking
 from proverrl.rollout.whole_proof import dump_completion, load_completion
 from proverrl.seeds import derive_seed
-from proverrl.types import HOLE, Completion, Message, Problem, Prompt, Sampling
+from proverrl.types import HOLE, Completion, Message, Prompt, Sampling
 
 SCRIPT_HEADING = "\n// compose\n"
 """Ends the prompt of a script, as ``BODY_HEADING`` ends that of a proof."""
@@ -55,7 +61,7 @@ write the proof. Give the whole program in one code block."""
 class Draft:
     """What came of a pair: a composed problem, or ``reason``. ``parents`` are the pair's ids, and
     ``task`` is the kind of its first problem. ``scaffold`` names what made it where no composer
-    did: it earns nothing then, and nothing is compared with it."""
+    did; then it earns nothing, and nothing is compared with it."""
 
     parents: tuple[str, ...]
     task: str
@@ -80,68 +86,52 @@ Pair = tuple[Parent, Parent]
 
 
 class Composer(Protocol):
-    """Writes one statement a pair; the same for the same round, pairs and weights."""
+    """Writes one statement per pair; the same for the same round, pairs and weights."""
 
     async def write(self, pairs: Sequence[Pair], *, round_number: int) -> list[Draft]: ...
 
 
+@dataclass(frozen=True, slots=True)
 class ProgramComposer:
-    """One operator a statement, any with the same chance that has a hold on the pair; with
-    ``weigh``, which is asked once a round, by how useful each is believed to be."""
+    """One operator per statement. Any that has a hold on the pair is as likely; with ``weigh``,
+    which is asked once a round, each is as likely as it is believed to be useful."""
 
-    def __init__(
-        self,
-        operators: Sequence[str],
-        seed: int,
-        *,
-        weigh: Callable[[], Mapping[str, Belief]] | None = None,
-    ) -> None:
-        self._chosen = operators
-        self._seed = seed
-        self._weigh = weigh
+    operators: Sequence[str]
+    seed: int
+    weigh: Callable[[], Mapping[str, Belief]] | None = None
 
     async def write(self, pairs: Sequence[Pair], *, round_number: int) -> list[Draft]:
-        beliefs = None if self._weigh is None else self._weigh()
+        beliefs = None if self.weigh is None else self.weigh()
         drafts = []
         for number, pair in enumerate(pairs):
-            rng = random.Random(derive_seed(self._seed, "program", round_number, number))
-            operators = check_operators(pair[0].problem.language, self._chosen)
+            rng = random.Random(derive_seed(self.seed, "program", round_number, number))
+            operators = check_operators(pair[0].problem.language, self.operators)
             script = write_script(rng, pair, operators, beliefs=beliefs)
             composed = script and apply_script(script, pair, round_number=round_number)
             drafts.append(_make_draft(pair, composed or None, "no operator has a hold on the pair"))
         return drafts
 
 
+@dataclass(frozen=True, slots=True)
 class PolicyComposer:
     """A policy that writes; ``trained`` is the model whose tokenizer and layout it has."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        trained: TransformersPolicy,
-        *,
-        form: ComposerFormat,
-        operators: Sequence[str],
-        temperature: float,
-        max_new_tokens: int,
-        seed: int,
-    ) -> None:
-        self.policy = policy
-        self._trained = trained
-        self._form = form
-        self._chosen = operators
-        self._temperature = temperature
-        self._max_new_tokens = max_new_tokens
-        self._seed = seed
+    policy: Policy
+    trained: TransformersPolicy
+    form: ComposerFormat
+    operators: Sequence[str]
+    temperature: float
+    max_new_tokens: int
+    seed: int
 
     async def write(self, pairs: Sequence[Pair], *, round_number: int) -> list[Draft]:
         if not pairs:
             return []
-        prompts = [encode_pair(self._trained, pair, self._form) for pair in pairs]
+        prompts = [encode_pair(self.trained, pair, self.form) for pair in pairs]
         sampling = Sampling(
-            temperature=self._temperature,
-            max_new_tokens=self._max_new_tokens,
-            seed=derive_seed(self._seed, "compose", round_number),
+            temperature=self.temperature,
+            max_new_tokens=self.max_new_tokens,
+            seed=derive_seed(self.seed, "compose", round_number),
         )
         written = await self.policy.generate(prompts, n=1, sampling=sampling)
         return [
@@ -150,10 +140,10 @@ class PolicyComposer:
         ]
 
     def _read(self, pair: Pair, prompt: Prompt, completion: Completion, number: int) -> Draft:
-        if self._form == "statement":
+        if self.form == "statement":
             composed, reason = read_statement(completion.text, pair, number)
         else:
-            operators = check_operators(pair[0].problem.language, self._chosen)
+            operators = check_operators(pair[0].problem.language, self.operators)
             script = read_script(completion.text, operators)
             reason = script.reason or "an operator has no hold on what it is given"
             composed = None
@@ -184,11 +174,11 @@ def encode_pair(policy: TransformersPolicy, pair: Pair, form: ComposerFormat) ->
         first, second = (p.problem.preamble + p.problem.statement.strip() for p in pair)
         text = _REQUEST.format(hole=HOLE, first=first, second=second)
         return encode_messages(policy.tokenizer, name, (Message("user", text),), policy.layout)
-    text = "".join(
-        f"// {name}\n{_show(parent.problem, policy)}\n"
-        for name, parent in zip("ab", pair, strict=True)
-    )
-    message = Message("user", text.rstrip("\n") + SCRIPT_HEADING)
+    shown = []
+    for letter, problem in zip(NAMES, (parent.problem for parent in pair), strict=True):
+        text = problem.preamble + problem.statement.rstrip()
+        shown.append(f"// {letter}\n{use_layout_words(problem, text, policy.layout)}")
+    message = Message("user", "\n".join(shown).rstrip("\n") + SCRIPT_HEADING)
     return encode_messages(policy.tokenizer, name, (message,), policy.layout)
 
 
@@ -238,14 +228,10 @@ def read_statement(text: str, pair: Pair, round_number: int) -> tuple[Composed |
 def dump_drafts(drafts: Sequence[Draft]) -> list[dict[str, Any]]:
     """Drafts as JSON values."""
     return [
-        {
-            "parents": draft.parents,
-            "task": draft.task,
-            "composed": None if draft.composed is None else dump_composed(draft.composed),
-            "reason": draft.reason,
-            "prompt_id": draft.prompt_id,
-            "completion": None if draft.completion is None else dump_completion(draft.completion),
-            "scaffold": draft.scaffold,
+        {field.name: getattr(draft, field.name) for field in fields(draft)}
+        | {
+            "composed": draft.composed and dump_composed(draft.composed),
+            "completion": draft.completion and dump_completion(draft.completion),
         }
         for draft in drafts
     ]
@@ -255,13 +241,12 @@ def load_drafts(rows: Sequence[Mapping[str, Any]]) -> list[Draft]:
     """What ``dump_drafts`` wrote."""
     return [
         Draft(
-            tuple(row["parents"]),
-            row["task"],
-            row["composed"] and load_composed(row["composed"]),
-            row["reason"],
-            row["prompt_id"],
-            row["completion"] and load_completion(row["completion"]),
-            row["scaffold"],
+            **{
+                **row,
+                "parents": tuple(row["parents"]),
+                "composed": row["composed"] and load_composed(row["composed"]),
+                "completion": row["completion"] and load_completion(row["completion"]),
+            }
         )
         for row in rows
     ]
@@ -277,8 +262,3 @@ def _make_draft(
     parents = tuple(parent.problem.id for parent in pair)
     kept = "" if composed is not None else reason
     return Draft(parents, pair[0].problem.kind, composed, kept, prompt_id, completion)
-
-
-def _show(problem: Problem, policy: TransformersPolicy) -> str:
-    text = problem.preamble + problem.statement.rstrip()
-    return use_layout_words(problem, text, policy.layout)

@@ -12,15 +12,20 @@ Lean nothing of this ran against a real Lean.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from proverrl.compose.archive import Composed
+from proverrl.compose.operators import compose
 from proverrl.config.compose import GuardName
 from proverrl.errors import ProblemError
-from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
+from proverrl.lang import find_composing
+from proverrl.lang.records import Parent
+from proverrl.problems.contamination import OverlapIndex, Statement, make_skeleton
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verify.base import Verifier
 
@@ -50,11 +55,8 @@ class NotJudgedError(Exception):
         self.guard = guard
 
 
-class Guard(Protocol):
-    """Looks at one problem; None lets it pass."""
-
-    async def __call__(self, problem: Problem) -> Stop | None: ...
-
+Guard = Callable[[Problem], Awaitable[Stop | None]]
+"""Looks at one problem; None lets it pass."""
 
 Attack = Callable[[Problem], Awaitable[Sequence[str]]]
 """Bodies to try on a problem, from a policy for instance."""
@@ -80,10 +82,6 @@ class GuardLedger:
             kept.append(
                 {"id": problem.id, "reason": stop.reason, "statement": text, "body": stop.body}
             )
-
-    def count(self, guard: GuardName) -> int:
-        """How many problems a guard stopped."""
-        return sum(n for name, n in self.stops.items() if name.startswith(f"{guard}:"))
 
     def describe(self) -> str:
         """One line for a person."""
@@ -140,26 +138,6 @@ class GuardTools:
     seen: set[str]
     attack: Attack | None = None
     near_share: float = 1.0
-
-
-def make_tools(
-    verifier: Verifier,
-    *,
-    existing: Iterable[Problem],
-    held_out: Iterable[Problem],
-    attack: Attack | None = None,
-    near_share: float = 1.0,
-    deadline_seconds: float = DEADLINE_SECONDS,
-) -> GuardTools:
-    """Tools for a run: ``existing`` are the problems a composed one must differ from, ``held_out``
-    those that it must not give away."""
-    return GuardTools(
-        asker=Asker(verifier, deadline_seconds=deadline_seconds),
-        held_out=OverlapIndex(take_statements(held_out)),
-        seen={make_skeleton(problem) for problem in existing},
-        attack=attack,
-        near_share=near_share,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +207,145 @@ async def _run_all(problem: Problem, guards: Mapping[GuardName, Guard]) -> Stop 
     return None
 
 
-async def find_first_proof(
-    asker: Asker, guard: GuardName, problem: Problem, bodies: Iterable[str]
-) -> str | None:
-    """The first body that proves the problem."""
-    for body in bodies:
-        if (await asker.ask(guard, Candidate(problem, body))).proved:
-            return body
+async def guard_duplicate(tools: GuardTools, problem: Problem) -> Stop | None:
+    """Stops what differs from an existing problem in names, comments and layout only."""
+    skeleton = make_skeleton(problem)
+    if skeleton in tools.seen:
+        return Stop("duplicate", problem.id, "the same but for names")
+    tools.seen.add(skeleton)
     return None
+
+
+async def guard_leak(tools: GuardTools, problem: Problem) -> Stop | None:
+    """Stops what is a held-out problem under other names, or holds one whole (Wang et al. 2025,
+    Kimina-Prover, arXiv 2504.11354: runs of 13 tokens)."""
+    text = problem.preamble + problem.statement
+    for match in tools.held_out.find(Statement(problem.id, problem.language, text)):
+        if match.kind != "near" or match.share >= tools.near_share:
+            return Stop("leak", problem.id, f"{match.kind} as {match.benchmark_id}")
+    return None
+
+
+async def guard_well_formed(tools: GuardTools, problem: Problem) -> Stop | None:
+    """Stops what the verifier cannot read, and what no body could prove. The text is audited first
+    as if a policy had written it, for a policy may have: nothing may be assumed or switched off."""
+    composing = find_composing(problem.language)
+    for rule, message in composing.find_cheats(problem):
+        return Stop("well_formed", problem.id, f"refused by the audit: {rule}", body=message)
+    verdict = await tools.asker.ask("well_formed", composing.ask_well_formed(problem))
+    found = composing.explain_malformed(problem, verdict)
+    return found and Stop("well_formed", problem.id, found[0], body=found[1])
+
+
+async def guard_trivial(tools: GuardTools, problem: Problem) -> Stop | None:
+    """Stops what an empty body, one that says nothing, or a fixed portfolio proves."""
+    for body in find_composing(problem.language).list_trivial(problem):
+        if (await tools.asker.ask("trivial", Candidate(problem, body))).proved:
+            reason = f"proved by {body or 'an empty body'}"
+            return Stop("trivial", problem.id, reason, body=body)
+    return None
+
+
+async def guard_satisfiable(tools: GuardTools, problem: Problem) -> Stop | None:
+    """Stops what assumes a contradiction: ``false`` must not follow from the assumptions
+    (hypothesis rejection; Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333)."""
+    composing = find_composing(problem.language)
+    for candidate in composing.ask_contradiction(problem):
+        verdict = await tools.asker.ask("satisfiable", candidate)
+        if reason := composing.explain_contradiction(candidate, verdict):
+            return Stop("satisfiable", problem.id, reason, body=candidate.body)
+    return None
+
+
+async def guard_weak_contract(tools: GuardTools, problem: Problem) -> Stop | None:
+    """Stops a method whose contract a program that does nothing meets."""
+    for candidate in find_composing(problem.language).list_exploits(problem):
+        if (await tools.asker.ask("weak_contract", candidate)).proved:
+            reason = "a program that does nothing meets its contract"
+            return Stop("weak_contract", problem.id, reason, body=candidate.body)
+    return None
+
+
+async def guard_refuted(tools: GuardTools, problem: Problem) -> Stop | None:
+    """Stops what is false. Statement and negation are attacked at the same time, a body of each at
+    a turn; a proof ends both (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333).
+
+    The negation of a refuted lemma is kept as a problem, with its proof. A method is refuted by a
+    run on a small input that breaks its contract.
+    """
+    composing = find_composing(problem.language)
+    runs = composing.ask_run(problem)
+    if runs is not None and composing.is_broken(await tools.asker.ask("refuted", runs)):
+        return Stop("refuted", problem.id, "a small run breaks it", body=runs.body)
+    negation = make_negation(problem)
+    if negation is None:
+        return None
+    found = await _attack_both(tools, problem, negation.problem)
+    if found is None:
+        return None
+    body, reason = found
+    kept = replace(negation, reference=body)
+    return Stop("refuted", problem.id, reason, body=body, kept=kept)
+
+
+async def _attack_both(
+    tools: GuardTools, problem: Problem, negation: Problem
+) -> tuple[str, str] | None:
+    """The body that proves the negation and a reason that says whose it is, or None.
+
+    Both bodies of a turn are judged, whichever verdict comes first, so that the calls that a run
+    makes do not depend on the verifier's speed.
+    """
+    composing = find_composing(problem.language)
+    for_it: Sequence[str] = composing.list_proofs(problem)
+    against: Sequence[str] = composing.list_refutations(problem)
+    num_plain = len(against)
+    if tools.attack is not None:
+        for_it = (*for_it, *await tools.attack(problem))
+        against = (*against, *await tools.attack(negation))
+
+    async def judge(attacked: Problem, body: str | None) -> Verdict | None:
+        return body if body is None else await tools.asker.ask("refuted", Candidate(attacked, body))
+
+    for turn, (one, other) in enumerate(itertools.zip_longest(for_it, against)):
+        answers = await asyncio.gather(
+            judge(problem, one), judge(negation, other), return_exceptions=True
+        )
+        holds, fails = (isinstance(answer, Verdict) and answer.proved for answer in answers)
+        if fails:
+            whose = "" if turn < num_plain else " by the solver"
+            return other or "", f"its negation is proved{whose}"
+        if holds:
+            return None
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+    return None
+
+
+def make_negation(problem: Problem) -> Composed | None:
+    """The negation as a problem; None where the language or the form has none."""
+    name = find_composing(problem.language).negate(problem)
+    if name is None:
+        return None
+    number = int(problem.metadata.get("round", 0))
+    return compose(name, [Parent(problem)], round_number=number, seed=0)
+
+
+GUARDS: Mapping[GuardName, Callable[[GuardTools, Problem], Awaitable[Stop | None]]] = {
+    "duplicate": guard_duplicate,
+    "leak": guard_leak,
+    "well_formed": guard_well_formed,
+    "satisfiable": guard_satisfiable,
+    "trivial": guard_trivial,
+    "weak_contract": guard_weak_contract,
+    "refuted": guard_refuted,
+}
+
+
+def make_guards(
+    tools: GuardTools, names: Iterable[GuardName] = tuple(GUARDS)
+) -> dict[GuardName, Guard]:
+    """The guards of these names, in the order of ``GUARDS``."""
+    chosen = set(names)
+    return {name: partial(guard, tools) for name, guard in GUARDS.items() if name in chosen}

@@ -1,29 +1,34 @@
-"""Every operator by its name, and what it makes as a problem with lineage.
+"""New problems with lineage: by an operator, or by a scaffold around what was solved or failed.
 
-Flows in: training problems, an operator's name, a round and a seed. Flows out: ``Composed``
-problems, the same for the same input on every machine.
-Not handled here: which parents are drawn, and whether a problem may be used (``guards``).
+Flows in: training problems, the name of an operator or scaffold, a round and a seed. Flows out:
+``Composed`` problems, the same for the same input on every machine. Not handled here: the texts
+(the language makes them, ``Composing``), which parents are drawn, and whether a problem may be used
+(``guards``).
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from proverrl.compose.archive import Composed
+from proverrl.config.compose import ScaffoldName
 from proverrl.errors import ProblemError
-from proverrl.lang import find_language, list_languages
+from proverrl.lang import find_composing, find_language, list_languages
 from proverrl.lang.records import Made, Operator, Parent
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
 
 ORIGIN = "proverrl compose"
-MAX_TRIES = 25
+
+LiftFailed = Callable[[Problem, str], Sequence[tuple[Problem | None, Problem | None]]]
+"""A problem and a body that failed: its open parts as problems, each in the two forms of
+DeepSeek-Prover-V2: alone, and given the parts before it. None for a form that cannot be said."""
 
 
 def list_operators(language: str) -> Mapping[str, Operator]:
-    """The composers of a language; none for one that has no composers."""
+    """The operators of a language; none for one that has none."""
     composing = find_language(language).composing
     return {} if composing is None else composing.operators
 
@@ -61,43 +66,6 @@ def compose(
     return build_composed(
         made, [parent.problem for parent in parents], name, round_number=round_number, seed=seed
     )
-
-
-def draw_composed(
-    parents: Sequence[Parent],
-    num: int,
-    *,
-    names: Sequence[str],
-    round_number: int,
-    seed: int,
-    max_draws: int | None = None,
-) -> tuple[list[Composed], int]:
-    """``num`` distinct problems by operators and from parents drawn at random, and how many draws
-    that took; fewer when ``max_draws`` (left out: 20 a problem, at least 1,000) bring no more. The
-    same for the same input.
-
-    An operator that has no hold on the parents drawn is given others, up to ``MAX_TRIES`` times:
-    those that need parents of one kind would be rare otherwise.
-    """
-    rng = random.Random(derive_seed("draw", *names, round_number, seed))
-    pool = list(parents)
-    found: dict[str, Composed] = {}
-    draws = tries = 0
-    limit = max(1000, 20 * num) if max_draws is None else max_draws
-    name = names[0]
-    while len(found) < num and draws < limit:
-        if tries % MAX_TRIES == 0 and len(names) > 1:
-            name = rng.choice(names)
-        tries += 1
-        draws += 1
-        arity = get_operator(name).arity
-        if arity > len(pool):
-            continue
-        made = compose(name, rng.sample(pool, arity), round_number=round_number, seed=draws)
-        if made is not None:
-            found.setdefault(made.problem.id, made)
-            tries = 0
-    return list(found.values()), draws
 
 
 def _says_nothing_new(made: Made, parents: Sequence[Parent]) -> bool:
@@ -138,3 +106,46 @@ def build_composed(
     return Composed(
         problem, tuple(p.id for p in parents), operator, round_number, seed, made.reference
     )
+
+
+def build_scaffold(
+    name: ScaffoldName, parents: Sequence[Parent], *, round_number: int, seed: int
+) -> list[Composed]:
+    """All variants that a scaffold makes of these parents, with lineage; distinct, in order.
+
+    Raises ``ProblemError`` when a parent is not a training problem.
+    """
+    for parent in parents:
+        if parent.problem.split != "train":
+            raise ProblemError(f"problem {parent.problem.id!r}: only training problems may be used")
+    problems = [parent.problem for parent in parents]
+    rng = random.Random(
+        derive_seed("scaffold", name, round_number, seed, *(p.id for p in problems))
+    )
+    found: dict[str, Composed] = {}
+    given = {parent.problem.preamble + parent.problem.statement for parent in parents}
+    scaffold = find_composing(problems[0].language).scaffolds.get(name)
+    if scaffold is None:
+        return []
+    for made in scaffold(rng, parents):
+        if made.preamble + made.statement in given:
+            continue
+        composed = build_composed(made, problems, name, round_number=round_number, seed=seed)
+        found.setdefault(composed.problem.id, composed)
+    return list(found.values())
+
+
+def collect_subgoals(
+    problem: Problem, body: str, lift: LiftFailed, *, round_number: int, seed: int
+) -> list[Composed]:
+    """The open parts of a failed body as training problems, in both forms (Ren et al. 2025,
+    DeepSeek-Prover-V2, arXiv 2504.21801); each form once."""
+    found: dict[tuple[str, str], Composed] = {}
+    for alone, given in lift(problem, body):
+        for name, part in (("subgoal_alone", alone), ("subgoal_given", given)):
+            if part is None:
+                continue
+            made = Made(part.kind, part.statement, None, part.preamble)
+            composed = build_composed(made, [problem], name, round_number=round_number, seed=seed)
+            found.setdefault((part.preamble, part.statement), composed)
+    return list(found.values())

@@ -1,4 +1,4 @@
-"""Scripts: the small language in which a model composes, one operator a line.
+"""Scripts: the small language in which a model composes, one operator per line.
 
 Flows in: a text, and the two parents that the model was shown as ``a`` and ``b``. Flows out: a
 ``Composed`` problem, or the reason why there is none. A line is an operator, the parents that it
@@ -59,11 +59,6 @@ class Script:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.lines))
-
-
-def choose_operators(language: str, chosen: Sequence[str] = ()) -> list[str]:
-    """The operators of a language, of the ``chosen`` ones where there are such."""
-    return [name for name in list_operators(language) if not chosen or name in chosen]
 
 
 def read_script(text: str, operators: Sequence[str]) -> Script:
@@ -171,12 +166,12 @@ def _find_line(
 
 
 def check_operators(language: str, chosen: Sequence[str]) -> list[str]:
-    """``choose_operators``, of which there must be some.
+    """The operators of a language; of the ``chosen`` ones, where some are chosen.
 
     Raises:
         ProblemError: none of the chosen ones is for the language.
     """
-    operators = choose_operators(language, chosen)
+    operators = [name for name in list_operators(language) if not chosen or name in chosen]
     if not operators:
         raise ProblemError(
             f"selfplay.operators names none for {language}; leave it empty to use all of them"

@@ -2,7 +2,7 @@
 
 Each ``Literal`` has its literal dict: ``OPERATORS`` in ``proverrl.compose.operators``,
 ``LEAN_OPERATORS`` in ``proverrl.lang.lean.compose``, ``GUARDS`` in
-``proverrl.compose.guard_checks``, ``SCAFFOLDS`` in ``proverrl.compose.scaffolds``, ``POOLS`` in
+``proverrl.compose.guards``, ``SCAFFOLDS`` in ``proverrl.compose.operators``, ``POOLS`` in
 ``proverrl.loops.selfplay.composer``.
 """
 

@@ -1,5 +1,6 @@
 """The section ``[search]``: which search, its budget, and the constants of each; the functions
-that ``name`` chooses stand in ``proverrl.search.methods``."""
+that ``name`` chooses stand in ``proverrl.search.run.SEARCHES`` and
+``proverrl.search.wiring.COMPOSITES``."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ TierName = Literal["light", "medium", "heavy"]
 
 class SearchConfig(Section):
     """A search for one proof. ``proverrl.lang.dafny.search.states`` says more of ``states``,
-    ``proverrl.search.step_proposals`` of ``step``."""
+    ``proverrl.search.proposals.PROPOSERS`` of ``step``."""
 
     name: SearchName = "rmax_ts"
     """``best_of_n``, ``self_correct``, ``best_first``, ``rmax_ts``, ``puct`` or ``deepsearch``;

@@ -146,7 +146,7 @@ class Composing(ABC):
     """What composers and guards need of a language."""
 
     operators: Mapping[str, Operator]
-    """The composers, by the names that ``selfplay.operators`` takes."""
+    """The operators, by the names that ``selfplay.operators`` takes."""
     scaffolds: Mapping[ScaffoldName, Scaffold] = {}
     """What makes problems around one that was solved or failed."""
 

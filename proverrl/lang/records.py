@@ -126,7 +126,7 @@ Compose = Callable[[random.Random, Sequence[Parent]], Made | None]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A composer and how many parents it takes."""
+    """What makes a new problem of old ones, and how many of them it takes."""
 
     arity: int
     compose: Compose

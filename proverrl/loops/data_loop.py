@@ -21,8 +21,14 @@ from typing import Any
 from proverrl.compose.archive import Composed
 from proverrl.compose.composers import Draft, measure_truncated
 from proverrl.compose.grades import GRADES, Grade, grade_statement
-from proverrl.compose.guard_checks import make_guards
-from proverrl.compose.guards import Asker, GuardTools, NotJudgedError, Stop, run_guards
+from proverrl.compose.guards import (
+    Asker,
+    GuardTools,
+    NotJudgedError,
+    Stop,
+    make_guards,
+    run_guards,
+)
 from proverrl.config.compose import GuardName
 from proverrl.errors import UsageError
 from proverrl.lang import find_composing

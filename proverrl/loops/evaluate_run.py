@@ -33,7 +33,8 @@ from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.loading import merge_policies
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.search.wiring import Tools, make_tools, needs_traces, open_confirm, open_value
+from proverrl.search.proposals import PROPOSERS, Corrector
+from proverrl.search.wiring import Tools, needs_traces, open_confirm, open_value
 from proverrl.types import Problem, Sampling
 from proverrl.verify.cache import CachedVerifier
 
@@ -128,17 +129,16 @@ def open_tools(policy: Policy, verifier: CachedVerifier, config: Config) -> Tool
             f"evaluation.top_p is {settings.top_p}, and searches compare log-probabilities of the "
             "whole distribution; give --set evaluation.top_p=1"
         )
-    return make_tools(
-        policy,
-        verifier,
-        open_confirm(config.pool),
-        sampling=Sampling(
-            temperature=settings.temperature, max_new_tokens=config.sampling.max_new_tokens
-        ),
-        rollout=config.rollout,
+    sampling = Sampling(
+        temperature=settings.temperature, max_new_tokens=config.sampling.max_new_tokens
+    )
+    return Tools(
+        propose=PROPOSERS[config.search.step](policy, sampling),
+        correct=Corrector(policy, sampling, config.rollout),
+        verifier=verifier,
+        confirm=open_confirm(config.pool),
         deadline_seconds=config.pool.deadline_seconds,
         value=open_value(policy, config.search.value) if config.search.value else None,
-        step=config.search.step,
     )
 
 

@@ -33,8 +33,7 @@ from proverrl.policy.endpoint import take_usage
 from proverrl.policy.engines import name_weights
 from proverrl.problems.contamination import check_problems, describe_overlap
 from proverrl.search.base import SearchResult
-from proverrl.search.methods import make_search
-from proverrl.search.wiring import Tools, make_functions
+from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Status
 from proverrl.verify.cache import CachedVerifier

@@ -14,7 +14,7 @@ import asyncio
 import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,7 @@ from proverrl.parallel import World
 from proverrl.problems.inputs import Submission, read_lines
 from proverrl.rollout.proofs import IMPORTED, Proof, ProofStore
 from proverrl.rollout.samples import TrainingSample
-from proverrl.search.path_tokens import build_path_sample, rescore
-from proverrl.search.samples import SearchSample, read_samples
+from proverrl.search.samples import SearchSample, build_path_sample, read_samples
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Verdict
 
@@ -166,6 +165,15 @@ async def learn_paths(session: Session, learner: TorchLearner) -> int:
     session.policy.version = learner.version
     await asyncio.to_thread(session.sampler.push, learner.version)
     return num_calls
+
+
+def rescore(learner: TorchLearner, samples: Sequence[TrainingSample]) -> list[TrainingSample]:
+    """The samples as if the learner's present weights had written them."""
+    scored = []
+    for sample, logprobs in zip(samples, learner.score(samples), strict=True):
+        values = (0.0,) * sample.prompt_length + tuple(map(float, logprobs.tolist()))
+        scored.append(replace(sample, logprobs=values, policy_version=learner.version))
+    return scored
 
 
 def _learn(learner: TorchLearner, samples: Sequence[TrainingSample]) -> dict[str, float]:

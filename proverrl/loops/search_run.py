@@ -22,13 +22,12 @@ from proverrl.loops.evaluate_run import open_policy, open_prover
 from proverrl.loops.run_folder import lock_run
 from proverrl.monitor.search_display import SearchDisplay, open_display
 from proverrl.policy.engines import name_weights
-from proverrl.search.base import Searching, SearchResult
-from proverrl.search.folder import SearchFolder, check_folder, choose_shortest, name_folders
-from proverrl.search.methods import list_parts, make_search
+from proverrl.search.base import Search, SearchResult
+from proverrl.search.folder import SearchFolder, check_folder, name_folders
 from proverrl.search.minimise import Minimised, minimise
 from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.values import WEIGHTS
-from proverrl.search.wiring import Tools, make_functions
+from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.types import Candidate, Problem
 from proverrl.verify.cache import CachedVerifier
 
@@ -99,13 +98,13 @@ class _SearchRun:
             for problem in problems
         ]
 
-        async def search_next(search: Searching) -> dict[str, Any]:
+        async def search_next(search: Search) -> dict[str, Any]:
             async with free:
                 return await self._search_one(search, folders[search.problem.id])
 
         return await finish_all(search_next(search) for search in searches)
 
-    async def _search_one(self, search: Searching, path: Path) -> dict[str, Any]:
+    async def _search_one(self, search: Search, path: Path) -> dict[str, Any]:
         config, options, problem = self.config, self.options, search.problem
         identity = self.verifier.identify(Candidate(problem, "")).replace("\x00", " ")
         settings = {**self.settings, "verifier": identity}
@@ -119,15 +118,14 @@ class _SearchRun:
                 minimised = await self._keep_proof(folder, search, result)
                 shown = folder.write_result(search, result, minimised)
             if options.samples is not None:
-                parts = list_parts(search)
-                self.samples[problem.id] = [one for part in parts for one in collect_samples(part)]
+                self.samples[problem.id] = collect_samples(search)
             self.display.end(search)
             return shown
 
-    async def _run_saved(self, search: Searching, folder: SearchFolder) -> SearchResult:
+    async def _run_saved(self, search: Search, folder: SearchFolder) -> SearchResult:
         """Run it; however it ends, what was found out is saved."""
 
-        def watch(_: Searching) -> None:
+        def watch(_: Search) -> None:
             folder.save_if_due(search)
             self.display.watch(search)
 
@@ -142,13 +140,13 @@ class _SearchRun:
         return result
 
     async def _keep_proof(
-        self, folder: SearchFolder, search: Searching, result: SearchResult
+        self, folder: SearchFolder, search: Search, result: SearchResult
     ) -> Minimised | None:
         """Write the shortest proof as a whole file, and beside it what is left of it."""
         if not result.proofs:
             return None
         problem, functions, calls = search.problem, search.functions, self.options.minimise_calls
-        body = choose_shortest(result.proofs).body
+        body = min((proof.body for proof in result.proofs), key=len)
         folder.write_proof(problem, body)
         if not calls:
             return None

@@ -34,14 +34,17 @@ from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.samples import read_samples
 from proverrl.search.value_fit import ValueData
-from proverrl.search.value_pairs import ValuePair, hash_pairs, list_pairs, read_pairs
 from proverrl.search.values import (
     SETTINGS,
     ValueModel,
+    ValuePair,
     build_data,
+    hash_pairs,
+    list_pairs,
     measure_head,
     open_fit,
     read_about,
+    read_pairs,
     save_value,
 )
 

@@ -18,9 +18,8 @@ from rich.tree import Tree as ShownTree
 
 from proverrl.monitor.display import TimedPanel, can_draw_live, format_share, sparkline
 from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost
-from proverrl.search.base import Searching, StopReason
-from proverrl.search.spending import count_turns
-from proverrl.search.view import TreeFigures, find_trees, measure_trees
+from proverrl.search.base import Search, StopReason, count_turns
+from proverrl.search.view import TreeFigures, measure_trees
 
 LIVE_SECONDS, PLAIN_SECONDS = 0.25, 5.0
 MAX_WAY = 8
@@ -47,7 +46,7 @@ class Glance:
     tree: TreeFigures
 
 
-def take_glance(search: Searching, max_calls: int) -> Glance:
+def take_glance(search: Search, max_calls: int) -> Glance:
     """The search as it is now. O(nodes + turns)."""
     return Glance(
         problem_id=search.problem.id,
@@ -56,7 +55,7 @@ def take_glance(search: Searching, max_calls: int) -> Glance:
         tokens=search.tokens,
         proofs=search.num_proofs,
         lost=describe_lost(count_turns(search.all_turns).figures()),
-        tree=measure_trees(find_trees(search), search.problem.language),
+        tree=measure_trees(search.trees(), search.problem.language),
     )
 
 
@@ -95,13 +94,13 @@ class PlainSearches:
     def note(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
 
-    def watch(self, search: Searching) -> None:
+    def watch(self, search: Search) -> None:
         now, name = self._clock(), search.problem.id
         if now - self._printed.get(name, float("-inf")) >= PLAIN_SECONDS:
             self._printed[name] = now
             self.note(describe_glance(take_glance(search, self._max_calls)))
 
-    def end(self, search: Searching) -> None:
+    def end(self, search: Search) -> None:
         self._printed.pop(search.problem.id, None)
         self.note(describe_glance(take_glance(search, self._max_calls)))
 
@@ -125,7 +124,7 @@ class LiveSearches(TimedPanel):
     def note(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)
 
-    def watch(self, search: Searching) -> None:
+    def watch(self, search: Search) -> None:
         # Looked at here and not where it is drawn: that is another thread, and the tree grows.
         now, name = self._clock(), search.problem.id
         if now - self._looked.get(name, float("-inf")) >= LIVE_SECONDS:
@@ -133,7 +132,7 @@ class LiveSearches(TimedPanel):
             self._glances[name] = take_glance(search, self._max_calls)
             self._last = name
 
-    def end(self, search: Searching) -> None:
+    def end(self, search: Search) -> None:
         glance = take_glance(search, self._max_calls)
         self._looked.pop(glance.problem_id, None)
         self._glances.pop(glance.problem_id, None)

@@ -1,20 +1,32 @@
-"""The seam of every search: what it is given, what it hands on, what it gives back.
+"""What every search is given, what it hands on, and what it gives back.
 
-Flows in: nothing. Flows out: the records below and the types of the functions that a search takes.
-Not handled here: how states are read from a verdict, how a policy is asked (both are functions
-that the caller brings).
+Flows out: the records below, the types of the functions that a search takes, ``Ledger`` (what was
+spent and learned) and ``Search``. Not handled here: how states are read from a verdict and how a
+policy is asked (the caller brings both).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from dataclasses import astuple, dataclass, field
+from typing import Any, Literal, Self
 
+from pydantic import TypeAdapter
+
+from proverrl.config.search import SearchConfig
+from proverrl.errors import RunError
 from proverrl.lang.records import Prefix, Segment, SegmentFn, Verify
-from proverrl.types import Problem, Verdict
+from proverrl.rollout.completion_counts import CompletionCounts
+from proverrl.search.tree import Tree
+from proverrl.types import Candidate, Problem, Verdict
 
 StopReason = Literal["proved", "calls", "tokens", "idle", "exhausted"]
+
+# What may change when a search is continued: how long, and how many at once.
+_FREE_KEYS = frozenset({"calls", "tokens", "stop_after", "max_in_flight", "max_idle", "check"})
+
+_VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +34,8 @@ class Proposal:
     """One continuation written after a prefix.
 
     ``body`` is the whole body: the prefix's text and what was written. ``logprob`` is the sum over
-    the ``num_tokens`` tokens that were written, which were ``truncated`` at the limit or not.
-    ``reason`` says why no body was found in the answer, of which then only the tokens count.
+    the ``num_tokens`` tokens that were written. ``truncated`` says that they were cut off at the
+    limit. ``reason`` says why the answer has no body; then only its tokens count.
     """
 
     body: str
@@ -36,26 +48,6 @@ class Proposal:
     def is_read(self) -> bool:
         """Whether a body was found."""
         return not self.reason
-
-
-class Searching(Protocol):
-    """What runs a search of one problem: ``proverrl.search.run.Search``, and what is made of
-    several of them. ``config.calls`` bounds the verifier calls of all its parts together."""
-
-    problem: Problem
-    functions: Functions
-
-    @property
-    def calls(self) -> int: ...
-    @property
-    def tokens(self) -> int: ...
-    @property
-    def num_proofs(self) -> int: ...
-    @property
-    def all_turns(self) -> Sequence[SearchTurn]: ...
-    async def run(self, watch: Callable[[Any], None] | None = None) -> SearchResult: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 Propose = Callable[[Problem, Prefix, int, int], Awaitable[list[Proposal]]]
@@ -71,9 +63,8 @@ CorrectFn = Callable[[Problem, str, Verdict, int], Awaitable[Proposal]]
 class Functions:
     """What a search calls. Only ``propose`` and ``verify`` are always needed.
 
-    ``confirm`` is a verifier with fresh workers: what ``verify`` called proved counts as found
-    when it says so too. Its calls are counted apart. ``count_tokens`` is needed where
-    ``max_prefix_tokens`` is set.
+    ``confirm`` is a verifier with fresh workers: a proof counts only when it agrees. Its calls are
+    counted apart. ``count_tokens`` is needed where ``max_prefix_tokens`` is set.
     """
 
     propose: Propose
@@ -100,8 +91,18 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A proposal, what the verifier said, and the states on its way. Always a judged verdict."""
+class CountedProposal:
+    """A proposal whose tokens are counted: ``tokens`` of the search up to its last one, and its
+    place among the turns of its expansion."""
+
+    proposal: Proposal
+    tokens: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedProposal:
+    """A proposal, what the verifier said (always judged), and the states on its way."""
 
     proposal: Proposal
     verdict: Verdict
@@ -109,42 +110,11 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A proposal, all tokens of the search up to its last one, and its place among the turns of
-    its expansion."""
-
-    proposal: Proposal
-    tokens: int
-    place: int
-
-
-class Desk(Protocol):
-    """Where one expansion asks for proposals and verdicts."""
-
-    async def propose(self, prefix: Prefix, num: int, seed: int) -> list[Written]:
-        """Up to ``num`` bodies that begin with the prefix; fewer where the policy wrote fewer."""
-        ...
-
-    async def correct(self, body: str, verdict: Verdict, seed: int) -> Written:
-        """A body that mends a refused one."""
-        ...
-
-    async def judge(self, written: Sequence[Written]) -> tuple[Judged, ...]:
-        """Those that could be judged, in order: not after the budget's end or the last proof."""
-        ...
-
-    async def value(self, prefixes: Sequence[Prefix]) -> list[float]:
-        """The value model's estimates, one a prefix."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
 class FoundProof:
     """A proof, and what had been spent when it was written and judged.
 
     ``calls`` counts verifier calls, this one included; ``tokens`` the tokens generated up to the
-    last one of this body (of proposals written together: in their order). ``confirmed`` says that
-    a second verifier proved it too.
+    last one of this body. ``confirmed`` says that a second verifier proved it too.
     """
 
     body: str
@@ -156,10 +126,10 @@ class FoundProof:
 
 @dataclass(frozen=True, slots=True)
 class SearchTurn:
-    """An answer in the order of writing. ``body`` is "" where none was found; ``is_call`` says that
-    it was given to the verifier, ``truncated`` that it was cut off at the limit on tokens, and
-    ``reason`` why it has no body. In a search of several, what was written for a part begins with a
-    comment that names it, and what was only verified has no tokens."""
+    """An answer, in the order of writing. ``body`` is "" where none was found, for the ``reason``;
+    ``is_call`` says that it was given to the verifier, ``truncated`` that it was cut off. In a
+    search made of several, the body of a part begins with a comment that names the part, and a
+    body that was only verified has no tokens."""
 
     body: str
     num_tokens: int
@@ -203,6 +173,198 @@ class SearchResult:
     def proved(self) -> bool:
         return bool(self.proofs)
 
-    def proved_within(self, calls: int, tokens: int = 0) -> bool:
-        """Whether a proof was found with so many verifier calls and tokens (0: any number)."""
-        return any(p.calls <= calls and (not tokens or p.tokens <= tokens) for p in self.proofs)
+
+def dump_verdict(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as JSON values."""
+    raw: dict[str, Any] = _VERDICT.dump_python(verdict, mode="json")
+    return raw
+
+
+def read_verdict(raw: dict[str, Any]) -> Verdict:
+    """What ``dump_verdict`` made of a verdict."""
+    return _VERDICT.validate_python(raw)
+
+
+def count_turns(turns: Sequence[SearchTurn]) -> CompletionCounts:
+    """What became of a search's completions; what was only verified is none."""
+    counts = CompletionCounts()
+    for turn in turns:
+        if turn.num_tokens:
+            counts.add(truncated=turn.truncated, reason=turn.reason)
+    return counts
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What one expansion, or all that have ended, spent and learned. A saved search leaves out what
+    expansions under way have spent, because they will be made again."""
+
+    calls: int = 0
+    tokens: int = 0
+    confirmations: int = 0
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    proofs: list[FoundProof] = field(default_factory=list)
+    refuted: list[tuple[str, Verdict]] = field(default_factory=list)
+    turns: list[SearchTurn] = field(default_factory=list)
+
+    def take_in(self, other: Ledger) -> None:
+        """Add what an expansion that ended has spent."""
+        self.calls += other.calls
+        self.tokens += other.tokens
+        self.confirmations += other.confirmations
+        self.verdicts |= other.verdicts
+        self.proofs += other.proofs
+        self.refuted += other.refuted
+        self.turns += other.turns
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        return {
+            "calls": self.calls,
+            "tokens": self.tokens,
+            "confirmations": self.confirmations,
+            "verdicts": [[body, dump_verdict(v)] for body, v in self.verdicts.items()],
+            "proofs": [
+                [p.body, dump_verdict(p.verdict), p.calls, p.tokens, p.confirmed]
+                for p in self.proofs
+            ],
+            "refuted": [[body, dump_verdict(v)] for body, v in self.refuted],
+            "turns": [astuple(turn) for turn in self.turns],
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Ledger:
+        """What ``state_dict`` gave, read back."""
+        return cls(
+            calls=state["calls"],
+            tokens=state["tokens"],
+            confirmations=state["confirmations"],
+            verdicts={body: read_verdict(raw) for body, raw in state["verdicts"]},
+            proofs=[
+                FoundProof(body, read_verdict(raw), *spent) for body, raw, *spent in state["proofs"]
+            ],
+            refuted=[(body, read_verdict(raw)) for body, raw in state["refuted"]],
+            turns=[SearchTurn(*turn) for turn in state["turns"]],
+        )
+
+
+class Search(ABC):
+    """A search of a problem that can be run, watched, saved and continued.
+
+    ``config.calls`` bounds the verifier calls of all its parts together. ``run`` may be called
+    again after an error or a cancellation: what was under way is then made again.
+    """
+
+    def __init__(
+        self, problem: Problem, functions: Functions, config: SearchConfig, *, seed: int = 0
+    ) -> None:
+        self.problem = problem
+        self.functions = functions
+        self.config = config
+        self.seed = seed
+        self.spent = Ledger()
+        self.curve: list[CurvePoint] = []
+
+    @property
+    @abstractmethod
+    def calls(self) -> int:
+        """Verifier calls so far, those under way included."""
+
+    @property
+    @abstractmethod
+    def tokens(self) -> int:
+        """Generated tokens so far."""
+
+    @property
+    def confirmations(self) -> int:
+        """Second verdicts on proofs so far."""
+        return self.spent.confirmations
+
+    @property
+    @abstractmethod
+    def num_expansions(self) -> int:
+        """Expansions that have ended."""
+
+    @property
+    def num_proofs(self) -> int:
+        """Proofs of the problem found so far."""
+        return len(self.spent.proofs)
+
+    @property
+    @abstractmethod
+    def all_turns(self) -> list[SearchTurn]:
+        """What was written so far, by parts under way as well."""
+
+    @abstractmethod
+    async def run(self, watch: Callable[[Self], None] | None = None) -> SearchResult:
+        """Search until a proof or the end of the budget; ``watch`` is told of every expansion.
+
+        Cancelled or failing, it leaves nothing running.
+        """
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What the search knows, as JSON values; the tree under "tree"."""
+
+    @abstractmethod
+    def trees(self) -> list[tuple[str, Tree]]:
+        """Its trees with the ids of their problems, that of the whole problem first."""
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there are as many proofs as are wanted."""
+        return self.num_proofs >= self.config.stop_after
+
+    def _add_point(self) -> None:
+        nodes = sum(len(tree) for _, tree in self.trees())
+        self.curve.append(CurvePoint(self.calls, self.tokens, self.num_proofs, nodes))
+
+    def _stop_reason(self) -> StopReason | None:
+        config = self.config
+        if self.is_enough:
+            return "proved"
+        if self.calls >= config.calls:
+            return "calls"
+        return "tokens" if config.tokens and self.tokens >= config.tokens else None
+
+    def _result(self) -> SearchResult:
+        return SearchResult(
+            name=self.config.name,
+            problem_id=self.problem.id,
+            stopped=self._stop_reason() or "exhausted",
+            proofs=tuple(self.spent.proofs),
+            refuted=tuple(self.spent.refuted),
+            calls=self.calls,
+            tokens=self.tokens,
+            confirmations=self.confirmations,
+            expansions=self.num_expansions,
+            curve=tuple(self.curve),
+            turns=tuple(self.spent.turns),
+            tree=self.describe(),
+        )
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same when a search is continued."""
+        values = self.config.model_dump(mode="json")
+        kept = {f"search.{key}": value for key, value in values.items() if key not in _FREE_KEYS}
+        return {"problem": Candidate(self.problem, "").key, "seed": self.seed, **kept}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything as JSON values, without what is under way."""
+        return {
+            "of": self._identity(),
+            "spent": self.spent.state_dict(),
+            "curve": [astuple(point) for point in self.curve],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken; ``RunError`` when it is of another problem, seed or
+        kind of search."""
+        other = [key for key, value in self._identity().items() if state["of"].get(key) != value]
+        if other:
+            raise RunError(
+                f"this saved search differs in {', '.join(other)}: continue with its own settings, "
+                "or start in another folder"
+            )
+        self.spent = Ledger.from_state(state["spent"])
+        self.curve = [CurvePoint(*point) for point in state["curve"]]

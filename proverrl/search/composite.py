@@ -1,31 +1,32 @@
 """What searches that are made of several searches share: one budget, and how they are continued.
 
 Flows in: a problem, functions, ``[search]``. Flows out: a ``SearchResult``, as of any search. A
-composite is written as a walk (``work``) that is repeated from its beginning when a saved search is
-continued: every number that the walk decided by, every verdict and every search of a part was
-saved, so that it comes to the place where it was without a call. Not handled here: what the parts
-are (``subgoal_search``, ``lemma_search``).
+composite is written as a walk (``work``). When a saved search is continued, the walk is repeated
+from its beginning: every number that it decided by, every verdict and every search of a part was
+saved, so it comes back to where it was without a call. Not handled here: what the parts are
+(``subgoal_search``, ``lemma_search``).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import astuple, replace
-from typing import Any, Literal, Protocol
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
 
 from proverrl.config.search import SearchConfig
-from proverrl.lang import list_languages
+from proverrl.errors import UsageError
+from proverrl.lang import find_language, list_languages
 from proverrl.search.base import (
-    CurvePoint,
     FoundProof,
     Functions,
+    Search,
     SearchResult,
     SearchTurn,
-    StopReason,
+    dump_verdict,
+    read_verdict,
 )
-from proverrl.search.run import Search, check_identity, identify
-from proverrl.search.spending import Ledger, dump_verdict, read_verdict
+from proverrl.search.run import TreeSearch
 from proverrl.search.tree import Tree
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Verdict
@@ -33,38 +34,31 @@ from proverrl.types import Candidate, Problem, Verdict
 ROOT = "root"
 
 
-class MakeBase(Protocol):
-    """Builds the search that a composite runs on the problem and on its parts."""
-
-    def __call__(
-        self, problem: Problem, functions: Functions, config: SearchConfig, *, seed: int = 0
-    ) -> Search: ...
-
-
-class Composite(ABC):
+class Composite(Search):
     """One budget of calls and tokens over the searches of a problem and of its parts.
 
     A call is one of any part's, or one of ``judge``. Only proofs of the problem itself are
-    confirmed and reported.
+    confirmed and reported. ``NEEDS`` is what the language must offer, and ``LACK`` what problems
+    lack without it.
+
+    Raises:
+        UsageError: the language does not offer it for problems of this kind.
     """
 
+    NEEDS: ClassVar[Literal["facts", "sketching"]]
+    LACK: ClassVar[str]
+
     def __init__(
-        self,
-        problem: Problem,
-        functions: Functions,
-        config: SearchConfig,
-        make_base: MakeBase,
-        *,
-        seed: int = 0,
+        self, problem: Problem, functions: Functions, config: SearchConfig, *, seed: int = 0
     ) -> None:
-        self.problem = problem
-        self.functions = functions
-        self.config = config
-        self.seed = seed
-        self.spent = Ledger()
-        self.curve: list[CurvePoint] = []
-        self.searches: dict[str, Search] = {}
-        self._make_base = make_base
+        offered = getattr(find_language(problem.language), self.NEEDS)
+        if offered is None or problem.kind not in offered.kinds:
+            raise UsageError(
+                f"problem {problem.id!r} ({problem.language}, {problem.kind}) has no {self.LACK}; "
+                f"{_explain_kinds(self.NEEDS)}: choose another search.name"
+            )
+        super().__init__(problem, functions, config, seed=seed)
+        self.searches: dict[str, TreeSearch] = {}
         self._log: dict[str, int] = {}
         self._verdicts: dict[str, Verdict] = {}
         self._saved: dict[str, dict[str, Any]] = {}
@@ -76,51 +70,44 @@ class Composite(ABC):
         """Walk until there is a proof, the budget is spent or nothing is left to try."""
 
     @abstractmethod
-    def describe(self) -> dict[str, Any]:
+    def describe_walk(self) -> dict[str, Any]:
         """What the walk came to, as JSON values."""
 
     @property
     def calls(self) -> int:
-        """Verifier calls so far, of all parts."""
         saved = sum(int(state["spent"]["calls"]) for state in self._saved.values())
         return self.spent.calls + saved + sum(one.calls for one in self.searches.values())
 
     @property
     def tokens(self) -> int:
-        """Generated tokens so far, of all parts."""
         saved = sum(int(state["spent"]["tokens"]) for state in self._saved.values())
         return self.spent.tokens + saved + sum(one.tokens for one in self.searches.values())
 
     @property
-    def num_proofs(self) -> int:
-        """Proofs of the problem found so far."""
-        return len(self.spent.proofs)
-
-    @property
     def all_turns(self) -> list[SearchTurn]:
-        """What was written so far, that of parts under way at the end."""
+        """What was written so far, by parts under way last."""
         parts = self.searches.items()
         rest = [turn for key, one in parts for turn in one.all_turns[self._taken.get(key, 0) :]]
         return [*self.spent.turns, *rest]
 
     @property
-    def num_in_flight(self) -> int:
-        """Expansions under way."""
-        return sum(one.num_in_flight for one in self.searches.values())
+    def num_expansions(self) -> int:
+        return sum(one.num_expansions for one in self.searches.values())
+
+    @property
+    def confirmations(self) -> int:
+        parts = self.searches.values()
+        return self.spent.confirmations + sum(one.confirmations for one in parts)
 
     @property
     def left(self) -> int:
         """Calls that may still be made; 0 too when the tokens or the proofs are enough."""
-        config = self.config
-        if self.num_proofs >= config.stop_after or (config.tokens and self.tokens >= config.tokens):
-            return 0
-        return max(0, config.calls - self.calls)
+        return 0 if self._stop_reason() else self.config.calls - self.calls
 
     def trees(self) -> list[tuple[str, Tree]]:
-        """The trees of all parts, with the ids of their problems."""
-        return [(one.problem.id, one.strategy.tree) for one in self.searches.values()]
+        return [tree for one in self.searches.values() for tree in one.trees()]
 
-    async def run(self, watch: Callable[[Any], None] | None = None) -> SearchResult:
+    async def run(self, watch: Callable[[Self], None] | None = None) -> SearchResult:
         """Search until a proof or the end of the budget; ``watch`` is told of every expansion."""
         self._watch = watch
         await self.work()
@@ -130,7 +117,9 @@ class Composite(ABC):
         """The number that the walk decided by at ``key``: now, or when it was there first."""
         return self._log.setdefault(key, number)
 
-    async def search_part(self, key: str, problem: Problem, calls: int, turn: int = 0) -> Search:
+    async def search_part(
+        self, key: str, problem: Problem, calls: int, turn: int = 0
+    ) -> TreeSearch:
         """The search of a part, run until it has made ``calls`` more calls, in its turn ``turn``.
         That of the problem itself hands its proofs on."""
         search = self._open_part(key, problem)
@@ -185,7 +174,7 @@ class Composite(ABC):
         self._tick()
         return True
 
-    def _open_part(self, key: str, problem: Problem) -> Search:
+    def _open_part(self, key: str, problem: Problem) -> TreeSearch:
         if key not in self.searches:
             is_root = key == ROOT
             functions = self.functions if is_root else replace(self.functions, confirm=None)
@@ -194,7 +183,7 @@ class Composite(ABC):
                 update=changes if is_root else {**changes, "stop_after": 1}
             )
             seed = self.seed if is_root else derive_seed(self.seed, key)
-            search = self._make_base(problem, functions, config, seed=seed)
+            search = TreeSearch(problem, functions, config, seed=seed)
             if key in self._saved:
                 search.load_state_dict(self._saved.pop(key))
             self.searches[key] = search
@@ -206,14 +195,14 @@ class Composite(ABC):
             return candidate.body
         return f"// for {candidate.problem.id}\n{candidate.body}"
 
-    def _take_turns(self, key: str, search: Search) -> None:
+    def _take_turns(self, key: str, search: TreeSearch) -> None:
         """Hand on what was written since the last time."""
         for turn in search.spent.turns[self._taken.get(key, 0) :]:
             body = self._tell_apart(Candidate(search.problem, turn.body)) if turn.body else ""
             self.spent.turns.append(replace(turn, body=body))
         self._taken[key] = len(search.spent.turns)
 
-    def _take_proofs(self, search: Search, apart: int, tokens: int) -> None:
+    def _take_proofs(self, search: TreeSearch, apart: int, tokens: int) -> None:
         """Hand on the proofs of the search of the problem itself, with what all had spent."""
         known = {proof.body for proof in self.spent.proofs}
         for proof in search.spent.proofs:
@@ -224,44 +213,17 @@ class Composite(ABC):
         self.spent.refuted += [pair for pair in search.spent.refuted if pair[0] not in refuted]
 
     def _tick(self) -> None:
-        nodes = sum(len(tree) for _, tree in self.trees())
-        self.curve.append(CurvePoint(self.calls, self.tokens, self.num_proofs, nodes))
+        self._add_point()
         if self._watch is not None:
             self._watch(self)
 
-    def _stop_reason(self) -> StopReason:
-        config = self.config
-        if self.num_proofs >= config.stop_after:
-            return "proved"
-        if self.calls >= config.calls:
-            return "calls"
-        return "tokens" if config.tokens and self.tokens >= config.tokens else "exhausted"
-
-    def _result(self) -> SearchResult:
+    def describe(self) -> dict[str, Any]:
         root = self.searches.get(ROOT)
-        parts = self.searches.values()
-        return SearchResult(
-            name=self.config.name,
-            problem_id=self.problem.id,
-            stopped=self._stop_reason(),
-            proofs=tuple(self.spent.proofs),
-            refuted=tuple(self.spent.refuted),
-            calls=self.calls,
-            tokens=self.tokens,
-            confirmations=self.spent.confirmations + sum(p.spent.confirmations for p in parts),
-            expansions=sum(part.num_expansions for part in parts),
-            curve=tuple(self.curve),
-            turns=tuple(self.spent.turns),
-            tree={**(root.strategy.state_dict() if root else {}), **self.describe()},
-        )
+        return {**(root.describe() if root else {}), **self.describe_walk()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything as JSON values; what was under way is made again."""
         searches = {key: search.state_dict() for key, search in self.searches.items()}
-        return {
-            "of": identify(self.problem, self.config, self.seed),
-            "spent": self.spent.state_dict(),
-            "curve": [astuple(point) for point in self.curve],
+        return super().state_dict() | {
             "log": dict(self._log),
             "taken": dict(self._taken),
             "verdicts": [[key, dump_verdict(verdict)] for key, verdict in self._verdicts.items()],
@@ -269,10 +231,7 @@ class Composite(ABC):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where ``state_dict`` was taken; ``RunError`` when it is of another search."""
-        check_identity(identify(self.problem, self.config, self.seed), state["of"])
-        self.spent = Ledger.from_state(state["spent"])
-        self.curve = [CurvePoint(*point) for point in state["curve"]]
+        super().load_state_dict(state)
         self._log = dict(state["log"])
         self._taken = dict(state["taken"])
         self._verdicts = {key: read_verdict(raw) for key, raw in state["verdicts"]}
@@ -280,7 +239,7 @@ class Composite(ABC):
         self._saved = dict(state["searches"])
 
 
-def explain_kinds(part: Literal["facts", "sketching"]) -> str:
+def _explain_kinds(part: Literal["facts", "sketching"]) -> str:
     """Which problems have facts or sketches, in words."""
     found = [(one.title, getattr(one, part)) for one in list_languages()]
     return "; ".join(

@@ -1,4 +1,4 @@
-"""The folder of one search: what it can be gone on from, and what it found.
+"""The folder of one search: what it is continued from, and what it found.
 
 Flows in: a search, while it runs and at its end. Flows out: ``search.json`` (its whole state),
 ``tree.json``, ``tree.svg``, the proof as a whole file, the minimised proof beside it, and
@@ -24,11 +24,9 @@ from proverrl.files.lines import write_whole
 from proverrl.files.strict_json import read_object
 from proverrl.lang import find_language
 from proverrl.problems.load import make_row
-from proverrl.search.base import FoundProof, Searching, SearchResult
+from proverrl.search.base import Search, SearchResult, count_turns
 from proverrl.search.minimise import Minimised
-from proverrl.search.picture import draw_tree
-from proverrl.search.spending import count_turns
-from proverrl.search.view import describe_trees, find_trees
+from proverrl.search.view import describe_trees, draw_tree
 from proverrl.types import Candidate, Problem
 
 STATE, TREE, PICTURE, RESULT = "search.json", "tree.json", "tree.svg", "result.json"
@@ -81,8 +79,8 @@ def check_folder(path: Path, *, resume: bool) -> None:
 @dataclass
 class SearchFolder:
     """``settings`` are what verdicts and proposals depend on besides the search's own ``config``
-    and ``seed``: a search is continued under the same only. ``seconds`` were spent on it
-    before."""
+    and ``seed``: a search is only continued under the same. ``seconds`` were spent on it before.
+    """
 
     path: Path
     config: SearchConfig
@@ -102,7 +100,7 @@ class SearchFolder:
         """All time so far, that of earlier calls included up to their last saving."""
         return self.seconds + self.clock() - self._started
 
-    def load(self, search: Searching) -> bool:
+    def load(self, search: Search) -> bool:
         """Put the search where it was saved; False when nothing was saved yet.
 
         Raises:
@@ -118,11 +116,8 @@ class SearchFolder:
             raise RunError(
                 f"{path} cannot be read ({error!r}); start in another folder with --out"
             ) from error
-        other = sorted(
-            key
-            for key in {*settings, *self.settings}
-            if settings.get(key) != self.settings.get(key)
-        )
+        keys = sorted({*settings, *self.settings})
+        other = [key for key in keys if settings.get(key) != self.settings.get(key)]
         if other:
             raise RunError(
                 f"{path} was searched with other settings ({', '.join(other)}): "
@@ -133,7 +128,7 @@ class SearchFolder:
         self.seconds = seconds
         return True
 
-    def save(self, search: Searching) -> None:
+    def save(self, search: Search) -> None:
         """Write the whole state."""
         begun = self.clock()
         saved = {
@@ -146,15 +141,15 @@ class SearchFolder:
         self._saved = self.clock()
         self._cost = self._saved - begun
 
-    def save_if_due(self, search: Searching) -> None:
+    def save_if_due(self, search: Search) -> None:
         """``save`` after every expansion of a small search; of a large one now and then."""
         if self.clock() - self._saved >= self._cost / _SAVING_SHARE:
             self.save(search)
 
-    def write_tree(self, search: Searching, bodies: Sequence[str]) -> None:
+    def write_tree(self, search: Search, bodies: Sequence[str]) -> None:
         """The tree as JSON and as a picture, with the ways to the proofs in ``bodies``."""
         described = describe_trees(
-            find_trees(search), problem_id=search.problem.id, name=self.config.name, bodies=bodies
+            search.trees(), problem_id=search.problem.id, name=self.config.name, bodies=bodies
         )
         write_whole(self.path / TREE, json.dumps(described, indent=1) + "\n")
         line = (
@@ -178,11 +173,11 @@ class SearchFolder:
             return None
 
     def write_result(
-        self, search: Searching, result: SearchResult, minimised: Minimised | None
+        self, search: Search, result: SearchResult, minimised: Minimised | None
     ) -> dict[str, Any]:
         """Everything but the tree, as JSON values; returns them."""
-        shown = describe_result(result) | {
-            "minimised": None if minimised is None else _describe_minimised(minimised),
+        shown = _describe_result(result) | {
+            "minimised": minimised and _describe_minimised(minimised),
             "seconds": round(self.spent_seconds, 3),
             "seed": self.seed,
             "config": self.config.model_dump(mode="json"),
@@ -194,8 +189,9 @@ class SearchFolder:
         return shown
 
 
-def describe_result(result: SearchResult) -> dict[str, Any]:
+def _describe_result(result: SearchResult) -> dict[str, Any]:
     """What was found and spent, as JSON values."""
+    counts = count_turns(result.turns)
     return {
         "problem_id": result.problem_id,
         "search": result.name,
@@ -205,7 +201,7 @@ def describe_result(result: SearchResult) -> dict[str, Any]:
         "tokens": result.tokens,
         "confirmations": result.confirmations,
         "expansions": result.expansions,
-        "completions": (counts := count_turns(result.turns)).num,
+        "completions": counts.num,
         **counts.figures(),
         "proofs": [
             {
@@ -223,15 +219,9 @@ def describe_result(result: SearchResult) -> dict[str, Any]:
     }
 
 
-def choose_shortest(proofs: Sequence[FoundProof]) -> FoundProof:
-    """The proof with the fewest characters, of several the first."""
-    return min(proofs, key=lambda proof: len(proof.body))
-
-
 def _describe_minimised(minimised: Minimised) -> dict[str, Any]:
-    raw = asdict(minimised)
     verdict = minimised.verdict
-    return raw | {"verdict": None if verdict is None else verdict.status.value}
+    return asdict(minimised) | {"verdict": verdict and verdict.status.value}
 
 
 @contextmanager

@@ -21,42 +21,142 @@ costs is counted with the confirmations. (The shape is Seed-Prover's, Chen et al
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from proverrl.config.search import SearchConfig
-from proverrl.errors import UsageError
+import networkx as nx
+
+from proverrl.config.search import SearchConfig, TierName
+from proverrl.errors import RecordError
 from proverrl.lang import find_language
+from proverrl.lang.base import Facts
 from proverrl.lang.records import Lemma, LemmaStatus
 from proverrl.search.base import Functions
-from proverrl.search.composite import ROOT, Composite, MakeBase, explain_kinds
-from proverrl.search.lemmas import TIERS, LemmaPool, work_on_pool
+from proverrl.search.composite import ROOT, Composite
 from proverrl.types import Candidate, Problem, Status
 
 _MAX_ROUNDS = 6
 _NOT = "not: "
 
 
+class Tier(NamedTuple):
+    """How much a tier spends: ``calls`` for each lemma at most, ``conjectures`` a turn, and how
+    many lemmas are ``shown`` to the policy. The ratios are Seed-Prover's."""
+
+    calls: int
+    conjectures: int
+    shown: int
+
+
+TIERS: dict[TierName, Tier] = {
+    "light": Tier(calls=64, conjectures=0, shown=0),
+    "medium": Tier(calls=64, conjectures=16, shown=8),
+    "heavy": Tier(calls=64, conjectures=32, shown=16),
+}
+
+ProveFn = Callable[[str, int], Awaitable[tuple[str, int, int] | None]]
+"""Statement and calls: a proof, how many attempts were made and how many of them proved it; None
+when none did."""
+
+
+@dataclass(slots=True)
+class LemmaPool:
+    """Lemmas by name. A statement is kept once, white space aside."""
+
+    lemmas: dict[str, Lemma] = field(default_factory=dict)
+    _statements: set[str] = field(default_factory=set)
+
+    def add(self, lemma: Lemma) -> bool:
+        """Keep a lemma; False when its statement is there already."""
+        statement = " ".join(lemma.statement.split())
+        if statement in self._statements:
+            return False
+        if lemma.name in self.lemmas:
+            raise RecordError(f"two lemmas are called {lemma.name!r}")
+        self.lemmas[lemma.name] = lemma
+        self._statements.add(statement)
+        return True
+
+    def rank(self, limit: int) -> list[Lemma]:
+        """The proved lemmas that are worth showing: those used before, then those rarely proved,
+        then those with short proofs."""
+        proved = [lemma for lemma in self.lemmas.values() if lemma.status == "proved"]
+        proved.sort(key=lambda one: (-one.uses, one.proof_rate, len(one.body), one.name))
+        return proved[:limit]
+
+    def closure(self, names: Iterable[str]) -> list[str]:
+        """The lemmas and all that their proofs need, in an order in which they can be stated.
+
+        ``RecordError`` for one that is not proved, or a circle.
+        """
+        # Lemmas, with an edge from each to those whose proofs need it.
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        graph.add_nodes_from(self.lemmas)
+        for lemma in self.lemmas.values():
+            graph.add_edges_from((need, lemma.name) for need in lemma.needs)
+        wanted = set(names)
+        for name in list(wanted):
+            if name not in graph:
+                raise RecordError(f"no lemma is called {name!r}")
+            wanted |= nx.ancestors(graph, name)
+        for name in sorted(wanted):
+            if name not in self.lemmas or self.lemmas[name].status != "proved":
+                raise RecordError(f"the lemma {name!r} is needed and not proved")
+        kept = graph.subgraph(wanted)
+        if not nx.is_directed_acyclic_graph(kept):
+            raise RecordError(f"lemmas need each other in a circle: {sorted(wanted)}")
+        return list(nx.lexicographical_topological_sort(kept))
+
+    def credit(self, names: Collection[str]) -> list[str]:
+        """Count a use of each lemma that a final proof depends on, directly or through others."""
+        used = self.closure(names)
+        for name in used:
+            self.lemmas[name] = replace(self.lemmas[name], uses=self.lemmas[name].uses + 1)
+        return used
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """Everything as JSON values."""
+        return [asdict(lemma) for lemma in self.lemmas.values()]
+
+
+async def settle_open(
+    pool: LemmaPool, calls: int, prove: ProveFn, negate: Callable[[str], str]
+) -> None:
+    """Try to prove each open lemma and, failing that, its negation, with ``calls`` for each."""
+    for name in [lemma.name for lemma in pool.lemmas.values() if lemma.status == "open"]:
+        pool.lemmas[name] = await _settle(pool.lemmas[name], calls, prove, negate)
+
+
+async def _settle(lemma: Lemma, calls: int, prove: ProveFn, negate: Callable[[str], str]) -> Lemma:
+    found = await prove(lemma.statement, calls)
+    if found is not None:
+        body, attempts, proofs = found
+        return replace(
+            lemma,
+            status="proved",
+            body=body,
+            attempts=lemma.attempts + attempts,
+            proofs=lemma.proofs + proofs,
+        )
+    tried = replace(lemma, attempts=lemma.attempts + calls)
+    against = await prove(negate(lemma.statement), calls)
+    return tried if against is None else replace(tried, status="disproved", body=against[0])
+
+
 class LemmaSearch(Composite):
-    """Whole proofs and lemmas. ``UsageError`` for problems whose bodies hold no facts."""
+    """Whole proofs and lemmas."""
+
+    NEEDS: ClassVar[Literal["facts"]] = "facts"
+    LACK: ClassVar[str] = "lemmas that a body could hold"
 
     def __init__(
-        self,
-        problem: Problem,
-        functions: Functions,
-        config: SearchConfig,
-        make_base: MakeBase,
-        *,
-        seed: int = 0,
+        self, problem: Problem, functions: Functions, config: SearchConfig, *, seed: int = 0
     ) -> None:
+        super().__init__(problem, functions, config, seed=seed)
         facts = find_language(problem.language).facts
-        if facts is None or problem.kind not in facts.kinds:
-            raise UsageError(
-                f"problem {problem.id!r} ({problem.language}, {problem.kind}) has no lemmas that a "
-                f"body could hold; {explain_kinds('facts')}: choose another search.name"
-            )
-        self._facts = facts
-        super().__init__(problem, functions, config, make_base, seed=seed)
+        assert facts is not None  # NEEDS
+        self._facts: Facts = facts
         self.tier = TIERS[config.tier]
         self.pool = LemmaPool()
         self.turns: list[dict[str, Any]] = []
@@ -82,7 +182,7 @@ class LemmaSearch(Composite):
                 break
             turn += 1
 
-    def describe(self) -> dict[str, Any]:
+    def describe_walk(self) -> dict[str, Any]:
         """The pool, what each turn showed, and the lemmas that the last proof depends on."""
         return {"lemmas": self.pool.state_dict(), "turns": self.turns, "used": self.used}
 
@@ -156,7 +256,6 @@ class LemmaSearch(Composite):
         each = budget // (2 * max(1, len(open_names)))
         if not each:
             return
-        tier = replace(self.tier, refinements=min(each, self.tier.calls), chains=1, conjectures=0)
 
         async def prove(statement: str, calls: int) -> tuple[str, int, int] | None:
             is_negated = statement.startswith(_NOT)
@@ -171,9 +270,7 @@ class LemmaSearch(Composite):
             proofs = [p for p in search.spent.proofs if not calls_itself(self.problem, p.body)]
             return (proofs[0].body, search.calls, len(proofs)) if proofs else None
 
-        await work_on_pool(
-            self.pool, tier, conjecture=None, prove=prove, negate=lambda text: _NOT + text
-        )
+        await settle_open(self.pool, min(each, self.tier.calls), prove, lambda text: _NOT + text)
 
     async def _credit(self, shown: list[str], body: str) -> None:
         """Which lemmas a proof cannot do without."""

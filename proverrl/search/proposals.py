@@ -1,26 +1,28 @@
 """What a policy proposes after a prefix of a proof, many prefixes in one batch.
 
 Flows in: a policy; requests for continuations. Flows out: whole bodies. The prefix is given as
-tokens after the problem's prompt, in the words of the policy's layout, so that the policy only
-writes what follows; the answer is then read like any other and nothing is believed of it. For Lean
-the state is written after the prefix as a comment (``states_lean.resume_comment``) and taken out of
-the body again.
+tokens after the problem's prompt, in the words of the policy's layout, so the policy only writes
+what follows; the answer is then read like any other. For Lean the state is written after the prefix
+as a comment (``Searching.resume_comment``) and taken out of the body again.
 
 Requests that arrive while the policy is writing are one batch when it is done. A request on its own
-is drawn with its own seed, and so repeats exactly; a batch is drawn with a seed that is made of the
-seeds in it, in the order in which they came, so that it repeats when the same requests meet.
+is drawn with its own seed, and so repeats exactly. The seed of a batch is made of the seeds in it,
+in the order in which they came, so it repeats when the same requests meet.
 Not handled here: servers that do not continue a text.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from transformers import PreTrainedTokenizerBase
 
 from proverrl.config import LayoutName, RolloutConfig
+from proverrl.config.search import StepName
 from proverrl.errors import UsageError
 from proverrl.lang import find_language
 from proverrl.lang.records import Prefix
@@ -43,6 +45,10 @@ from proverrl.types import (
     Turn,
     Verdict,
 )
+from proverrl.verify.body_place import hole_column
+
+_NO_TACTIC = ("--", "/-", "```", "<")
+"""Begin lines in which no tactic stands: comments, the end of a block of code, marks of an end."""
 
 Extend = Callable[[Prompt, str], Prompt]
 """A prompt with the beginning of an answer after it."""
@@ -93,7 +99,7 @@ def render_prefix(policy: Policy, problem: Problem, prefix: Prefix) -> tuple[str
 
 
 @dataclass
-class _Request:
+class _ProposalRequest:
     problem: Problem
     prefix: Prefix
     n: int
@@ -105,15 +111,13 @@ class _Request:
 class Proposer:
     """A ``Propose`` over a policy. ``sampling.seed`` is not used: each request has its own.
 
-    ``num_unread`` counts the answers in which no body was found, ``num_batches`` the calls of the
-    policy.
+    ``num_unread`` counts the answers in which no body was found.
     """
 
     policy: Policy
     sampling: Sampling
     num_unread: int = 0
-    num_batches: int = 0
-    _waiting: list[_Request] = field(default_factory=list)
+    _waiting: list[_ProposalRequest] = field(default_factory=list)
     _writer: asyncio.Task[None] | None = None
     _extend: Extend | None = None
 
@@ -127,7 +131,7 @@ class Proposer:
         if self._extend is None and self._open(problem, prefix)[0]:
             self._extend = make_extend(self.policy)
         loop = asyncio.get_running_loop()
-        request = _Request(problem, prefix, n, seed, loop.create_future())
+        request = _ProposalRequest(problem, prefix, n, seed, loop.create_future())
         self._waiting.append(request)
         # The writer is a task of its own, so that a search that is cancelled takes no other along.
         if self._writer is None or self._writer.done():
@@ -142,7 +146,6 @@ class Proposer:
             batch = [request for request in arrived if not request.done.cancelled()]
             if not batch:
                 continue
-            self.num_batches += 1
             work = asyncio.create_task(self._write(batch))
             await asyncio.wait([work])
             for index, request in enumerate(batch):
@@ -154,30 +157,24 @@ class Proposer:
                 else:
                     request.done.set_result(work.result()[index])
 
-    async def _write(self, batch: Sequence[_Request]) -> list[list[Completion]]:
-        sampling = replace(self.sampling, seed=_batch_seed(batch))
+    async def _write(self, batch: Sequence[_ProposalRequest]) -> list[list[Completion]]:
+        seeds = (request.seed for request in batch)
+        seed = functools.reduce(lambda made, one: derive_seed(made, "batch", one), seeds)
+        sampling = replace(self.sampling, seed=seed)
         prompts = [self._prompt(request) for request in batch]
         counts = {request.n for request in batch}
         if len(counts) == 1:
             return await self.policy.generate(prompts, n=counts.pop(), sampling=sampling)
-        return await self._write_unequal(batch, prompts, sampling)
-
-    async def _write_unequal(
-        self, batch: Sequence[_Request], prompts: Sequence[Prompt], sampling: Sampling
-    ) -> list[list[Completion]]:
-        """Requests for different numbers: each prompt as often as it is wanted."""
+        # Requests for different numbers: each prompt as often as it is wanted.
         repeated = [p for p, request in zip(prompts, batch, strict=True) for _ in range(request.n)]
-        written = [row[0] for row in await self.policy.generate(repeated, n=1, sampling=sampling)]
-        rows = []
-        for request in batch:
-            rows.append(written[: request.n])
-            written = written[request.n :]
-        return rows
+        written = await self.policy.generate(repeated, n=1, sampling=sampling)
+        singles = (row[0] for row in written)
+        return [list(itertools.islice(singles, request.n)) for request in batch]
 
     def _open(self, problem: Problem, prefix: Prefix) -> tuple[str, str]:
         return render_prefix(self.policy, problem, prefix)
 
-    def _prompt(self, request: _Request) -> Prompt:
+    def _prompt(self, request: _ProposalRequest) -> Prompt:
         prompt = self.policy.prompt(request.problem)
         opening, _ = self._open(request.problem, request.prefix)
         return self._extend(prompt, opening) if opening and self._extend else prompt
@@ -193,6 +190,53 @@ class Proposer:
             self.num_unread += 1
             return make_proposal(prefix.text, completion, reason)
         return make_proposal(body, completion)
+
+
+@dataclass
+class StepProposer(Proposer):
+    """A ``Propose`` of single tactics: the prefix and what is written up to the line's end.
+
+    With ``best_first`` this is BFS-Prover (Xin et al. 2025, arXiv 2502.03438): each body is one
+    edge of the tree with the log-probability of its own tokens, the end of the line among them. The
+    policy is given the beginning of the answer up to the hole, so its first token is already proof.
+    The line is taken as it is indented; without indentation it stands in the hole's column. A line
+    that opens a block (``have h : p := by``) fails, or goes on where the next line is deeper. Dafny
+    has no such steps: its statements do not end with a line. ``num_unread`` counts the answers that
+    begin with no tactic.
+    """
+
+    def __post_init__(self) -> None:
+        self.sampling = replace(self.sampling, stop=(*self.sampling.stop, "\n"))
+
+    def _open(self, problem: Problem, prefix: Prefix) -> tuple[str, str]:
+        """The beginning of the answer, at the root too.
+
+        Raises:
+            UsageError: proofs in the problem's language have no steps that end with a line.
+        """
+        searching = find_language(problem.language).searching
+        if searching is None or not searching.has_steps:
+            raise UsageError(
+                f"problem {problem.id!r} is in {problem.language}, and search.step = "
+                '"tactic" is for languages of tactics; set search.step = "proof"'
+            )
+        if prefix.text:
+            return render_prefix(self.policy, problem, prefix)
+        return render_opening(problem, "", self.policy.layout), ""
+
+    def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal:
+        line = completion.text.split("\n")[0].rstrip()
+        if not line.strip() or line.lstrip().startswith(_NO_TACTIC):
+            self.num_unread += 1
+            return make_proposal(prefix.text, completion, "the answer begins with no tactic")
+        if not prefix.text:
+            return make_proposal(line.lstrip(), completion)
+        if line == line.lstrip():
+            line = " " * hole_column(problem) + line
+        return make_proposal(f"{prefix.text}\n{line}", completion)
+
+
+PROPOSERS: dict[StepName, type[Proposer]] = {"proof": Proposer, "tactic": StepProposer}
 
 
 def read_answer(problem: Problem, text: str, layout: LayoutName) -> tuple[str, str]:
@@ -265,13 +309,6 @@ class Corrector:
             self.num_unread += 1
             return make_proposal(body, completion, reason)
         return make_proposal(found, completion)
-
-
-def _batch_seed(batch: Sequence[_Request]) -> int:
-    first, *rest = [request.seed for request in batch]
-    for seed in rest:
-        first = derive_seed(first, "batch", seed)
-    return first
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:

@@ -11,19 +11,25 @@ the tree. Not handled here: judging again what a file says (``proverrl.loops.rev
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from proverrl.errors import RecordError, UsageError
 from proverrl.files.lines import write_lines_atomically
 from proverrl.files.strict_json import load_json
+from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import make_row, read_problem
-from proverrl.search.base import Judged, Proposal
-from proverrl.search.deepsearch import DeepSearch
-from proverrl.search.run import Search
+from proverrl.problems.prompt import render_body, render_opening
+from proverrl.rollout.samples import TrainingSample
+from proverrl.search.base import JudgedProposal, Proposal, Search
+from proverrl.search.composite import Composite
+from proverrl.search.frontier import DeepSearch, TrainingPath
+from proverrl.search.run import TreeSearch
 from proverrl.search.strategy import text_of
 from proverrl.search.tree import steps_of
 from proverrl.types import Candidate, Problem, Verdict
@@ -70,20 +76,25 @@ class SearchSample:
 def collect_samples(search: Search) -> list[SearchSample]:
     """What a search leaves, in the order in which bodies were judged; of one that has not ended,
     what its finished expansions leave."""
-    if isinstance(search.strategy, DeepSearch):
-        rows = [
-            (path.body, path.proved, path.ends, path.values, path.advantages)
-            for path in search.strategy.training_paths()
-        ]
-    else:
-        rows = list(_value_prefixes(search))
-    # A body that was written twice is one sample for each time that it was learned from.
-    return [SearchSample(search.problem, *row, search.config.name, search.calls) for row in rows]
+    samples: list[SearchSample] = []
+    parts = search.searches.values() if isinstance(search, Composite) else [search]
+    for part in parts:
+        assert isinstance(part, TreeSearch)
+        if isinstance(part.strategy, DeepSearch):
+            paths = part.strategy.training_paths()
+        else:
+            paths = list(_value_prefixes(part))
+        # A body that was written twice is one sample for each time that it was learned from.
+        for path in paths:
+            name, calls = part.config.name, part.calls
+            samples.append(SearchSample(part.problem, *path, search=name, calls=calls))
+    return samples
 
 
 def write_samples(path: Path, samples: Iterable[SearchSample]) -> None:
     """Write the file anew, whole or not at all; ``RunError`` when it cannot be written."""
-    write_lines_atomically(path, (_make_line(sample) for sample in samples))
+    rows = ({name: getattr(sample, name) for name in FIELDS} for sample in samples)
+    write_lines_atomically(path, (row | {"problem": make_row(row["problem"])} for row in rows))
 
 
 def read_samples(path: Path) -> list[SearchSample]:
@@ -105,20 +116,70 @@ def read_samples(path: Path) -> list[SearchSample]:
     ]
 
 
-_Row = tuple[str, bool, tuple[int, ...], tuple[float, ...], tuple[float, ...]]
+def build_path_sample(
+    policy: TransformersPolicy, sample: SearchSample, name: str
+) -> TrainingSample | None:
+    """The sample as tokens of the policy, named ``name``, prompt masked; None where a stretch ends
+    within a name that the layout replaces. The log-probabilities are 0.
+
+    The body is written in the words of the policy's layout. A token has the advantage of the
+    stretch in which its first character lies. The end token belongs to the last stretch, and what a
+    layout writes before the body to the first.
+
+    Raises:
+        UsageError: the policy's tokenizer does not tell where its tokens stand.
+    """
+    if not policy.tokenizer.is_fast:
+        raise UsageError(
+            "paths of searches need a tokenizer that tells where its tokens stand, and the "
+            "policy's is a slow one; set samples.passes = 0"
+        )
+    text = render_body(sample.problem, sample.body, policy.layout)
+    places = _find_places(sample, text, policy)
+    if places is None:
+        return None
+    encoded = policy.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    new = (*(int(i) for i in encoded["input_ids"]), policy.end_id)
+    starts = [start for start, _ in encoded["offset_mapping"]]
+    credit = [sample.advantages[bisect_right(places, start)] for start in starts]
+    credit.append(sample.advantages[-1])
+    prompt = policy.prompt(sample.problem).token_ids
+    zeros = (0.0,) * len(prompt)
+    return TrainingSample(
+        rollout_id=name,
+        policy_version=policy.version,
+        prompt_length=len(prompt),
+        token_ids=prompt + new,
+        loss_mask=(0,) * len(prompt) + (1,) * len(new),
+        logprobs=zeros + (0.0,) * len(new),
+        advantages=(*zeros, *credit),
+    )
 
 
-def _value_prefixes(search: Search) -> Iterator[_Row]:
+def _find_places(sample: SearchSample, text: str, policy: TransformersPolicy) -> list[int] | None:
+    """Where in ``text``, the body in the words of the layout, its stretches but the last end."""
+    places = []
+    for end in sample.ends[:-1]:
+        opening = render_opening(sample.problem, sample.body[:end], policy.layout)
+        if not text.startswith(opening):
+            return None
+        places.append(len(opening))
+    return places
+
+
+def _value_prefixes(search: TreeSearch) -> Iterator[TrainingPath]:
     """The judged bodies with the shares of proofs at their states."""
-    ways: list[tuple[str, bool, tuple[tuple[int, str], ...]]] = []
-    for body, verdict in search.spent.verdicts.items():
-        ways.append((body, verdict.proved, _find_states(search, body, verdict)))
-    total: dict[tuple[str, ...], int] = {}
-    good: dict[tuple[str, ...], int] = {}
+    ways = [
+        (body, verdict.proved, _find_states(search, body, verdict))
+        for body, verdict in search.spent.verdicts.items()
+    ]
+    total: Counter[tuple[str, ...]] = Counter()
+    good: Counter[tuple[str, ...]] = Counter()
     for _, proved, steps in ways:
-        for node in _list_nodes(steps):
-            total[node] = total.get(node, 0) + 1
-            good[node] = good.get(node, 0) + proved
+        nodes = _list_nodes(steps)
+        total.update(nodes)
+        if proved:
+            good.update(nodes)
     for body, proved, steps in ways:
         shares = [good[node] / total[node] for node in _list_nodes(steps)]
         ends = [end for end, _ in steps]
@@ -126,10 +187,10 @@ def _value_prefixes(search: Search) -> Iterator[_Row]:
             ends.append(len(body))
             shares.append(float(proved))
         gains = [after - before for before, after in pairwise(shares)]
-        yield body, proved, tuple(ends), tuple(shares[1:]), tuple(gains)
+        yield TrainingPath(body, proved, tuple(ends), tuple(shares[1:]), tuple(gains))
 
 
-def _find_states(search: Search, body: str, verdict: Verdict) -> tuple[tuple[int, str], ...]:
+def _find_states(search: TreeSearch, body: str, verdict: Verdict) -> tuple[tuple[int, str], ...]:
     """Ends and states of a body as the tree would take them: one that changes nothing collapses,
     and a finished proof is no state."""
     segment = search.functions.segment
@@ -137,7 +198,7 @@ def _find_states(search: Search, body: str, verdict: Verdict) -> tuple[tuple[int
         return ()
     segments = segment(Candidate(search.problem, body), verdict)
     # The text of the last one may go on after the body.
-    text = text_of(Judged(Proposal(body, 0, 0.0), verdict, segments))
+    text = text_of(JudgedProposal(Proposal(body, 0, 0.0), verdict, segments))
     steps: list[tuple[int, str]] = []
     end, state = 0, search.strategy.tree.root.state
     whole = len(body.rstrip()) if verdict.proved else len(text) + 1
@@ -154,9 +215,20 @@ def _list_nodes(steps: Sequence[tuple[int, str]]) -> list[tuple[str, ...]]:
     return [states[:length] for length in range(len(states) + 1)]
 
 
-def _make_line(sample: SearchSample) -> dict[str, Any]:
-    fields = {name: getattr(sample, name) for name in FIELDS}
-    return fields | {"problem": make_row(sample.problem)}
+_KINDS: dict[str, tuple[str, Any, bool]] = {
+    "body": ("a string", str, False),
+    "proved": ("true or false", bool, False),
+    "ends": ("a list of whole numbers", int, True),
+    "values": ("a list of numbers", int | float, True),
+    "advantages": ("a list of numbers", int | float, True),
+    "search": ("a string", str, False),
+    "calls": ("a whole number", int, False),
+}
+"""What the fields of a line hold: in words, the type, and whether it is a list of them."""
+
+
+def _is_one(value: object, kind: Any) -> bool:
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def _read_line(where: str, line: str) -> SearchSample:
@@ -169,7 +241,10 @@ def _read_line(where: str, line: str) -> SearchSample:
     problem = row["problem"]
     if not isinstance(problem, dict):
         raise UsageError(f"{where}: field 'problem' must be a problem; write it as a JSON object")
-    _check(where, row)
+    for name, (words, kind, is_many) in _KINDS.items():
+        values = row[name] if is_many else [row[name]]
+        if not isinstance(values, list) or not all(_is_one(value, kind) for value in values):
+            raise UsageError(f"{where}: field {name!r} must be {words}, it is {row[name]!r:.60}")
     try:
         return SearchSample(
             read_problem(where, problem),
@@ -183,26 +258,3 @@ def _read_line(where: str, line: str) -> SearchSample:
         )
     except (RecordError, OverflowError) as error:
         raise UsageError(f"{where}: {error}; write what --emit-samples writes") from error
-
-
-def _check(where: str, row: Mapping[str, Any]) -> None:
-    """Refuse a field of a wrong type."""
-    wants = {
-        "body": ("a string", isinstance(row["body"], str)),
-        "proved": ("true or false", isinstance(row["proved"], bool)),
-        "ends": ("a list of whole numbers", _is_list(row["ends"], int)),
-        "values": ("a list of numbers", _is_list(row["values"], int | float)),
-        "advantages": ("a list of numbers", _is_list(row["advantages"], int | float)),
-        "search": ("a string", isinstance(row["search"], str)),
-        "calls": ("a whole number", _is_list([row["calls"]], int)),
-    }
-    for name, (kind, holds) in wants.items():
-        if not holds:
-            raise UsageError(f"{where}: field {name!r} must be {kind}, it is {row[name]!r:.60}")
-
-
-def _is_list(value: object, kind: Any) -> bool:
-    kinds = get_args(kind) or (kind,)
-    return isinstance(value, list) and all(
-        isinstance(item, kinds) and not isinstance(item, bool) for item in value
-    )

@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 from proverrl.config.search import SearchConfig
 from proverrl.errors import ConfigError
 from proverrl.lang.records import Prefix
-from proverrl.search.base import Desk, Functions, Job, Judged
+from proverrl.search.base import Functions, Job, JudgedProposal
+from proverrl.search.metering import MeteredFunctions
 from proverrl.search.tree import Node, Tree, steps_of
 
 
@@ -28,11 +29,11 @@ class Expansion:
     asked; else it is empty.
     """
 
-    judged: tuple[Judged, ...]
+    judged: tuple[JudgedProposal, ...]
     values: tuple[tuple[float, ...], ...] = ()
 
 
-def text_of(judged: Judged) -> str:
+def text_of(judged: JudgedProposal) -> str:
     """The body, or, where all of it is kept for more to follow, the body with its line break."""
     body, segments = judged.proposal.body, judged.segments
     return body + "\n" if segments and segments[-1].text == body + "\n" else body
@@ -48,9 +49,7 @@ class Strategy(ABC):
     WIDTH: ClassVar[int] = 1
     NEEDS: ClassVar[tuple[str, ...]] = ("segment",)
 
-    def __init__(
-        self, config: SearchConfig, functions: Functions, *, root_state: str = "", gamma: float = 1
-    ) -> None:
+    def __init__(self, config: SearchConfig, functions: Functions, *, gamma: float = 1) -> None:
         for name in self.NEEDS:
             if getattr(functions, name) is None:
                 raise ConfigError(f'search.name = "{config.name}" needs a function {name}')
@@ -59,7 +58,7 @@ class Strategy(ABC):
         self.config = config
         self.functions = functions
         self.width = config.width or self.WIDTH
-        self.tree = Tree(gamma=gamma, max_prefixes=config.max_prefixes, root_state=root_state)
+        self.tree = Tree(gamma=gamma, max_prefixes=config.max_prefixes)
 
     @abstractmethod
     def pick(self) -> Node | None:
@@ -77,16 +76,16 @@ class Strategy(ABC):
         self.tree.start(node)
         return Job(number, node.id, self.tree.prefix(node, seed), num, seed)
 
-    async def expand(self, job: Job, desk: Desk) -> Expansion:
+    async def expand(self, job: Job, functions: MeteredFunctions) -> Expansion:
         """Write ``job.num`` bodies after the prefix and have them judged."""
-        written = await desk.propose(job.prefix, job.num, job.seed)
-        return Expansion(await desk.judge(written))
+        written = await functions.propose(job.prefix, job.num, job.seed)
+        return Expansion(await functions.judge(written))
 
     def withdraw(self, job: Job) -> None:
         """Forget a job that says nothing, as when no verdict could be had."""
         self.tree.withdraw(self.tree.nodes[job.node])
 
-    def insert(self, job: Job, judged: Judged) -> tuple[list[Node], list[Node]]:
+    def insert(self, job: Job, judged: JudgedProposal) -> tuple[list[Node], list[Node]]:
         """The way of a body's states below the job's node, and the nodes new on it."""
         return self.tree.insert(
             self.tree.nodes[job.node],
@@ -95,7 +94,7 @@ class Strategy(ABC):
             self.usable_steps(judged),
         )
 
-    def usable_steps(self, judged: Judged) -> Sequence[tuple[int, str]]:
+    def usable_steps(self, judged: JudgedProposal) -> Sequence[tuple[int, str]]:
         """The steps that may become nodes.
 
         A finished proof is no place to continue from, and neither is a text of more than
@@ -111,16 +110,12 @@ class Strategy(ABC):
             return steps[: bisect_right(steps, limit, key=lambda step: count(body[: step[0]]))]
         return steps
 
-    def fresh_prefixes(self, job: Job, judged: Judged) -> list[Prefix]:
+    def fresh_prefixes(self, job: Job, judged: JudgedProposal) -> list[Prefix]:
         """The places after the job's prefix that a body leads to, in order."""
         body, start = text_of(judged), len(job.prefix.text)
         return [
             Prefix(body[:end], state) for end, state in self.usable_steps(judged) if end > start
         ]
-
-    def check_invariants(self) -> None:
-        """Raise ``RecordError`` where the tree contradicts itself."""
-        self.tree.check_invariants()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed search needs, as JSON values."""

@@ -14,20 +14,20 @@ failures.) Not handled here: other languages, and Dafny problems of whole progra
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import networkx as nx
 
 from proverrl.config.search import SearchConfig
-from proverrl.errors import UsageError
+from proverrl.errors import RecordError
 from proverrl.lang import find_language
+from proverrl.lang.base import Sketching
 from proverrl.lang.records import Sketch, Subgoal
 from proverrl.search.base import Functions
-from proverrl.search.composite import ROOT, Composite, MakeBase, explain_kinds
-from proverrl.search.run import Search
-from proverrl.search.subgoals import Decomposition, build_graph, work_on_sketch
+from proverrl.search.composite import ROOT, Composite
+from proverrl.search.run import TreeSearch
 from proverrl.types import Candidate, Problem, Verdict
 
 MAX_SKETCHES = 4
@@ -56,26 +56,104 @@ class SketchRecord:
     lifted: list[dict[str, str]] = field(default_factory=list)
 
 
+LiftFn = Callable[[Problem, Sketch, Subgoal, tuple[str, ...]], Problem | None]
+"""The hole as a problem, with the statements of the named holes as hypotheses; None when there is
+no such problem."""
+
+SpliceFn = Callable[[Problem, Sketch, Mapping[str, str]], str]
+"""The sketch with each hole filled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """A hole as two problems: ``alone`` with the hypotheses of the problem only, ``given`` with
+    the statements of the holes that it needs as well (DeepSeek-Prover-V2's two forms). ``alone`` is
+    None where the hole cannot be said without the others."""
+
+    subgoal: Subgoal
+    alone: Problem | None
+    given: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """What became of a sketch. ``body`` is None while a hole is open.
+
+    ``bodies`` are those of the solved holes; ``blocking`` maps each unsolved hole to the holes that
+    wait for it; ``lifted`` holds every problem that was made, for a curriculum.
+    """
+
+    body: str | None
+    bodies: Mapping[str, str]
+    blocking: Mapping[str, tuple[str, ...]]
+    lifted: tuple[Lifted, ...]
+
+
+def build_graph(sketch: Sketch) -> nx.DiGraph[str]:
+    """Holes, with an edge from each to those that need it.
+
+    ``RecordError`` for a name twice, a need that is no hole, and needs that go in a circle.
+    """
+    names = [subgoal.name for subgoal in sketch.subgoals]
+    if len(set(names)) != len(names):
+        raise RecordError(f"a sketch names a hole twice: {names}")
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from(names)
+    for subgoal in sketch.subgoals:
+        for need in subgoal.needs:
+            if need not in graph:
+                raise RecordError(f"hole {subgoal.name!r} needs {need!r}, which is no hole")
+            graph.add_edge(need, subgoal.name)
+    if not nx.is_directed_acyclic_graph(graph):
+        circle = " -> ".join(edge[0] for edge in nx.find_cycle(graph))
+        raise RecordError(f"the holes of a sketch need each other in a circle: {circle}")
+    return graph
+
+
+def find_blocking(graph: nx.DiGraph[str], unsolved: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Each unsolved hole with all that wait for it, those that block most first."""
+    found = {name: tuple(sorted(nx.descendants(graph, name))) for name in unsolved}
+    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+AttackFn = Callable[[Subgoal, Problem], Awaitable[str | None]]
+"""A hole and its problem: a body, or None."""
+
+
+async def work_on_sketch(
+    problem: Problem, sketch: Sketch, lift: LiftFn, splice: SpliceFn, attack: AttackFn
+) -> Decomposition:
+    """Attack each hole of a sketch in its ``given`` form, nothing before what it needs, and put
+    the parts together when all are solved. A hole without a problem counts as unsolved."""
+    graph = build_graph(sketch)
+    by_name = {subgoal.name: subgoal for subgoal in sketch.subgoals}
+    lifted: list[Lifted] = []
+    found: dict[str, str | None] = {}
+    for name in nx.lexicographical_topological_sort(graph, key=list(by_name).index):
+        subgoal = by_name[name]
+        given = lift(problem, sketch, subgoal, subgoal.needs)
+        if given is not None:
+            lifted.append(Lifted(subgoal, lift(problem, sketch, subgoal, ()), given))
+            found[name] = await attack(subgoal, given)
+    bodies = {name: body for name, body in found.items() if body is not None}
+    unsolved = [name for name in by_name if name not in bodies]
+    whole = None if unsolved else splice(problem, sketch, bodies)
+    return Decomposition(whole, bodies, find_blocking(graph, unsolved), tuple(lifted))
+
+
 class SubgoalSearch(Composite):
-    """Whole proofs and subgoals. ``UsageError`` for problems that have no sketches."""
+    """Whole proofs and subgoals."""
+
+    NEEDS: ClassVar[Literal["sketching"]] = "sketching"
+    LACK: ClassVar[str] = "sketches"
 
     def __init__(
-        self,
-        problem: Problem,
-        functions: Functions,
-        config: SearchConfig,
-        make_base: MakeBase,
-        *,
-        seed: int = 0,
+        self, problem: Problem, functions: Functions, config: SearchConfig, *, seed: int = 0
     ) -> None:
+        super().__init__(problem, functions, config, seed=seed)
         sketching = find_language(problem.language).sketching
-        if sketching is None or problem.kind not in sketching.kinds:
-            raise UsageError(
-                f"problem {problem.id!r} ({problem.language}, {problem.kind}) has no sketches; "
-                f"{explain_kinds('sketching')}: choose another search.name"
-            )
-        self._parts = sketching
-        super().__init__(problem, functions, config, make_base, seed=seed)
+        assert sketching is not None  # NEEDS
+        self._parts: Sketching = sketching
         self.sketches: dict[str, SketchRecord] = {}
         self._tried: set[tuple[str, str]] = set()
 
@@ -96,7 +174,7 @@ class SubgoalSearch(Composite):
                 return
             turn += 1
 
-    def describe(self) -> dict[str, Any]:
+    def describe_walk(self) -> dict[str, Any]:
         """The sketches, and the graph of problems, sketches and holes."""
         return {
             "sketches": {key: asdict(record) for key, record in self.sketches.items()},
@@ -135,7 +213,7 @@ class SubgoalSearch(Composite):
         return body
 
     async def _work_on(
-        self, key: str, search: Search, calls: int, depth: int, turn: int
+        self, key: str, search: TreeSearch, calls: int, depth: int, turn: int
     ) -> str | None:
         """A body made of the parts of those that failed in ``search``."""
         name = f"{key}/{turn}"
@@ -201,21 +279,17 @@ class SubgoalSearch(Composite):
         if waiting > MAX_HOLES:
             return None
 
-        async def attack(subgoal: Subgoal, part: Problem) -> Decomposition:
+        async def attack(subgoal: Subgoal, part: Problem) -> str | None:
             nonlocal waiting
             name = f"{key}.{subgoal.name}"
             # One call is kept for the whole.
             left = calls - (self.calls - start) - 1
             budget = self.decide(f"{name}/calls", max(0, left // waiting))
             waiting -= 1
-            body = await self._solve(name, part, budget, depth + 1) if budget else None
-            return Decomposition(part, body, depth + 1)
+            return await self._solve(name, part, budget, depth + 1) if budget else None
 
-        found = await work_on_sketch(
-            problem, sketch, self._parts.lift, self._parts.splice, attack, depth=depth
-        )
-        bodies = {name: p.body for name, p in found.parts.items() if p.body is not None}
-        record.solved = list(bodies)
+        found = await work_on_sketch(problem, sketch, self._parts.lift, self._parts.splice, attack)
+        record.solved = list(found.bodies)
         record.blocking = {name: list(waits) for name, waits in found.blocking.items()}
         record.lifted = [
             {"name": one.subgoal.name, "given": one.given.statement}
@@ -225,9 +299,9 @@ class SubgoalSearch(Composite):
         if not found.lifted:
             record.outcome = "no lift"
         if found.body is None:
-            if not bodies:
+            if not found.bodies:
                 return None
-            rest = self._parts.fill(sketch, bodies)
+            rest = self._parts.fill(sketch, found.bodies)
             again = f"{key}+"
             then = self.sketches[again] = SketchRecord(key, depth, rest.body)
             left = calls - (self.calls - start)

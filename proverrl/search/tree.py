@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from proverrl.errors import RecordError
@@ -20,47 +21,36 @@ MIN_COUNT = 0.01
 """A node that was never visited counts as visited this often."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Node:
     """A state, the texts that reach it, and two pairs of sums: its own and its subtree's.
 
     ``own_*`` tell of expansions made here, ``sub_*`` of those made here or below. ``*_jobs`` are
     expansions under way. ``value`` is what the strategy knows of the state by itself. ``mean`` and
     ``count`` are those of the subtree with the jobs under way, and ``scale`` is 1/sqrt(count):
-    kept ready, because a selection reads them of every child.
+    kept ready, because a selection reads them for every child.
     """
 
-    __slots__ = (
-        "children",
-        "count",
-        "depth",
-        "id",
-        "mean",
-        "own_count",
-        "own_jobs",
-        "own_reward",
-        "parent",
-        "prefixes",
-        "scale",
-        "state",
-        "sub_count",
-        "sub_jobs",
-        "sub_reward",
-        "value",
-    )
+    id: int
+    parent: Node | None
+    state: str
+    depth: int = 0
+    children: dict[str, Node] | None = None
+    prefixes: list[tuple[str, int]] = field(default_factory=list)
+    own_reward: float = 0.0
+    own_count: float = 0.0
+    own_jobs: int = 0
+    sub_reward: float = 0.0
+    sub_count: float = 0.0
+    sub_jobs: int = 0
+    value: float = 0.0
+    mean: float = 0.0
+    count: float = 0.0
+    scale: float = 1 / math.sqrt(MIN_COUNT)
 
-    def __init__(self, number: int, parent: Node | None, state: str) -> None:
-        self.id = number
-        self.parent = parent
-        self.state = state
-        self.depth: int = 0 if parent is None else parent.depth + 1
-        self.children: dict[str, Node] | None = None
-        self.prefixes: list[tuple[str, int]] = []
-        self.own_reward = self.own_count = 0.0
-        self.sub_reward = self.sub_count = 0.0
-        self.own_jobs = self.sub_jobs = 0
-        self.value = 0.0
-        self.mean = self.count = 0.0
-        self.scale = 1 / math.sqrt(MIN_COUNT)
+    def __post_init__(self) -> None:
+        if self.parent is not None:
+            self.depth = self.parent.depth + 1
 
 
 def discount_jobs(reward: float, count: float, jobs: int, gamma: float) -> tuple[float, float]:
@@ -78,10 +68,10 @@ class Tree:
     ``max_prefixes`` bounds the texts that a node keeps.
     """
 
-    def __init__(self, *, gamma: float = 1.0, max_prefixes: int = 16, root_state: str = "") -> None:
+    def __init__(self, *, gamma: float = 1.0, max_prefixes: int = 16) -> None:
         self.gamma = gamma
         self.max_prefixes = max_prefixes
-        self.root = Node(0, None, root_state)
+        self.root = Node(0, None, "")
         self.root.prefixes.append(("", 0))
         self.nodes = [self.root]
 
@@ -95,9 +85,7 @@ class Tree:
 
     def path(self, node: Node) -> list[Node]:
         """From the root to the node, both included."""
-        found = list(self.ancestors(node))
-        found.reverse()
-        return found
+        return list(self.ancestors(node))[::-1]
 
     def ancestors(self, node: Node) -> Iterator[Node]:
         """The node itself, its parent, and so on to the root."""
@@ -120,20 +108,22 @@ class Tree:
         for end, state in steps:
             if end <= start or state == node.state:
                 continue
-            children = node.children
-            child = None if children is None else children.get(state)
+            child = None if node.children is None else node.children.get(state)
             if child is None:
-                child = Node(len(self.nodes), node, state)
-                self.nodes.append(child)
-                if children is None:
-                    node.children = {state: child}
-                else:
-                    children[state] = child
+                child = self._add(Node(len(self.nodes), node, state))
                 new.append(child)
             self._keep(child, body, end)
             way.append(child)
             node = child
         return way, new
+
+    def _add(self, node: Node) -> Node:
+        self.nodes.append(node)
+        if node.parent is not None:
+            if node.parent.children is None:
+                node.parent.children = {}
+            node.parent.children[node.state] = node
+        return node
 
     def _keep(self, node: Node, body: str, end: int) -> None:
         if len(node.prefixes) >= self.max_prefixes:
@@ -230,22 +220,16 @@ class Tree:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace everything by what ``state_dict`` gave."""
-        bodies = state["bodies"]
-        nodes: list[Node] = []
+        bodies, self.nodes = state["bodies"], []
         for number, raw in enumerate(state["nodes"]):
-            parent = None if raw["parent"] is None else nodes[raw["parent"]]
-            node = Node(number, parent, raw["state"])
+            parent = None if raw["parent"] is None else self.nodes[raw["parent"]]
+            node = self._add(Node(number, parent, raw["state"]))
             node.prefixes = [(bodies[index], end) for index, end in raw["texts"]]
             node.own_reward, node.own_count, node.own_jobs = raw["own"]
             node.sub_reward, node.sub_count, node.sub_jobs = raw["subtree"]
             node.value = raw["value"]
             self._refresh(node)
-            nodes.append(node)
-            if parent is not None:
-                if parent.children is None:
-                    parent.children = {}
-                parent.children[node.state] = node
-        self.root, self.nodes = nodes[0], nodes
+        self.root = self.nodes[0]
 
 
 def steps_of(body: str, segments: Sequence[Segment]) -> tuple[tuple[int, str], ...]:

@@ -1,27 +1,33 @@
-"""Fits a value head to features, an epoch at a time, so that it can be stopped and continued.
+"""Fits a value head to features, an epoch at a time, and measures how good its values are.
 
-Flows in: features of distinct prefixes, and pairs that point at them. Flows out: a ``ValueHead``.
-The loss is binary cross-entropy; with ``rank_weight`` a share of it is the logistic loss on every
-pair of a solved and an unsolved prefix of one problem (RankNet, Burges et al. 2005), because a
-search asks which prefix of its own problem is better and not which problem is easy. Batches are of
-whole problems. The head that is kept is the one with the lowest loss on problems that were held
-back. Deterministic on CPU. Not handled here: where features come from (``values``).
+Flows in: features of distinct prefixes, and pairs that point at them. Flows out: a ``ValueHead``
+and ``ValueMetrics``. The loss is binary cross-entropy; with ``rank_weight`` a share of it is the
+logistic loss on every pair of a solved and an unsolved prefix of one problem (RankNet, Burges et
+al. 2005), because a search asks which prefix of its own problem is better and not which problem is
+easy. Batches are of whole problems. The head that is kept has the lowest loss on problems that were
+held back. Deterministic on CPU. Not handled here: where features come from (``values``), and
+intervals of the metrics: pairs of one problem are not independent, so count problems.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor, nn
 
 from proverrl.config.training import ValueConfig
 from proverrl.seeds import derive_seed
 
 Side = Literal["train", "valid", "test"]
+
+NUM_BINS = 10
 
 
 class ValueHead(nn.Module):
@@ -168,3 +174,72 @@ class HeadFit:
         self.best.load_state_dict(state["best"])
         self._optimizer.load_state_dict(state["optimizer"])
         self._generator.set_state(state["generator"])
+
+
+@dataclass(frozen=True, slots=True)
+class ValueMetrics:
+    """``auc`` is the chance that a solved pair scores above an unsolved one, ties half; ``within``
+    the same for pairs of one problem only, weighted by how many there are, which is what a search
+    in one problem needs (NaN without such pairs). ``brier`` is the mean squared error,
+    ``brier_base`` that of always saying the mean; ``calibration`` the mean distance between score
+    and share of solved over ten bins of equal width, weighted by their pairs."""
+
+    num_pairs: int
+    num_problems: int
+    share_solved: float
+    auc: float
+    within: float
+    brier: float
+    brier_base: float
+    calibration: float
+
+
+def measure_values(
+    scores: Sequence[float], solved: Sequence[bool], problems: Sequence[str]
+) -> ValueMetrics:
+    """All figures of aligned sequences that are not empty."""
+    count = len(scores)
+    share = sum(solved) / count
+    rows = zip(scores, solved, strict=True)
+    return ValueMetrics(
+        num_pairs=count,
+        num_problems=len(set(problems)),
+        share_solved=share,
+        auc=compute_auc(scores, solved),
+        within=compute_within(scores, solved, problems),
+        brier=sum((score - label) ** 2 for score, label in rows) / count,
+        brier_base=share * (1.0 - share),
+        calibration=compute_calibration(scores, solved),
+    )
+
+
+def compute_auc(scores: Sequence[float], solved: Sequence[bool]) -> float:
+    """The area under the ROC curve by ranks; ties count half. NaN when all labels agree."""
+    return compute_within(scores, solved, [""] * len(scores))
+
+
+def compute_within(
+    scores: Sequence[float], solved: Sequence[bool], problems: Sequence[str]
+) -> float:
+    """The AUC over the pairs that share a problem."""
+    rows: dict[str, list[tuple[float, bool]]] = {}
+    for score, label, problem in zip(scores, solved, problems, strict=True):
+        rows.setdefault(problem, []).append((score, label))
+    wins = total = 0.0
+    for group in rows.values():
+        labels = np.array([label for _, label in group], dtype=bool)
+        good = int(labels.sum())
+        ranks = stats.rankdata([score for score, _ in group])
+        # Less the pairs of two solved ones, each with itself too.
+        wins += float(ranks[labels].sum() - good * (good + 1) / 2)
+        total += good * (len(group) - good)
+    return wins / total if total else math.nan
+
+
+def compute_calibration(scores: Sequence[float], solved: Sequence[bool]) -> float:
+    """The expected calibration error over bins of equal width."""
+    bins: list[list[tuple[float, bool]]] = [[] for _ in range(NUM_BINS)]
+    for score, label in zip(scores, solved, strict=True):
+        bins[min(NUM_BINS - 1, int(score * NUM_BINS))].append((score, label))
+    gaps = (abs(sum(s for s, _ in rows) - sum(label for _, label in rows)) for rows in bins)
+    return sum(gaps) / len(scores)

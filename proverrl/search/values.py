@@ -1,21 +1,21 @@
 """What a prefix of a proof is worth: a small head on the policy's own hidden states.
 
-Flows in: a policy, and pairs of a prefix and whether the proof that went on from it was found.
-Flows out: a ``ValueFn``, the chance that a prefix can be completed. The policy's weights are not
-trained: features of prompt and prefix are computed once, and a perceptron with one hidden layer is
-fitted to them (``value_fit``). The features are hidden states of the last token, their mean over
-all tokens and over those of the prefix, and how likely the policy finds the prefix: a policy that
-is surprised by what it wrote is often wrong.
-Not handled here: training the trunk (a value that changes the policy), policies behind a server or
-an engine that gives no hidden states.
+Flows in: a policy, and pairs of a prefix and whether the whole body was proved, from rollouts of a
+run and from samples of searches. Flows out: a ``ValueFn``, the chance that a prefix can be
+completed. The policy's weights are not trained: features of prompt and prefix are computed once,
+and a perceptron with one hidden layer is fitted to them (``value_fit``). How likely the policy
+finds the prefix is a feature: a policy that is surprised by what it wrote is often wrong.
+Not handled here: policies that give no hidden states, and DeepSearch's choice of samples, which
+leaves out most failures; give its samples beside others.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +27,26 @@ from torch import Tensor
 from typing_extensions import TypedDict
 
 from proverrl.config.training import ValueConfig
-from proverrl.errors import UsageError
+from proverrl.errors import ProblemError, UsageError
 from proverrl.files.disk import saving
+from proverrl.files.strict_json import load_json
 from proverrl.files.typed_rows import ROW, read_row
+from proverrl.lang import find_language
 from proverrl.lang.records import Prefix
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.proposals import make_extend, render_prefix
-from proverrl.search.value_fit import HeadFit, Side, ValueData, ValueHead, choose_side
-from proverrl.search.value_metrics import ValueMetrics, measure_values
-from proverrl.search.value_pairs import ValuePair
-from proverrl.types import Problem
+from proverrl.search.samples import SearchSample
+from proverrl.search.value_fit import (
+    HeadFit,
+    Side,
+    ValueData,
+    ValueHead,
+    ValueMetrics,
+    choose_side,
+    measure_values,
+)
+from proverrl.types import Candidate, Problem, Status
 
 WEIGHTS, SETTINGS = "value.safetensors", "value.json"
 _REMEDY = "train one with proverrl train configs/value.toml"
@@ -47,7 +56,7 @@ _MAX_LOGITS = 2**24
 
 # A figure that needs pairs which there are none of is NaN.
 @with_config({**ROW, "allow_inf_nan": True})
-class _FiguresRow(TypedDict):
+class _MetricsRow(TypedDict):
     num_pairs: int
     num_problems: int
     auc: float
@@ -57,20 +66,86 @@ class _FiguresRow(TypedDict):
     calibration: float
 
 
-class _ConfigRow(TypedDict):
+class _HeadRow(TypedDict):
     hidden: int
 
 
 @with_config(ROW)
-class _AboutRow(TypedDict):
+class _ValueRow(TypedDict):
     size: int
     layers: int
     policy_sha256: str
-    config: _ConfigRow
-    test: dict[str, _FiguresRow]
+    config: _HeadRow
+    test: dict[str, _MetricsRow]
 
 
-_ABOUT = TypeAdapter(_AboutRow)
+_ABOUT = TypeAdapter(_ValueRow)
+
+
+@dataclass(frozen=True, slots=True)
+class ValuePair:
+    """A prefix of a body, and whether the whole body was proved."""
+
+    problem: Problem
+    prefix: str
+    solved: bool
+
+
+def read_pairs(files: Iterable[Path], language: str = "dafny") -> list[ValuePair]:
+    """The pairs of a run's ``rollouts/*.jsonl``: the empty prefix of each judged body and one for
+    every statement that another follows.
+
+    Raises:
+        UsageError: a file cannot be read, or a line is no rollout.
+    """
+    pairs = []
+    for file in files:
+        try:
+            lines = file.read_bytes().splitlines()
+        except OSError as error:
+            raise UsageError(f"cannot read {file}: {error.strerror}; check the path") from error
+        for number, line in enumerate(lines, 1):
+            try:
+                pairs += _read_row(load_json(line), language)
+            except (KeyError, TypeError, ValueError, ProblemError) as error:
+                raise UsageError(
+                    f"{file}, line {number}: not a rollout ({error!r}); give the files that a run "
+                    "wrote into its folder rollouts/"
+                ) from error
+    return pairs
+
+
+def list_pairs(samples: Iterable[SearchSample]) -> list[ValuePair]:
+    """The pairs of searches: the empty prefix, and the body up to each end but the last."""
+    return [
+        ValuePair(sample.problem, sample.body[:end], sample.proved)
+        for sample in samples
+        for end in (0, *sample.ends[:-1])
+    ]
+
+
+def hash_pairs(pairs: Sequence[ValuePair]) -> str:
+    """SHA-256 of the pairs in their order."""
+    digest = hashlib.sha256()
+    for pair in pairs:
+        key = Candidate(pair.problem, pair.prefix).key
+        digest.update(f"{pair.problem.id}\0{key}\0{pair.solved}\n".encode())
+    return digest.hexdigest()
+
+
+def _read_row(row: dict[str, Any], language: str) -> list[ValuePair]:
+    status = Status(row["status"])
+    body = row["body"]
+    if not status.judged or not isinstance(body, str):
+        return []
+    given = row["problem"]
+    # The kind decides how a body is verified, not how the problem is shown.
+    problem = Problem(given["id"], language, "statements", given["preamble"], given["statement"])
+    solved = status is Status.PROVED
+    searching = find_language(language).searching
+    if searching is None:
+        raise UsageError(f"proofs in {language} have no states that a value model could judge")
+    return [ValuePair(problem, prefix, solved) for prefix in searching.list_prefixes(body)]
 
 
 class ValueModel:

@@ -1,33 +1,54 @@
-"""The functions of a search, made of a policy and of verifiers.
+"""A search by its name, and its functions, made of a policy and of verifiers.
 
 Flows in: a policy that samples, a verifier, and what confirms a proof. Flows out: ``Functions`` for
-a problem of either language. Not handled here: which search they serve, files, tactic mode.
+a problem of any language, and a ``Search`` that can be run. Not handled here: files, tactic mode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from proverrl.config import PoolConfig, RolloutConfig, SearchConfig
-from proverrl.config.search import StepName
+from proverrl.config import PoolConfig, SearchConfig
+from proverrl.config.search import CompositeName
 from proverrl.errors import UsageError
 from proverrl.lang import find_language
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
-from proverrl.lang.records import SegmentFn, Verify
+from proverrl.lang.records import SegmentFn
 from proverrl.policy.base import Policy
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.search.base import Functions, ValueFn
+from proverrl.search.base import Functions, Search, ValueFn
+from proverrl.search.composite import Composite
+from proverrl.search.lemma_search import LemmaSearch
 from proverrl.search.proposals import Corrector, Proposer, encode, find_tokenizer
-from proverrl.search.step_proposals import make_proposer
+from proverrl.search.run import TreeSearch
+from proverrl.search.subgoal_search import SubgoalSearch
 from proverrl.search.values import load_value
-from proverrl.types import Candidate, Problem, Sampling, Verdict
+from proverrl.types import Problem
 from proverrl.verify.base import Limits, Verifier
 
 WHOLE_BODY_SEARCHES = frozenset({"best_of_n", "self_correct"})
 """Searches that begin every body anew and so need no states."""
+
+
+COMPOSITES: dict[CompositeName, type[Composite]] = {
+    "subgoals": SubgoalSearch,
+    "lemmas": LemmaSearch,
+}
+
+
+def make_search(
+    problem: Problem, functions: Functions, config: SearchConfig, *, seed: int = 0
+) -> Search:
+    """The search that ``config`` names. ``ConfigError`` when it lacks a function that it needs,
+    ``UsageError`` when it is not for such a problem."""
+    for name, composite in COMPOSITES.items():
+        if name == config.name:
+            return composite(problem, functions, config, seed=seed)
+    return TreeSearch(problem, functions, config, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +62,6 @@ class Tools:
     confirm: Verifier
     deadline_seconds: float
     value: ValueFn | None = None
-
-
-def make_tools(
-    policy: Policy,
-    verifier: Verifier,
-    confirm: Verifier,
-    *,
-    sampling: Sampling,
-    rollout: RolloutConfig,
-    deadline_seconds: float,
-    value: ValueFn | None = None,
-    step: StepName = "proof",
-) -> Tools:
-    """Tools over one policy, which writes whole proofs or one ``step`` at a time.
-
-    The seed of ``sampling`` is not used: each expansion has its own.
-    """
-    return Tools(
-        propose=make_proposer(policy, sampling, step),
-        correct=Corrector(policy, sampling, rollout),
-        verifier=verifier,
-        confirm=confirm,
-        deadline_seconds=deadline_seconds,
-        value=value,
-    )
 
 
 def open_confirm(pool: PoolConfig) -> Verifier:
@@ -97,11 +93,11 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
     """
     return Functions(
         propose=tools.propose,
-        verify=_bind(tools.verifier, tools.deadline_seconds),
+        verify=partial(tools.verifier.verify, deadline_seconds=tools.deadline_seconds),
         segment=choose_states(problem, tools.propose.policy, config),
         value=tools.value,
         correct=tools.correct,
-        confirm=_bind(tools.confirm, tools.deadline_seconds),
+        confirm=partial(tools.confirm.verify, deadline_seconds=tools.deadline_seconds),
         count_tokens=_make_count(tools.propose.policy) if config.max_prefix_tokens else None,
     )
 
@@ -127,13 +123,6 @@ def needs_traces(problems: Iterable[Problem], config: SearchConfig) -> bool:
         return False
     found = (find_language(problem.language).searching for problem in problems)
     return any(searching is not None and searching.needs_traces for searching in found)
-
-
-def _bind(verifier: Verifier, deadline_seconds: float) -> Verify:
-    async def verify(candidate: Candidate) -> Verdict:
-        return await verifier.verify(candidate, deadline_seconds=deadline_seconds)
-
-    return verify
 
 
 def _make_count(policy: Policy) -> Callable[[str], int]:

@@ -18,8 +18,7 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.archive_picture import draw_archive
 from proverrl.compose.composers import Draft, Pair
-from proverrl.compose.guard_checks import make_negation
-from proverrl.compose.guards import Asker, Attack, GuardLedger, GuardTools
+from proverrl.compose.guards import Asker, Attack, GuardLedger, GuardTools, make_negation
 from proverrl.config.selfplay import ParentChoice
 from proverrl.curriculum.beliefs import Belief, update_belief
 from proverrl.errors import ProblemError

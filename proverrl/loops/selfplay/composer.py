@@ -24,7 +24,7 @@ from proverrl.compose.composers import (
     ProgramComposer,
     teach_scripts,
 )
-from proverrl.compose.scaffolds import build_scaffold, collect_subgoals
+from proverrl.compose.operators import build_scaffold, collect_subgoals
 from proverrl.config.compose import SelfplayScaffold
 from proverrl.curriculum.beliefs import Belief
 from proverrl.errors import ProblemError

@@ -16,8 +16,7 @@ from typing import Any, get_args
 
 from proverrl.compose.archive import Composed
 from proverrl.compose.composers import REPEATED, Draft, Pair
-from proverrl.compose.guard_checks import make_guards
-from proverrl.compose.guards import GuardRun, run_guards
+from proverrl.compose.guards import GuardRun, make_guards, run_guards
 from proverrl.config.compose import GuardName
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
 from proverrl.loops.selfplay.composed import ComposedProblems

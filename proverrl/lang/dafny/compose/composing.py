@@ -37,7 +37,7 @@ OPERATORS: Mapping[DafnyOperator, Operator] = {
     "chain_calls": Operator(2, fuse.chain_calls),
     "nest_loop": Operator(1, fuse.nest_loop),
 }
-"""Composers of Dafny problems. ``arity`` is the least number of parents; fusions take more."""
+"""Operators on Dafny problems. ``arity`` is the least number of parents; fusions take more."""
 
 
 class DafnyComposing(Composing):

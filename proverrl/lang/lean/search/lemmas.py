@@ -1,7 +1,7 @@
 """Lemmas of Lean proofs: named theorems before the theorem that uses them.
 
-Flows in: text in the style of Seed-Prover (Chen et al. 2025, arXiv 2507.23726), lemmas first; the
-pool of ``proverrl.search.lemmas``. Flows out: lemmas, their problems, their negations, and the
+Flows in: text in the style of Seed-Prover (Chen et al. 2025, arXiv 2507.23726), lemmas first; a
+pool (``proverrl.search.lemma_search``). Flows out: lemmas, their problems, their negations, and the
 prelude of a candidate with the lemmas that it needs. A lemma's ``statement`` is its text up to its
 ``:=``, its ``body`` tactics for a hole in column 2. What a proof depends on is read from the names
 in it, which may count a lemma too often and never too seldom.

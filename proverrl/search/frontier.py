@@ -1,37 +1,84 @@
-"""DeepSearch: the most promising open state anywhere in the tree, and paths to learn from.
+"""Searches that expand the best open state, wherever it is in the tree.
 
-Flows in: expansions. Flows out: where to expand next, and training paths. The next state is the
-open one with the highest
-``value_weight tanh(Q_parent) + entropy_weight H + depth_weight sqrt(depth / max_depth)``.
-A proof is worth +1 to the states on its way. When an expansion has no proof, its most confident
-body is worth -1 to those on its way and the others nothing. The worth is weighted by
-max((place + 1) / length, 0.1), and never makes a state on the way to a proof negative (Wu et al.
-2025, arXiv 2509.25454, with the constants of its code). H is estimated as minus the mean
-log-probability a token of the body that first reached the state. Whole bodies are written, so that
-no UCT step chooses between siblings on the way down. When no state is open, the root is expanded
-again. Not handled here: tokens (``TrainingPath`` counts characters of the body).
+Flows in: expansions. Flows out: the open state with the highest score. Each state is expanded once;
+when none is open, the root is expanded again. Not handled here: tokens (``TrainingPath`` counts
+characters of the body).
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from proverrl.config.search import SearchConfig
-from proverrl.search.base import Functions, Job, Judged, Proposal
-from proverrl.search.strategy import Expansion, Strategy
+from proverrl.search.base import Functions, Job, JudgedProposal, Proposal
+from proverrl.search.strategy import Expansion, Strategy, text_of
 from proverrl.search.tree import Node
 
 MIN_WEIGHT = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingPath:
-    """A body with one advantage for each stretch of it: ``ends`` (in characters, the last is the
-    body's length) and ``advantages`` go together. ``values`` are the states' Q."""
+class BestFirst(Strategy):
+    """By length-normalised log-probability: the state whose way the policy found likeliest.
+
+    A state's score is the log-probability of the way to it (``Node.value``, of the first way)
+    divided by its depth to the power ``length_power`` (Xin et al. 2025, BFS-Prover, arXiv
+    2502.03438). There a policy writes one tactic at a time; here it writes whole bodies, whose
+    log-probability is shared out over their states by length of text.
+    """
+
+    WIDTH: ClassVar[int] = 4
+
+    def __init__(self, config: SearchConfig, functions: Functions) -> None:
+        super().__init__(config, functions)
+        self._open: list[tuple[float, int]] = []
+
+    def score(self, node: Node) -> float:
+        """Log-probability of the way over depth ** ``length_power``."""
+        return float(node.value / node.depth**self.config.length_power)
+
+    def pick(self) -> Node:
+        """The best open node; ties go to the older one."""
+        if self._open:
+            return self.tree.nodes[heapq.heappop(self._open)[1]]
+        return self.tree.root
+
+    def absorb(self, job: Job, expansion: Expansion) -> None:
+        """New states become open, each with its share of the body's log-probability."""
+        node = self.tree.nodes[job.node]
+        num_new = 0
+        for judged in expansion.judged:
+            _, new = self.insert(job, judged)
+            num_new += len(new)
+            proposal, start = judged.proposal, len(job.prefix.text)
+            length = max(1, len(text_of(judged)) - start)
+            for fresh in new:
+                share = (fresh.prefixes[0][1] - start) / length
+                fresh.value = node.value + proposal.logprob * share
+                heapq.heappush(self._open, (-self.score(fresh), fresh.id))
+        self.tree.finish(node, float(num_new > 0))
+
+    def withdraw(self, job: Job) -> None:
+        """The node is open again: nothing was learned from it."""
+        super().withdraw(job)
+        if job.node:
+            heapq.heappush(self._open, (-self.score(self.tree.nodes[job.node]), job.node))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "open": sorted(number for _, number in self._open)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        nodes = self.tree.nodes
+        self._open = [(-self.score(nodes[number]), number) for number in state["open"]]
+        heapq.heapify(self._open)
+
+
+class TrainingPath(NamedTuple):
+    """A body with an advantage for each stretch of it: ``ends`` (in characters, the last is the
+    body's length), ``values`` (of the states there) and ``advantages`` go together."""
 
     body: str
     proved: bool
@@ -41,7 +88,7 @@ class TrainingPath:
 
 
 def mean_surprise(proposal: Proposal) -> float:
-    """Minus the mean log-probability a token: the entropy of the policy as one sample shows it."""
+    """Minus the mean log-probability per token: the policy's entropy as one sample shows it."""
     return -proposal.logprob / max(1, proposal.num_tokens)
 
 
@@ -54,12 +101,22 @@ def back_up(value: float, outcome: float, place: int, length: int) -> float:
 
 
 class DeepSearch(Strategy):
-    """``Node.value`` is Q; a body's outcome is recorded at the last state of its way."""
+    """The most promising open state anywhere in the tree, and paths to learn from (Wu et al. 2025,
+    arXiv 2509.25454, with the constants of its code).
+
+    ``Node.value`` is Q. The next state is the open one with the highest
+    ``value_weight tanh(Q_parent) + entropy_weight H + depth_weight sqrt(depth / max_depth)``.
+    H is estimated as minus the mean log-probability of a token in the body that first reached the
+    state. A proof is worth +1 to the states on its way. When an expansion has no proof, its most
+    confident body is worth -1 to those on its way, and the others nothing. The worth is weighted by
+    max((place + 1) / length, 0.1), and never makes a state on the way to a proof negative. Whole
+    bodies are written, so no UCT step chooses between siblings on the way down.
+    """
 
     WIDTH: ClassVar[int] = 8
 
-    def __init__(self, config: SearchConfig, functions: Functions, *, root_state: str = "") -> None:
-        super().__init__(config, functions, root_state=root_state)
+    def __init__(self, config: SearchConfig, functions: Functions) -> None:
+        super().__init__(config, functions)
         # What does not change of an open state's score, by parent; and the parents by their best.
         # A parent's Q changes for all its children at once, so one new entry serves them all.
         self._open: dict[int, list[tuple[float, int]]] = {}
@@ -104,7 +161,7 @@ class DeepSearch(Strategy):
     def absorb(self, job: Job, expansion: Expansion) -> None:
         """Insert all ways, open what is new, and back up the outcomes."""
         node = self.tree.nodes[job.node]
-        last: list[tuple[Judged, Node]] = []
+        last: list[tuple[JudgedProposal, Node]] = []
         for judged in expansion.judged:
             way, new = self.insert(job, judged)
             for fresh in new:
@@ -121,7 +178,7 @@ class DeepSearch(Strategy):
             self._learn(*min(failures, key=lambda pair: mean_surprise(pair[0].proposal)), -1.0)
         self.tree.withdraw(node)
 
-    def _learn(self, judged: Judged, end: Node, outcome: float) -> None:
+    def _learn(self, judged: JudgedProposal, end: Node, outcome: float) -> None:
         path = self.tree.path(end)
         for place, node in enumerate(path):
             node.value = back_up(node.value, outcome, place, len(path))
@@ -135,7 +192,7 @@ class DeepSearch(Strategy):
         if job.node:
             self._open_node(self.tree.nodes[job.node])
 
-    def training_paths(self) -> tuple[TrainingPath, ...]:
+    def training_paths(self) -> list[TrainingPath]:
         """The proofs, and the most confident failures, that were learned from.
 
         The advantage of a state is its Q less the mean outcome below its parent; the rest of a
@@ -158,12 +215,10 @@ class DeepSearch(Strategy):
                 ends.append(len(body))
                 values.append(outcome)
                 advantages.append(outcome - way[-1].sub_reward / way[-1].sub_count)
-            found = TrainingPath(body, proved, tuple(ends), tuple(values), tuple(advantages))
-            paths.append(found)
-        return tuple(paths)
+            paths.append(TrainingPath(body, proved, tuple(ends), tuple(values), tuple(advantages)))
+        return paths
 
     def state_dict(self) -> dict[str, Any]:
-        """The tree, the open nodes and the ends that were learned from."""
         return {
             **super().state_dict(),
             "open": sorted(number for heap in self._open.values() for _, number in heap),
@@ -172,7 +227,6 @@ class DeepSearch(Strategy):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """What ``state_dict`` gave."""
         super().load_state_dict(state)
         self._entropy = dict(state["entropy"])
         self._ends = [(number, body, proved) for number, body, proved in state["ends"]]

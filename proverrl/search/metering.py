@@ -1,0 +1,151 @@
+"""What an expansion asks of the policy, the verifier and the value model, counted as it asks.
+
+Flows in: a search and the ledger of one of its expansions. Flows out: proposals and verdicts. A
+body that the search has judged, or is judging, costs no second call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from proverrl.concurrency import finish_all
+from proverrl.errors import RecordError
+from proverrl.lang.records import Prefix
+from proverrl.search.base import (
+    CountedProposal,
+    FoundProof,
+    JudgedProposal,
+    Ledger,
+    Proposal,
+    Search,
+    SearchTurn,
+)
+from proverrl.types import Candidate, Verdict
+
+
+@dataclass(slots=True)
+class Asked:
+    """What all expansions of a search asked the verifier: verdicts by body, and those that are on
+    their way. ``free`` bounds the calls at once."""
+
+    known: dict[str, Verdict]
+    free: asyncio.Semaphore
+    waiting: dict[str, asyncio.Future[Verdict | None]] = field(default_factory=dict)
+
+
+class MeteredFunctions:
+    """What one expansion calls; its ledger says what each call cost."""
+
+    def __init__(self, search: Search, ledger: Ledger, asked: Asked) -> None:
+        self._search = search
+        self._ledger = ledger
+        self._asked = asked
+        self.num_unjudged = 0
+
+    async def propose(self, prefix: Prefix, num: int, seed: int) -> list[CountedProposal]:
+        """Up to ``num`` bodies that begin with the prefix; fewer where the policy wrote fewer."""
+        search = self._search
+        proposals = await search.functions.propose(search.problem, prefix, num, seed)
+        for proposal in proposals:
+            if proposal.is_read and not proposal.body.startswith(prefix.text):
+                raise RecordError(f"a proposal does not begin with its prefix {prefix.text[:60]!r}")
+        written = [self._count(proposal) for proposal in proposals[:num]]
+        return [item for item in written if item.proposal.is_read]
+
+    async def correct(self, body: str, verdict: Verdict, seed: int) -> CountedProposal:
+        """A body that mends a refused one."""
+        search = self._search
+        assert search.functions.correct is not None  # Strategy.NEEDS
+        return self._count(await search.functions.correct(search.problem, body, verdict, seed))
+
+    async def judge(self, proposals: Sequence[CountedProposal]) -> tuple[JudgedProposal, ...]:
+        """Those that could be judged, in order: not after the budget's end or the last proof."""
+        found = await finish_all(self._judge_one(item) for item in proposals)
+        return tuple(judged for judged in found if judged is not None)
+
+    async def value(self, prefixes: Sequence[Prefix]) -> list[float]:
+        """The value model's estimate for each prefix."""
+        search = self._search
+        assert search.functions.value is not None  # Strategy.NEEDS
+        if not prefixes:
+            return []
+        values = await search.functions.value(search.problem, prefixes)
+        if len(values) != len(prefixes):
+            raise RecordError(f"{len(values)} values for {len(prefixes)} prefixes")
+        return values
+
+    def _count(self, proposal: Proposal) -> CountedProposal:
+        ledger, body = self._ledger, proposal.body if proposal.is_read else ""
+        ledger.tokens += proposal.num_tokens
+        turn = SearchTurn(
+            body,
+            proposal.num_tokens,
+            is_call=False,
+            truncated=proposal.truncated,
+            reason=proposal.reason,
+        )
+        ledger.turns.append(turn)
+        return CountedProposal(proposal, self._search.tokens, len(ledger.turns) - 1)
+
+    async def _judge_one(self, written: CountedProposal) -> JudgedProposal | None:
+        search = self._search
+        candidate = Candidate(search.problem, written.proposal.body)
+        verdict = await self._verdict_of(candidate, written)
+        if verdict is None or not verdict.status.judged:
+            self.num_unjudged += 1
+            return None
+        segment = search.functions.segment
+        return JudgedProposal(
+            written.proposal, verdict, () if segment is None else segment(candidate, verdict)
+        )
+
+    async def _verdict_of(self, candidate: Candidate, written: CountedProposal) -> Verdict | None:
+        """What is known, or what is being asked already, or a new call. None: none may be made."""
+        body = candidate.body
+        if body in self._asked.known:
+            return self._asked.known[body]
+        if body in self._asked.waiting:
+            return await asyncio.shield(self._asked.waiting[body])
+        asked = self._asked.waiting[body] = asyncio.get_running_loop().create_future()
+        verdict: Verdict | None = None
+        try:
+            async with self._asked.free:
+                verdict = await self._ask(candidate, written)
+        finally:
+            del self._asked.waiting[body]
+            if not asked.done():
+                asked.set_result(verdict)
+        return verdict
+
+    async def _ask(self, candidate: Candidate, written: CountedProposal) -> Verdict | None:
+        search, config = self._search, self._search.config
+        late = config.tokens and written.tokens > config.tokens
+        if search.is_enough or search.calls >= config.calls or late:
+            return None
+        self._ledger.calls += 1
+        turns = self._ledger.turns
+        turns[written.place] = replace(turns[written.place], is_call=True)
+        calls = search.calls
+        verdict = await search.functions.verify(candidate)
+        if verdict.proved:
+            verdict = await self._confirm(candidate, verdict, calls, written.tokens)
+        if verdict.status.judged:
+            self._asked.known[candidate.body] = self._ledger.verdicts[candidate.body] = verdict
+        return verdict
+
+    async def _confirm(
+        self, candidate: Candidate, verdict: Verdict, calls: int, tokens: int
+    ) -> Verdict:
+        """Write the proof down, unless the second verifier does not prove it."""
+        confirm = self._search.functions.confirm
+        if confirm is not None:
+            self._ledger.confirmations += 1
+            second = await confirm(candidate)
+            if not second.proved:
+                self._ledger.refuted.append((candidate.body, second))
+                return second
+        proof = FoundProof(candidate.body, verdict, calls, tokens, confirm is not None)
+        self._ledger.proofs.append(proof)
+        return verdict

@@ -1,0 +1,174 @@
+"""Prints for every Dafny operator what became of its problems: a Markdown table.
+
+With --families it checks instead whether the guards let good problems pass: one training problem of
+each family, none of which should be stopped.
+Example: python scripts/measure_operators.py --num 12
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proverrl.compose.archive import Composed
+from proverrl.compose.guards import Asker, GuardLedger, GuardTools, make_guards, run_guards
+from proverrl.compose.operators import compose, get_operator, list_operators
+from proverrl.lang.records import Parent
+from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
+from proverrl.problems.drafts import open_draft_verifier
+from proverrl.problems.load import load_problems, load_references
+from proverrl.seeds import derive_seed
+from proverrl.types import Candidate
+
+DAFNY = Path(__file__).resolve().parents[1] / "dafny"
+MAX_TRIES = 25
+
+
+def draw_composed(
+    parents: Sequence[Parent],
+    num: int,
+    *,
+    names: Sequence[str],
+    round_number: int,
+    seed: int,
+    max_draws: int | None = None,
+) -> tuple[list[Composed], int]:
+    """``num`` distinct problems by operators and from parents drawn at random, and how many draws
+    that took; fewer when ``max_draws`` (left out: 20 a problem, at least 1,000) bring no more. The
+    same for the same input.
+
+    An operator that has no hold on the parents drawn is given others, up to ``MAX_TRIES`` times:
+    those that need parents of one kind would be rare otherwise.
+    """
+    rng = random.Random(derive_seed("draw", *names, round_number, seed))
+    pool = list(parents)
+    found: dict[str, Composed] = {}
+    draws = tries = 0
+    limit = max(1000, 20 * num) if max_draws is None else max_draws
+    name = names[0]
+    while len(found) < num and draws < limit:
+        if tries % MAX_TRIES == 0 and len(names) > 1:
+            name = rng.choice(names)
+        tries += 1
+        draws += 1
+        arity = get_operator(name).arity
+        if arity > len(pool):
+            continue
+        made = compose(name, rng.sample(pool, arity), round_number=round_number, seed=draws)
+        if made is not None:
+            found.setdefault(made.problem.id, made)
+            tries = 0
+    return list(found.values()), draws
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorScore:
+    """Counts of one operator: parents drawn, problems made, those that resolve (well formed), that
+    are not trivial either (satisfiable, no weak contract, not proved by nothing), that pass all
+    guards, and of these the ones with a reference and with one that proves them."""
+
+    name: str
+    num_drawn: int
+    num_made: int
+    num_well_formed: int
+    num_not_trivial: int
+    num_kept: int
+    num_with_reference: int
+    num_proved: int
+    num_calls: int
+
+    def describe(self) -> str:
+        """One line of a Markdown table."""
+        return (
+            f"| `{self.name}` | {self.num_made}/{self.num_drawn} | {self.num_well_formed} | "
+            f"{self.num_not_trivial} | {self.num_kept} | {self.num_proved}/"
+            f"{self.num_with_reference} | {self.num_calls / max(1, self.num_made):.1f} |"
+        )
+
+
+async def measure_operators(
+    parents: Sequence[Parent],
+    tools: GuardTools,
+    *,
+    num: int,
+    seed: int,
+    names: Iterable[str] = (),
+) -> AsyncIterator[OperatorScore]:
+    """The score of each operator over ``num`` problems, as each is done.
+
+    ``negate`` is given its parents without their references: it takes no others.
+    """
+    guards = make_guards(tools)
+    language = parents[0].problem.language
+    for name in names or list_operators(language):
+        given = [Parent(p.problem) for p in parents] if name == "negate" else parents
+        made, draws = draw_composed(given, num, names=(name,), round_number=0, seed=seed)
+        run = await run_guards([c.problem for c in made], guards, tools)
+        kept = {problem.id for problem in run.kept}
+        referenced = [c for c in made if c.problem.id in kept and c.reference is not None]
+        proved = 0
+        for composed in referenced:
+            candidate = Candidate(composed.problem, composed.reference or "")
+            proved += (await tools.asker.ask("well_formed", candidate)).proved
+        stopped = Counter(stop.guard for stop in run.stops)
+        well_formed = len(made) - sum(stopped[g] for g in ("duplicate", "leak", "well_formed"))
+        empty = sum(stopped[g] for g in ("satisfiable", "trivial", "weak_contract"))
+        yield OperatorScore(
+            name=name,
+            num_drawn=draws,
+            num_made=len(made),
+            num_well_formed=well_formed,
+            num_not_trivial=well_formed - empty,
+            num_kept=len(kept),
+            num_with_reference=len(referenced),
+            num_proved=proved,
+            num_calls=run.num_calls,
+        )
+
+
+async def main(num: int, seed: int, workers: int, *, families: bool) -> None:
+    """Measure every operator on the training split and print a line for each."""
+    path = DAFNY / "curriculum" / "train.jsonl"
+    problems, references = load_problems(path), load_references(path)
+    held_out = [
+        *load_problems(DAFNY / "curriculum" / "heldout.jsonl"),
+        *load_problems(DAFNY / "benchmark" / "problems.jsonl"),
+    ]
+    verifier, _ = open_draft_verifier(workers)
+    tools = GuardTools(
+        Asker(verifier),
+        OverlapIndex(take_statements(held_out)),
+        set() if families else {make_skeleton(problem) for problem in problems},
+    )
+    parents = [Parent(problem, references[problem.id]) for problem in problems]
+    if families:
+        first = {problem.family: problem for problem in reversed(problems)}
+        ledger = GuardLedger()
+        try:
+            await run_guards(list(first.values()), make_guards(tools), tools, ledger=ledger)
+        finally:
+            await verifier.aclose()
+        print(ledger.describe())
+        return
+    print("| operator | made of drawn | well formed | not trivial | kept | proved | calls each |")
+    print("|---|---|---|---|---|---|---|")
+    try:
+        async for score in measure_operators(parents, tools, num=num, seed=seed):
+            print(score.describe(), flush=True)
+    finally:
+        await verifier.aclose()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--num", type=int, default=12, help="problems for each operator")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--families", action="store_true", help="test the guards, see above")
+    given = parser.parse_args()
+    asyncio.run(main(given.num, given.seed, given.workers, families=given.families))
