@@ -3,7 +3,7 @@
 Usage: python scripts/check_difficulty.py RUN [--policy UNTRAINED] [--samples 4] [--rounds 0 5 9]
 
 Flows in: a self-play run, the weights that it began with. Flows out: for each round the solve rate
-of the solver as it began, as it was in that round, and as it is now, on the problems that no guard
+of the solver as it began, as it was in that round, and as it is now, on the problems that no filter
 stopped (GAR, 2025, arXiv 2510.11769: the first should fall while the second holds). Attempts are
 stored as those of any evaluation, so that an interrupted check goes on where it stopped, and
 verdicts come from the cache where they are known.
@@ -77,7 +77,7 @@ async def check_difficulty(
     archive = ProblemArchive.read(run / ARCHIVE_FILE)
     kept = find_kept(archive, rounds)
     if not kept:
-        raise RunError(f"{run / ARCHIVE_FILE}: the guards left no problem of these rounds")
+        raise RunError(f"{run / ARCHIVE_FILE}: the filters left no problem of these rounds")
     out = out or run / "difficulty"
     out.mkdir(parents=True, exist_ok=True)
     source = out / "problems.jsonl"
@@ -100,7 +100,7 @@ async def check_difficulty(
 
 
 def find_kept(archive: ProblemArchive, rounds: Collection[int] = ()) -> dict[int, list[Problem]]:
-    """By round the problems that no guard stopped; negations that the guards proved are not among
+    """By round the problems that no filter stopped; negations that the filters proved are not among
     them. Rounds that kept nothing are left out."""
     found: dict[int, list[Problem]] = {}
     for composed in archive:

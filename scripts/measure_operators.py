@@ -1,7 +1,7 @@
 """Prints for every Dafny operator what became of its problems: a Markdown table.
 
-With --families it checks instead whether the guards let good problems pass: one training problem of
-each family, none of which should be stopped.
+With --families it checks instead whether the filters let good problems pass: one training problem
+of each family, none of which should be stopped.
 Example: python scripts/measure_operators.py --num 12
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proverrl.compose.archive import Composed
-from proverrl.compose.guards import Asker, GuardLedger, GuardTools, make_guards, run_guards
+from proverrl.compose.filters import Asker, FilterLedger, FilterTools, make_filters, run_filters
 from proverrl.compose.operators import compose, get_operator, list_operators
 from proverrl.lang.records import Parent
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
@@ -70,7 +70,7 @@ def draw_composed(
 class OperatorScore:
     """Counts of one operator: parents drawn, problems made, those that resolve (well formed), that
     are not trivial either (satisfiable, no weak contract, not proved by nothing), that pass all
-    guards, and of these the ones with a reference and with one that proves them."""
+    filters, and of these the ones with a reference and with one that proves them."""
 
     name: str
     num_drawn: int
@@ -93,7 +93,7 @@ class OperatorScore:
 
 async def measure_operators(
     parents: Sequence[Parent],
-    tools: GuardTools,
+    tools: FilterTools,
     *,
     num: int,
     seed: int,
@@ -103,19 +103,19 @@ async def measure_operators(
 
     ``negate`` is given its parents without their references: it takes no others.
     """
-    guards = make_guards(tools)
+    filters = make_filters(tools)
     language = parents[0].problem.language
     for name in names or list_operators(language):
         given = [Parent(p.problem) for p in parents] if name == "negate" else parents
         made, draws = draw_composed(given, num, names=(name,), round_number=0, seed=seed)
-        run = await run_guards([c.problem for c in made], guards, tools)
+        run = await run_filters([c.problem for c in made], filters, tools)
         kept = {problem.id for problem in run.kept}
         referenced = [c for c in made if c.problem.id in kept and c.reference is not None]
         proved = 0
         for composed in referenced:
             candidate = Candidate(composed.problem, composed.reference or "")
             proved += (await tools.asker.ask("well_formed", candidate)).proved
-        stopped = Counter(stop.guard for stop in run.stops)
+        stopped = Counter(stop.filter for stop in run.stops)
         well_formed = len(made) - sum(stopped[g] for g in ("duplicate", "leak", "well_formed"))
         empty = sum(stopped[g] for g in ("satisfiable", "trivial", "weak_contract"))
         yield OperatorScore(
@@ -140,7 +140,7 @@ async def main(num: int, seed: int, workers: int, *, families: bool) -> None:
         *load_problems(DAFNY / "benchmark" / "problems.jsonl"),
     ]
     verifier, _ = open_draft_verifier(workers)
-    tools = GuardTools(
+    tools = FilterTools(
         Asker(verifier),
         OverlapIndex(take_statements(held_out)),
         set() if families else {make_skeleton(problem) for problem in problems},
@@ -148,9 +148,9 @@ async def main(num: int, seed: int, workers: int, *, families: bool) -> None:
     parents = [Parent(problem, references[problem.id]) for problem in problems]
     if families:
         first = {problem.family: problem for problem in reversed(problems)}
-        ledger = GuardLedger()
+        ledger = FilterLedger()
         try:
-            await run_guards(list(first.values()), make_guards(tools), tools, ledger=ledger)
+            await run_filters(list(first.values()), make_filters(tools), tools, ledger=ledger)
         finally:
             await verifier.aclose()
         print(ledger.describe())
@@ -169,6 +169,6 @@ if __name__ == "__main__":
     parser.add_argument("--num", type=int, default=12, help="problems for each operator")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--families", action="store_true", help="test the guards, see above")
+    parser.add_argument("--families", action="store_true", help="test the filters, see above")
     given = parser.parse_args()
     asyncio.run(main(given.num, given.seed, given.workers, families=given.families))

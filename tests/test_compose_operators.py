@@ -8,9 +8,9 @@ from typing import get_args
 
 import pytest
 
-from proverrl.compose.guards import GUARDS
+from proverrl.compose.filters import FILTERS
 from proverrl.compose.operators import compose
-from proverrl.config.compose import DafnyOperator, GuardName, LeanOperator
+from proverrl.config.compose import DafnyOperator, FilterName, LeanOperator
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.dafny.audit import audit
 from proverrl.lang.dafny.compose import forms as dafny_forms
@@ -84,7 +84,7 @@ def made(result: Made | None) -> Made:
 def test_the_dicts_agree_with_their_names() -> None:
     assert tuple(OPERATORS) == get_args(DafnyOperator)
     assert tuple(LEAN_OPERATORS) == get_args(LeanOperator)
-    assert tuple(GUARDS) == get_args(GuardName)
+    assert tuple(FILTERS) == get_args(FilterName)
 
 
 def test_a_program_is_taken_apart_and_written_again() -> None:

@@ -162,7 +162,7 @@ def test_settings_that_cannot_work_are_refused() -> None:
             {"selfplay": {"composer": "policy", "shared": False}, "policy": {"engine": "vllm"}},
             "selfplay.shared = false",
         ),
-        ({"selfplay": {"guards": ["nonsense"]}}, "selfplay.guards.0"),
+        ({"selfplay": {"filters": ["nonsense"]}}, "selfplay.filters.0"),
     ]
     for table, message in tables:
         with pytest.raises(ConfigError, match=message):

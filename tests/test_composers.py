@@ -23,8 +23,8 @@ from proverrl.compose.composers import (
     teach_scripts,
 )
 from proverrl.compose.script import (
-    Line,
     Script,
+    ScriptLine,
     apply_script,
     check_operators,
     read_script,
@@ -57,8 +57,8 @@ PAIR = (
 def test_a_line_says_operator_parents_and_choice() -> None:
     script = read_script("change_constant a 3\nsequence_loops b a 0\n", ALL)
     assert script.lines == (
-        Line("change_constant", ("a",), 3),
-        Line("sequence_loops", ("b", "a"), 0),
+        ScriptLine("change_constant", ("a",), 3),
+        ScriptLine("sequence_loops", ("b", "a"), 0),
     )
     assert str(script) == "change_constant a 3\nsequence_loops b a 0"
 
@@ -100,7 +100,9 @@ def test_what_the_program_writes_is_read_as_the_same_and_has_a_hold(seed: int) -
 
 
 def test_a_script_changes_its_first_parent_line_by_line() -> None:
-    script = Script((Line("change_constant", ("a",), 3), Line("sequence_loops", ("a", "b"), 0)))
+    script = Script(
+        (ScriptLine("change_constant", ("a",), 3), ScriptLine("sequence_loops", ("a", "b"), 0))
+    )
     made = apply_script(script, PAIR, round_number=4)
     assert made is not None
     changed = apply_script(Script(script.lines[:1]), PAIR, round_number=4)
@@ -123,7 +125,7 @@ def test_a_script_changes_its_first_parent_line_by_line() -> None:
 
 
 def test_lines_that_undo_each_other_give_no_composed_parent_its_own_id() -> None:
-    flip = Line("flip_sign", ("b",), 6)
+    flip = ScriptLine("flip_sign", ("b",), 6)
     script = Script((flip, replace(flip, variant=3)))
     made = apply_script(script, PAIR, round_number=0)
     assert made is not None

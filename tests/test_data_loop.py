@@ -57,7 +57,7 @@ def make_loop(
             "selfplay": {
                 "statements": 6,
                 "operators": ["change_constant", "flip_sign"],
-                "guards": ["duplicate", "leak", "trivial", "refuted"],
+                "filters": ["duplicate", "leak", "trivial", "refuted"],
             },
             "data_loop": {
                 "keep": GRADES,
@@ -105,13 +105,13 @@ def test_rounds_compose_attack_and_learn(make_loop: Callable[..., Config]) -> No
     assert [line["step"] for line in lines] == [1, 2, 3]
     solved = 0
     for line in lines:
-        stopped = sum(line["guard_stops"].values()) + line["statements_graded_out"]
+        stopped = sum(line["filter_stops"].values()) + line["statements_graded_out"]
         assert line["statements_written"] == 6
         assert line["statements_malformed"] + stopped + line["statements_kept"] == 6
         assert line["newly_proved"] == line["problems_solved"] - solved
         assert line["gain"] == line["newly_proved"] / max(1, solved)
         assert line["newly_proved"] >= line["statements_proved"]
-        assert line["verifier_calls"] > line["guard_calls"] > 0
+        assert line["verifier_calls"] > line["filter_calls"] > 0
         assert line["attack_tokens"] > 0
         solved = line["problems_solved"]
     assert sum(f.get("proved", False) for f in facts) == sum(x["statements_proved"] for x in lines)
@@ -136,7 +136,7 @@ def test_a_negation_that_the_policy_proves_disposes_of_the_statement(
     folder = run(make_loop("both", problems=problems))
     lines, archive = step_lines(folder), archive_of(folder)
     disproved = sum(line["statements_disproved"] for line in lines)
-    assert disproved == sum(line["guard_stops"].get("refuted", 0) for line in lines) > 0
+    assert disproved == sum(line["filter_stops"].get("refuted", 0) for line in lines) > 0
     negations = [c for c in archive if "negation_of" in archive.facts(c.problem.id)]
     assert 0 < len(negations) <= disproved
     checkpoint = latest_checkpoint(folder / "checkpoints")
@@ -188,7 +188,7 @@ def test_one_and_two_rounds_equal_three_bit_for_bit(
     play = {
         "statements": 6,
         "operators": ["change_constant", "flip_sign"],
-        "guards": ["duplicate", "leak", "trivial", "refuted"],
+        "filters": ["duplicate", "leak", "trivial", "refuted"],
         "composer": composer,
         "warm_pairs": 64,
         "max_new_tokens": 24,
@@ -298,7 +298,7 @@ def test_settings_that_cannot_work_are_refused() -> None:
         with pytest.raises(ConfigError, match=text):
             parse_config({"data_loop": data_loop}, source="test")
     for name, value in (
-        ("late_guards", ["trivial"]),
+        ("late_filters", ["trivial"]),
         ("scaffolds", ["easier"]),
         ("operator_choice", "useful"),
     ):

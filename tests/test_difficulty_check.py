@@ -39,7 +39,7 @@ def make_problem(name: str) -> Problem:
     return Problem(name, "dafny", "statements", "", f"lemma {name}() {{ {HOLE} }}\n")
 
 
-def test_kept_are_those_that_no_guard_stopped() -> None:
+def test_kept_are_those_that_no_filter_stopped() -> None:
     archive = ProblemArchive()
     for name, number in (("a", 1), ("b", 0), ("c", 0), ("d", 0), ("e", 3)):
         archive.add(Composed(make_problem(name), ("base",), "negate", number, 7))

@@ -115,7 +115,7 @@ def test_a_steps_metrics_and_rows_have_them() -> None:
     tally = Tally()
     draw = JudgedDraw(rollouts, 6)
     tally.add_draw([draw], 1.0)
-    tally.add_group(draw, None, num_audits=0)
+    tally.add_group(draw, None, num_appeals=0)
     metrics = tally.metrics(1.0)
     assert (metrics["fatal"], metrics["unjudged"]) == (3, {"timeout": 0, "crashed": 1})
     assert metrics["verdicts"] == {"rejected": 5, "crashed": 1}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -239,6 +240,22 @@ def find_forbidden_names(package: Path) -> list[str]:
     ]
 
 
+def find_twin_names(package: Path) -> list[str]:
+    """Types of one name in two modules. The rooms of the languages may call the same thing by the
+    same name, each once."""
+    places: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+    for path, tree in iter_modules(package):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name.lstrip("_")].append(module_parts(package, path))
+    found = []
+    for name, modules in sorted(places.items()):
+        rooms = {m[2] for m in modules if m[1] == "lang" and m[2] in LANGUAGES}
+        if len(modules) > 1 and len(rooms) != len(modules):
+            found.append(f"{name}: " + ", ".join(".".join(m[1:]) for m in modules))
+    return found
+
+
 def test_imports_never_point_up() -> None:
     assert find_upward_imports(PACKAGE) == []
 
@@ -267,6 +284,10 @@ def test_no_loop_is_too_long() -> None:
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
     assert find_forbidden_names(PACKAGE) == []
+
+
+def test_no_type_name_means_two_things() -> None:
+    assert find_twin_names(PACKAGE) == []
 
 
 @pytest.mark.slow
@@ -398,6 +419,18 @@ def test_a_planted_long_module_and_a_bad_name_are_found(tmp_path: Path) -> None:
     )
     assert find_long_modules(package) == ["types.py: 401 lines"]
     assert find_forbidden_names(package) == ["verify/utils.py"]
+
+
+def test_a_planted_twin_name_is_found(tmp_path: Path) -> None:
+    package = plant(
+        tmp_path,
+        {
+            "lang/dafny/syntax.py": "class Token: ...\nclass Entry: ...\n",
+            "lang/lean/syntax.py": "class Token: ...\n",
+            "benchmarks/base.py": "class _Entry: ...\n",
+        },
+    )
+    assert find_twin_names(package) == ["Entry: benchmarks.base, lang.dafny.syntax"]
 
 
 def test_a_planted_long_loop_is_found(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def build_config(folder: Path, **grpo: Any) -> Config:
     table = {
         "run": str(folder),
         "curriculum": {"name": "uniform"},
-        "audit": {"rate": 0.0},
+        "appeal": {"rate": 0.0},
         "grpo": {**sizes, "in_order": False, "max_staleness": 2, **grpo},
     }
     return parse_config(table, source="test")

@@ -35,8 +35,8 @@ def make_row(step: int, kept: int, stops: dict[str, int], **more: Any) -> dict[s
         "statements_written": kept + sum(stops.values()) + 1,
         "statements_malformed": 1,
         "statements_kept": kept,
-        "guard_stops": stops,
-        "guard_calls": 30,
+        "filter_stops": stops,
+        "filter_calls": 30,
         "solve_rates": {**NO_BINS, "0": kept},
         "composer_reward": 0.25 * step,
         "step_seconds": 10.0,
@@ -133,8 +133,8 @@ def test_tables_count_stops_and_waiting(tmp_path: Path) -> None:
     folder = make_play(tmp_path)
     text = Page(build_page([folder])).text
     assert (
-        "2 rounds: 10 statements written, 2 unreadable, 4 stopped by guards, 4 kept. Of 4 tried, "
-        "3 were solved by no attempt, 0 by every one. The guards took 60 verifier calls."
+        "2 rounds: 10 statements written, 2 unreadable, 4 stopped by filters, 4 kept. Of 4 tried, "
+        "3 were solved by no attempt, 0 by every one. The filters took 60 verifier calls."
     ) in text
     # Trivial: 3 of 10 in 2 steps. Idle: 18 of 20 seconds and 3 of 20.
     assert "trivial 3 30.0 % 1.50" in text
@@ -145,14 +145,14 @@ def test_tables_count_stops_and_waiting(tmp_path: Path) -> None:
     assert "two, negate of b1, round 0" in text
 
 
-def test_what_no_late_guard_was_asked_about_was_not_stopped(tmp_path: Path) -> None:
+def test_what_no_late_filter_was_asked_about_was_not_stopped(tmp_path: Path) -> None:
     made.write_lines(
         tmp_path / "metrics.jsonl",
         [make_row(1, 1, {"trivial": 2}, statements_unchecked=3, statements_written=7)],
     )
     html = build_page([tmp_path])
     # 7 - 1 kept - 1 unreadable - 3 not asked about = 2.
-    assert "2 stopped by guards, 1 kept, 3 too easy or too hard for the late guards" in html
+    assert "2 stopped by filters, 1 kept, 3 too easy or too hard for the late filters" in html
     assert '<th scope="row">not asked about</th>' not in html
 
 

@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from proverrl.config import AuditConfig, Config, RestartConfig
+from proverrl.config import AppealConfig, Config, RestartConfig
 from proverrl.config.policy import SamplingConfig
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
-from proverrl.loops.audit import Auditor
+from proverrl.loops.appeals import Reviewer
 from proverrl.loops.checkpoint import dump_draws, load_draws
 from proverrl.loops.pipeline import Judged
 from proverrl.loops.restarts import plan_restarts
@@ -198,7 +198,7 @@ def test_what_was_proved_with_help_is_kept_out_of_the_figures() -> None:
         SimpleNamespace(
             curriculum=curriculum,
             store=make_store(),
-            auditor=Auditor(AuditConfig(rate=0.0), seed=0, appeal=_unasked),
+            reviewer=Reviewer(AppealConfig(rate=0.0), seed=0, appeal=_unasked),
         ),
     )
     draws = [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from proverrl.config import CorrectionName, RewardConfig, RewardName, parse_config
 from proverrl.errors import ConfigError, RecordError
-from proverrl.rewards.noise import CORRECTIONS, FalseNegativeRate, backward, forward, is_audited
+from proverrl.rewards.noise import CORRECTIONS, FalseNegativeRate, backward, forward, is_appealed
 from proverrl.rewards.verdicts import (
     REWARDS,
     build_reward,
@@ -179,7 +179,7 @@ def test_false_negative_rate_by_hand() -> None:
         for i in range(20):
             rate.observe("dafny", proved=i % 5 in (0, 2))
         for i in range(12):
-            rate.observe_audit("dafny", overturned=i % 6 == 0)
+            rate.observe_appeal("dafny", overturned=i % 6 == 0)
     assert rate.rate("dafny") == pytest.approx(0.2, abs=0.04)
     assert rate.rate("lean") == 0.0
 
@@ -189,10 +189,10 @@ def test_false_negative_rate_is_free_of_its_start() -> None:
     rate = FalseNegativeRate()
     rate.observe("a", proved=True)
     rate.observe("a", proved=False)
-    rate.observe_audit("a", overturned=True)
+    rate.observe_appeal("a", overturned=True)
     # p = 0.95 * 0.05 / (0.95 * 0.05 + 0.05) = 0.95 / 1.95; q = 1: f1 = 1 - p = 1 / 1.95.
     assert rate.rate("a") == pytest.approx(1 / 1.95)
-    rate.observe_audit("a", overturned=False)
+    rate.observe_appeal("a", overturned=False)
     # q = 0.95 / 1.95: q (1 - p) = 0.95 / 1.95^2, over itself plus 0.95 / 1.95.
     assert rate.rate("a") == pytest.approx((0.95 / 1.95**2) / (0.95 / 1.95**2 + 0.95 / 1.95))
 
@@ -201,7 +201,7 @@ def test_false_negative_rate_survives_json() -> None:
     rate = FalseNegativeRate()
     rate.observe("a", proved=True)
     rate.observe("b", proved=False)
-    rate.observe_audit("a", overturned=True)
+    rate.observe_appeal("a", overturned=True)
     again = FalseNegativeRate()
     again.load_state_dict(json.loads(json.dumps(rate.state_dict())))
     assert again.state_dict() == rate.state_dict()
@@ -212,10 +212,10 @@ def test_false_negative_rate_survives_json() -> None:
 
 def test_audits_are_drawn_by_the_candidate_alone() -> None:
     keys = [f"candidate {i}" for i in range(4000)]
-    chosen = {key for key in keys if is_audited(key, share=0.25)}
+    chosen = {key for key in keys if is_appealed(key, share=0.25)}
     # Mean 1000, standard deviation sqrt(4000 * 0.25 * 0.75) = 27.
     assert 860 < len(chosen) < 1140
-    assert chosen == {key for key in keys if is_audited(key, share=0.25)}
-    assert chosen != {key for key in keys if is_audited(key, share=0.25, seed=1)}
-    assert not any(is_audited(key, share=0.0) for key in keys)
-    assert all(is_audited(key, share=1.0) for key in keys)
+    assert chosen == {key for key in keys if is_appealed(key, share=0.25)}
+    assert chosen != {key for key in keys if is_appealed(key, share=0.25, seed=1)}
+    assert not any(is_appealed(key, share=0.0) for key in keys)
+    assert all(is_appealed(key, share=1.0) for key in keys)

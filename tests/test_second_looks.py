@@ -1,4 +1,4 @@
-"""Audits of refused proofs: verdicts, counts, estimate, cache, and both loops."""
+"""Appeals of refused proofs: verdicts, counts, estimate, cache, and both loops."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from proverrl.config import AuditConfig, Config, RewardConfig, parse_config
+from proverrl.config import AppealConfig, Config, RewardConfig, parse_config
 from proverrl.errors import ConfigError, RecordError, UsageError
 from proverrl.lang.open import open_verifier
 from proverrl.loops import train as train_module
-from proverrl.loops.audit import Auditor
+from proverrl.loops.appeals import Reviewer
 from proverrl.rewards.noise import ALL, MAX_ONLINE, FalseNegativeRate
 from proverrl.rewards.verdicts import build_reward
 from proverrl.rollout.whole_proof import JudgedDraw
@@ -36,7 +36,7 @@ from tests.test_grpo import (
     weights,
 )
 
-ALWAYS = AuditConfig(rate=1.0)
+ALWAYS = AppealConfig(rate=1.0)
 
 
 def build_draw(name: str, *statuses: Status) -> JudgedDraw:
@@ -52,46 +52,46 @@ P, R, E, U = Status.PROVED, Status.REJECTED, Status.EXHAUSTED, Status.UNSOUND
 def test_an_audit_corrects_the_rollout_and_is_counted_by_hand() -> None:
     fake = FakeVerifier(lambda c: R, judge_appeal=lambda c: P if c.body == "body 1" else R)
 
-    async def review() -> tuple[Auditor, JudgedDraw]:
-        auditor = Auditor(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
-        return auditor, await auditor.review(build_draw("p", P, R, E, U))
+    async def review() -> tuple[Reviewer, JudgedDraw]:
+        reviewer = Reviewer(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        return reviewer, await reviewer.review(build_draw("p", P, R, E, U))
 
-    auditor, reviewed = asyncio.run(review())
+    reviewer, reviewed = asyncio.run(review())
     assert [r.status for r in reviewed.rollouts] == [P, P, E, U]
     # What is unsound by its text is not asked about.
     assert [c.body for c in fake.appeals] == ["body 1", "body 2"]
-    assert auditor.observe(reviewed) == 2
-    assert (auditor.num_calls, auditor.num_overturned) == (2, 1)
+    assert reviewer.observe(reviewed) == 2
+    assert (reviewer.num_calls, reviewer.num_overturned) == (2, 1)
     # First looks, in order: proved, refused, refused; weights 0.95^2, 0.95, 1.
     p = 0.95**2 / (0.95**2 + 0.95 + 1)
-    # Audits, in order: turned over, confirmed.
+    # Appeals, in order: turned over, confirmed.
     q = 0.95 / 1.95
-    assert auditor.rate(reviewed.rollouts[0]) == pytest.approx(q * (1 - p) / (q * (1 - p) + p))
-    figures = auditor.metrics()
-    assert figures["false_negative_rate"] == pytest.approx(auditor.rate(reviewed.rollouts[0]))
-    # Two audits are remembered as (1.95^2) / (0.95^2 + 1) = 1.9987 of them.
+    assert reviewer.rate(reviewed.rollouts[0]) == pytest.approx(q * (1 - p) / (q * (1 - p) + p))
+    figures = reviewer.metrics()
+    assert figures["false_negative_rate"] == pytest.approx(reviewer.rate(reviewed.rollouts[0]))
+    # Two appeals are remembered as (1.95^2) / (0.95^2 + 1) = 1.9987 of them.
     low, high = clopper_pearson(q, 1.95**2 / (0.95**2 + 1))
     assert figures["false_negative_rate_low"] == pytest.approx(low * (1 - p) / (low * (1 - p) + p))
     assert figures["false_negative_rate_high"] == pytest.approx(
         high * (1 - p) / (high * (1 - p) + p)
     )
-    # The same draw again: its audits are known, no call and no count more.
-    assert auditor.observe(reviewed) == 0
+    # The same draw again: its appeals are known, no call and no count more.
+    assert reviewer.observe(reviewed) == 0
 
 
 def test_draws_that_share_a_candidate_share_its_audit() -> None:
     fake = FakeVerifier(lambda c: R, judge_appeal=lambda c: P)
 
     async def review() -> None:
-        auditor = Auditor(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
-        draws = await asyncio.gather(*(auditor.review(build_draw("p", R)) for _ in range(3)))
+        reviewer = Reviewer(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        draws = await asyncio.gather(*(reviewer.review(build_draw("p", R)) for _ in range(3)))
         assert [draw.rollouts[0].status for draw in draws] == [P, P, P]
-        assert [auditor.observe(draw) for draw in draws] == [1, 0, 0]
+        assert [reviewer.observe(draw) for draw in draws] == [1, 0, 0]
         assert len(fake.appeals) == 1
-        again = Auditor(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
-        again.load_state_dict(json.loads(json.dumps(auditor.state_dict())))
-        assert again.metrics() == auditor.metrics()
-        # A proof that only the audit knows is found again, and not counted again.
+        again = Reviewer(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        again.load_state_dict(json.loads(json.dumps(reviewer.state_dict())))
+        assert again.metrics() == reviewer.metrics()
+        # A proof that only the appeal knows is found again, and not counted again.
         found = await again.review(build_draw("p", R))
         assert found.rollouts[0].status is P
         assert again.observe(found) == 0
@@ -103,10 +103,10 @@ def test_a_confirmed_failure_is_not_asked_about_again() -> None:
     fake = FakeVerifier(lambda c: R)
 
     async def review() -> None:
-        auditor = Auditor(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
-        auditor.observe(await auditor.review(build_draw("p", R)))
-        again = Auditor(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
-        again.load_state_dict(auditor.state_dict())
+        reviewer = Reviewer(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        reviewer.observe(await reviewer.review(build_draw("p", R)))
+        again = Reviewer(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        again.load_state_dict(reviewer.state_dict())
         await again.review(build_draw("p", R))
         assert len(fake.appeals) == 1
 
@@ -117,11 +117,11 @@ def test_an_audit_that_judges_nothing_says_nothing() -> None:
     fake = FakeVerifier(lambda c: R, judge_appeal=lambda c: Status.TIMEOUT)
 
     async def review() -> None:
-        auditor = Auditor(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
-        draw = await auditor.review(build_draw("p", R))
+        reviewer = Reviewer(ALWAYS, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        draw = await reviewer.review(build_draw("p", R))
         assert draw.rollouts[0].status is R
-        assert auditor.observe(draw) == 1
-        assert auditor.rates.interval(ALL) == (0.0, 1.0)
+        assert reviewer.observe(draw) == 1
+        assert reviewer.rates.interval(ALL) == (0.0, 1.0)
 
     asyncio.run(review())
 
@@ -130,9 +130,9 @@ def test_a_share_is_audited() -> None:
     fake = FakeVerifier(lambda c: R)
 
     async def review() -> int:
-        settings = AuditConfig(rate=0.25)
-        auditor = Auditor(settings, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
-        return auditor.observe(await auditor.review(build_draw("p", *[R] * 400)))
+        settings = AppealConfig(rate=0.25)
+        reviewer = Reviewer(settings, seed=0, appeal=lambda c: fake.appeal(c, deadline_seconds=1.0))
+        return reviewer.observe(await reviewer.review(build_draw("p", *[R] * 400)))
 
     # Mean 100, standard deviation sqrt(400 * 0.25 * 0.75) = 8.7.
     assert 65 < asyncio.run(review()) < 135
@@ -157,11 +157,11 @@ def test_the_estimate_feeds_the_correction() -> None:
         (
             {
                 "reward": {"false_negative_rate": "online", "correction": "forward"},
-                "audit": {"rate": 0.0},
+                "appeal": {"rate": 0.0},
             },
-            r"needs audit\.rate above 0",
+            r"needs appeal\.rate above 0",
         ),
-        ({"audit": {"factor": 1.0}}, "factor"),
+        ({"appeal": {"factor": 1.0}}, "factor"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(table: dict[str, Any], message: str) -> None:
@@ -235,7 +235,7 @@ def verifiers(monkeypatch: pytest.MonkeyPatch) -> list[StubVerifier]:
 
 
 ONLINE = {
-    "audit": {"rate": 1.0},
+    "appeal": {"rate": 1.0},
     "reward": {"correction": "backward", "false_negative_rate": "online"},
     "evaluation": {"before": False, "after": False},
 }
@@ -257,10 +257,10 @@ def test_a_run_learns_from_the_corrected_verdicts_and_resumes(
     assert {c.key for c in appeals} <= {c.key for c in calls}
     assert len(appeals) == len({c.key for c in appeals})
     # All failures are asked about, but for those of the draw that is still in flight at the end.
-    counted = lines[-1]["audit_calls_total"]
-    assert 0 < counted == sum(line["audit_calls"] for line in lines) <= len(appeals)
+    counted = lines[-1]["appeal_calls_total"]
+    assert 0 < counted == sum(line["appeal_calls"] for line in lines) <= len(appeals)
     assert sum(line["verifier_calls"] for line in lines) == lines[-1]["verifier_calls_total"]
-    turned = lines[-1]["audits_overturned_total"]
+    turned = lines[-1]["appeals_overturned_total"]
     assert 0 < turned <= sum(int(c.problem.id[1:]) % 2 == 1 for c in appeals)
     last = lines[-1]
     assert (
@@ -275,7 +275,7 @@ def test_a_run_learns_from_the_corrected_verdicts_and_resumes(
     again = run(make_config("parts", **ONLINE))
     assert same(weights(whole), weights(again))
     assert step_lines(again) == lines
-    assert state_of(again, 4)["audits"] == state_of(whole, 4)["audits"]
+    assert state_of(again, 4)["appeals"] == state_of(whole, 4)["appeals"]
 
 
 @pytest.mark.slow
@@ -283,13 +283,13 @@ def test_expert_iteration_keeps_what_the_audits_find(
     make_config: Callable[..., Config],  # noqa: F811
     verifiers: list[StubVerifier],
 ) -> None:
-    changes = {"audit": {"rate": 1.0}, "evaluation": {"before": False, "after": False}}
+    changes = {"appeal": {"rate": 1.0}, "evaluation": {"before": False, "after": False}}
     whole = run(make_config("ei", loop="expert_iteration", **changes))
     lines = step_lines(whole)
     proofs = state_of(whole, 2)["proofs"]
     assert any(int(name[1:]) % 2 == 1 for name in proofs)
     assert {proof["body"] for kept in proofs.values() for proof in kept} == {"invariant k"}
-    assert sum(line["audit_calls"] for line in lines) == len(verifiers[0].appeals) > 0
+    assert sum(line["appeal_calls"] for line in lines) == len(verifiers[0].appeals) > 0
     assert lines[-1]["verifier_calls_total"] == sum(line["verifier_calls"] for line in lines)
     run(make_config("ei2", loop="expert_iteration", expert_iteration__rounds=1, **changes))
     shutil.rmtree(whole.parent / "ei2" / "policy")
@@ -303,10 +303,10 @@ def test_no_audits_when_the_rate_is_zero(
     verifiers: list[StubVerifier],
 ) -> None:
     evaluation = {"before": False, "after": False}
-    folder = run(make_config("none", grpo__steps=1, audit={"rate": 0.0}, evaluation=evaluation))
+    folder = run(make_config("none", grpo__steps=1, appeal={"rate": 0.0}, evaluation=evaluation))
     assert verifiers[0].appeals == []
     (line,) = step_lines(folder)
-    assert line["audit_calls"] == 0
+    assert line["appeal_calls"] == 0
     assert "false_negative_rate" not in line
 
 
@@ -314,9 +314,9 @@ def test_old_averages_fade() -> None:
     rate = FalseNegativeRate()
     for _ in range(200):
         rate.observe("a", proved=True)
-        rate.observe_audit("a", overturned=False)
+        rate.observe_appeal("a", overturned=False)
     low, high = rate.interval("a")
-    # 200 audits, of which the average remembers 0.0975 / 0.0025 = 39: p is 1, so that nothing
+    # 200 appeals, of which the average remembers 0.0975 / 0.0025 = 39: p is 1, so that nothing
     # of the verdicts is left to be wrong.
     assert (low, high) == (0.0, 0.0)
     rate.observe("a", proved=False)

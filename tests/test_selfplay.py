@@ -43,7 +43,7 @@ def make_play(make_config: Callable[..., Config]) -> Callable[..., Config]:
             "statements": 3,
             "operators": ["change_constant", "flip_sign"],
             # The scripted verifier counts no obligations, which the others ask for.
-            "guards": ["duplicate", "leak", "trivial"],
+            "filters": ["duplicate", "leak", "trivial"],
             "solver_high": 0.9,
             **(selfplay or {}),
         }
@@ -77,10 +77,10 @@ def test_a_program_composes_and_the_solver_learns(
         assert base.issuperset(composed.parents)
         assert composed.operator in ("change_constant", "flip_sign")
     for line in lines:
-        stopped = sum(line["guard_stops"].values())
+        stopped = sum(line["filter_stops"].values())
         assert line["statements_written"] == 3
         assert line["statements_malformed"] + line["statements_kept"] + stopped == 3
-        # Four groups: two of the curriculum, and the rest up to four of it where guards stopped.
+        # Four groups: two of the curriculum, and the rest up to four of it where filters stopped.
         composed_groups = line["statements_kept"]
         assert line["groups"] == max(4, 2 + composed_groups)
         assert line["curriculum_added"] >= line["statements_kept"]
@@ -100,15 +100,15 @@ def test_a_program_composes_and_the_solver_learns(
 
 
 @pytest.mark.slow
-def test_verifier_calls_of_guards_count(
+def test_verifier_calls_of_filters_count(
     make_play: Callable[..., Config], verifiers: list[StubVerifier]
 ) -> None:
     folder = run(make_play("play"))
     lines = step_lines(folder)
     assert lines[-1]["verifier_calls_total"] == sum(line["verifier_calls"] for line in lines)
-    assert lines[-1]["guard_calls_total"] == sum(line["guard_calls"] for line in lines) > 0
-    # Two bodies are tried by the guard "trivial" on each statement that no guard stopped before.
-    assert lines[0]["guard_calls"] >= 2 * lines[0]["statements_kept"]
+    assert lines[-1]["filter_calls_total"] == sum(line["filter_calls"] for line in lines) > 0
+    # Two bodies are tried by the filter "trivial" on each statement that no filter stopped before.
+    assert lines[0]["filter_calls"] >= 2 * lines[0]["statements_kept"]
     limit = lines[1]["verifier_calls_total"]
     short = step_lines(run(make_play("short", max_verifier_calls=limit)))
     assert [line["verifier_calls_total"] for line in short] == [
@@ -144,14 +144,14 @@ def judge_by_name(candidate: Candidate) -> Status:
 
 
 @pytest.mark.slow
-def test_late_guards_are_asked_only_of_what_was_proved_in_part(
+def test_late_filters_are_asked_only_of_what_was_proved_in_part(
     make_play: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def open_named(*_: Any, **__: Any) -> StubVerifier:
         return StubVerifier(judge_by_name)
 
     monkeypatch.setattr(train_module, "open_configured", open_named)
-    folder = run(make_play("late", {"late_guards": ["trivial"], "statements": 6}))
+    folder = run(make_play("late", {"late_filters": ["trivial"], "statements": 6}))
     lines = step_lines(folder)
     archive = archive_of(folder)
     facts = {c.problem.id: archive.facts(c.problem.id) for c in archive}
@@ -163,8 +163,8 @@ def test_late_guards_are_asked_only_of_what_was_proved_in_part(
     kept = set(rates) - unchecked
     assert len(kept) == sum(line["statements_kept"] for line in lines) > 0
     assert len(unchecked) == sum(line["statements_unchecked"] for line in lines) > 0
-    # Two bodies are tried by the guard on each of the others, and no other call is made.
-    assert sum(line["guard_calls"] for line in lines) == 2 * len(kept)
+    # Two bodies are tried by the filter on each of the others, and no other call is made.
+    assert sum(line["filter_calls"] for line in lines) == 2 * len(kept)
     added = {row["id"] for row in state_of(folder, 4)["curriculum"]["added"]}
     assert added == kept
     # What was proved by every attempt is in the records, and no proof of it was learned from.
@@ -182,7 +182,7 @@ def test_late_guards_are_asked_only_of_what_was_proved_in_part(
 
 
 @pytest.mark.slow
-def test_a_late_guard_stops_what_the_solver_had_proved(
+def test_a_late_filter_stops_what_the_solver_had_proved(
     make_play: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def judge_trivial(candidate: Candidate) -> Status:
@@ -193,9 +193,9 @@ def test_a_late_guard_stops_what_the_solver_had_proved(
         return StubVerifier(judge_trivial)
 
     monkeypatch.setattr(train_module, "open_configured", open_trivial)
-    folder = run(make_play("late", {"late_guards": ["trivial"]}))
+    folder = run(make_play("late", {"late_filters": ["trivial"]}))
     lines = step_lines(folder)
-    stops = sum(line["guard_stops"].get("trivial", 0) for line in lines)
+    stops = sum(line["filter_stops"].get("trivial", 0) for line in lines)
     assert stops > 0
     assert sum(line["statements_kept"] for line in lines) == 0
     assert sum(line["groups_composed"] for line in lines) == 0
@@ -204,17 +204,17 @@ def test_a_late_guard_stops_what_the_solver_had_proved(
     assert len(by_trivial) == stops
     assert state_of(folder, 4)["curriculum"]["added"] == []
     # One call a statement: the empty body proves it.
-    assert sum(line["guard_calls"] for line in lines) == stops
+    assert sum(line["filter_calls"] for line in lines) == stops
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"late_guards": ["leak"]}, "leak costs no call and is always asked first"),
-        ({"late_guards": ["refuted"]}, "late_guards names refuted, which guards does not"),
+        ({"late_filters": ["leak"]}, "leak costs no call and is always asked first"),
+        ({"late_filters": ["refuted"]}, "late_filters names refuted, which filters does not"),
     ],
 )
-def test_bad_late_guards(
+def test_bad_late_filters(
     make_play: Callable[..., Config], changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
@@ -311,8 +311,8 @@ def test_weights_of_its_own(
     "settings",
     [
         {},
-        {"late_guards": ["trivial"], "operator_choice": "useful"},
-        {**POLICY, "late_guards": ["trivial"]},
+        {"late_filters": ["trivial"], "operator_choice": "useful"},
+        {**POLICY, "late_filters": ["trivial"]},
         {**POLICY, "shared": False, "reward": "absolute_zero"},
     ],
     ids=["program", "late", "shared", "own"],
@@ -351,7 +351,7 @@ def test_scaffolds_resume_bit_for_bit(
         "scaffold_share": 0.7,
         "parents": "archive",
         "attack_samples": 2,
-        "guards": ["duplicate", "leak", "trivial", "refuted"],
+        "filters": ["duplicate", "leak", "trivial", "refuted"],
     }
     whole = run(make_play("whole", settings))
     run(make_play("parts", settings, grpo__steps=2))
@@ -420,8 +420,8 @@ def test_an_unjudged_statement_is_no_failure(
         return StubVerifier(lambda c: judge(c) if c.problem.id.startswith("p") else Status.TIMEOUT)
 
     monkeypatch.setattr(train_module, "open_configured", open_slow)
-    guards = {"guards": ["duplicate", "leak"]}
-    (line,) = step_lines(run(make_play("slow", guards, grpo__steps=1)))
+    filters = {"filters": ["duplicate", "leak"]}
+    (line,) = step_lines(run(make_play("slow", filters, grpo__steps=1)))
     assert line["statements_kept"] > 0
     assert sum(line["solve_rates"].values()) == 0
     # Nothing malformed, nothing stopped: no statement has a reward.

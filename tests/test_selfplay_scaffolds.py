@@ -13,13 +13,13 @@ import pytest
 
 from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.compose.composers import Draft
-from proverrl.compose.guards import (
-    GUARDS,
-    GuardLedger,
-    GuardRun,
-    make_guards,
+from proverrl.compose.filters import (
+    FILTERS,
+    FilterLedger,
+    FilterRun,
+    make_filters,
     make_negation,
-    run_guards,
+    run_filters,
 )
 from proverrl.compose.operators import build_composed, compose, read_generation
 from proverrl.config import parse_config
@@ -52,7 +52,7 @@ from proverrl.types import (
 from proverrl.verify.base import Verifier
 from tests.dafny_search import LEM, Dafny, open_dafny
 from tests.fake_verifier import FakeVerifier
-from tests.guard_tools import make_tools
+from tests.filter_tools import make_tools
 
 LOOP = f"method M(n: nat)\n{{\n  while r < n\n    {HOLE}\n  {{ }}\n}}\n"
 FAILED = Verdict(
@@ -200,33 +200,33 @@ def judge_false(candidate: Candidate) -> Verdict:
     return Verdict(Status.REJECTED, obligations=(entry,), checks=checks)
 
 
-def guard(
-    problem: Problem, verifier: Verifier, bodies: Sequence[str], ledger: GuardLedger
-) -> GuardRun:
+def run_filter(
+    problem: Problem, verifier: Verifier, bodies: Sequence[str], ledger: FilterLedger
+) -> FilterRun:
     negation = make_negation(problem)
     assert negation is not None
     attack = use_attacks({negation.problem.id: bodies})
 
-    async def main() -> GuardRun:
+    async def main() -> FilterRun:
         tools = make_tools(verifier, existing=(), held_out=(), attack=attack)
-        return await run_guards([problem], make_guards(tools), tools, ledger=ledger)
+        return await run_filters([problem], make_filters(tools), tools, ledger=ledger)
 
     return asyncio.run(main())
 
 
 def test_the_solver_refutes_a_statement_and_its_calls_count() -> None:
     law = Problem("law", "dafny", "statements", "", FALSE)
-    plain, attacked = GuardLedger(), GuardLedger()
-    assert guard(law, FakeVerifier(judge_false), (), plain).kept == (law,)
+    plain, attacked = FilterLedger(), FilterLedger()
+    assert run_filter(law, FakeVerifier(judge_false), (), plain).kept == (law,)
     verifier = FakeVerifier(judge_false)
-    found = guard(law, verifier, ("V", "W", "never asked"), attacked)
+    found = run_filter(law, verifier, ("V", "W", "never asked"), attacked)
     (stop,) = found.stops
-    assert (stop.guard, stop.reason) == ("refuted", "its negation is proved by the solver")
+    assert (stop.filter, stop.reason) == ("refuted", "its negation is proved by the solver")
     assert stop.kept is not None
     assert (stop.kept.operator, stop.kept.parents) == ("negate", ("law",))
     assert stop.kept.reference == stop.body == "W"
     assert "ensures exists m: nat :: !(m < 9)" in stop.kept.problem.statement
-    # The guards' own bodies are asked with and without an attack; V and W come on top.
+    # The filters' own bodies are asked with and without an attack; V and W come on top.
     assert attacked.calls["refuted"] == plain.calls["refuted"] + 2
     assert verifier.num_calls == found.num_calls
     assert "never asked" not in {candidate.body for candidate in verifier.calls}
@@ -286,15 +286,15 @@ def dafny() -> Iterator[Dafny]:
 
 @pytest.mark.slow
 @pytest.mark.dafny
-def test_a_part_of_a_failed_proof_goes_through_the_guards_on_real_dafny(dafny: Dafny) -> None:
+def test_a_part_of_a_failed_proof_goes_through_the_filters_on_real_dafny(dafny: Dafny) -> None:
     body = "if m > 3 { Lem(m); } else { assert m == 7; }"
     candidate = Candidate(LEM, body)
     parts = lift_failed(candidate, dafny.judge(LEM, body), round_number=2, seed=0)
     # H1 needs nothing, so that both of its forms are one; R2 is alone and given H1.
     assert [part.operator for part in parts] == ["subgoal_alone", "subgoal_alone", "subgoal_given"]
     tools = make_tools(dafny.verifier, existing=[LEM], held_out=())
-    guards = make_guards(tools, tuple(GUARDS))
-    found = dafny.runner.run(run_guards([p.problem for p in parts], guards, tools))
-    stops = {stop.problem_id: (stop.guard, stop.reason) for stop in found.stops}
+    filters = make_filters(tools, tuple(FILTERS))
+    found = dafny.runner.run(run_filters([p.problem for p in parts], filters, tools))
+    stops = {stop.problem_id: (stop.filter, stop.reason) for stop in found.stops}
     assert [stops.get(part.problem.id) for part in parts] == [None, None, None]
     assert dafny.judge(parts[2].problem, "Lem(m - 1);").proved

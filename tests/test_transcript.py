@@ -128,8 +128,8 @@ def tally_rows() -> list[dict[str, Any]]:
     rollouts = (build_rollout(0), build_rollout(1))
     rewards = (Reward(1.0), Reward(0.0))
     group = Group(("solver", "p"), rollouts, rewards)
-    tally.add_group(JudgedDraw(rollouts, 0), group, num_audits=0)
-    tally.add_group(JudgedDraw((build_rollout(2),), 0), None, num_audits=0)
+    tally.add_group(JudgedDraw(rollouts, 0), group, num_appeals=0)
+    tally.add_group(JudgedDraw((build_rollout(2),), 0), None, num_appeals=0)
     tally.add_step([group], [[[0.5, (0.1,), (0.2,)], [-0.5, -0.5, -0.5]]])
     return [dict(row) for row in tally.rows(4)]
 

@@ -33,7 +33,7 @@ def draw_archive(archive: ProblemArchive, drawn: nx.DiGraph[str] | None = None) 
     which rounds follow each other downwards, column after column. ``drawn`` is the part of it to
     draw, by itself what ``choose_newest`` gives.
 
-    A circle is a problem, its colour the operator; hollow when a guard stopped it. ``data-id`` is
+    A circle is a problem, its colour the operator; hollow when a filter stopped it. ``data-id`` is
     its id; its title says what it was made of, its solve rate, and why it was stopped.
     """
     graph = choose_newest(archive) if drawn is None else drawn

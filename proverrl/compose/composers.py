@@ -5,7 +5,7 @@ composed problem, or the reason why there is none, with the completion where a p
 A program needs no model. A policy writes scripts of operators (``edit``, for a small model that
 was taught them), or whole statements in a code block (``statement``, for a pretrained one). Their
 text is audited, because it is trusted as the problem's own from then on.
-Not handled here: which pairs are drawn, guards, rewards.
+Not handled here: which pairs are drawn, filters, rewards.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 
 Flows in: a statement, its parents, how much the verifier finds to prove in it. Flows out: a
 ``Grade``. No model and no call is needed: a statement begins as excellent and loses steps for what
-speaks against it. Not handled here: whether it is true, false or trivial (``guards``), likeness to
-other composed statements of the run (exact copies are the guard ``duplicate``'s).
+speaks against it. Not handled here: whether it is true, false or trivial (``filters``), likeness to
+other composed statements of the run (exact copies are the filter ``duplicate``'s).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Flows in: training problems, the name of an operator or scaffold, a round and a seed. Flows out:
 ``Composed`` problems, the same for the same input on every machine. Not handled here: the texts
 (the language makes them, ``Composing``), which parents are drawn, and whether a problem may be used
-(``guards``).
+(``filters``).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ takes, and a number from 0 to 7 that picks one of its choices (a constant, a bou
 
 What a line makes takes the place of its first parent; the last line makes the statement. The same
 script of the same parents is the same statement everywhere.
-Not handled here: who writes scripts, and whether a statement may be used (``guards``).
+Not handled here: who writes scripts, and whether a statement may be used (``filters``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LINE = re.compile(r"([a-z_]+)((?: [ab])+) ([0-7])")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScriptLine:
     """An operator, the names of the parents it takes, and the number of its choice."""
 
     operator: str
@@ -54,7 +54,7 @@ class Line:
 class Script:
     """The lines of a text; ``reason`` says why it is no script."""
 
-    lines: tuple[Line, ...] = ()
+    lines: tuple[ScriptLine, ...] = ()
     reason: str = ""
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ def read_script(text: str, operators: Sequence[str]) -> Script:
         names = tuple(match[2].split())
         if len(set(names)) != len(names) or len(names) != get_operator(known[match[1]]).arity:
             return Script(reason="the operator takes other parents")
-        lines.append(Line(known[match[1]], names, int(match[3])))
+        lines.append(ScriptLine(known[match[1]], names, int(match[3])))
     return Script(tuple(lines))
 
 
@@ -106,7 +106,7 @@ def apply_script(
     text = problem.preamble + problem.statement
     if any(read_generation(p) and p.preamble + p.statement == text for p in descent):
         # Lines that undo each other give a composed parent its own id back, which no problem may
-        # descend from. Of a base problem they make a duplicate, which the guard stops.
+        # descend from. Of a base problem they make a duplicate, which the filter stops.
         return None
     whole = build_composed(
         Made(problem.kind, problem.statement, made.reference, problem.preamble),
@@ -132,7 +132,7 @@ def write_script(
     operator has a hold. Every operator is as likely to be tried first, or with ``beliefs`` as
     likely as it is to be the most useful one (Thompson's sampling; Beta parameters by operator)."""
     values = list(parents)
-    lines: list[Line] = []
+    lines: list[ScriptLine] = []
     for _ in range(1 + (rng.random() < two_lines)):
         found = _find_line(rng, values, _order(rng, operators, beliefs))
         if found is None:
@@ -154,10 +154,10 @@ def _order(
 
 def _find_line(
     rng: random.Random, values: Sequence[Parent], operators: Sequence[str]
-) -> tuple[Line, Parent] | None:
+) -> tuple[ScriptLine, Parent] | None:
     for name in operators:
         order = rng.sample(NAMES, len(NAMES))[: get_operator(name).arity]
-        line = Line(name, tuple(order), rng.randrange(NUM_VARIANTS))
+        line = ScriptLine(name, tuple(order), rng.randrange(NUM_VARIANTS))
         given = [values[NAMES.index(n)] for n in line.names]
         made = compose(name, given, round_number=0, seed=line.variant)
         if made is not None:

@@ -22,7 +22,7 @@ from proverrl.config.policy import VllmConfig as VllmConfig
 from proverrl.config.policy import VllmDtype as VllmDtype
 from proverrl.config.rewards import AdvantageConfig as AdvantageConfig
 from proverrl.config.rewards import AdvantageName as AdvantageName
-from proverrl.config.rewards import AuditConfig as AuditConfig
+from proverrl.config.rewards import AppealConfig as AppealConfig
 from proverrl.config.rewards import CorrectionName as CorrectionName
 from proverrl.config.rewards import RewardConfig as RewardConfig
 from proverrl.config.rewards import RewardName as RewardName

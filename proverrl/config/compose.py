@@ -1,8 +1,8 @@
-"""Names of what composes problems and of what guards them.
+"""Names of what composes problems and of what filters them.
 
 Each ``Literal`` has its literal dict: ``OPERATORS`` in ``proverrl.compose.operators``,
-``LEAN_OPERATORS`` in ``proverrl.lang.lean.compose``, ``GUARDS`` in
-``proverrl.compose.guards``, ``SCAFFOLDS`` in ``proverrl.compose.operators``, ``POOLS`` in
+``LEAN_OPERATORS`` in ``proverrl.lang.lean.compose``, ``FILTERS`` in
+``proverrl.compose.filters``, ``SCAFFOLDS`` in ``proverrl.compose.operators``, ``POOLS`` in
 ``proverrl.loops.selfplay.composer``.
 """
 
@@ -43,7 +43,7 @@ ScaffoldName = Literal[
 SelfplayScaffold = ScaffoldName | Literal["subgoals"]
 """What may stand in for fusion in a self-play run; ``subgoals`` are parts of failed proofs."""
 
-GuardName = Literal[
+FilterName = Literal[
     "duplicate",
     "leak",
     "well_formed",

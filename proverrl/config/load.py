@@ -1,7 +1,8 @@
 """Reads a configuration: a TOML file and ``--set key=value`` overrides.
 
 Flows in: a file and dotted overrides. Flows out: one frozen ``Config``. Nothing is silently
-ignored: an unknown key fails with the nearest valid name.
+ignored: an unknown key fails with the nearest valid name. A key under the name that it had in the
+version before is read, with a ``FutureWarning`` where a user wrote it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import copy
 import difflib
 import os
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,14 @@ from proverrl.config.base import Section
 from proverrl.config.sections import Config
 from proverrl.errors import ConfigError, RunError
 from proverrl.files.strict_json import read_object
+
+RENAMED = {
+    "audit": "appeal",
+    "expert_iteration.restart": "expert_iteration.from_warm_start",
+    "selfplay.guards": "selfplay.filters",
+    "selfplay.late_guards": "selfplay.late_filters",
+}
+"""Keys that have a new name since the version before, and that name. Only the last part differs."""
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -65,7 +75,7 @@ def read_stored_table(path: Path) -> dict[str, Any]:
     table = read_object(path).get("config")
     if not isinstance(table, dict):
         raise ValueError("it holds no object 'config'")  # noqa: TRY004
-    return table
+    return _rename_keys(table, str(path), told=False)
 
 
 def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -81,6 +91,7 @@ def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise ConfigError(f"{path}: no such configuration file{by}") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read as TOML: {error}") from error
+    table = _rename_keys(table, str(path))
     parent = table.pop("extends", None)
     if parent is None:
         return table
@@ -90,6 +101,29 @@ def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     if any(os.path.realpath(above) == os.path.realpath(seen) for seen in (*below, path)):
         raise ConfigError(f"{path}: extends {parent}, which extends this file")
     return _merge(read_table(above, (*below, path)), table)
+
+
+def _rename_keys(table: dict[str, Any], source: str, *, told: bool = True) -> dict[str, Any]:
+    """``table`` under the names of this version; ``told`` warns of each key that was renamed.
+
+    Raises:
+        ConfigError: a key stands there under both names.
+    """
+    table = copy.deepcopy(table)
+    for old, new in RENAMED.items():
+        *parents, last = old.split(".")
+        section: Any = table
+        for parent in parents:
+            section = section.get(parent) if isinstance(section, dict) else None
+        if not isinstance(section, dict) or last not in section:
+            continue
+        if (name := new.split(".")[-1]) in section:
+            raise ConfigError(f"{source}: {old} is now called {new}; remove {old}")
+        section[name] = section.pop(last)
+        if told:
+            text = f"{source}: {old} is now called {new}; the next version reads only the new name"
+            warnings.warn(text, FutureWarning, stacklevel=2)
+    return table
 
 
 def _merge(table: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -136,12 +170,16 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
     except ValueError:
         # A bare word such as a path or a name is meant as a string.
         value = text.strip()
-    *parents, last = key.split(".")
-    for parent in parents:
+    given: Any = value
+    for part in reversed(key.split(".")):
+        given = {part: given}
+    given = _rename_keys(given, f"--set {override}")
+    for _ in range(key.count(".")):
+        [(parent, given)] = given.items()
         table = table.setdefault(parent, {})
         if not isinstance(table, dict):
             raise ConfigError(f"--set {override!r}: {parent!r} is not a table")
-    table[last] = value
+    table.update(given)
 
 
 def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:

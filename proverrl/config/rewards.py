@@ -1,4 +1,4 @@
-"""The sections ``[reward]``, what a rollout earns for its verdicts, ``[audit]``, how those are
+"""The sections ``[reward]``, what a rollout earns for its verdicts, ``[appeal]``, how those are
 checked, and ``[advantage]``, how rollouts are compared.
 
 The functions that the names choose stand in ``proverrl.rewards`` and ``proverrl.advantages``.
@@ -16,11 +16,11 @@ RewardName = Literal["proved", "obligations", "turn_discounted"]
 CorrectionName = Literal["none", "backward", "forward"]
 
 
-class AuditConfig(Section):
-    """Second looks at refused proofs, by another worker; see ``proverrl.loops.audit``."""
+class AppealConfig(Section):
+    """Second looks at refused proofs, by another worker; see ``proverrl.loops.appeals``."""
 
     rate: Fraction = 0.02
-    """share of distinct refused candidates that are judged again; 0 audits none"""
+    """share of distinct refused candidates that are judged again; 0 appeals none"""
     factor: Annotated[float, Field(gt=1.0)] = 4.0
     """factor for the resource limit (Dafny's rlimit, Lean's heartbeats) and the deadline"""
 
@@ -48,7 +48,7 @@ class RewardConfig(Section):
     false_positive_rate: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """share of wrong proofs that the verifier accepts"""
     false_negative_rate: Annotated[float, Field(ge=0.0, lt=1.0)] | Literal["online"] = 0.0
-    """share of right proofs that it refuses; ``"online"`` uses what the audits find, at most
+    """share of right proofs that it refuses; ``"online"`` uses what the appeals find, at most
     half"""
 
     @model_validator(mode="after")

@@ -31,7 +31,7 @@ from proverrl.config.policy import (
     VllmConfig,
     choose_token_limit,
 )
-from proverrl.config.rewards import AdvantageConfig, AuditConfig, RewardConfig
+from proverrl.config.rewards import AdvantageConfig, AppealConfig, RewardConfig
 from proverrl.config.rollout import RestartConfig, RolloutConfig
 from proverrl.config.search import SearchConfig
 from proverrl.config.selfplay import DataLoopConfig, SelfplayConfig
@@ -149,7 +149,7 @@ class Config(Section):
     restart: RestartConfig = RestartConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     reward: RewardConfig = RewardConfig()
-    audit: AuditConfig = AuditConfig()
+    appeal: AppealConfig = AppealConfig()
     advantage: AdvantageConfig = AdvantageConfig()
     learner: LearnerConfig = LearnerConfig()
     loss: LossConfig = LossConfig()
@@ -177,8 +177,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Config:
-        if self.reward.false_negative_rate == "online" and self.audit.rate == 0.0:
-            raise ValueError('reward.false_negative_rate = "online" needs audit.rate above 0')
+        if self.reward.false_negative_rate == "online" and self.appeal.rate == 0.0:
+            raise ValueError('reward.false_negative_rate = "online" needs appeal.rate above 0')
         if self.restart.name != "none" and self.loop in ROUND_LOOPS:
             raise ValueError('restart.name is for loop = "grpo"; set it to "none"')
         if self.samples.passes and self.loop != "grpo":
@@ -218,7 +218,7 @@ class Config(Section):
         if selfplay.composer == "policy" and not selfplay.shared:
             return "has one policy; set selfplay.shared = true"
         unused = {
-            "late_guards": selfplay.late_guards,
+            "late_filters": selfplay.late_filters,
             "scaffolds": selfplay.scaffolds,
             "operator_choice": selfplay.operator_choice != "uniform",
         }

@@ -2,7 +2,7 @@
 expert iteration on statements that the run composes itself.
 
 The functions that the names choose stand in ``proverrl.rewards.composer`` (``reward``),
-``proverrl.compose`` (``operators``, ``guards``, grades) and ``proverrl.loops.selfplay.selfplay``
+``proverrl.compose`` (``operators``, ``filters``, grades) and ``proverrl.loops.selfplay.selfplay``
 (``composer``).
 """
 
@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from pydantic import model_validator
 
 from proverrl.config.base import Fraction, NonNegative, Positive, Section
-from proverrl.config.compose import DafnyOperator, GuardName, LeanOperator, SelfplayScaffold
+from proverrl.config.compose import DafnyOperator, FilterName, LeanOperator, SelfplayScaffold
 from proverrl.config.curriculum import CollapseConfig
 
 ComposerName = Literal["program", "policy"]
@@ -27,7 +27,7 @@ class SelfplayConfig(Section):
     """A composer that writes statements, each from a pair of base problems, and a solver.
 
     A composing policy that is not ``shared`` has a learner of its own. A statement must pass all
-    ``guards``.
+    ``filters``.
     """
 
     composer: ComposerName = "program"
@@ -40,7 +40,7 @@ class SelfplayConfig(Section):
     train_composer: bool = True
     """learn from the composer's samples. ``false`` with ``shared = false`` is a frozen composer"""
     statements: Positive = 8
-    """statements per step, before the guards"""
+    """statements per step, before the filters"""
     parents: ParentChoice = "all"
     """which base problems are paired: ``all``; ``solved``, both proved by this run; ``mixed``, one
     proved and one not (any, while none is proved); ``archive``, base problems and kept composed
@@ -49,8 +49,8 @@ class SelfplayConfig(Section):
     """the operators to use; empty: all operators of the problems' language"""
     operator_choice: OperatorChoice = "uniform"
     """how a program chooses among them: ``uniform``, each with the same chance; ``useful``, by the
-    share of their statements so far that passed the guards and lay in the solver's window (Thompson
-    sampling). Refused in the data loop"""
+    share of their statements so far that passed the filters and lay in the solver's window
+    (Thompson sampling). Refused in the data loop"""
     scaffolds: tuple[SelfplayScaffold, ...] = ()
     """scaffolds, which make part of the statements from what the run solved or failed:
     ``subgoals``, ``show_hints``, ``mask_hint``, ``easier``, ``harder``, ``extract_lemma``,
@@ -58,12 +58,12 @@ class SelfplayConfig(Section):
     scaffold_share: Fraction = 0.5
     """the share of a step's statements that scaffolds make, if there is enough to build on"""
     attack_samples: NonNegative = 0
-    """bodies that the solver writes for the negation of each new statement, for the guard
+    """bodies that the solver writes for the negation of each new statement, for the filter
     ``refuted``; 0 is off"""
-    guards: tuple[GuardName, ...] = get_args(GuardName)
-    """the guards that check statements"""
-    late_guards: tuple[GuardName, ...] = ()
-    """those of the guards that run after the solver's attempts, and only on statements that some
+    filters: tuple[FilterName, ...] = get_args(FilterName)
+    """the filters that check statements"""
+    late_filters: tuple[FilterName, ...] = ()
+    """those of the filters that run after the solver's attempts, and only on statements that some
     attempts proved and others did not; nothing is learned from other statements. Not ``duplicate``
     and ``leak``, which cost no calls. Refused in the data loop, which has its own order"""
     near_share: Fraction = 1.0
@@ -91,12 +91,12 @@ class SelfplayConfig(Section):
     collapse: CollapseConfig = CollapseConfig()
 
     @model_validator(mode="after")
-    def _late_guards_are_guards(self) -> SelfplayConfig:
-        for name in self.late_guards:
+    def _late_filters_are_filters(self) -> SelfplayConfig:
+        for name in self.late_filters:
             if name in ("duplicate", "leak"):
-                raise ValueError(f"late_guards: {name} costs no call and is always asked first")
-            if name not in self.guards:
-                raise ValueError(f"late_guards names {name}, which guards does not")
+                raise ValueError(f"late_filters: {name} costs no call and is always asked first")
+            if name not in self.filters:
+                raise ValueError(f"late_filters names {name}, which filters does not")
         return self
 
     @model_validator(mode="after")

@@ -166,7 +166,7 @@ class ExpertIterationConfig(Section):
     white space count as one"""
     problems_per_draw: Positive = 16
     """problems sampled and judged at once"""
-    restart: bool = True
+    from_warm_start: bool = True
     """train each round from the warm-started weights; ``false`` continues from those of the last
     round"""
     proofs: str = ""

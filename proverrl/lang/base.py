@@ -143,7 +143,7 @@ class Facts(Protocol):
 
 
 class Composing(ABC):
-    """What composers and guards need of a language."""
+    """What composers and filters need of a language."""
 
     operators: Mapping[str, Operator]
     """The operators, by the names that ``selfplay.operators`` takes."""
@@ -255,7 +255,7 @@ class Language(ABC):
 
     @property
     def composing(self) -> Composing | None:
-        """What composers and guards ask of it; None where there are none."""
+        """What composers and filters ask of it; None where there are none."""
         return None
 
     @abstractmethod

@@ -3,11 +3,11 @@
 Paper order (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333): each round proposes statements,
 grades them and drops the worse, rejects contradictory hypotheses, attacks statement and negation at
 the same time, adds what was proved, and trains; until gains vanish. Ours are composed from training
-problems in place of translated, and graded without a model; the other guards are asked too.
+problems in place of translated, and graded without a model; the other filters are asked too.
 
 Flows in: a session. Flows out: what expert iteration leaves, and ``archive.jsonl`` with a picture.
 Not handled here: several processes; later turns of the attack; a composer that learns
-(``selfplay``). With real verifiers the guards' calls of a round may differ by those under way when
+(``selfplay``). With real verifiers the filters' calls of a round may differ by those under way when
 a first proof ended an attack.
 """
 
@@ -20,16 +20,16 @@ from typing import Any
 
 from proverrl.compose.archive import Composed
 from proverrl.compose.composers import Draft, measure_truncated
-from proverrl.compose.grades import GRADES, Grade, grade_statement
-from proverrl.compose.guards import (
+from proverrl.compose.filters import (
     Asker,
-    GuardTools,
+    FilterTools,
     NotJudgedError,
     Stop,
-    make_guards,
-    run_guards,
+    make_filters,
+    run_filters,
 )
-from proverrl.config.compose import GuardName
+from proverrl.compose.grades import GRADES, Grade, grade_statement
+from proverrl.config.compose import FilterName
 from proverrl.errors import UsageError
 from proverrl.lang import find_composing
 from proverrl.loops.expert_iteration import run_expert_iteration
@@ -40,9 +40,9 @@ from proverrl.loops.session import Session
 from proverrl.loops.state import RunState
 from proverrl.types import Candidate, Problem
 
-BEFORE_GRADES: tuple[GuardName, ...] = ("duplicate", "leak", "well_formed")
-AFTER_GRADES: tuple[GuardName, ...] = ("satisfiable", "trivial", "weak_contract")
-ATTACKED: tuple[GuardName, ...] = ("refuted",)
+BEFORE_GRADES: tuple[FilterName, ...] = ("duplicate", "leak", "well_formed")
+AFTER_GRADES: tuple[FilterName, ...] = ("satisfiable", "trivial", "weak_contract")
+ATTACKED: tuple[FilterName, ...] = ("refuted",)
 COUNTED = ("written", "malformed", "graded_out", "kept", "proved")
 
 
@@ -65,7 +65,7 @@ class OpenRound:
     was disproved. ``num_solved`` problems had a proof before it."""
 
     num_solved: int
-    tools: GuardTools
+    tools: FilterTools
     truncated: Mapping[str, float]
     bodies: dict[str, Sequence[str]]
     disproved: list[Stop] = field(default_factory=list)
@@ -76,7 +76,7 @@ class OpenRound:
     stops: Counter[str] = field(default_factory=Counter)
 
     async def find_proof(self, problem: Problem) -> str | None:
-        """The first body that proves a statement, in the order of the guard, which has asked most
+        """The first body that proves a statement, in the order of the filter, which has asked most
         of them; one that was not judged is passed over."""
         plain = find_composing(problem.language).list_proofs(problem)
         for body in (*plain, *self.bodies.get(problem.id, ())):
@@ -90,14 +90,14 @@ class OpenRound:
 
 
 class Statements:
-    """The ``Supply`` of the data loop: composes, grades, guards and attacks before each round."""
+    """The ``Supply`` of the data loop: composes, grades, filters and attacks before each round."""
 
     def __init__(self, state: RunState) -> None:
         self._session = session = state.session
         self._state = state
         self._settings = session.config.data_loop
         self._composed = ComposedProblems(session)
-        self._archive, self._guards = self._composed.archive, self._composed.guards
+        self._archive, self._filters = self._composed.archive, self._composed.filters
         self._by_id = {problem.id: problem for problem in session.problems.all}
         self._composer = open_composer(session, session.sampler)
         self._num_slow = 0
@@ -117,12 +117,12 @@ class Statements:
         tools = self._composed.open_tools(bodies, self._composed.seen)
         this = OpenRound(len(self._state.store.proofs), tools, measure_truncated(drafts), bodies)
         found = self._take_new(drafts, this)
-        kept = await self._guard(this, found, list(found.values()), BEFORE_GRADES)
+        kept = await self._filter(this, found, list(found.values()), BEFORE_GRADES)
         kept = [c for c in kept if await self._grade(this, c)]
-        kept = await self._guard(this, found, kept, AFTER_GRADES)
+        kept = await self._filter(this, found, kept, AFTER_GRADES)
         self._tell(f"{len(kept)} of {len(drafts)} statements are attacked")
         await self._write_attack(this, [c.problem for c in kept])
-        kept = await self._guard(this, found, kept, ATTACKED)
+        kept = await self._filter(this, found, kept, ATTACKED)
         for stop in this.disproved:
             await self._keep_negation(this, stop)
         for composed in kept:
@@ -134,9 +134,9 @@ class Statements:
                 self._keep_proof(composed.problem, body)
         self._state.curriculum.add(composed.problem for composed in kept)
         self._composed.join()
-        self._guards.num_seen += len(found)
-        self._guards.num_kept += len(kept)
-        self._guards.calls += tools.asker.calls
+        self._filters.num_seen += len(found)
+        self._filters.num_kept += len(kept)
+        self._filters.calls += tools.asker.calls
         this.counts["kept"] = len(kept)
         self._round = this
         proved, disproved = this.counts["proved"], len(this.disproved)
@@ -155,9 +155,9 @@ class Statements:
             **this.truncated,
             "statements_graded": {name: this.grades[name] for name in GRADES},
             "grade_reasons": dict(this.grade_reasons),
-            "guard_stops": dict(this.stops),
-            "guard_calls": sum(this.tools.asker.calls.values()),
-            "guard_calls_total": sum(self._guards.calls.values()),
+            "filter_stops": dict(this.stops),
+            "filter_calls": sum(this.tools.asker.calls.values()),
+            "filter_calls_total": sum(self._filters.calls.values()),
             "attack_tokens": this.counts["tokens"],
             "statements_disproved": len(this.disproved),
             "archive": len(self._archive),
@@ -197,23 +197,23 @@ class Statements:
                 found[draft.composed.problem.id] = draft.composed
         return found
 
-    async def _guard(
+    async def _filter(
         self,
         this: OpenRound,
         found: Mapping[str, Composed],
         asked: Iterable[Composed],
-        names: Sequence[GuardName],
+        names: Sequence[FilterName],
     ) -> list[Composed]:
-        """Those that pass these guards, as far as the configuration has them."""
+        """Those that pass these filters, as far as the configuration has them."""
         self._session.check_stop(f"round {self._state.progress.step} is saved")
-        chosen = [name for name in names if name in self._session.config.selfplay.guards]
-        run = await run_guards(
-            [c.problem for c in asked], make_guards(this.tools, chosen), this.tools
+        chosen = [name for name in names if name in self._session.config.selfplay.filters]
+        run = await run_filters(
+            [c.problem for c in asked], make_filters(this.tools, chosen), this.tools
         )
         for stop in run.stops:
-            this.stops[stop.guard] += 1
-            self._guards.record(found[stop.problem_id].problem, stop)
-            self._note_stop(found[stop.problem_id], stop.guard, stop.reason)
+            this.stops[stop.filter] += 1
+            self._filters.record(found[stop.problem_id].problem, stop)
+            self._note_stop(found[stop.problem_id], stop.filter, stop.reason)
             if stop.kept is not None:
                 this.disproved.append(stop)
         return [found[problem.id] for problem in run.kept]
@@ -241,7 +241,7 @@ class Statements:
         if not both:
             return
         state = self._state
-        pipeline = Pipeline(state.session, state.auditor, self._settings.attack_samples)
+        pipeline = Pipeline(state.session, state.reviewer, self._settings.attack_samples)
         draws, _ = await pipeline.write(Order(state.number_draw(), tuple(both)))
         for draw in draws:
             this.counts["tokens"] += sum(len(c.token_ids) for c in draw.completions)
@@ -251,7 +251,7 @@ class Statements:
         """Archive a proved negation and learn its proof, unless it is known or held out."""
         assert stop.kept is not None
         problem, tools = stop.kept.problem, this.tools
-        run = await run_guards([problem], make_guards(tools, ("duplicate", "leak")), tools)
+        run = await run_filters([problem], make_filters(tools, ("duplicate", "leak")), tools)
         if run.kept and self._archive.add(stop.kept):
             self._archive.note(problem.id, negation_of=stop.problem_id, proved=True)
             self._keep_proof(problem, stop.body)

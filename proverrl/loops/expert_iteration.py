@@ -80,7 +80,7 @@ async def run_expert_iteration(
             await _make_round(state, base, supply)
             await state.save()
     finally:
-        state.auditor.close()
+        state.reviewer.close()
 
 
 async def _make_round(state: RunState, base: list[PairSource], supply: Supply | None) -> None:
@@ -127,7 +127,7 @@ async def _sample_round(state: RunState) -> Tally:
         session.monitor.phase(f"round {progress.step + 1}", f"{most - left}/{most} problems drawn")
         return Order(number, tuple(problems))
 
-    pipeline = Pipeline(session, state.auditor, settings.samples_per_problem)
+    pipeline = Pipeline(session, state.reviewer, settings.samples_per_problem)
     source = InOrder(pipeline, choose, most=most)
     try:
         async for judged in source.draws():
@@ -182,9 +182,9 @@ def _train_round(session: Session, sources: list[PairSource], number: int) -> fl
     """Supervised training on ``sources``; returns the final loss."""
     config = session.config
     settings = config.expert_iteration
-    if settings.restart and has_adapter(session.policy.model):
+    if settings.from_warm_start and has_adapter(session.policy.model):
         reset_adapter(session.policy.model, seed=derive_seed(config.seed, "lora"))
-    elif settings.restart:
+    elif settings.from_warm_start:
         with loading(session.warm_weights):
             state = torch.load(session.warm_weights, weights_only=True)
         session.policy.model.load_state_dict(state)

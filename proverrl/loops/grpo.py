@@ -97,7 +97,7 @@ async def run_steps(
         monitor.phase("loop ended", end)
     finally:
         await run.source.aclose()
-        state.auditor.close()
+        state.reviewer.close()
 
 
 async def make_step(run: GrpoRun) -> None:
@@ -198,7 +198,7 @@ def make_reward(state: GrpoState) -> RewardFn:
     return build_reward(
         config.reward,
         max_new_tokens=config.sampling.max_new_tokens,
-        false_negative_rate=state.auditor.rate,
+        false_negative_rate=state.reviewer.rate,
     )
 
 
@@ -209,7 +209,7 @@ def open_source(state: GrpoState) -> Source:
     if settings.in_order or settings.max_staleness == 0:
         ahead = "one draw ahead" if settings.max_staleness else "nothing written ahead"
         session.monitor.phase("groups", f"in order, {ahead}")
-        pipeline = Pipeline(session, state.auditor, settings.group_size)
+        pipeline = Pipeline(session, state.reviewer, settings.group_size)
         flight = None
         if in_flight is not None and in_flight["draws"]:
             by_id = {p.id: p for p in session.problems.without_reference}

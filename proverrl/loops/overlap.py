@@ -130,7 +130,7 @@ class AsCompleted(Source):
         self._settings = state.session.config.grpo
         # The sampler's weights write, not the session's.
         self._pipeline = Pipeline(
-            state.session, state.auditor, self._settings.group_size, sampler=sampler
+            state.session, state.reviewer, self._settings.group_size, sampler=sampler
         )
         self.usage = self._pipeline.usage
         self._waiting: dict[int, Flight] = {}

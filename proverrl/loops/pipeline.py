@@ -20,7 +20,7 @@ from typing import Any, Literal
 from proverrl.concurrency import cancel_all
 from proverrl.config import Config
 from proverrl.hint import Hint
-from proverrl.loops.audit import Auditor
+from proverrl.loops.appeals import Reviewer
 from proverrl.loops.checkpoint import dump_draws
 from proverrl.loops.session import Session
 from proverrl.loops.tally import IdleClock, Tally
@@ -109,12 +109,12 @@ def make_sampling(config: Config, *seed: str | int) -> Sampling:
 
 class Pipeline:
     """Writes and judges ``num`` completions per problem, with the session's ``sampler`` if no other
-    is given; ``auditor`` looks at the failures."""
+    is given; ``reviewer`` looks at the failures."""
 
     def __init__(
         self,
         session: Session,
-        auditor: Auditor,
+        reviewer: Reviewer,
         num: int,
         *,
         sampler: Policy | None = None,
@@ -122,7 +122,7 @@ class Pipeline:
     ) -> None:
         self.usage = usage or IdleClock()
         self.session = session
-        self._auditor = auditor
+        self._reviewer = reviewer
         self._num = num
         self._sampler = sampler or session.sampler
 
@@ -160,14 +160,14 @@ class Pipeline:
             return await self._take_turns(judged)
 
     async def _judge_first(self, draws: Sequence[Draw]) -> list[JudgedDraw]:
-        """The verdicts of the first turns, and their audits where no other turns follow."""
+        """The verdicts of the first turns, and their appeals where no other turns follow."""
         config = self.session.config
         deadline = config.pool.deadline_seconds
         judged = await judge_all(draws, self.session.verifier, deadline_seconds=deadline)
-        return judged if takes_turns(config.rollout) else await self._auditor.review_all(judged)
+        return judged if takes_turns(config.rollout) else await self._reviewer.review_all(judged)
 
     async def _take_turns(self, judged: list[JudgedDraw]) -> list[JudgedDraw]:
-        """The turns after the first with their verdicts and audits; nothing without such turns."""
+        """The turns after the first with their verdicts and appeals; nothing without such turns."""
         config = self.session.config
         if not takes_turns(config.rollout):
             return judged
@@ -180,7 +180,7 @@ class Pipeline:
             sampling=make_sampling(config, "turns", first),
             deadline_seconds=config.pool.deadline_seconds,
         )
-        return await self._auditor.review_all(whole)
+        return await self._reviewer.review_all(whole)
 
 
 class InOrder(Source):

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from proverrl.advantages.base import RewardHistory
 from proverrl.curriculum.sampler import CURRICULA
 from proverrl.learner.learner import TorchLearner
-from proverrl.loops.audit import build_auditor
+from proverrl.loops.appeals import open_reviewer
 from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
 from proverrl.loops.pairs import PairSource, proof_sources, reference_sources
 from proverrl.loops.pipeline import Judged, Order
@@ -60,14 +60,14 @@ class Progress:
 
 
 class RunState:
-    """Progress, curriculum, proofs found, audits; ``parts`` have their names in the checkpoint."""
+    """Progress, curriculum, proofs found, appeals; ``parts`` have their names in the checkpoint."""
 
     def __init__(self, session: Session, keep_shortest: int) -> None:
         config = session.config
         self.session = session
         self.progress = Progress()
         self.store = ProofStore(keep_shortest, self._conditions)
-        self.auditor = build_auditor(session)
+        self.reviewer = open_reviewer(session)
         self.curriculum = CURRICULA[config.curriculum.name](
             session.problems.without_reference,
             config.curriculum,
@@ -77,7 +77,7 @@ class RunState:
         self.parts: dict[str, Stateful] = {
             "curriculum": self.curriculum,
             "proofs": self.store,
-            "audits": self.auditor,
+            "appeals": self.reviewer,
         }
 
     def number_draw(self) -> int:
@@ -97,7 +97,7 @@ class RunState:
 
     def reward(self, judged: Judged, reward: RewardFn, tally: Tally) -> list[Group]:
         """Reward draws by groups of one problem, and count them. Their proofs are kept; curriculum
-        and auditor learn what became of them."""
+        and reviewer learn what became of them."""
         tally.add_draw(judged.draws, judged.seconds)
         tally.num_stale += len(judged.draws) if judged.use == "stale" else 0
         groups = []
@@ -111,7 +111,7 @@ class RunState:
             if group is not None and group.rollouts[0].hint is None:
                 self.curriculum.observe(group)
             # After the reward, which is to read one rate for the whole group.
-            tally.add_group(draw, group, num_audits=self.auditor.observe(draw))
+            tally.add_group(draw, group, num_appeals=self.reviewer.observe(draw))
             if group is not None:
                 groups.append(group)
         return groups
@@ -132,7 +132,7 @@ class RunState:
         progress.seconds += took
         monitor.write_rollouts(progress.step, tally.rows(progress.step))
         values = tally.metrics(took if seconds is None else seconds)
-        values |= self.curriculum.metrics() | self.auditor.metrics()
+        values |= self.curriculum.metrics() | self.reviewer.metrics()
         values |= {"verifier_calls_total": progress.verifier_calls, **figures}
         values |= seconds_left(self.session.config, progress.seconds)
         monitor.log(unit, progress.step, values)
@@ -179,6 +179,8 @@ class RunState:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Become what ``state_dict`` wrote."""
         self.progress = Progress(**{field.name: state[field.name] for field in fields(Progress)})
+        # The version before wrote "audits" for appeals.
+        state = {"appeals": state.get("audits"), **state}
         for name, part in self.parts.items():
             part.load_state_dict(state[name])
         if self.extension is not None:

@@ -30,7 +30,7 @@ class Tally:
     ``figures`` are added to the metrics as they are."""
 
     verifier_calls: int = 0
-    audit_calls: int = 0
+    appeal_calls: int = 0
     num_groups: int = 0
     num_mixed: int = 0
     num_admitted: int = 0
@@ -68,12 +68,12 @@ class Tally:
                     truncated = turn.completion.finish_reason == "length"
                     self.completions.add(truncated=truncated, reason=turn.reason)
 
-    def add_group(self, draw: JudgedDraw, group: Group | None, *, num_audits: int) -> None:
+    def add_group(self, draw: JudgedDraw, group: Group | None, *, num_appeals: int) -> None:
         """Count a draw's group by its outcome, and keep its rollouts for the rows; those that are
         in no group (unjudged, or too few to compare) have no reward. ``num_solved`` and
         ``num_failed`` are groups of equal rewards. Levels leave out groups with a hint."""
-        self.audit_calls += num_audits
-        self.verifier_calls += num_audits
+        self.appeal_calls += num_appeals
+        self.verifier_calls += num_appeals
         grouped = {rollout.id for rollout in group.rollouts} if group else set()
         self.entries += [(rollout, None) for rollout in draw.rollouts if rollout.id not in grouped]
         if group is None:
@@ -130,7 +130,7 @@ class Tally:
             **(hints if self.hinted else {}),
             **({"proofs_injected": self.num_injected} if self.num_injected else {}),
             "verifier_calls": self.verifier_calls,
-            "audit_calls": self.audit_calls,
+            "appeal_calls": self.appeal_calls,
             "verified_per_second": rollouts / seconds if seconds else 0.0,
             "calls_per_second": self.verifier_calls / seconds if seconds else 0.0,
             "tokens_per_second": (

@@ -125,7 +125,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                 config.pool,
                 seed=config.seed,
                 problems=problems.all,
-                appeal_factor=config.audit.factor if config.audit.rate else 0.0,
+                appeal_factor=config.appeal.factor if config.appeal.rate else 0.0,
                 trace_states=config.advantage.states == "goals",
             )
             try:

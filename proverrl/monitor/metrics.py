@@ -80,8 +80,8 @@ class _MetricsRow(TypedDict):
     statements_malformed: NotRequired[Count]
     statements_unchecked: NotRequired[Count]
     statements_kept: NotRequired[Count]
-    guard_calls: NotRequired[Count]
-    guard_stops: NotRequired[Counts]
+    filter_calls: NotRequired[Count]
+    filter_stops: NotRequired[Counts]
     solve_rates: NotRequired[Counts]
     compose_warnings: NotRequired[list[str] | None]
     curriculum_drawn: NotRequired[Count]
@@ -92,6 +92,9 @@ class _MetricsRow(TypedDict):
 
 _METRICS = TypeAdapter(_MetricsRow)
 
+_RENAMED = {"guard_calls": "filter_calls", "guard_stops": "filter_stops"}
+"""Figures that the version before wrote under another name."""
+
 
 def read_metrics(run: Path) -> list[Row]:
     """All lines, oldest first, but for a last one that is being written; an empty list when there
@@ -99,7 +102,7 @@ def read_metrics(run: Path) -> list[Row]:
     file = run / METRICS_FILE
     if not file.exists():
         return []
-    return [row for _, _, row in iter_typed_lines(file, _METRICS, RESTORE)]
+    return [_rename(row) for _, _, row in iter_typed_lines(file, _METRICS, RESTORE)]
 
 
 @dataclass(slots=True)
@@ -142,7 +145,12 @@ class MetricsTail:
         except (ValueError, ValidationError):
             self.bad_lines += 1
             return None
-        return row
+        return _rename(row)
+
+
+def _rename(row: Row) -> Row:
+    """``row`` under the names of this version."""
+    return {_RENAMED.get(name, name): value for name, value in row.items()}
 
 
 def count_steps_wanted(config: Mapping[str, Any]) -> int:

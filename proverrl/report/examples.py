@@ -73,7 +73,7 @@ def list_examples(
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ListingLine:
     """A line of a listing. ``marked`` is what the policy wrote of it; ``is_body`` says whether the
     line is part of that at all, as an empty one may be."""
 
@@ -90,7 +90,7 @@ class Listing:
     """A problem with a proposed body: messages about all of it, lines, how many are left out."""
 
     on_top: Messages
-    lines: Sequence[Line]
+    lines: Sequence[ListingLine]
     num_more: int
 
 
@@ -106,7 +106,7 @@ def make_listing(problem: Mapping[str, Any] | None, body: str, diagnostics: Mess
         start, end = len(head) - offset, len(head) + len(body) - offset
         left, right = max(0, min(start, len(text))), max(0, min(end, len(text)))
         lines.append(
-            Line(
+            ListingLine(
                 number,
                 text[:left],
                 text[left:right],

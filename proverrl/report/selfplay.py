@@ -1,4 +1,4 @@
-"""The section "Self-play": what was composed, what the guards stopped, and who waited for whom.
+"""The section "Self-play": what was composed, what the filters stopped, and who waited for whom.
 
 Flows in: the figures that a self-play run logs with every step, its archive and training file.
 Flows out: charts; sentences, tables, examples and the archive's picture for ``selfplay.html``, with
@@ -47,7 +47,7 @@ _KNOWN_FACTS = (
 @dataclass(frozen=True, slots=True)
 class Lineage:
     """A run's archive: its picture, the piece with the problems of the picture by id, and of each
-    guard the newest problem that it stopped."""
+    filter the newest problem that it stopped."""
 
     label: str
     picture: str
@@ -161,9 +161,9 @@ def _iter_warnings(runs: Sequence[RunRecord]) -> Iterator[str]:
 
 
 def count_outcomes(row: Row) -> Counter[str]:
-    """What became of a step's statements: kept, stopped by each guard, unreadable, or tried by the
-    solver with an outcome that spared the late guards the questions."""
-    found = counts_of(row, "guard_stops")
+    """What became of a step's statements: kept, stopped by each filter, unreadable, or tried by the
+    solver with an outcome that spared the late filters the questions."""
+    found = counts_of(row, "filter_stops")
     found[_KEPT] = int(row.get("statements_kept") or 0)
     found[_UNREADABLE] = int(row.get("statements_malformed") or 0)
     found[_UNCHECKED] = int(row.get("statements_unchecked") or 0)
@@ -180,13 +180,13 @@ def _describe_totals(rows: Sequence[Row]) -> str:
     written = sum(int(row["statements_written"]) for row in rows)
     unchecked = outcomes[_UNCHECKED]
     stopped = written - outcomes[_KEPT] - outcomes[_UNREADABLE] - unchecked
-    calls = sum(int(row.get("guard_calls") or 0) for row in rows)
-    spared = f", {unchecked:,} too easy or too hard for the late guards" if unchecked else ""
+    calls = sum(int(row.get("filter_calls") or 0) for row in rows)
+    spared = f", {unchecked:,} too easy or too hard for the late filters" if unchecked else ""
     return (
         f"{len(rows):,} rounds: {written:,} statements written, {outcomes[_UNREADABLE]:,} "
-        f"unreadable, {stopped:,} stopped by guards, {outcomes[_KEPT]:,} kept{spared}. Of "
+        f"unreadable, {stopped:,} stopped by filters, {outcomes[_KEPT]:,} kept{spared}. Of "
         f"{rates.total():,} tried, {rates['0']:,} were solved by no attempt, {rates['1']:,} by "
-        f"every one. The guards took {calls:,} verifier calls."
+        f"every one. The filters took {calls:,} verifier calls."
     )
 
 
@@ -205,14 +205,14 @@ def _list_idle(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _list_stops(rows: Sequence[Row]) -> list[list[str]]:
-    """How much each guard stopped, the busiest first."""
+    """How much each filter stopped, the busiest first."""
     counts = _sum_outcomes(rows)
     for name in (_KEPT, _UNREADABLE, _UNCHECKED):
         del counts[name]
     written = sum(int(row["statements_written"]) for row in rows)
     return [
-        [guard, f"{n:,}", f"{100 * n / written:.1f} %", f"{n / len(rows):.2f}"]
-        for guard, n in counts.most_common()
+        [name, f"{n:,}", f"{100 * n / written:.1f} %", f"{n / len(rows):.2f}"]
+        for name, n in counts.most_common()
     ]
 
 
@@ -255,8 +255,8 @@ def _build(run: RunRecord, archive: ProblemArchive, piece: str) -> Lineage:
     examples = {}
     for composed in archive:
         name = composed.problem.id
-        if guard := archive.facts(name).get("stopped_by"):
-            examples[str(guard)] = _describe(archive, name) | {"id": name}
+        if stopped_by := archive.facts(name).get("stopped_by"):
+            examples[str(stopped_by)] = _describe(archive, name) | {"id": name}
     picture = draw_archive(archive, drawn)
     return Lineage(run.label, picture, Piece(piece, pack_json(problems)), examples)
 

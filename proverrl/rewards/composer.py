@@ -23,7 +23,7 @@ Stage = Literal["malformed", "stopped", "tried"]
 
 @dataclass(frozen=True, slots=True)
 class StatementOutcome:
-    """What became of a statement: not readable (``malformed``), refused by a guard for another
+    """What became of a statement: not readable (``malformed``), refused by a filter for another
     reason (``stopped``), or ``tried`` by the solver.
 
     ``solved`` is p, the share of judged attempts that proved it (None: none was judged);
@@ -53,7 +53,7 @@ def gar_reward(solved: float, modified: float) -> float:
 
 def absolute_zero_reward(outcome: StatementOutcome) -> float | None:
     """-1 for an unreadable statement, -0.5 where p is 0 or 1, else 1 - p (Absolute Zero, Zhao et
-    al. 2025, arXiv 2505.03335). A statement that a guard stopped for another reason teaches as
+    al. 2025, arXiv 2505.03335). A statement that a filter stopped for another reason teaches as
     little as p = 0 or 1 (it is false, trivial or known), so it also earns -0.5, which is ours."""
     if outcome.stage == "malformed":
         return -1.0

@@ -62,9 +62,9 @@ class FalseNegativeRate:
 
     Two averages per key, with weight 0.05 for each new value and corrected for the bias of their
     start: the share p of judged candidates that are proved, and the share q of failures that an
-    audit with larger limits overturns. Among all candidates a share q (1 - p) is right and refused,
-    and a share p is right and accepted when f0 = 0 (Lean's kernel after the audit), so that f1 = q
-    (1 - p) / (q (1 - p) + p). Every value counts for its key and for ``ALL``.
+    appeal with larger limits overturns. Among all candidates a share q (1 - p) is right and
+    refused, and a share p is right and accepted when f0 = 0 (Lean's kernel after the audit), so
+    that f1 = q (1 - p) / (q (1 - p) + p). Every value counts for its key and for ``ALL``.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class FalseNegativeRate:
     def observe(self, key: str, *, proved: bool) -> None:
         _add(self._proved, key, proved)
 
-    def observe_audit(self, key: str, *, overturned: bool) -> None:
+    def observe_appeal(self, key: str, *, overturned: bool) -> None:
         """A failure that was judged again; ``overturned`` when it is proved now."""
         _add(self._overturned, key, overturned)
 
@@ -83,9 +83,9 @@ class FalseNegativeRate:
         return self._rate(key, _value(self._overturned.get(key, _NOTHING)))
 
     def interval(self, key: str) -> tuple[float, float]:
-        """A 95 % interval for f1: Clopper and Pearson's for q, with the number of audits that the
+        """A 95 % interval for f1: Clopper and Pearson's for q, with the number of appeals that the
         average still remembers, carried over to f1; p is taken as known. (0, 1) before the first
-        audit."""
+        appeal."""
         average = self._overturned.get(key, _NOTHING)
         if average[1] == 0.0:
             return (0.0, 1.0)
@@ -108,9 +108,9 @@ class FalseNegativeRate:
         self._overturned = {key: tuple(a) for key, a in state["overturned"].items()}
 
 
-def is_audited(candidate_key: str, *, share: float, seed: int = 0) -> bool:
+def is_appealed(candidate_key: str, *, share: float, seed: int = 0) -> bool:
     """Whether a failed candidate is to be judged again: a draw that depends on nothing but the
-    candidate and the seed, so that a resumed run audits the same ones."""
+    candidate and the seed, so that a resumed run appeals the same ones."""
     return derive_seed(seed, "audit", candidate_key) < share * 2**63
 
 

@@ -56,7 +56,7 @@ _MAX_LOGITS = 2**24
 
 # A figure that needs pairs which there are none of is NaN.
 @with_config({**ROW, "allow_inf_nan": True})
-class _MetricsRow(TypedDict):
+class _MeasuredRow(TypedDict):
     num_pairs: int
     num_problems: int
     auc: float
@@ -76,7 +76,7 @@ class _ValueRow(TypedDict):
     layers: int
     policy_sha256: str
     config: _HeadRow
-    test: dict[str, _MetricsRow]
+    test: dict[str, _MeasuredRow]
 
 
 _ABOUT = TypeAdapter(_ValueRow)

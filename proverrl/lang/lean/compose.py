@@ -1,8 +1,8 @@
-"""What composers and guards ask of Lean: operators on statements as text, and tactics to try.
+"""What composers and filters ask of Lean: operators on statements as text, and tactics to try.
 
 Flows in: problems whose statement is one theorem with a hole, verdicts. Flows out: what
 ``Composing`` promises. All operators were tested as text only: whether a result elaborates is for
-the guards to ask Lean. Not handled here: ``variable``s and ``where``, a statement without a colon,
+the filters to ask Lean. Not handled here: ``variable``s and ``where``, a statement without a colon,
 proofs (no reference is carried along).
 """
 
@@ -45,7 +45,7 @@ class Binder:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class TheoremParts:
     """What operators change of a theorem. ``ending`` is all from its ``:=`` on."""
 
     name: str
@@ -62,7 +62,7 @@ class Claim:
     def names(self) -> set[str]:
         return {name for binder in self.binders for name in binder.names}
 
-    def map(self, change: Callable[[str], str]) -> Claim:
+    def map(self, change: Callable[[str], str]) -> TheoremParts:
         """The claim with the texts of its binders and of its goal changed."""
         binders = (
             Binder(b.bracket, tuple(map(change, b.names)), change(b.kind)) for b in self.binders
@@ -70,7 +70,7 @@ class Claim:
         return replace(self, binders=tuple(binders), goal=change(self.goal))
 
 
-def read_claim(problem: Problem) -> Claim | None:
+def read_claim(problem: Problem) -> TheoremParts | None:
     """What a problem's theorem claims; None for what is outside this module's forms."""
     try:
         theorem = read_theorem(problem)
@@ -79,7 +79,7 @@ def read_claim(problem: Problem) -> Claim | None:
     binders = _read_binders(theorem.binders)
     if theorem.keyword not in ("theorem", "lemma") or binders is None:
         return None
-    return Claim(theorem.name, binders, " ".join(theorem.target.split()), theorem.ending)
+    return TheoremParts(theorem.name, binders, " ".join(theorem.target.split()), theorem.ending)
 
 
 def _read_binders(text: str) -> tuple[Binder, ...] | None:
@@ -123,7 +123,7 @@ def replace_words(text: str, values: Mapping[str, str]) -> str:
     return "".join(parts)
 
 
-def fuse(rng: random.Random, claims: Sequence[Claim]) -> Claim | None:
+def fuse(rng: random.Random, claims: Sequence[TheoremParts]) -> TheoremParts | None:
     """The conjunction of two statements under the parameters of both; names that clash get a prime.
 
     Both need the same preamble and the same text after the hole.
@@ -140,7 +140,7 @@ def fuse(rng: random.Random, claims: Sequence[Claim]) -> Claim | None:
         taken.add(new)
         primes[name] = new
     second = second.map(lambda text: replace_words(text, primes))
-    return Claim(
+    return TheoremParts(
         f"{first.name}_and_{second.name}".replace(".", "_"),
         first.binders + second.binders,
         f"({first.goal}) ∧ ({second.goal})",
@@ -148,7 +148,7 @@ def fuse(rng: random.Random, claims: Sequence[Claim]) -> Claim | None:
     )
 
 
-def instantiate(rng: random.Random, claims: Sequence[Claim]) -> Claim | None:
+def instantiate(rng: random.Random, claims: Sequence[TheoremParts]) -> TheoremParts | None:
     """One explicit parameter of a number type becomes a numeral of that type."""
     (claim,) = claims
     choices = [(b, n) for b in claim.binders if b.kind in _NUMBERS for n in b.names]
@@ -164,7 +164,7 @@ def instantiate(rng: random.Random, claims: Sequence[Claim]) -> Claim | None:
     return made.map(lambda text: replace_words(text, value))
 
 
-def generalise(rng: random.Random, claims: Sequence[Claim]) -> Claim | None:
+def generalise(rng: random.Random, claims: Sequence[TheoremParts]) -> TheoremParts | None:
     """A numeral becomes a parameter of the statement's first number type, wherever it stands."""
     (claim,) = claims
     kind = next((b.kind for b in claim.binders if b.kind in _NUMBERS), None)
@@ -181,17 +181,17 @@ def generalise(rng: random.Random, claims: Sequence[Claim]) -> Claim | None:
     return replace(made, name=f"{claim.name}_general", binders=binders)
 
 
-def negate(rng: random.Random, claims: Sequence[Claim]) -> Claim:
+def negate(rng: random.Random, claims: Sequence[TheoremParts]) -> TheoremParts:
     """The closed negation ``¬ (∀ parameters, goal)`` (Xin et al. 2024, DeepSeek-Prover,
     arXiv 2405.14333)."""
     (claim,) = claims
     binders = " ".join(binder.text for binder in claim.binders)
     closed = f"¬ (∀ {binders}, {claim.goal})" if binders else f"¬ ({claim.goal})"
-    return Claim(f"{claim.name}_not", (), closed, claim.ending)
+    return TheoremParts(f"{claim.name}_not", (), closed, claim.ending)
 
 
 def _make_operator(
-    arity: int, change: Callable[[random.Random, Sequence[Claim]], Claim | None]
+    arity: int, change: Callable[[random.Random, Sequence[TheoremParts]], TheoremParts | None]
 ) -> Operator:
     def compose(rng: random.Random, parents: Sequence[Parent]) -> Made | None:
         problems = [parent.problem for parent in parents[:arity]]
@@ -215,7 +215,7 @@ LEAN_OPERATORS: Mapping[LeanOperator, Operator] = {
 
 
 class LeanComposing(Composing):
-    """Operators on statements as text, and guards that try a portfolio of tactics."""
+    """Operators on statements as text, and filters that try a portfolio of tactics."""
 
     operators: Mapping[str, Operator] = {str(name): made for name, made in LEAN_OPERATORS.items()}
 

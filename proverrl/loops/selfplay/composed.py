@@ -1,9 +1,10 @@
-"""What a run composes from and keeps: parents, the archive, the guards, attacks on statements.
+"""What a run composes from and keeps: parents, the archive, the filters, attacks on statements.
 
 Flows in: a session, proofs, drafts. Flows out: ``archive.jsonl`` in the run's folder with a picture
-beside it; pairs of parents; tools of the guards; beliefs about operators; bodies that may prove the
-negations of statements (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333, attack both sides). Not
-handled here: what is put in (``rounds``, ``data_loop``), methods, whose contracts have no negation.
+beside it; pairs of parents; tools of the filters; beliefs about operators; bodies that may prove
+the negations of statements (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333, attack both sides).
+Not handled here: what is put in (``rounds``, ``data_loop``), methods, whose contracts have no
+negation.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.archive_picture import draw_archive
 from proverrl.compose.composers import Draft, Pair
-from proverrl.compose.guards import Asker, Attack, GuardLedger, GuardTools, make_negation
+from proverrl.compose.filters import Asker, Attack, FilterLedger, FilterTools, make_negation
 from proverrl.config.selfplay import ParentChoice
 from proverrl.curriculum.beliefs import Belief, update_belief
 from proverrl.errors import ProblemError
@@ -49,7 +50,7 @@ class ComposedProblems:
         self._session = session
         self.base = session.problems
         self.archive = _open_archive(session)
-        self.guards = GuardLedger()
+        self.filters = FilterLedger()
         self._held_out = OverlapIndex(take_statements(_read_held_out(session)))
         self.seen: set[str] = set()
         self.see(self.base.all)
@@ -75,10 +76,10 @@ class ComposedProblems:
             references={problem.id: body for problem, body in self.base.references},
         )
 
-    def open_tools(self, attacks: Mapping[str, Sequence[str]], seen: set[str]) -> GuardTools:
-        """What guards work with; of ``attacks`` they try those on a problem's id."""
+    def open_tools(self, attacks: Mapping[str, Sequence[str]], seen: set[str]) -> FilterTools:
+        """What filters work with; of ``attacks`` they try those on a problem's id."""
         config = self._session.config
-        return GuardTools(
+        return FilterTools(
             asker=Asker(self._session.verifier, deadline_seconds=config.pool.deadline_seconds),
             held_out=self._held_out,
             seen=seen,
@@ -87,11 +88,12 @@ class ComposedProblems:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        return {"archive": self.archive.state_dict(), "guards": self.guards.state_dict()}
+        return {"archive": self.archive.state_dict(), "filters": self.filters.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.archive.load_state_dict(state["archive"])
-        self.guards.load_state_dict(state["guards"])
+        # The version before wrote "guards" for filters.
+        self.filters.load_state_dict(state["filters"] if "filters" in state else state["guards"])
         self.join()
 
 
@@ -118,7 +120,7 @@ def _read_held_out(session: Session) -> list[Problem]:
     if config.problems.valid.exists():
         sources.append(str(config.problems.valid))
     found = [p for source in sources for p in open_benchmark(source).problems]
-    session.monitor.phase("guards", f"{len(found)} held-out problems must not leak")
+    session.monitor.phase("filters", f"{len(found)} held-out problems must not leak")
     return found
 
 
@@ -170,7 +172,7 @@ def list_parents(archive: ProblemArchive, base: Sequence[Problem]) -> list[Probl
 
 def weigh_operators(archive: ProblemArchive, low: float, high: float) -> dict[str, Belief]:
     """How useful each operator has been: Beta parameters of the share of its statements that no
-    guard stopped and that more than ``low`` and at most ``high`` of the attempts proved. A
+    filter stopped and that more than ``low`` and at most ``high`` of the attempts proved. A
     statement that was made again was of no use."""
     beliefs: dict[str, Belief] = defaultdict(lambda: [1.0, 1.0])
     for composed in archive:
@@ -209,11 +211,11 @@ def _length(problem: Problem) -> int:
 
 async def write_attacks(session: Session, drafts: Sequence[Draft], round_number: int) -> Attacks:
     """``selfplay.attack_samples`` completions on the negation of each draft that has one. They are
-    written with the round and go into the checkpoint with it: the guards work while the learner
+    written with the round and go into the checkpoint with it: the filters work while the learner
     updates, so weights of that moment would depend on timing."""
     config = session.config
     num = config.selfplay.attack_samples
-    negations = list_negations(drafts) if num and "refuted" in config.selfplay.guards else []
+    negations = list_negations(drafts) if num and "refuted" in config.selfplay.filters else []
     if not negations:
         return {}
     draws = await draw_groups(
@@ -241,7 +243,7 @@ def list_negations(drafts: Sequence[Draft]) -> list[Problem]:
 
 def negate(problem: Problem) -> Problem | None:
     """The negation of a statement; None where it has none, or where the program cannot be taken
-    apart (the guard says why)."""
+    apart (the filter says why)."""
     try:
         negation = make_negation(problem)
     except ProblemError:
@@ -250,7 +252,7 @@ def negate(problem: Problem) -> Problem | None:
 
 
 def use_attacks(attacks: Mapping[str, Sequence[str]]) -> Attack:
-    """The attack of ``GuardTools`` that tries these bodies; none on anything else."""
+    """The attack of ``FilterTools`` that tries these bodies; none on anything else."""
 
     async def attack(problem: Problem) -> Sequence[str]:
         return attacks.get(problem.id, ())

@@ -3,7 +3,7 @@
 Flows in: a session; judged attempts of a step, proofs of the run. Flows out: a ``Composer``; what
 warm start teaches it; its own weights and learner; drafts made from what the solver has just solved
 or failed, in place of some of a round's fusions. A round is written while its step's proofs are
-judged: it builds on the step before. Not handled here: pairs of parents (``composed``), guards,
+judged: it builds on the step before. Not handled here: pairs of parents (``composed``), filters,
 parts of failed Lean proofs, which need a Lean at hand.
 """
 

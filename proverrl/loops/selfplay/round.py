@@ -1,4 +1,4 @@
-"""A round of self-play: statements, what the guards said, the solver's attempts, its figures.
+"""A round of self-play: statements, what the filters said, the solver's attempts, its figures.
 
 Flows in: drafts, stops, judged attempts. Flows out: solve rates, figures for ``metrics.jsonl``.
 """
@@ -21,9 +21,10 @@ BINS = ("0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")
 
 @dataclass(frozen=True, slots=True)
 class JudgedRound:
-    """A round when all of it is judged: its drafts, the guards by the ids of what they stopped, the
-    solver's attempts by problem id. ``tried`` passed the early guards, ``kept`` all of them. What
-    is tried and neither kept nor stopped was asked about no further: nothing learns from it."""
+    """A round when all of it is judged: its drafts, the filters by the ids of what they stopped,
+    the solver's attempts by problem id. ``tried`` passed the early filters, ``kept`` all of them.
+    What is tried and neither kept nor stopped was asked about no further: nothing learns from
+    it."""
 
     number: int
     drafts: Sequence[Draft]
@@ -31,7 +32,7 @@ class JudgedRound:
     tried: Sequence[Problem]
     kept: Sequence[Problem]
     attempts: Mapping[str, Sequence[Rollout]]
-    guard_calls: int
+    filter_calls: int
     attack_bodies: int
 
     @property
@@ -73,8 +74,8 @@ def describe_round(
         "statements_scaffolds": dict(Counter(d.scaffold for d in this.drafts if d.scaffold)),
         "statements_generation": max(map(read_generation, this.kept), default=0),
         "statements_reasons": dict(Counter(d.reason for d in this.drafts if d.reason)),
-        "guard_stops": dict(Counter(this.stops.values())),
-        "guard_calls": this.guard_calls,
+        "filter_stops": dict(Counter(this.stops.values())),
+        "filter_calls": this.filter_calls,
         "solve_rates": {name: bins[name] for name in BINS},
         "statements_never": bins["0"] / len(rates) if rates else 0.0,
         "statements_always": bins["1"] / len(rates) if rates else 0.0,

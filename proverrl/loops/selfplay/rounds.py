@@ -1,6 +1,6 @@
-"""What a self-play run knows beside a GRPO run: composed problems, guards, what became of them.
+"""What a self-play run knows beside a GRPO run: composed problems, filters, what became of them.
 
-Flows in: drafts of a composer, the guards' answers, judged rounds. Flows out: the next pairs of
+Flows in: drafts of a composer, the filters' answers, judged rounds. Flows out: the next pairs of
 parents, problems that passed (in the archive, in the curriculum), the composer's rewards and
 samples, the figures of a round. A round is a step. Not handled here: when anything happens
 (``selfplay``), the composer's own weights (``composer``).
@@ -16,8 +16,8 @@ from typing import Any, get_args
 
 from proverrl.compose.archive import Composed
 from proverrl.compose.composers import REPEATED, Draft, Pair
-from proverrl.compose.guards import GuardRun, make_guards, run_guards
-from proverrl.config.compose import GuardName
+from proverrl.compose.filters import FilterRun, make_filters, run_filters
+from proverrl.config.compose import FilterName
 from proverrl.curriculum.collapse import RoundFigures, examine_round, find_warnings
 from proverrl.loops.selfplay.composed import ComposedProblems
 from proverrl.loops.selfplay.composer import OwnComposer, Scaffolder
@@ -35,15 +35,15 @@ from proverrl.types import Group, Problem, Rollout, Status, Turn
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the guards said of a round, and the verifier calls of each guard."""
+    """What the filters said of a round, and the verifier calls of each filter."""
 
-    run: GuardRun
+    run: FilterRun
     calls: Counter[str]
 
 
 class Rounds:
     """The rounds of a run: the ``Extension`` of its state. ``own`` are the composer's weights where
-    it has some; ``early`` and ``late`` guards are asked before and after the solver's attempts."""
+    it has some; ``early`` and ``late`` filters are asked before and after the solver's attempts."""
 
     def __init__(self, state: GrpoState, own: OwnComposer | None) -> None:
         session = state.session
@@ -51,9 +51,11 @@ class Rounds:
         self.settings = settings = session.config.selfplay
         self._composed = ComposedProblems(session)
         self.archive = self._composed.archive
-        asked: list[GuardName] = [name for name in get_args(GuardName) if name in settings.guards]
-        self.early = [name for name in asked if name not in settings.late_guards]
-        self.late = [name for name in asked if name in settings.late_guards]
+        asked: list[FilterName] = [
+            name for name in get_args(FilterName) if name in settings.filters
+        ]
+        self.early = [name for name in asked if name not in settings.late_filters]
+        self.late = [name for name in asked if name in settings.late_filters]
         self._state = state
         self._session = session
         self._drafts_next = 0
@@ -79,21 +81,21 @@ class Rounds:
 
     async def ask(
         self,
-        guards: Sequence[GuardName],
+        filters: Sequence[FilterName],
         problems: Sequence[Problem],
         attacks: Mapping[str, Sequence[str]],
     ) -> Checked:
-        """What these guards say of statements; ``attacks`` are tried on their negations."""
+        """What these filters say of statements; ``attacks`` are tried on their negations."""
         tools = self._composed.open_tools(attacks, set(self._composed.seen))
-        run = await run_guards(problems, make_guards(tools, guards), tools)
+        run = await run_filters(problems, make_filters(tools, filters), tools)
         return Checked(run, tools.asker.calls)
 
     def admit(self, drafts: Sequence[Draft], checked: Checked) -> list[Problem]:
-        """Take a round into the archive; what the early guards let pass is tried by the solver."""
+        """Take a round into the archive; what the early filters let pass is tried by the solver."""
         made = _list_made(drafts)
         # Stopped ones too: to stop them again would cost the same calls again.
         self._composed.see(composed.problem for composed in made.values())
-        self._composed.guards.num_seen += len(made)
+        self._composed.filters.num_seen += len(made)
         self._note_stops(made, checked)
         tried = []
         for problem in checked.run.kept:
@@ -106,23 +108,23 @@ class Rounds:
         return tried
 
     def settle(self, drafts: Sequence[Draft], checked: Checked) -> None:
-        """Take what the late guards let pass into the curriculum."""
+        """Take what the late filters let pass into the curriculum."""
         self._note_stops(_list_made(drafts), checked)
         self._take(checked.run.kept)
         self._composed.join()
 
     def _take(self, problems: Sequence[Problem]) -> None:
-        self._composed.guards.num_kept += len(problems)
+        self._composed.filters.num_kept += len(problems)
         self._state.curriculum.add(problems)
 
     def _note_stops(self, made: Mapping[str, Composed], checked: Checked) -> None:
-        self._composed.guards.calls += checked.calls
+        self._composed.filters.calls += checked.calls
         for stop in checked.run.stops:
             composed = made[stop.problem_id]
-            self._composed.guards.record(composed.problem, stop)
-            # What a late guard stops is in the archive since it was tried.
-            if self.archive.add(composed) or stop.guard in self.late:
-                self.archive.note(stop.problem_id, stopped_by=stop.guard, reason=stop.reason)
+            self._composed.filters.record(composed.problem, stop)
+            # What a late filter stops is in the archive since it was tried.
+            if self.archive.add(composed) or stop.filter in self.late:
+                self.archive.note(stop.problem_id, stopped_by=stop.filter, reason=stop.reason)
             else:
                 # A duplicate of a problem that is in there, like any other.
                 repeats = self.archive.facts(stop.problem_id).get("repeats", 0)
@@ -156,7 +158,7 @@ class Rounds:
             **describe_round(this, outcomes, rewards),
             **self._watch(this, outcomes, rewards),
             "archive": len(self.archive),
-            "guard_calls_total": sum(self._composed.guards.calls.values()),
+            "filter_calls_total": sum(self._composed.filters.calls.values()),
         }
         problems = {problem.id: problem for problem in self._session.problems.all}
         samples = []
@@ -246,9 +248,9 @@ def _judge(draft: Draft, this: JudgedRound) -> StatementOutcome:
             "stopped" if draft.reason == REPEATED else "malformed", task=draft.task
         )
     problem = draft.composed.problem
-    if guard := this.stops.get(problem.id):
+    if stopped_by := this.stops.get(problem.id):
         return StatementOutcome(
-            "malformed" if guard == "well_formed" else "stopped", task=draft.task
+            "malformed" if stopped_by == "well_formed" else "stopped", task=draft.task
         )
     attempts = this.attempts.get(problem.id, ())
     proofs = [

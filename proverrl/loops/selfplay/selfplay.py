@@ -1,7 +1,7 @@
 """Self-play: a composer writes statements that a solver learns to prove, both in one run.
 
 Paper order (GAR, 2025, arXiv 2510.11769): draw pairs of base problems, have a composer write a
-statement for each, keep those that pass the guards, sample a group of proofs on each, verify,
+statement for each, keep those that pass the filters, sample a group of proofs on each, verify,
 reward both, update both. Shared weights get one update over the samples of both roles; otherwise
 the composer has a copy of the solver's first weights, which has its own learner or stays as it is.
 
@@ -23,7 +23,7 @@ from typing import Any
 
 from proverrl.compose.composers import Composer, Draft, drop_repeats, dump_drafts, load_drafts
 from proverrl.concurrency import cancel_all
-from proverrl.config.compose import GuardName
+from proverrl.config.compose import FilterName
 from proverrl.errors import UsageError
 from proverrl.loops.grpo import make_reward, run_steps
 from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source
@@ -112,7 +112,7 @@ class SelfplaySource(Source):
         self._composer = composer
         self._num_groups = session.config.grpo.groups_per_draw
         self._pipeline = Pipeline(
-            session, state.auditor, session.config.grpo.group_size, usage=self.usage
+            session, state.reviewer, session.config.grpo.group_size, usage=self.usage
         )
         self._own = rounds.own if rounds.own is not None and rounds.own.learner else None
         self._samples: list[TrainingSample] = []
@@ -150,7 +150,7 @@ class SelfplaySource(Source):
             kept = late.run.kept
             runs.append(late.run)
         self._flights, self._late = [], None
-        stops = {stop.problem_id: stop.guard for run in runs for stop in run.stops}
+        stops = {stop.problem_id: stop.filter for run in runs for stop in run.stops}
         calls = sum(run.num_calls for run in runs)
         bodies = sum(map(len, this.attacks.values()))
         self._judged = done = JudgedRound(
@@ -168,7 +168,7 @@ class SelfplaySource(Source):
         """The composer's samples, unless it learns apart, and the figures of the round."""
         assert self._judged is not None
         samples, tally.figures = self._rounds.reward(self._judged, groups)
-        tally.verifier_calls += self._judged.guard_calls
+        tally.verifier_calls += self._judged.filter_calls
         self._samples = samples if self._own is not None else []
         return samples if self._own is None else ()
 
@@ -220,7 +220,7 @@ class SelfplaySource(Source):
         self, tried: Sequence[Problem], on_round: Flight | None, attacks: Attacks
     ) -> tuple[list[Judged], dict[str, tuple[Rollout, ...]]]:
         """Await the step's verdicts, in the order of writing, and find the attempts on what was
-        ``tried``. The late guards are asked about it while the others are judged."""
+        ``tried``. The late filters are asked about it while the others are judged."""
         names, late = {problem.id for problem in tried}, self._rounds.late
         attempts: dict[str, tuple[Rollout, ...]] = {}
         landed = []
@@ -239,10 +239,10 @@ class SelfplaySource(Source):
         return landed, attempts
 
     def _ask(
-        self, guards: Sequence[GuardName], problems: Sequence[Problem], attacks: Attacks
+        self, filters: Sequence[FilterName], problems: Sequence[Problem], attacks: Attacks
     ) -> asyncio.Task[Checked]:
         async def check() -> Checked:
             with self.usage.busy("pool"):
-                return await self._rounds.ask(guards, problems, attacks)
+                return await self._rounds.ask(filters, problems, attacks)
 
         return asyncio.create_task(check())

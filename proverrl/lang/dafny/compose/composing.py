@@ -1,4 +1,4 @@
-"""What composers and guards ask of Dafny.
+"""What composers and filters ask of Dafny.
 
 Flows in: problems, verdicts. Flows out: what ``Composing`` promises.
 """
@@ -41,7 +41,7 @@ OPERATORS: Mapping[DafnyOperator, Operator] = {
 
 
 class DafnyComposing(Composing):
-    """Operators on declarations, and guards that ask for counterexamples."""
+    """Operators on declarations, and filters that ask for counterexamples."""
 
     operators: Mapping[str, Operator] = {str(name): made for name, made in OPERATORS.items()}
     scaffolds: Mapping[ScaffoldName, Scaffold] = SCAFFOLDS

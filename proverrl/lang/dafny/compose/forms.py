@@ -3,7 +3,7 @@
 Flows in: a parent. Flows out: a program with one hole, with a reference body where the parent's
 carries over.
 Not handled here: the negation of a method's contract: it says something of every run, and Dafny
-has no formula for that (``guards.refuted`` runs such methods on small inputs).
+has no formula for that (``filters.refuted`` runs such methods on small inputs).
 """
 
 from __future__ import annotations

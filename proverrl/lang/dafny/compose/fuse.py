@@ -4,7 +4,7 @@ Flows in: parents. Flows out: one program with one hole; names that two parents 
 apart. What is not the hole is filled with a parent's reference, so most of these operators need
 one. Loops that return early or write to the heap are not fused. Call chains have the shape of
 DafnyComp's (Re:Form, 2025, arXiv 2507.16331): a caller that knows its callees by their contracts.
-Not handled here: preconditions that cannot hold together (the guards ask the verifier).
+Not handled here: preconditions that cannot hold together (the filters ask the verifier).
 """
 
 from __future__ import annotations

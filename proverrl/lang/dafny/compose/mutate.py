@@ -2,7 +2,7 @@
 
 Flows in: a parent. Flows out: a changed program with one hole; where what changes is the same name
 or number throughout, the reference changes with it. Not handled here: whether the result is true
-(often not, where a claim changes; the guards find out).
+(often not, where a claim changes; the filters find out).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Flows in: problems with the bodies that prove them. Flows out: new texts, most with a reference
 body. Not handled here: lemmas out of loops. Dafny proves the facts about one turn of a loop, or
-about its end, by itself: the guard against trivial problems would stop them.
+about its end, by itself: the filter against trivial problems would stop them.
 """
 
 from __future__ import annotations

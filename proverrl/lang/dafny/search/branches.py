@@ -40,7 +40,7 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class ProofStep:
+class ProofLine:
     """An assertion or a call: its text from ``start`` to ``end``, and what it says. ``path`` is
     None too where what it says is about names that are not known outside."""
 
@@ -77,8 +77,8 @@ class _ProofReader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.branches: list[Branch] = []
-        self.assertions: list[ProofStep] = []
-        self.calls: list[ProofStep] = []
+        self.assertions: list[ProofLine] = []
+        self.calls: list[ProofLine] = []
         try:
             parsed = parse_text(f"{_HEAD}{text}\n}}")
         except ProblemError:
@@ -114,10 +114,10 @@ class _ProofReader:
 
     def make_step(
         self, element: Element, said: str, scope: _Scope, *, has_proof: bool
-    ) -> ProofStep:
+    ) -> ProofLine:
         path = None if names_of(said) & scope.bound else scope.path
         start, end = self.places[element.start], self.end(element.end - 1)
-        return ProofStep(start, end, said, path, scope.arms, has_proof)
+        return ProofLine(start, end, said, path, scope.arms, has_proof)
 
     def read_if(self, element: Element, scope: _Scope) -> None:
         blocks = [slot for slot in element.slots if slot.kind == "statements"]
@@ -161,13 +161,13 @@ class _ProofReader:
             head = case.end
 
 
-def read_branches(text: str) -> tuple[list[Branch], list[ProofStep]]:
+def read_branches(text: str) -> tuple[list[Branch], list[ProofLine]]:
     """The branches and assertions of a row of statements, in the order of the text."""
     reader = _ProofReader(text)
     return reader.branches, reader.assertions
 
 
-def read_facts(text: str) -> tuple[list[ProofStep], list[ProofStep]]:
+def read_facts(text: str) -> tuple[list[ProofLine], list[ProofLine]]:
     """The assertions and the calls of lemmas in a row of statements, in the order of the text."""
     reader = _ProofReader(text)
     return reader.assertions, reader.calls

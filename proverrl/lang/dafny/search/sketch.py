@@ -13,7 +13,7 @@ from itertools import combinations
 
 from proverrl.lang.dafny.search.branches import (
     Branch,
-    ProofStep,
+    ProofLine,
     are_disjoint,
     find_inmost,
     names_of,
@@ -114,7 +114,7 @@ def _open_statements(candidate: Candidate, errors: Sequence[Diagnostic]) -> list
     branches, claims = read_branches(inner)
     branches = [b for b in branches if b.head >= first and b.end <= first + len(candidate.body)]
     broken: set[Branch] = set()
-    said: dict[ProofStep, Branch | None] = {}
+    said: dict[ProofLine, Branch | None] = {}
     for error in errors:
         place = offset_in_body(candidate, error) + first
         if error.message.startswith(POSTCONDITION):

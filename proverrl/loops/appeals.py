@@ -5,7 +5,7 @@ over is a proof; the running estimate of the false-negative rate; the figures fo
 Not handled here: who judges again (``CachedVerifier.appeal``: another worker with larger limits),
 what a reward makes of the rate (``proverrl.rewards.noise``).
 
-A draw is given on when its audits are in, so that no proof is learned from as a failure. Which
+A draw is given on when its appeals are in, so that no proof is learned from as a failure. Which
 candidates are audited depends on the candidate and the seed alone. Each is audited once: draws that
 share it share the answer, and the one that is learned from first counts it, so that a resumed run
 makes the same counts.
@@ -18,24 +18,24 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from proverrl.config import AuditConfig
+from proverrl.config import AppealConfig
 from proverrl.loops.session import Session
-from proverrl.rewards.noise import ALL, FalseNegativeRate, is_audited
+from proverrl.rewards.noise import ALL, FalseNegativeRate, is_appealed
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Candidate, Problem, Rollout, Status, Verdict
 from proverrl.verify.cache import was_overturned
 
-AUDITED = (Status.REJECTED, Status.EXHAUSTED)
+APPEALED = (Status.REJECTED, Status.EXHAUSTED)
 """Failures that may be the verifier's. An unsound or incomplete body is no proof by its text."""
 
 AppealFn = Callable[[Candidate], Awaitable[Verdict]]
 
 
-class Auditor:
-    """Audits the failures of draws and estimates the false-negative rate for each source of
+class Reviewer:
+    """Appeals failures of draws and estimates the false-negative rate for each source of
     problems; ``num_calls`` and ``num_overturned`` count what was observed."""
 
-    def __init__(self, settings: AuditConfig, *, seed: int, appeal: AppealFn) -> None:
+    def __init__(self, settings: AppealConfig, *, seed: int, appeal: AppealFn) -> None:
         self.rates = FalseNegativeRate()
         self.num_calls = 0
         self.num_overturned = 0
@@ -46,14 +46,14 @@ class Auditor:
         self._observed: dict[str, bool | None] = {}
 
     async def review(self, judged: JudgedDraw) -> JudgedDraw:
-        """Audit the draw's failures that are drawn for it, and correct the rollouts."""
+        """Appeal the failures that are drawn for it, and correct the rollouts."""
         last = _last_verdicts(judged.rollouts)
         asked = [c for c, verdict in last.values() if self._is_asked(c, verdict)]
         answers = await asyncio.gather(*(self._ask(candidate) for candidate in asked))
         given = {c.key: verdict for c, verdict in zip(asked, answers, strict=True)}
         turned = {key: verdict for key, verdict in given.items() if verdict.proved}
         appeals = [(key, v.proved if v.status.judged else None) for key, v in given.items()]
-        # Found before the run was killed, and so in the cache by now: the same audit.
+        # Found before the run was killed, and so in the cache by now: the same appeal.
         appeals += [
             (c.key, True)
             for c, verdict in last.values()
@@ -67,10 +67,10 @@ class Auditor:
         return list(await asyncio.gather(*(self.review(draw) for draw in judged)))
 
     def observe(self, judged: JudgedDraw) -> int:
-        """Count what a draw says of the verifier; returns how many of its audits are new."""
+        """Count what a draw says of the verifier; returns how many of its appeals are new."""
         for candidate, verdict in _last_verdicts(judged.rollouts).values():
-            if verdict.proved or verdict.status in AUDITED:
-                # The first look: it refused what an audit turned over.
+            if verdict.proved or verdict.status in APPEALED:
+                # The first look: it refused what an appeal turned over.
                 proved = verdict.proved and not was_overturned(verdict)
                 self.rates.observe(source_of(candidate.problem), proved=proved)
         new = {key: turned for key, turned in judged.appeals if key not in self._observed}
@@ -78,7 +78,7 @@ class Auditor:
         source = source_of(judged.rollouts[0].problem)
         for turned in new.values():
             if turned is not None:
-                self.rates.observe_audit(source, overturned=turned)
+                self.rates.observe_appeal(source, overturned=turned)
                 self.num_overturned += turned
         self.num_calls += len(new)
         return len(new)
@@ -93,8 +93,8 @@ class Auditor:
             return {}
         low, high = self.rates.interval(ALL)
         return {
-            "audit_calls_total": self.num_calls,
-            "audits_overturned_total": self.num_overturned,
+            "appeal_calls_total": self.num_calls,
+            "appeals_overturned_total": self.num_overturned,
             "false_negative_rate": self.rates.rate(ALL),
             "false_negative_rate_low": low,
             "false_negative_rate_high": high,
@@ -121,12 +121,12 @@ class Auditor:
             answer.cancel()
 
     def _draws(self, candidate: Candidate) -> bool:
-        return is_audited(candidate.key, share=self._settings.rate, seed=self._seed)
+        return is_appealed(candidate.key, share=self._settings.rate, seed=self._seed)
 
     def _is_asked(self, candidate: Candidate, verdict: Verdict) -> bool:
-        """Not what an earlier draw's audit has confirmed."""
+        """Not what an earlier draw's appeal has confirmed."""
         confirmed = self._observed.get(candidate.key, True) is False
-        return verdict.status in AUDITED and not confirmed and self._draws(candidate)
+        return verdict.status in APPEALED and not confirmed and self._draws(candidate)
 
     async def _ask(self, candidate: Candidate) -> Verdict:
         answer = self._answers.get(candidate.key)
@@ -137,14 +137,14 @@ class Auditor:
         return await asyncio.shield(answer)
 
 
-def build_auditor(session: Session) -> Auditor:
-    """The auditor of a run."""
+def open_reviewer(session: Session) -> Reviewer:
+    """The reviewer of a run."""
     config = session.config
 
     def appeal(candidate: Candidate) -> Awaitable[Verdict]:
         return session.verifier.appeal(candidate, deadline_seconds=config.pool.deadline_seconds)
 
-    return Auditor(config.audit, seed=config.seed, appeal=appeal)
+    return Reviewer(config.appeal, seed=config.seed, appeal=appeal)
 
 
 def source_of(problem: Problem) -> str:

@@ -1,10 +1,10 @@
-"""What guards work with: a verifier, and the problems that a statement is held against."""
+"""What filters work with: a verifier, and the problems that a statement is held against."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proverrl.compose.guards import Asker, Attack, GuardTools
+from proverrl.compose.filters import Asker, Attack, FilterTools
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
 from proverrl.types import Problem
 from proverrl.verify.base import Verifier
@@ -16,8 +16,8 @@ def make_tools(
     existing: Iterable[Problem],
     held_out: Iterable[Problem],
     attack: Attack | None = None,
-) -> GuardTools:
-    return GuardTools(
+) -> FilterTools:
+    return FilterTools(
         asker=Asker(verifier),
         held_out=OverlapIndex(take_statements(held_out)),
         seen={make_skeleton(problem) for problem in existing},

@@ -1,4 +1,4 @@
-"""Guards: one problem that each stops, on real Dafny; what is counted; what Lean would be asked."""
+"""Filters: a problem that each stops, on real Dafny; what is counted; what Lean would be asked."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from proverrl.compose.guards import (
-    GUARDS,
+from proverrl.compose.filters import (
+    FILTERS,
     MAX_EXAMPLES,
-    Guard,
-    GuardLedger,
-    GuardRun,
+    Filter,
+    FilterLedger,
+    FilterRun,
     Stop,
-    make_guards,
+    make_filters,
     make_negation,
-    run_guards,
+    run_filters,
 )
-from proverrl.config.compose import GuardName
+from proverrl.config.compose import FilterName
 from proverrl.errors import ToolchainError, VerifierError
 from proverrl.lang.dafny.compose.attack import (
     build_runs,
@@ -36,7 +36,7 @@ from proverrl.problems.drafts import open_draft_verifier
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from proverrl.verify.base import Verifier
 from tests.fake_verifier import FakeVerifier
-from tests.guard_tools import make_tools
+from tests.filter_tools import make_tools
 
 LOOP = f"""method Sum(n: nat) returns (r: int)
   ensures r == 7 * n + 5
@@ -72,15 +72,15 @@ def run(
     problems: Sequence[Problem],
     verifier: Verifier,
     *,
-    ledger: GuardLedger | None = None,
+    ledger: FilterLedger | None = None,
     held_out: Sequence[Problem] = (),
     existing: Sequence[Problem] = (),
-    names: Sequence[GuardName] = tuple(GUARDS),
-) -> GuardRun:
-    async def main() -> GuardRun:
+    names: Sequence[FilterName] = tuple(FILTERS),
+) -> FilterRun:
+    async def main() -> FilterRun:
         tools = make_tools(verifier, existing=existing, held_out=held_out)
         try:
-            return await run_guards(problems, make_guards(tools, names), tools, ledger=ledger)
+            return await run_filters(problems, make_filters(tools, names), tools, ledger=ledger)
         finally:
             await verifier.aclose()
 
@@ -105,17 +105,17 @@ HELD_OUT = loop("held", rename(LOOP.replace("7", "11"), {"Sum": "Fold", "i": "k"
 
 @pytest.mark.slow
 @pytest.mark.dafny
-def test_each_guard_stops_its_example_on_real_dafny() -> None:
+def test_each_filter_stops_its_example_on_real_dafny() -> None:
     try:
         find_dafny_toolchain()
     except ToolchainError as error:
         pytest.skip(str(error))
     verifier, _ = open_draft_verifier(1)
-    ledger = GuardLedger()
+    ledger = FilterLedger()
     good = [lemma("good-lemma"), loop("good-loop")]
     found = run([*good, *STOPPED.values()], verifier, ledger=ledger, held_out=[HELD_OUT])
     assert found.kept == tuple(good)
-    reasons = {stop.problem_id: (stop.guard, stop.reason) for stop in found.stops}
+    reasons = {stop.problem_id: (stop.filter, stop.reason) for stop in found.stops}
     assert reasons == {
         "duplicate": ("duplicate", "the same but for names"),
         "leak": ("leak", "renamed as held"),
@@ -153,7 +153,7 @@ def refuse(candidate: Candidate) -> Verdict:
 
 
 def test_calls_are_counted_once_for_each_question() -> None:
-    ledger = GuardLedger()
+    ledger = FilterLedger()
     verifier = FakeVerifier(refuse)
     found = run([loop("a"), loop("b", LOOP.replace("7", "8"))], verifier, ledger=ledger)
     # Each: the empty body (well_formed; trivial asks it again and is told from memory), the body
@@ -165,7 +165,7 @@ def test_calls_are_counted_once_for_each_question() -> None:
 
 def test_a_duplicate_is_the_later_of_two_and_existing_problems_count() -> None:
     twin = loop("twin", LOOP.replace("Sum", "Go"))
-    names: tuple[GuardName, ...] = ("duplicate",)
+    names: tuple[FilterName, ...] = ("duplicate",)
     found = run([loop("a"), twin], FakeVerifier(refuse), names=names)
     assert [stop.problem_id for stop in found.stops] == ["twin"]
     found = run([twin], FakeVerifier(refuse), names=names, existing=[loop("a")])
@@ -176,7 +176,7 @@ def test_a_duplicate_is_the_later_of_two_and_existing_problems_count() -> None:
 
 def test_a_problem_that_holds_a_held_out_one_whole_is_a_leak() -> None:
     more = f"lemma More(a: int)\n  ensures a * a >= 0\n{{\n}}\n{HELD_OUT.statement}"
-    names: tuple[GuardName, ...] = ("leak",)
+    names: tuple[FilterName, ...] = ("leak",)
     found = run([loop("more", more)], FakeVerifier(refuse), held_out=[HELD_OUT], names=names)
     assert [stop.reason for stop in found.stops] == ["near as held"]
     # The same family with another number shares runs, and is no leak.
@@ -184,26 +184,26 @@ def test_a_problem_that_holds_a_held_out_one_whole_is_a_leak() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "guard"), [(0, "well_formed"), (1, "weak_contract"), (3, "refuted")]
+    ("number", "name"), [(0, "well_formed"), (1, "weak_contract"), (3, "refuted")]
 )
-def test_a_late_question_that_is_not_judged_stops_as_well(number: int, guard: GuardName) -> None:
-    names: tuple[GuardName, ...] = ("well_formed", "weak_contract", "refuted")
+def test_a_late_question_that_is_not_judged_stops_as_well(number: int, name: FilterName) -> None:
+    names: tuple[FilterName, ...] = ("well_formed", "weak_contract", "refuted")
     verifier = FakeVerifier(refuse, script={number: Status.TIMEOUT})
     found = run([loop("a")], verifier, names=names)
-    assert [(stop.guard, stop.reason) for stop in found.stops] == [(guard, "not judged")]
+    assert [(stop.filter, stop.reason) for stop in found.stops] == [(name, "not judged")]
 
 
 @pytest.mark.parametrize("status", [Status.TIMEOUT, Status.CRASHED])
 def test_what_is_not_judged_is_stopped(status: Status) -> None:
     found = run([loop("a")], FakeVerifier(lambda _: status))
-    assert [(stop.guard, stop.reason) for stop in found.stops] == [("well_formed", "not judged")]
+    assert [(stop.filter, stop.reason) for stop in found.stops] == [("well_formed", "not judged")]
 
 
 def test_a_program_that_cannot_be_taken_apart_is_stopped() -> None:
     text = f"class C {{ method M() ensures 1 > 0 {{ {HOLE} }} }}\n"
     found = run([lemma("class", text), loop("a")], FakeVerifier(refuse))
     (stop,) = found.stops
-    assert (stop.problem_id, stop.guard, stop.reason) == ("class", "well_formed", "cannot be read")
+    assert (stop.problem_id, stop.filter, stop.reason) == ("class", "well_formed", "cannot be read")
     assert stop.body == "the hole must stand in a top-level method, function or lemma"
     assert [problem.id for problem in found.kept] == ["a"]
 
@@ -219,9 +219,9 @@ def test_a_program_that_cannot_be_taken_apart_is_stopped() -> None:
 )
 def test_a_statement_that_assumes_is_stopped_before_any_call(old: str, new: str, rule: str) -> None:
     verifier = FakeVerifier(refuse)
-    names: tuple[GuardName, ...] = ("well_formed",)
+    names: tuple[FilterName, ...] = ("well_formed",)
     (stop,) = run([lemma("a", LEMMA.replace(old, new))], verifier, names=names).stops
-    assert (stop.guard, stop.reason) == ("well_formed", f"refused by the audit: {rule}")
+    assert (stop.filter, stop.reason) == ("well_formed", f"refused by the audit: {rule}")
     assert verifier.num_calls == 0
 
 
@@ -229,7 +229,7 @@ def test_a_broken_verifier_is_raised_and_not_counted_as_a_stop() -> None:
     def fail(_: Candidate) -> Verdict:
         raise VerifierError("no machine")
 
-    ledger = GuardLedger()
+    ledger = FilterLedger()
     with pytest.raises(ExceptionGroup) as caught:
         run([loop("a")], FakeVerifier(fail), ledger=ledger)
     assert caught.group_contains(VerifierError, match="no machine")
@@ -237,26 +237,26 @@ def test_a_broken_verifier_is_raised_and_not_counted_as_a_stop() -> None:
 
 
 def test_the_ledger_keeps_few_examples_and_goes_into_a_checkpoint() -> None:
-    ledger = GuardLedger()
+    ledger = FilterLedger()
     for number in range(MAX_EXAMPLES + 2):
         ledger.record(loop(f"p{number}"), Stop("trivial", f"p{number}", "proved by nothing"))
     ledger.num_seen = MAX_EXAMPLES + 2
     assert len(ledger.examples["trivial"]) == MAX_EXAMPLES
     assert ledger.stops == {"trivial: proved by nothing": MAX_EXAMPLES + 2}
     assert ledger.describe() == "0 of 7 kept, 0 verifier calls: 7 trivial: proved by nothing"
-    other = GuardLedger()
+    other = FilterLedger()
     other.load_state_dict(ledger.state_dict())
     assert other == ledger
 
 
-def test_a_guard_of_ones_own_fits_the_protocol() -> None:
+def test_a_filter_of_ones_own_fits_the_protocol() -> None:
     async def no_loops(problem: Problem) -> Stop | None:
         return Stop("trivial", problem.id, "a loop") if "while" in problem.statement else None
 
-    async def main() -> GuardRun:
+    async def main() -> FilterRun:
         tools = make_tools(FakeVerifier(refuse), existing=(), held_out=())
-        guards: dict[GuardName, Guard] = {"trivial": no_loops}
-        return await run_guards([loop("a"), lemma("b")], guards, tools)
+        filters: dict[FilterName, Filter] = {"trivial": no_loops}
+        return await run_filters([loop("a"), lemma("b")], filters, tools)
 
     assert [problem.id for problem in asyncio.run(main()).kept] == ["b"]
 
@@ -332,4 +332,4 @@ def test_what_lean_would_be_asked() -> None:
 
     verifier = FakeVerifier(judge)
     found = run([lean("theorem t (x : ℝ) (h : x > x) : x = 2")], verifier)
-    assert [(s.guard, s.body) for s in found.stops] == [("satisfiable", "simp_all")]
+    assert [(s.filter, s.body) for s in found.stops] == [("satisfiable", "simp_all")]

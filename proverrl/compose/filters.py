@@ -1,10 +1,10 @@
-"""Guards: what a composed problem must pass before it may be trained on.
+"""Filters: what a composed problem must pass before it may be trained on.
 
 Flows in: problems, a verifier. Flows out: the problems that pass, and for each of the others a
-``Stop`` that says which guard stopped it and why; what was stopped and how many verifier calls it
-cost is counted in a ``GuardLedger``, which goes into a checkpoint.
+``Stop`` that says which filter stopped it and why; what was stopped and how many verifier calls it
+cost is counted in a ``FilterLedger``, which goes into a checkpoint.
 A question that was not judged (time, crash) stops the problem: what is unknown is not good enough
-to train on. So does a program that the guards cannot take apart (classes, type parameters).
+to train on. So does a program that the filters cannot take apart (classes, type parameters).
 Not handled here: difficulty (the curriculum's), whether a Lean statement says what was meant; with
 Lean nothing of this ran against a real Lean.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 from proverrl.compose.archive import Composed
 from proverrl.compose.operators import compose
-from proverrl.config.compose import GuardName
+from proverrl.config.compose import FilterName
 from proverrl.errors import ProblemError
 from proverrl.lang import find_composing
 from proverrl.lang.records import Parent
@@ -40,7 +40,7 @@ class Stop:
     """Why a problem may not be used. ``body`` is what proved too much; ``kept`` a problem that
     came of it: the negation of a refuted statement, with ``body`` as its reference."""
 
-    guard: GuardName
+    filter: FilterName
     problem_id: str
     reason: str
     body: str = ""
@@ -48,14 +48,14 @@ class Stop:
 
 
 class NotJudgedError(Exception):
-    """The verifier gave no verdict on what a guard asked; ``run_guards`` makes it a ``Stop``."""
+    """The verifier gave no verdict on what a filter asked; ``run_filters`` makes it a ``Stop``."""
 
-    def __init__(self, guard: GuardName) -> None:
-        super().__init__(guard)
-        self.guard = guard
+    def __init__(self, name: FilterName) -> None:
+        super().__init__(name)
+        self.filter = name
 
 
-Guard = Callable[[Problem], Awaitable[Stop | None]]
+Filter = Callable[[Problem], Awaitable[Stop | None]]
 """Looks at one problem; None lets it pass."""
 
 Attack = Callable[[Problem], Awaitable[Sequence[str]]]
@@ -63,9 +63,9 @@ Attack = Callable[[Problem], Awaitable[Sequence[str]]]
 
 
 @dataclass(slots=True)
-class GuardLedger:
-    """What the guards did: problems seen and kept, stops by guard and reason, a few examples of
-    each guard, and verifier calls by guard (each candidate counts once)."""
+class FilterLedger:
+    """What the filters did: problems seen and kept, stops by filter and reason, a few examples of
+    each filter, and verifier calls by filter (each candidate counts once)."""
 
     num_seen: int = 0
     num_kept: int = 0
@@ -75,8 +75,8 @@ class GuardLedger:
 
     def record(self, problem: Problem, stop: Stop) -> None:
         """Count a stop, and keep it as an example while there are few."""
-        self.stops[f"{stop.guard}: {stop.reason}"] += 1
-        kept = self.examples.setdefault(stop.guard, [])
+        self.stops[f"{stop.filter}: {stop.reason}"] += 1
+        kept = self.examples.setdefault(stop.filter, [])
         if len(kept) < MAX_EXAMPLES:
             text = problem.preamble + problem.statement
             kept.append(
@@ -99,7 +99,7 @@ class GuardLedger:
 
 
 class Asker:
-    """Asks the verifier for the guards, each candidate once, and counts what was asked."""
+    """Asks the verifier for the filters, each candidate once, and counts what was asked."""
 
     def __init__(self, verifier: Verifier, *, deadline_seconds: float = DEADLINE_SECONDS) -> None:
         self._verifier = verifier
@@ -107,7 +107,7 @@ class Asker:
         self._known: OrderedDict[str, Verdict] = OrderedDict()
         self.calls: Counter[str] = Counter()
 
-    async def ask(self, guard: GuardName, candidate: Candidate) -> Verdict:
+    async def ask(self, name: FilterName, candidate: Candidate) -> Verdict:
         """The verdict of a candidate; from memory where it was asked before.
 
         Raises ``NotJudgedError``, and what the verifier raises.
@@ -115,10 +115,10 @@ class Asker:
         known = self._known.get(candidate.key)
         if known is not None:
             return known
-        self.calls[guard] += 1
+        self.calls[name] += 1
         verdict = await self._verifier.verify(candidate, deadline_seconds=self._deadline_seconds)
         if not verdict.status.judged:
-            raise NotJudgedError(guard)
+            raise NotJudgedError(name)
         self._known[candidate.key] = verdict
         if len(self._known) > _MAX_KNOWN:
             self._known.popitem(last=False)
@@ -126,8 +126,8 @@ class Asker:
 
 
 @dataclass(frozen=True, slots=True)
-class GuardTools:
-    """What guards work with. ``held_out`` is the index of problems that must not leak, ``seen``
+class FilterTools:
+    """What filters work with. ``held_out`` is the index of problems that must not leak, ``seen``
     the skeletons of problems that exist already (it grows), ``attack`` further bodies to try.
 
     ``near_share`` is the share of a held-out problem's runs of tokens that makes a leak.
@@ -141,7 +141,7 @@ class GuardTools:
 
 
 @dataclass(frozen=True, slots=True)
-class GuardRun:
+class FilterRun:
     """What came of a batch: problems kept and stops, each in the order of the input."""
 
     kept: tuple[Problem, ...]
@@ -149,30 +149,32 @@ class GuardRun:
     num_calls: int
 
 
-async def run_guards(
+async def run_filters(
     problems: Sequence[Problem],
-    guards: Mapping[GuardName, Guard],
-    tools: GuardTools,
+    filters: Mapping[FilterName, Filter],
+    tools: FilterTools,
     *,
-    ledger: GuardLedger | None = None,
-) -> GuardRun:
-    """Every problem through the guards in their order, up to the first that stops it.
+    ledger: FilterLedger | None = None,
+) -> FilterRun:
+    """Every problem through the filters in their order, up to the first that stops it.
 
     A few problems are in work at once; the result does not depend on which is judged first.
     Raises what the verifier raises, when the work of the others is cancelled.
     """
-    tally = GuardLedger() if ledger is None else ledger
+    tally = FilterLedger() if ledger is None else ledger
     before = Counter(tools.asker.calls)
     room = asyncio.Semaphore(_NUM_IN_FLIGHT)
-    early: dict[GuardName, Guard] = {n: g for n, g in guards.items() if n in ("duplicate", "leak")}
-    late = {name: guard for name, guard in guards.items() if name not in early}
+    early: dict[FilterName, Filter] = {
+        n: g for n, g in filters.items() if n in ("duplicate", "leak")
+    }
+    late = {name: check for name, check in filters.items() if name not in early}
 
     async def judge(problem: Problem, stop: Stop | None) -> Stop | None:
         async with room:
             try:
                 return stop or await _run_all(problem, late)
             except NotJudgedError as error:
-                return Stop(error.guard, problem.id, "not judged")
+                return Stop(error.filter, problem.id, "not judged")
             except ProblemError as error:
                 return Stop("well_formed", problem.id, "cannot be read", body=str(error))
 
@@ -192,22 +194,22 @@ async def run_guards(
             tally.record(problem, stop)
     spent = tools.asker.calls - before
     tally.calls += spent
-    return GuardRun(
+    return FilterRun(
         kept=tuple(p for p, stop in zip(problems, results, strict=True) if stop is None),
         stops=tuple(stop for stop in results if stop is not None),
         num_calls=sum(spent.values()),
     )
 
 
-async def _run_all(problem: Problem, guards: Mapping[GuardName, Guard]) -> Stop | None:
-    for guard in guards.values():
-        stop = await guard(problem)
+async def _run_all(problem: Problem, filters: Mapping[FilterName, Filter]) -> Stop | None:
+    for check in filters.values():
+        stop = await check(problem)
         if stop is not None:
             return stop
     return None
 
 
-async def guard_duplicate(tools: GuardTools, problem: Problem) -> Stop | None:
+async def filter_duplicate(tools: FilterTools, problem: Problem) -> Stop | None:
     """Stops what differs from an existing problem in names, comments and layout only."""
     skeleton = make_skeleton(problem)
     if skeleton in tools.seen:
@@ -216,7 +218,7 @@ async def guard_duplicate(tools: GuardTools, problem: Problem) -> Stop | None:
     return None
 
 
-async def guard_leak(tools: GuardTools, problem: Problem) -> Stop | None:
+async def filter_leak(tools: FilterTools, problem: Problem) -> Stop | None:
     """Stops what is a held-out problem under other names, or holds one whole (Wang et al. 2025,
     Kimina-Prover, arXiv 2504.11354: runs of 13 tokens)."""
     text = problem.preamble + problem.statement
@@ -226,7 +228,7 @@ async def guard_leak(tools: GuardTools, problem: Problem) -> Stop | None:
     return None
 
 
-async def guard_well_formed(tools: GuardTools, problem: Problem) -> Stop | None:
+async def filter_well_formed(tools: FilterTools, problem: Problem) -> Stop | None:
     """Stops what the verifier cannot read, and what no body could prove. The text is audited first
     as if a policy had written it, for a policy may have: nothing may be assumed or switched off."""
     composing = find_composing(problem.language)
@@ -237,7 +239,7 @@ async def guard_well_formed(tools: GuardTools, problem: Problem) -> Stop | None:
     return found and Stop("well_formed", problem.id, found[0], body=found[1])
 
 
-async def guard_trivial(tools: GuardTools, problem: Problem) -> Stop | None:
+async def filter_trivial(tools: FilterTools, problem: Problem) -> Stop | None:
     """Stops what an empty body, one that says nothing, or a fixed portfolio proves."""
     for body in find_composing(problem.language).list_trivial(problem):
         if (await tools.asker.ask("trivial", Candidate(problem, body))).proved:
@@ -246,7 +248,7 @@ async def guard_trivial(tools: GuardTools, problem: Problem) -> Stop | None:
     return None
 
 
-async def guard_satisfiable(tools: GuardTools, problem: Problem) -> Stop | None:
+async def filter_satisfiable(tools: FilterTools, problem: Problem) -> Stop | None:
     """Stops what assumes a contradiction: ``false`` must not follow from the assumptions
     (hypothesis rejection; Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333)."""
     composing = find_composing(problem.language)
@@ -257,7 +259,7 @@ async def guard_satisfiable(tools: GuardTools, problem: Problem) -> Stop | None:
     return None
 
 
-async def guard_weak_contract(tools: GuardTools, problem: Problem) -> Stop | None:
+async def filter_weak_contract(tools: FilterTools, problem: Problem) -> Stop | None:
     """Stops a method whose contract a program that does nothing meets."""
     for candidate in find_composing(problem.language).list_exploits(problem):
         if (await tools.asker.ask("weak_contract", candidate)).proved:
@@ -266,7 +268,7 @@ async def guard_weak_contract(tools: GuardTools, problem: Problem) -> Stop | Non
     return None
 
 
-async def guard_refuted(tools: GuardTools, problem: Problem) -> Stop | None:
+async def filter_refuted(tools: FilterTools, problem: Problem) -> Stop | None:
     """Stops what is false. Statement and negation are attacked at the same time, a body of each at
     a turn; a proof ends both (Xin et al. 2024, DeepSeek-Prover, arXiv 2405.14333).
 
@@ -289,7 +291,7 @@ async def guard_refuted(tools: GuardTools, problem: Problem) -> Stop | None:
 
 
 async def _attack_both(
-    tools: GuardTools, problem: Problem, negation: Problem
+    tools: FilterTools, problem: Problem, negation: Problem
 ) -> tuple[str, str] | None:
     """The body that proves the negation and a reason that says whose it is, or None.
 
@@ -332,20 +334,20 @@ def make_negation(problem: Problem) -> Composed | None:
     return compose(name, [Parent(problem)], round_number=number, seed=0)
 
 
-GUARDS: Mapping[GuardName, Callable[[GuardTools, Problem], Awaitable[Stop | None]]] = {
-    "duplicate": guard_duplicate,
-    "leak": guard_leak,
-    "well_formed": guard_well_formed,
-    "satisfiable": guard_satisfiable,
-    "trivial": guard_trivial,
-    "weak_contract": guard_weak_contract,
-    "refuted": guard_refuted,
+FILTERS: Mapping[FilterName, Callable[[FilterTools, Problem], Awaitable[Stop | None]]] = {
+    "duplicate": filter_duplicate,
+    "leak": filter_leak,
+    "well_formed": filter_well_formed,
+    "satisfiable": filter_satisfiable,
+    "trivial": filter_trivial,
+    "weak_contract": filter_weak_contract,
+    "refuted": filter_refuted,
 }
 
 
-def make_guards(
-    tools: GuardTools, names: Iterable[GuardName] = tuple(GUARDS)
-) -> dict[GuardName, Guard]:
-    """The guards of these names, in the order of ``GUARDS``."""
+def make_filters(
+    tools: FilterTools, names: Iterable[FilterName] = tuple(FILTERS)
+) -> dict[FilterName, Filter]:
+    """The filters of these names, in the order of ``FILTERS``."""
     chosen = set(names)
-    return {name: partial(guard, tools) for name, guard in GUARDS.items() if name in chosen}
+    return {name: partial(check, tools) for name, check in FILTERS.items() if name in chosen}
