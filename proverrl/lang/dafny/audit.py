@@ -31,7 +31,7 @@ from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column, find_body_place
 
-AUDIT_VERSION = 7
+AUDIT_VERSION = 8
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 HOLE_KINDS = ("invariants", "statements", "calc", "assertions")

@@ -70,7 +70,7 @@ def audit_program(
         program = read_program(tokens)
     except GrammarError as error:
         return None, [*findings, error.finding]
-    findings += [*_list_missing(program), *_scan_proof_blocks(tokens)]
+    findings += [*_list_missing(program), *_scan_proofs(program)]
     return program, findings + find_believed(program)
 
 
@@ -126,34 +126,12 @@ def _scan_nesting(tokens: list[Token]) -> Iterator[Finding]:
         yield tokens[-1].refuse("syntax", "grammar", "a bracket is not closed")
 
 
-def _scan_proof_blocks(tokens: list[Token]) -> Iterator[Finding]:
-    """Findings about assignments, jumps and calls of methods inside proofs.
-
-    The brackets of ``tokens`` must match.
-    """
-    methods = list_methods(tokens)
-    opened: list[bool] = []
-    # Whether the next brace begins a proof: it does after ``by``, and after ``calc`` and its
-    # attributes and operator.
-    is_due = False
-    attribute_depth = -1
-    for place, token in enumerate(tokens):
-        text = token.sign
-        if text in ("by", "calc"):
-            is_due = True
-        elif text in CLOSERS.values():
-            is_attribute = text == "{" and tokens[place + 1].text == ":"
-            begins = is_due and text == "{" and attribute_depth < 0 and not is_attribute
-            if is_attribute and attribute_depth < 0:
-                attribute_depth = len(opened)
-            opened.append(begins or bool(opened and opened[-1]))
-            is_due = is_due and not begins
-        elif text in CLOSERS:
-            opened.pop()
-            if len(opened) == attribute_depth:
-                attribute_depth = -1
-        elif opened and opened[-1]:
-            yield from _check_token(tokens, place, methods)
+def _scan_proofs(program: ParsedProgram) -> Iterator[Finding]:
+    """Assignments, jumps and calls of methods inside proofs."""
+    methods = list_methods(program.tokens)
+    inside = {place for start, end in program.proofs for place in range(start, end)}
+    for place in sorted(inside):
+        yield from _check_token(program.tokens, place, methods)
 
 
 def _check_token(tokens: list[Token], place: int, methods: set[str]) -> Iterator[Finding]:

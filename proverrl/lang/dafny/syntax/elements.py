@@ -44,6 +44,12 @@ class SimpleElements(CodeExpressions):
         self.expect("}")
         self._ghost = outer
 
+    def parse_proof(self, *, ghost: bool = True) -> None:
+        """A block that Dafny proves aside."""
+        start = self._place
+        self.parse_block(ghost=ghost)
+        self.program.proofs.append((start, self._place))
+
     @abstractmethod
     def parse_statements(self) -> None:
         """Statements up to a closing brace or the next case, as a slot."""
@@ -90,7 +96,7 @@ class SimpleElements(CodeExpressions):
         self._take_label()
         self.parse_expression()
         if self.take("by"):
-            self.parse_block(ghost=True)
+            self.parse_proof()
         else:
             self.expect(";")
 

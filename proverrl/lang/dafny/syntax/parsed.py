@@ -80,14 +80,14 @@ class ParsedProgram:
     """All that was read; ``places`` are those of the tokens in ``text``.
 
     ``bindings`` are in the order of Dafny's parser. ``wild``: each ``*`` that gives up termination.
-    ``calc_lines``: start and end of a line, and where its calc ends. ``references``: the classes,
-    traits and iterators. ``parameters``: of types. ``typed``: variables and input parameters, with
-    start and end of their types. ``formals``: name of a function or method, position and place of
-    the parameter. ``arguments``: of calls, with the name of what is called and the position; the
+    ``calc_lines``: start and end of a line, and where its calc ends. ``proofs``: start and end of
+    the braces of each calc and of each block after ``by``. ``references``: the classes, traits and
+    iterators. ``parameters``: of types. ``typed``: variables and input parameters, with start and
+    end of their types. ``formals``: name of a function or method, position and place of the
+    parameter. ``arguments``: of calls, with the name of what is called and the position; the
     initialiser of an array counts as that of ``new``. ``assigned``: right-hand sides of statements.
     ``constructors``: of datatypes. ``two_state``: names of two-state functions. ``in_lambdas``:
-    names inside lambdas. ``reading_lambdas`` and ``reading_functions`` have a ``reads`` clause.
-    """
+    names inside lambdas. ``reading_lambdas`` and ``reading_functions`` have a ``reads`` clause."""
 
     tokens: list[Token]
     text: str = ""
@@ -97,6 +97,7 @@ class ParsedProgram:
     bodyless: list[BodylessMember] = field(default_factory=list)
     wild: list[Token] = field(default_factory=list)
     calc_lines: list[tuple[int, int, int]] = field(default_factory=list)
+    proofs: list[tuple[int, int]] = field(default_factory=list)
     references: set[str] = field(default_factory=set)
     parts: list[TypePart] = field(default_factory=list)
     parameters: dict[str, tuple[str, ...]] = field(default_factory=dict)

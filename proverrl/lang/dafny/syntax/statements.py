@@ -190,6 +190,7 @@ class StatementElements(SimpleElements):
         self.expect("calc")
         self.skip_attributes()
         self._parse_calc_operator()
+        opened = self._place
         self.expect("{")
         lines = []
         while not self.at("}"):
@@ -199,6 +200,7 @@ class StatementElements(SimpleElements):
             self.expect(";")
             self._parse_calc_step()
         self.program.calc_lines += [(start, end, self._place) for start, end in lines]
+        self.program.proofs.append((opened, self._place))
         self.expect("}")
 
     def _parse_calc_step(self) -> None:
