@@ -37,6 +37,7 @@ AUDIT_LAYERS = {
     "contract",
     "declaration",
     "grammar",
+    "infinite-set",
     "keywords",
     "missing-body",
     "names",

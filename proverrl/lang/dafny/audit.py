@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.annotate import audit_annotated, read_our_program
+from proverrl.lang.dafny.believed import find_infinite_sets, has_infinite_types
 from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_methods
 from proverrl.lang.dafny.syntax.hint_grammar import (
@@ -167,13 +168,15 @@ def _scan(tokens: list[Token]) -> Iterator[Finding]:
 
 def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Finding]:
     try:
-        declared = parse_body(kind, tokens)
+        declared, program = parse_body(kind, tokens)
     except GrammarError as error:
         return [error.finding]
     if problem is None:
-        return []
-    methods, later_words = _read_problem(problem.preamble, problem.statement)
-    findings = list(_find_method_calls(tokens, methods))
+        return list(find_infinite_sets(program, holds_infinite=has_infinite_types(tokens)))
+    methods, later_words, infinite = _read_problem(problem.preamble, problem.statement)
+    infinite = infinite or has_infinite_types(tokens)
+    findings = list(find_infinite_sets(program, holds_infinite=infinite))
+    findings += _find_method_calls(tokens, methods)
     findings += [
         t.refuse("cheat", "names", f"{t.text!r} would capture a later name")
         for t in declared
@@ -191,10 +194,12 @@ def _find_method_calls(tokens: list[Token], methods: Set[str]) -> Iterator[Findi
 
 
 @lru_cache(maxsize=1024)
-def _read_problem(preamble: str, statement: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of the problem's methods, ghost ones too, and the words after its hole."""
+def _read_problem(preamble: str, statement: str) -> tuple[frozenset[str], frozenset[str], bool]:
+    """The names of the problem's methods, ghost ones too, the words after its hole, and whether
+    types without end are written in it."""
     before, _, after = statement.partition(HOLE)
     head, _ = read_file(preamble + before)
     tail, _ = read_file(after)
     methods = list_methods(head) | list_methods(tail)
-    return frozenset(methods), frozenset(token.text for token in tail if is_name(token))
+    words = frozenset(token.text for token in tail if is_name(token))
+    return frozenset(methods), words, has_infinite_types([*head, *tail])

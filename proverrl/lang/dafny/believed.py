@@ -12,6 +12,9 @@ Functions: a field ``var f: int ~> int`` may be given ``x reads this => this.f(x
 the heap may be held by a parameter or a local variable only, and be called, described by its
 ``reads`` and ``requires``, or passed on to a parameter whose type says that it reads (``~>``). No
 field, array, collection, datatype or type argument can hold one then, be it by an inferred type.
+Finite sets: Dafny 2.3 takes ``set q: seq<object> | allocated(q)`` for finite, and ``set z | z <
+e``, all datatype values in ``e``, where ``e`` may hold an ``iset`` or an ``imap``. The first are
+refused; so are the second in a program that writes such a type, unless ``z`` is a number.
 Types of one name in several modules, and variables of one name, are taken for one (too much is
 refused).
 """
@@ -19,16 +22,20 @@ refused).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import networkx as nx
 
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram, TypePart
+from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.records import Finding
 
 _ARRAY = re.compile(r"array[0-9]*")
 _INFINITE = ("iset", "imap")
+_COMPARES = ("<", ">", "<=", ">=")
+_MEMBER = (".", "(", "[", "<")
+_NUMBERS = ("int", "nat", "real", "char", "bool")
 _STATEMENT_ENDS = ("", ";", "{", "}", "=>", "var")
 _DECLARES = frozenset(
     "function predicate copredicate method lemma colemma reveal fuel provides reveals".split()
@@ -39,9 +46,84 @@ Mention = tuple[str, bool]
 
 
 def find_believed(program: ParsedProgram) -> list[Finding]:
-    """A finding for each type that contains itself where its values are asked for, and for each
-    place where a function that reads the heap may come to be stored."""
-    return [*_find_circular(program), *_StoredFunctions(program).find()]
+    """A finding for each type that contains itself where its values are asked for, for each place
+    where a function that reads the heap may come to be stored, and for each set that is taken for
+    finite."""
+    sets = find_infinite_sets(program, holds_infinite=has_infinite_types(program.tokens))
+    return [*_find_circular(program), *_StoredFunctions(program).find(), *sets]
+
+
+def has_infinite_types(tokens: Sequence[Token]) -> bool:
+    """Whether collections without end are written anywhere."""
+    return any(token.text in _INFINITE for token in tokens)
+
+
+def find_infinite_sets(program: ParsedProgram, *, holds_infinite: bool) -> Iterator[Finding]:
+    """Comprehensions of finite sets and maps that may have no end; with ``holds_infinite`` a value
+    may lie in another without end."""
+    for start, bar, end in program.finite:
+        for token in program.tokens[bar:end]:
+            if token.kind == "word" and token.text == "allocated":
+                message = "Dafny takes all that is allocated for a finite set, which it may not be"
+                yield token.refuse("cheat", "infinite-set", message)
+        if not holds_infinite:
+            continue
+        for name, token in _find_compared(program, start, bar, end):
+            message = (
+                "Dafny takes what is below a value for a finite set, which it may not be: write "
+                f"the numeric type of {name!r}, or also compare it with '<='"
+            )
+            yield token.refuse("cheat", "infinite-set", message)
+
+
+def _find_compared(
+    program: ParsedProgram, start: int, bar: int, end: int
+) -> Iterator[tuple[str, Token]]:
+    """The variables of a comprehension that are compared by ``<`` or ``>`` and may be datatypes,
+    and where. A number is written as one, compared with a literal or a size, or by ``<=``, which
+    Dafny has for no datatype; or it is compared with such a variable."""
+    tokens = program.tokens
+    bound = {token.text for token in tokens[start:bar] if token.kind == "word"}
+    places = [*program.typed, *(binding.place for binding in program.bindings)]
+    # What is bound again has two types.
+    twice = {tokens[place].text for place in places if bar < place < end}
+    numbers = {"0"} | {
+        tokens[place].text
+        for place in range(start, bar - 2)
+        if tokens[place + 1].text == ":" and tokens[place + 2].text in _NUMBERS
+    }
+    compared = [
+        (place, {_read_operand(tokens, place, -1), _read_operand(tokens, place, 1)} - {"", *twice})
+        for place in range(bar + 1, end)
+        if tokens[place].kind == "operator" and tokens[place].text in _COMPARES
+    ]
+    for place, names in compared:
+        if tokens[place].text in ("<=", ">="):
+            numbers |= names
+    for _ in compared:
+        for _, names in compared:
+            numbers |= names if names & numbers else set()
+    for place, _ in compared:
+        before, after = place - 1, place + 1
+        while tokens[before].text == ")":
+            before -= 1
+        while tokens[after].text == "(":
+            after += 1
+        sides = [before] if tokens[before - 1].text != "." else []
+        sides += [after] if tokens[after + 1].text not in _MEMBER else []
+        for name in {tokens[side].text for side in sides} & (bound - (numbers - twice)):
+            yield name, tokens[place]
+
+
+def _read_operand(tokens: Sequence[Token], place: int, step: int) -> str:
+    """The variable beside a comparison where it is the whole of an operand, or the end of a sum;
+    "0" for a literal or a size; else an empty string."""
+    token, beyond = tokens[place + step], tokens[place + 2 * step].text
+    if token.text == "|":
+        return "0"
+    if beyond == "." or (step > 0 and beyond in _MEMBER):
+        return ""
+    return "0" if token.kind == "number" else token.text if token.kind == "word" else ""
 
 
 def leaves_out_arguments(program: ParsedProgram, place: int) -> bool:

@@ -188,16 +188,24 @@ class CodeExpressions(CodeAtoms):
             self.parse_expression(semi=semi, lambdas=lambdas)
         elif word in ("set", "iset"):
             bits = bits or word == "iset"
+            start = self._place
             self.parse_domain(ranged=False)
+            bar = self._place
             self.expect("|")
             parse_rest()
+            if word == "set":
+                self.program.finite.append((start, bar, self._place))
             if self.take("::"):
                 parse_rest()
         elif word in ("map", "imap"):
             bits = bits or word == "imap"
+            start = self._place
             self.parse_domain(ranged=False)
+            bar = self._place
             if self.take("|"):
                 self.parse_inner()
+                if word == "map":
+                    self.program.finite.append((start, bar, self._place))
             self.expect("::")
             parse_rest()
             if self.take(":="):

@@ -14,6 +14,7 @@ statement expressions, bit operators, type tests, lambdas outside brackets or wi
 from __future__ import annotations
 
 from proverrl.lang.dafny.syntax.cursor import COLLECTIONS, GrammarError
+from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.statements import StatementElements
 from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.records import Category, Finding
@@ -241,8 +242,9 @@ class HintGrammar(StatementElements):
         self.parse_expression()
 
 
-def parse_body(kind: str, tokens: list[Token]) -> list[Token]:
-    """Parse a whole body; returns the names that it declares for the text after the hole.
+def parse_body(kind: str, tokens: list[Token]) -> tuple[list[Token], ParsedProgram]:
+    """Parse a whole body; returns the names that it declares for the text after the hole, and what
+    was read.
 
     ``kind`` is ``invariants``, ``statements``, ``calc`` or ``assertions``. Raises
     ``GrammarError`` on the first thing that is not in the grammar of that kind.
@@ -260,4 +262,4 @@ def parse_body(kind: str, tokens: list[Token]) -> list[Token]:
             parser.parse_statement()
     if not parser.at_end:
         raise parser.fail("expected the end of the body")
-    return parser.declared
+    return parser.declared, parser.program

@@ -86,8 +86,10 @@ class ParsedProgram:
     end of their types. ``formals``: name of a function or method, position and place of the
     parameter. ``arguments``: of calls, with the name of what is called and the position; the
     initialiser of an array counts as that of ``new``. ``assigned``: right-hand sides of statements.
-    ``constructors``: of datatypes. ``two_state``: names of two-state functions. ``in_lambdas``:
-    names inside lambdas. ``reading_lambdas`` and ``reading_functions`` have a ``reads`` clause."""
+    ``constructors``: of datatypes. ``finite``: start, bar and end of the range of each
+    comprehension of a finite set or map. ``two_state``: names of two-state functions.
+    ``in_lambdas``: names inside lambdas. ``reading_lambdas`` and ``reading_functions`` have a
+    ``reads`` clause."""
 
     tokens: list[Token]
     text: str = ""
@@ -106,6 +108,7 @@ class ParsedProgram:
     arguments: dict[int, tuple[str, int]] = field(default_factory=dict)
     assigned: set[int] = field(default_factory=set)
     constructors: set[str] = field(default_factory=set)
+    finite: list[tuple[int, int, int]] = field(default_factory=list)
     two_state: set[str] = field(default_factory=set)
     in_lambdas: set[int] = field(default_factory=set)
     reading_lambdas: list[int] = field(default_factory=list)

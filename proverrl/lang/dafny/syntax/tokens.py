@@ -73,7 +73,10 @@ _ANY_TOKEN = re.compile(
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x85\u2028\u2029\ufeff]|\r(?!\n)")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-_DIRECTIVE = re.compile(r"^[ \t]*#", re.MULTILINE)
+# Dafny's preprocessor drops all white space of Unicode before a directive.
+_DIRECTIVE = re.compile(
+    r"^[^\S\n]*[\u00ad\u180e\u200b-\u200f\u202a-\u202f\u2060-\u206f\ufeff\s]*#", re.MULTILINE
+)
 # The groups of the patterns that are no operators.
 _KINDS: dict[str, TokenKind] = {
     "word": "word",
