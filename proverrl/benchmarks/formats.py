@@ -157,11 +157,8 @@ def read_source(
     origin: str = "",
     answers: AnswerTask = "given",
 ) -> Collection:
-    """Everything in a source; ``layout`` None: the first that fits it.
-
-    Raises:
-        ProblemError: the source is empty, of no known layout, or not of the one that was named.
-    """
+    """Everything in a source; ``layout`` None: the first that fits it. Raises ``ProblemError`` if
+    the source is empty, of no known layout, or not of the one that was named."""
     if source.is_rows and not source.rows:
         raise ProblemError(f"{source.name} holds no row; give a file with a problem in it")
     tried: dict[BenchmarkLayout, str] = {}
