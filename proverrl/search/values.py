@@ -50,7 +50,6 @@ from proverrl.types import Candidate, Problem, Status
 
 WEIGHTS, SETTINGS = "value.safetensors", "value.json"
 _REMEDY = "train one with proverrl train configs/value.toml"
-NUM_LIKELIHOODS = 4
 _MAX_LOGITS = 2**24
 
 

@@ -89,7 +89,7 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
     return Functions(
         propose=tools.propose,
         verify=partial(tools.verifier.verify, deadline_seconds=tools.deadline_seconds),
-        segment=choose_states(problem, tools.propose.policy, config),
+        segment=choose_states(problem, config),
         value=tools.value,
         correct=tools.correct,
         confirm=partial(tools.confirm.verify, deadline_seconds=tools.deadline_seconds),
@@ -97,7 +97,7 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
     )
 
 
-def choose_states(problem: Problem, policy: Policy, config: SearchConfig) -> SegmentFn | None:
+def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
     """How states are read from verdicts; None for searches that need none."""
     if config.base_name in WHOLE_BODY_SEARCHES:
         return None

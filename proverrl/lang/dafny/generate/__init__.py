@@ -27,7 +27,6 @@ from proverrl.lang.dafny.generate.stream import (
     FAMILIES,
     assign_split,
     build_id,
-    generate_drafts,
     stream_level,
 )
 
@@ -36,6 +35,5 @@ __all__ = [
     "CurriculumDraft",
     "assign_split",
     "build_id",
-    "generate_drafts",
     "stream_level",
 ]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.generate import level1, level2, level3, level4, level5
@@ -89,16 +88,6 @@ def stream_level(level: int, seed: int, split: Split) -> Iterator[CurriculumDraf
     yield from _take_turns(
         stream_family(level, family, seed, split, seen) for family in FAMILIES[level]
     )
-
-
-def generate_drafts(
-    levels: Sequence[int], num: int, seed: int, split: Split
-) -> Iterator[CurriculumDraft]:
-    """``num`` distinct drafts, the levels taking turns; fewer when all families are used up."""
-    if not levels or num < 0:
-        raise ProblemError("give at least one level and a number of problems that is not negative")
-    drafts = _take_turns(stream_level(level, seed, split) for level in sorted(set(levels)))
-    yield from islice(drafts, num)
 
 
 def _take_turns(streams: Iterable[Iterator[CurriculumDraft]]) -> Iterator[CurriculumDraft]:
