@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
-from proverrl.lang.dafny.generate import CurriculumDraft, stream_level
+from proverrl.lang.dafny.generate.draft import CurriculumDraft
+from proverrl.lang.dafny.generate.stream import stream_level
 from proverrl.types import Split
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.lang.dafny.generate import FAMILIES, assign_split, build_id
 from proverrl.lang.dafny.generate.names import GLOBAL_POOLS, VARIABLE_POOLS
+from proverrl.lang.dafny.generate.stream import FAMILIES, assign_split, build_id
 from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
 from proverrl.problems.drafts import open_draft_verifier
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references

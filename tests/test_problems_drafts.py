@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ProblemError, VerifierError
-from proverrl.lang.dafny.generate import FAMILIES, build_id, stream_level
 from proverrl.lang.dafny.generate.draft import ProgramText
 from proverrl.lang.dafny.generate.names import Names
+from proverrl.lang.dafny.generate.stream import FAMILIES, build_id, stream_level
 from proverrl.problems.drafts import DraftChecker, DraftCounts, generate_and_check
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict

@@ -12,14 +12,7 @@ from itertools import islice
 import pytest
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.generate import (
-    FAMILIES,
-    CurriculumDraft,
-    assign_split,
-    build_id,
-    stream_level,
-)
-from proverrl.lang.dafny.generate.draft import ProgramText
+from proverrl.lang.dafny.generate.draft import CurriculumDraft, ProgramText
 from proverrl.lang.dafny.generate.names import (
     GLOBAL_POOLS,
     NUMBER_PERIOD,
@@ -29,7 +22,13 @@ from proverrl.lang.dafny.generate.names import (
     NamesExhaustedError,
     is_train_number,
 )
-from proverrl.lang.dafny.generate.stream import stream_family
+from proverrl.lang.dafny.generate.stream import (
+    FAMILIES,
+    assign_split,
+    build_id,
+    stream_family,
+    stream_level,
+)
 from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
 from proverrl.types import HOLE, Split
 from tests.dafny_drafts import generate_drafts
