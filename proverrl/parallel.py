@@ -98,11 +98,8 @@ class World:
         return [item for item, owner in zip(items, owners, strict=True) if owner == mine]
 
     def check_same(self, weights: Iterable[Tensor]) -> str:
-        """The SHA-256 of the weights, which must be that of every process.
-
-        Raises:
-            ProverRLError: the processes have different weights.
-        """
+        """The SHA-256 of the weights, which must be that of every process. Raises ``ProverRLError``
+        if the processes have different weights."""
         found = self.gather(checksum(weights))
         if len(set(found)) > 1:
             shown = ", ".join(f"rank {rank}: {value[:12]}" for rank, value in enumerate(found))
@@ -136,11 +133,8 @@ def checksum(weights: Iterable[Tensor]) -> str:
 
 
 def open_world(shard: ShardName = "none") -> World:
-    """The processes that ``accelerate launch`` started; one if it did not.
-
-    Raises:
-        UsageError: the launcher's configuration is not for ``learner.shard``.
-    """
+    """The processes that ``accelerate launch`` started; one if it did not. Raises ``UsageError`` if
+    the launcher's configuration is not for ``learner.shard``."""
     if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
         if shard != "none":
             raise UsageError(

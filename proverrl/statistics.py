@@ -61,11 +61,8 @@ class McNemar:
 
 
 def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
-    """Unbiased pass@k: 1 - C(n-c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374).
-
-    Raises:
-        UsageError: unless 1 <= k <= n and 0 <= c <= n.
-    """
+    """Unbiased pass@k: 1 - C(n-c, k) / C(n, k) (Chen et al. 2021, arXiv 2107.03374). Raises
+    ``UsageError`` unless 1 <= k <= n and 0 <= c <= n."""
     n, c = num_samples, num_correct
     if not (1 <= k <= n and 0 <= c <= n):
         raise UsageError(f"pass@{k} cannot be estimated from {c} correct of {n} samples")
@@ -101,10 +98,8 @@ def compare_values(first: Sequence[float], second: Sequence[float]) -> Differenc
 
     The interval is ``mean_interval`` of the differences. p is that of the permutation test that
     swaps a problem's two values: exact up to 13 problems that differ, from 9,999 draws beyond; 1
-    when at most one problem differs.
-
-    Raises:
-        UsageError: they are not as many, or there are none.
+    when at most one problem differs. Raises ``UsageError`` if the two differ in length
+    or are empty.
     """
     gaps = _subtract(first, second)
     return Difference(sum(gaps) / len(gaps), *mean_interval(gaps, DIFFERENCES), _flip_signs(gaps))
@@ -115,11 +110,9 @@ def compare_paired(
 ) -> Difference:
     """pass@k of ``second`` less that of ``first``, from (judged, proved) counts paired by place, as
     ``compare_values``. Values of unlike numbers of attempts could not be the other way round, so
-    that p is of as many attempts on both sides, drawn from those of the side that has more.
-
-    Raises:
-        UsageError: they are not as many, there are none, or one has fewer than k judged attempts.
-    """
+    that p is of as many attempts on both sides, drawn from those of the side that has more. Raises
+    ``UsageError`` if the two differ in length or are empty, or a problem has fewer than k judged
+    attempts."""
     gaps = _subtract(*([pass_at_k(n, c, k) for n, c in side] for side in (first, second)))
     sizes = [min(n, m) for (n, _), (m, _) in zip(first, second, strict=True)]
     rng = np.random.default_rng(0)
@@ -137,11 +130,8 @@ def compare_paired(
 
 def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
     """Exact test on the problems that one side solved and the other did not (McNemar 1947): under
-    equal chances each falls to either side like a fair coin.
-
-    Raises:
-        UsageError: they are not as many.
-    """
+    equal chances each falls to either side like a fair coin. Raises ``UsageError`` if the two
+    differ in length."""
     if len(first) != len(second):
         raise UsageError(f"{len(first)} and {len(second)} outcomes cannot be paired")
     pairs = Counter(zip(first, second, strict=True))

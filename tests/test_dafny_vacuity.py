@@ -6,11 +6,11 @@ import pytest
 
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.dafny.audit import audit
-from proverrl.lang.dafny.generate import generate_drafts
 from proverrl.lang.dafny.vacuity import build_requires_probe, check_vacuity
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.problems.drafts import DraftChecker, DraftCounts, open_draft_verifier
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
+from tests.dafny_drafts import generate_drafts
 from tests.fake_verifier import FakeVerifier
 
 FIB = "function Fib(n: nat): nat { if n < 2 then n else Fib(n - 1) + Fib(n - 2) }\n"

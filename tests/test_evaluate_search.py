@@ -205,7 +205,7 @@ def test_kinds_without_states_are_refused_by_searches_that_need_them() -> None:
     with pytest.raises(UsageError, match="best_of_n"):
         make_functions(whole, tools, CONFIG)
     plain = SearchConfig(name="best_of_n")
-    assert choose_states(whole, tools.propose.policy, plain) is None
+    assert choose_states(whole, plain) is None
     assert make_functions(LOOP, tools, CONFIG).segment is statement_segments
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.lang.dafny.generate import FAMILIES, assign_split, build_id, generate_drafts
 from proverrl.lang.dafny.generate.names import GLOBAL_POOLS, VARIABLE_POOLS
+from proverrl.lang.dafny.generate.stream import FAMILIES, assign_split, build_id
 from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
 from proverrl.problems.drafts import open_draft_verifier
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import Candidate, Problem, Split, Status
+from tests.dafny_drafts import generate_drafts
 
 FOLDER = Path(__file__).parents[1] / "dafny" / "curriculum"
 SIZES: Mapping[Split, int] = {"train": 2400, "valid": 160, "heldout": 200}

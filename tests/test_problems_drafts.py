@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import ProblemError, VerifierError
-from proverrl.lang.dafny.generate import FAMILIES, build_id, generate_drafts, stream_level
 from proverrl.lang.dafny.generate.draft import ProgramText
 from proverrl.lang.dafny.generate.names import Names
+from proverrl.lang.dafny.generate.stream import FAMILIES, build_id, stream_level
 from proverrl.problems.drafts import DraftChecker, DraftCounts, generate_and_check
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from tests.dafny_drafts import generate_drafts
 from tests.fake_verifier import FakeVerifier
 
 ENTRIES = frozenset({"Impl$$_module.__default.M", "CheckWellformed$$_module.__default.M"})

@@ -7,11 +7,11 @@ import random
 import pytest
 
 from proverrl.config import LayoutName
-from proverrl.lang.dafny.generate import generate_drafts
 from proverrl.lang.dafny.syntax.text import normalise
 from proverrl.problems.prompt import BODY_HEADING, render_body, render_prompt
 from proverrl.rollout.extract import extract
 from proverrl.types import HOLE, Problem
+from tests.dafny_drafts import generate_drafts
 
 STATEMENT = (
     f"method Go(n: nat) returns (acc: int)\n{{\n  var i := 0;\n  while i < n\n    {HOLE}\n"

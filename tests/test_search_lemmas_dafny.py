@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from proverrl.config.search import SearchConfig
+from proverrl.config.search import SearchConfig, TierName
 from proverrl.errors import UsageError
 from proverrl.lang.dafny.search.facts import (
     find_standing,
@@ -171,3 +171,22 @@ def test_other_problems_are_refused() -> None:
     for problem in (CALC, replace(LEM, language="lean", kind="tactic")):
         with pytest.raises(UsageError, match="has no lemmas"):
             make_search(problem, functions, SearchConfig(name="lemmas"))
+
+
+@pytest.mark.parametrize(("tier", "num"), [("light", 0), ("medium", 16), ("heavy", 32)])
+def test_a_turn_takes_up_as_many_facts_as_its_tier_allows(tier: TierName, num: int) -> None:
+    async def verify(candidate: Candidate) -> Verdict:
+        raise AssertionError
+
+    functions = Functions(Script({}).propose, verify)
+    search = make_search(TWO, functions, SearchConfig(name="lemmas", tier=tier))
+    assert isinstance(search, LemmaSearch)
+    facts = {f"assert F(n) > {i};": i for i in range(40)}
+    search._conjecture(facts, 50)
+    taken = list(search.pool.lemmas.values())
+    assert [(one.name, one.statement, one.attempts, one.proofs) for one in taken] == [
+        (f"L{i + 1}", f"assert F(n) > {i};", 50, i) for i in range(num)
+    ]
+    # The limit is that of a turn, and a fact that is known takes no place.
+    search._conjecture(facts, 50)
+    assert len(search.pool.lemmas) == min(40, 2 * num)

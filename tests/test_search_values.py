@@ -28,7 +28,6 @@ from proverrl.search.value_fit import (
     measure_values,
 )
 from proverrl.search.values import (
-    NUM_LIKELIHOODS,
     SETTINGS,
     ValueModel,
     ValuePair,
@@ -147,7 +146,7 @@ def test_features_do_not_depend_on_the_batch() -> None:
     together = compute_features(policy, rows, 2)
     alone = torch.cat([compute_features(policy, [row], 2) for row in rows])
     size = policy.model.config.hidden_size
-    assert together.shape == (6, 2 * 3 * size + NUM_LIKELIHOODS)
+    assert together.shape == (6, 2 * 3 * size + 4)
     torch.testing.assert_close(together, alone, atol=FLOAT32, rtol=FLOAT32)
     # One layer's features come first.
     one = compute_features(policy, rows, 1)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -17,6 +18,7 @@ from proverrl.compose.filters import (
     FILTERS,
     FilterLedger,
     FilterRun,
+    Stop,
     make_filters,
     make_negation,
     run_filters,
@@ -26,6 +28,7 @@ from proverrl.config import parse_config
 from proverrl.config.compose import SelfplayScaffold
 from proverrl.lang.records import Made, Parent
 from proverrl.loops.selfplay.composed import (
+    ComposedProblems,
     draw_pairs,
     list_negations,
     list_parents,
@@ -34,6 +37,8 @@ from proverrl.loops.selfplay.composed import (
     write_attacks,
 )
 from proverrl.loops.selfplay.composer import POOLS, Scaffolder, lift_failed
+from proverrl.loops.session import TrainingProblems
+from proverrl.problems.load import make_row, write_problems
 from proverrl.seeds import derive_seed
 from proverrl.types import (
     HOLE,
@@ -277,6 +282,29 @@ def test_bodies_against_negations_are_written_once_a_round_and_seeded_by_it() ->
         session: Any = SimpleNamespace(config=parse_config(table, source="test"), sampler=writer)
         assert asyncio.run(write_attacks(session, drafts, 2)) == expected
     assert writer.seeds == [derive_seed(0, "attack", 2)]
+
+
+@pytest.mark.parametrize("key", ["filters", "guards"])
+def test_a_state_of_the_version_before_is_read(tmp_path: Path, key: str) -> None:
+    problem = loop("p")
+    heldout = tmp_path / "heldout.jsonl"
+    write_problems(heldout, [make_row(loop("q", "s"))])
+    table = {"loop": "selfplay", "problems": {"heldout": str(heldout), "valid": "none.jsonl"}}
+    session: Any = SimpleNamespace(
+        config=parse_config(table, source="test"),
+        folder=tmp_path,
+        checkpoints=tmp_path / "checkpoints",
+        problems=TrainingProblems((), (problem,)),
+        monitor=SimpleNamespace(phase=lambda *_: None),
+    )
+    before = FilterLedger(num_seen=5, num_kept=3)
+    before.record(problem, Stop("trivial", "p", "proved at once", "r"))
+    before.calls["trivial"] = 7
+    found = ComposedProblems(session)
+    archive = found.state_dict()["archive"]
+    found.load_state_dict({"archive": archive, key: json.loads(json.dumps(before.state_dict()))})
+    assert found.filters == before
+    assert found.state_dict() == {"archive": archive, "filters": before.state_dict()}
 
 
 @pytest.fixture(scope="module")

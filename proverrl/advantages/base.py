@@ -148,11 +148,8 @@ def spread(group: Group, values: Sequence[float]) -> GroupAdvantages:
 
 
 def token_credit(credit: Credit, num_tokens: int) -> tuple[float, ...]:
-    """The advantage of each of a turn's ``num_tokens`` completion tokens.
-
-    Raises:
-        RecordError: the turn and the credit differ in their number of tokens.
-    """
+    """The advantage of each of a turn's ``num_tokens`` completion tokens. Raises ``RecordError`` if
+    the turn and the credit differ in their number of tokens."""
     if not isinstance(credit, tuple):
         return (credit,) * num_tokens
     if len(credit) != num_tokens:

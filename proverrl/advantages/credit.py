@@ -29,11 +29,8 @@ def tempo(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     reward of all rollouts below a node of the group's prefix tree (TEMPO, Tran et al. 2025, arXiv
     2509.18314): where the tree does not branch, only A_i is left. With ``settings.states`` "goals"
     the nodes are the states between ``inputs.steps``, whatever text led to them, and all tokens of
-    a step have its value.
-
-    Raises:
-        RecordError: the nodes are goals, and there is no ``steps``.
-    """
+    a step have its value. Raises ``RecordError`` if the nodes are goals, and there is no
+    ``steps``."""
     if inputs.settings.states == "lines":
         return [_tempo(group) for group in inputs.groups]
     if inputs.steps is None:
@@ -107,11 +104,8 @@ def prefix_values(group: Group, rewards: Sequence[float]) -> list[list[list[floa
 def salt(inputs: AdvantageInputs) -> list[GroupAdvantages]:
     """GRPO's advantage, but a step that several rollouts share gets the mean of their advantages
     (SALT, Li et al. 2025, arXiv 2510.20022). ``inputs.steps`` says which steps are the same: same
-    state, same move.
-
-    Raises:
-        RecordError: there is no ``steps``, or it does not cover a turn's tokens.
-    """
+    state, same move. Raises ``RecordError`` if there is no ``steps``, or it does not cover a turn's
+    tokens."""
     if inputs.steps is None:
         raise RecordError("salt compares steps: AdvantageInputs.steps must say what a step is")
     return [_salt(group, inputs.steps) for group in inputs.groups]

@@ -219,11 +219,8 @@ def find_split(name: object) -> Split | None:
 
 
 def read_split(name: object) -> Split:
-    """The split that a benchmark's own word for it means; ``test`` is our ``heldout``.
-
-    Raises:
-        ProblemError: the word is not known.
-    """
+    """The split that a benchmark's own word for it means; ``test`` is our ``heldout``. Raises
+    ``ProblemError`` if the word is not known."""
     split = find_split(name)
     if split is None:
         known = ", ".join(word for word in _SPLITS if word)
@@ -232,11 +229,8 @@ def read_split(name: object) -> Split:
 
 
 def read_field(row: Mapping[str, Any], field: str, *, default: str | None = None) -> str:
-    """A text field of a row.
-
-    Raises:
-        ProblemError: it is missing and has no default, or is no text.
-    """
+    """A text field of a row. Raises ``ProblemError`` if it is missing and has no default, or is no
+    text."""
     value = row.get(field, default)
     if value is None:
         if default is not None:

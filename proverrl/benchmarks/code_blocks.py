@@ -38,10 +38,7 @@ def read_verina(collector: Collector) -> None:
 
 def read_verina_task(text: str) -> tuple[str, str | None]:
     """The file without marks and with ``sorry`` for its proof, and the proof if one is there.
-
-    Raises:
-        ProblemError: its code or its conditions are left open.
-    """
+    Raises ``ProblemError`` if its code or its conditions are left open."""
     blocks = _cut_blocks(text, _VERINA_MARK)
     for name in ("code", "precond", "postcond", "proof"):
         if name not in blocks:
@@ -71,10 +68,8 @@ def read_clever(collector: Collector) -> None:
 def read_clever_problem(text: str) -> tuple[str, str, str | None]:
     """The file of the correctness proof, the problem in words, and the proof if one is there.
 
-    The generated specification and its proof are another task and not part of this file.
-
-    Raises:
-        ProblemError: the implementation is left open, or a section is missing.
+    The generated specification and its proof are another task and not part of this file. Raises
+    ``ProblemError`` if the implementation is left open, or a section is missing.
     """
     blocks = _cut_blocks(text, CLEVER_MARK)
     needed = "problem_spec implementation_signature implementation correctness_definition".split()

@@ -30,11 +30,8 @@ class Written:
 
 
 def write_benchmark(benchmark: Benchmark, out: Path) -> Written:
-    """Write all that loaded and all that was refused; existing files are replaced.
-
-    Raises:
-        UsageError: ``out`` is not called ``.jsonl``, or is the source itself.
-    """
+    """Write all that loaded and all that was refused; existing files are replaced. Raises
+    ``UsageError`` if ``out`` is not called ``.jsonl``, or is the source itself."""
     if out.suffix != ".jsonl":
         raise UsageError(f"{out}: problems are written as .jsonl; give such a name")
     if Path(benchmark.place).exists() and out.resolve() == Path(benchmark.place).resolve():

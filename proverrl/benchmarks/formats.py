@@ -2,7 +2,8 @@
 
 Flows in: a ``RawBenchmark``. Flows out: its ``Collection``, read by the format that was named or by
 the first that fits. If none fits, the error lists every format and why it is not that.
-Not handled here: finding the benchmark (``proverrl.benchmarks.open``).
+Not handled here: finding the benchmark (``proverrl.benchmarks.open``), repositories whose files
+hold many theorems (``proverrl.benchmarks.leandojo``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from proverrl.benchmarks import code_blocks, programs, statement_files, statement_rows
+from proverrl.benchmarks import code_blocks, programs, statement_rows
 from proverrl.benchmarks.base import (
     AnswerTask,
     BenchmarkLayout,
@@ -21,12 +22,16 @@ from proverrl.benchmarks.base import (
     RawBenchmark,
     explain_no_rows,
 )
+from proverrl.benchmarks.lean_text import LeanText, add_lean
 from proverrl.errors import ProblemError
 from proverrl.files.lines import read_text
 from proverrl.lang import find_language
 from proverrl.problems.load import load_places, load_references
+from proverrl.types import Split
 
 _Read = Callable[[Collector], None]
+_SOLVED_FOLDER = "with_solution"
+_SPLIT_FOLDERS: dict[str, Split] = {"valid": "valid", "test": "heldout"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,31 @@ def _read_ours(collector: Collector) -> None:
         if objection := find_language(problem.language).find_objection(problem, None):
             raise ProblemError(f"{where}: problem {problem.id!r}: {objection}; fix the line")
         collector.add(problem, where, references.get(problem.id))
+
+
+def _read_statements(collector: Collector) -> None:
+    """Lean files with one statement each: miniF2F (yangky11), PutnamBench, CombiBench. The id is
+    the file's name without its ending. PutnamBench gives the official answer in a comment behind a
+    blank, CombiBench in a file ``with_solution/NAME_sol.lean``."""
+    for path in collector.source.list_files(".lean"):
+        if not _is_statement(path):
+            continue
+        with collector.reading(path.stem, str(path)):
+            solved = path.parent / _SOLVED_FOLDER / f"{path.stem}_sol.lean"
+            is_solved = collector.layout == "combibench" and solved.exists()
+            given = LeanText(
+                name=path.stem,
+                where=str(path),
+                text=read_text(path),
+                split=_SPLIT_FOLDERS.get(path.parent.name.lower(), "heldout"),
+                solved=read_text(solved) if is_solved else "",
+            )
+            add_lean(collector, given, answers=collector.answers)
+
+
+def _is_statement(path: Path) -> bool:
+    """Not a second form of another file, and not the build's own."""
+    return path.parent.name != _SOLVED_FOLDER and path.name != "lakefile.lean"
 
 
 def _dafny_rows(*fields: str) -> Format:
@@ -102,14 +132,14 @@ def _explain_no_putnam(files: list[Path]) -> str:
 
 
 def _explain_no_minif2f(files: list[Path]) -> str:
-    folders = {path.parent.name.lower() for path in files if statement_files.is_statement(path)}
-    fits = folders <= statement_files.SPLIT_FOLDERS.keys()
+    folders = {path.parent.name.lower() for path in files if _is_statement(path)}
+    fits = folders <= _SPLIT_FOLDERS.keys()
     return "" if fits else "its .lean files do not stand in folders called Valid and Test"
 
 
 _explain_no_combibench = _any(
-    lambda path: {"CombiBench", statement_files.SOLVED_FOLDER} & set(path.parts[-3:-1]),
-    f"no folder is called CombiBench or {statement_files.SOLVED_FOLDER}",
+    lambda path: {"CombiBench", _SOLVED_FOLDER} & set(path.parts[-3:-1]),
+    f"no folder is called CombiBench or {_SOLVED_FOLDER}",
 )
 _explain_no_minif2f_dafny = _any(
     lambda path: "definitions.dfy" in read_text(path)[:400], "no file includes definitions.dfy"
@@ -122,8 +152,6 @@ def _explain_no_humaneval(files: list[Path]) -> str:
     has_mark = any("// impl-start" in read_text(path) for path in files[:20])
     return "" if has_mark else "no file has a '// impl-start' mark"
 
-
-_read_statements = statement_files.read_lean_files
 
 FORMATS: Mapping[BenchmarkLayout, Format] = {
     "problems": Format(_explain_not_ours, _read_ours),
@@ -157,11 +185,8 @@ def read_source(
     origin: str = "",
     answers: AnswerTask = "given",
 ) -> Collection:
-    """Everything in a source; ``layout`` None: the first that fits it.
-
-    Raises:
-        ProblemError: the source is empty, of no known layout, or not of the one that was named.
-    """
+    """Everything in a source; ``layout`` None: the first that fits it. Raises ``ProblemError`` if
+    the source is empty, of no known layout, or not of the one that was named."""
     if source.is_rows and not source.rows:
         raise ProblemError(f"{source.name} holds no row; give a file with a problem in it")
     tried: dict[BenchmarkLayout, str] = {}

@@ -69,11 +69,8 @@ def _add(collector: Collector, problem_id: str, given: LeanText) -> None:
 
 
 def build_problem(problem_id: str, given: LeanText, origin: str) -> Problem:
-    """The problem of a text without blanks for answers.
-
-    Raises:
-        ProblemError: it is not one declaration to prove.
-    """
+    """The problem of a text without blanks for answers. Raises ``ProblemError`` if it is not one
+    declaration to prove."""
     problem = problem_from_statement(
         problem_id,
         given.text,

@@ -24,11 +24,8 @@ LEANDOJO_PREFIX = "leandojo:"
 
 
 def read_traced(place: str) -> Collection:
-    """All theorems of the repository at ``place``.
-
-    Raises:
-        ProblemError: lean-dojo is not installed, or the repository cannot be named.
-    """
+    """All theorems of the repository at ``place``. Raises ``ProblemError`` if lean-dojo is not
+    installed, or the repository cannot be named."""
     lean_dojo = _import_lean_dojo()
     url, at, commit = place.rpartition("@")
     if Path(place).exists():

@@ -74,11 +74,8 @@ class Benchmark:
 def open_benchmark(
     text: str, *, layout: BenchmarkLayout | None = None, answers: AnswerTask = "given"
 ) -> Benchmark:
-    """Read what ``text`` names; ``layout`` None finds the layout out.
-
-    Raises:
-        ProblemError: there is no such thing, or none of it is a problem.
-    """
+    """Read what ``text`` names; ``layout`` None finds the layout out. Raises ``ProblemError`` if
+    there is no such thing, or none of it is a problem."""
     if text.startswith(LEANDOJO_PREFIX):
         traced = admit(read_traced(text.removeprefix(LEANDOJO_PREFIX)))
         found = Benchmark(
@@ -134,10 +131,7 @@ def admit(collection: Collection) -> Collection:
 def read_hub(text: str) -> RawBenchmark:
     """All rows of a split of a data set on the Hugging Face hub, or in a local folder; without one,
     the only split there is, else ``test``. What the library has in its cache is not fetched again.
-
-    Raises:
-        ProblemError: it cannot be had, or it has no such split.
-    """
+    Raises ``ProblemError`` if it cannot be had, or it has no such split."""
     name, _, split = text.removeprefix(HUB_PREFIX).partition(":")
     if not name:
         raise ProblemError(f"{text!r}: write hf:OWNER/NAME or hf:OWNER/NAME:SPLIT")
@@ -167,10 +161,7 @@ def is_source(text: str) -> bool:
 
 def divide_name(text: str) -> tuple[str, str]:
     """The name and the split of ``NAME:SPLIT``; all of the text and no split where it is not that.
-
-    Raises:
-        ProblemError: the benchmark has no such split.
-    """
+    Raises ``ProblemError`` if the benchmark has no such split."""
     name, colon, split = text.partition(":")
     known = KNOWN.get(name)
     if not colon or known is None or Path(text).exists():
@@ -182,11 +173,8 @@ def divide_name(text: str) -> tuple[str, str]:
 
 
 def locate(text: str) -> tuple[Path, KnownBenchmark | None]:
-    """The path that ``text`` is or names, and what is known about it.
-
-    Raises:
-        ProblemError: it is neither there nor known, or known and not there.
-    """
+    """The path that ``text`` is or names, and what is known about it. Raises ``ProblemError`` if it
+    is neither there nor known, or known and not there."""
     path = Path(text)
     if not text:
         raise ProblemError("the name of a benchmark is empty; write . for the current folder")

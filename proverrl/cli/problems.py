@@ -161,11 +161,7 @@ def show_problem(
 
 
 def parse_levels(text: str) -> tuple[int, ...]:
-    """``1-5`` or ``1,3`` as numbers.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """``1-5`` or ``1,3`` as numbers. Raises ``UsageError`` if the text is neither."""
     levels: list[int] = []
     try:
         for part in text.split(","):

@@ -89,12 +89,8 @@ def search(
 
 def find_problems(texts: tuple[str, ...], benchmark: str | None, config: Config) -> list[Problem]:
     """The problems that are named: ids of ``benchmark``; without one, sources, all of whose
-    problems are meant, and ids of the problem files that ``config`` names.
-
-    Raises:
-        ProblemError: a source cannot be read.
-        UsageError: there is no such problem.
-    """
+    problems are meant, and ids of the problem files that ``config`` names. Raises ``ProblemError``
+    if a source cannot be read, and ``UsageError`` if there is no such problem."""
     from proverrl.benchmarks.open import is_source, open_benchmark
 
     if benchmark is not None:

@@ -60,12 +60,9 @@ async def print_verdicts(
     stdin: BinaryIO | None = None,
 ) -> int:
     """Judge all inputs; each has a row in the output. Returns 0 when all are proved, 1 when not, 2
-    when an input cannot be used, 3 when an input needs a back end that is not there.
-
-    Raises:
-        UsageError: a path is missing, ``out`` is an input, cannot be written, or cannot be gone on
-            with.
-    """
+    when an input cannot be used, 3 when an input needs a back end that is not there. Raises
+    ``UsageError`` if a path is missing, or if ``out`` is an input, cannot be written, or cannot be
+    continued."""
     if resume and out is None:
         raise UsageError("--resume continues a file of verdicts: name it with --out")
     check_paths(paths)

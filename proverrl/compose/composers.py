@@ -67,7 +67,6 @@ class Draft:
     task: str
     composed: Composed | None
     reason: str = ""
-    prompt_id: str = ""
     completion: Completion | None = None
     scaffold: str = ""
 
@@ -149,7 +148,7 @@ class PolicyComposer:
             composed = None
             if not script.reason:
                 composed = apply_script(script, pair, round_number=number)
-        return _make_draft(pair, composed, reason, prompt.problem_id, completion)
+        return _make_draft(pair, composed, reason, completion)
 
 
 def drop_repeats(drafts: Sequence[Draft]) -> list[Draft]:
@@ -238,11 +237,11 @@ def dump_drafts(drafts: Sequence[Draft]) -> list[dict[str, Any]]:
 
 
 def load_drafts(rows: Sequence[Mapping[str, Any]]) -> list[Draft]:
-    """What ``dump_drafts`` wrote."""
+    """What ``dump_drafts`` wrote; rows of earlier versions have a ``prompt_id`` too."""
     return [
         Draft(
             **{
-                **row,
+                **{name: value for name, value in row.items() if name != "prompt_id"},
                 "parents": tuple(row["parents"]),
                 "composed": row["composed"] and load_composed(row["composed"]),
                 "completion": row["completion"] and load_completion(row["completion"]),
@@ -256,9 +255,8 @@ def _make_draft(
     pair: Pair,
     composed: Composed | None,
     reason: str,
-    prompt_id: str = "",
     completion: Completion | None = None,
 ) -> Draft:
     parents = tuple(parent.problem.id for parent in pair)
     kept = "" if composed is not None else reason
-    return Draft(parents, pair[0].problem.kind, composed, kept, prompt_id, completion)
+    return Draft(parents, pair[0].problem.kind, composed, kept, completion=completion)

@@ -166,11 +166,8 @@ def _find_line(
 
 
 def check_operators(language: str, chosen: Sequence[str]) -> list[str]:
-    """The operators of a language; of the ``chosen`` ones, where some are chosen.
-
-    Raises:
-        ProblemError: none of the chosen ones is for the language.
-    """
+    """The operators of a language; of the ``chosen`` ones, where some are chosen. Raises
+    ``ProblemError`` if none of the chosen ones is for the language."""
     operators = [name for name in list_operators(language) if not chosen or name in chosen]
     if not operators:
         raise ProblemError(

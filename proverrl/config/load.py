@@ -33,21 +33,14 @@ RENAMED = {
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a TOML file and apply ``key.subkey=value`` overrides (values in TOML's syntax).
-
-    Raises:
-        ConfigError: names the file or override, the key, and the nearest valid key.
-    """
+    """Read a TOML file and apply ``key.subkey=value`` overrides (values in TOML's syntax). Raises
+    ``ConfigError``, which names the file or override, the key, and the nearest valid key."""
     return _build_config(lambda: read_table(path), overrides, path)
 
 
 def load_stored_config(run: Path, overrides: Sequence[str] = ()) -> Config:
-    """The configuration that a run stored, its folder being where it lies now.
-
-    Raises:
-        RunError: the folder is no run.
-        ConfigError: an override is wrong.
-    """
+    """The configuration that a run stored, its folder being where it lies now. Raises ``RunError``
+    if the folder is not a run, and ``ConfigError`` if an override is wrong."""
     path = run / "resolved.json"
     try:
         table = read_stored_table(path)
@@ -66,12 +59,8 @@ def _build_config(
 
 
 def read_stored_table(path: Path) -> dict[str, Any]:
-    """The configuration in a ``resolved.json``, as a plain table.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it holds no configuration.
-    """
+    """The configuration in a ``resolved.json``, as a plain table. Raises ``OSError`` if the file
+    cannot be read, and ``ValueError`` if it holds no configuration."""
     table = read_object(path).get("config")
     if not isinstance(table, dict):
         raise ValueError("it holds no object 'config'")  # noqa: TRY004
@@ -80,10 +69,7 @@ def read_stored_table(path: Path) -> dict[str, Any]:
 
 def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The tables of a TOML file over those of the file that its ``extends`` names, relative to it.
-
-    Raises:
-        ConfigError: a file is missing or broken, or extends itself by way of others.
-    """
+    Raises ``ConfigError`` if a file is missing or broken, or extends itself by way of others."""
     try:
         table = tomllib.loads(path.read_text("utf-8-sig"))
     except FileNotFoundError as error:
@@ -105,10 +91,7 @@ def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 def _rename_keys(table: dict[str, Any], source: str, *, told: bool = True) -> dict[str, Any]:
     """``table`` under the names of this version; ``told`` warns of each key that was renamed.
-
-    Raises:
-        ConfigError: a key stands there under both names.
-    """
+    Raises ``ConfigError`` if a key stands there under both names."""
     table = copy.deepcopy(table)
     for old, new in RENAMED.items():
         *parents, last = old.split(".")
@@ -138,11 +121,8 @@ def _merge(table: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def apply_overrides(table: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """A copy of ``table`` with ``key.subkey=value`` overrides applied.
-
-    Raises:
-        ConfigError: an override that is not ``key=value``.
-    """
+    """A copy of ``table`` with ``key.subkey=value`` overrides applied. Raises ``ConfigError`` for
+    an override that is not ``key=value``."""
     table = copy.deepcopy(table)
     for override in overrides:
         _apply_override(table, override)

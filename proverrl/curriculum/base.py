@@ -110,11 +110,8 @@ class Curriculum:
         self._first_families = sorted(self._posterior)
 
     def draw(self, n: int) -> list[Problem]:
-        """``n`` problems; repeats within a draw only where a choice leaves no other.
-
-        Raises:
-            RunError: there is no problem to draw.
-        """
+        """``n`` problems; repeats within a draw only where a choice leaves no other. Raises
+        ``RunError`` if there is no problem to draw."""
         if n == 0:
             return []
         if not self._problems:
@@ -128,11 +125,8 @@ class Curriculum:
         return drawn
 
     def observe(self, group: Group) -> None:
-        """Count a group's proofs. Rewards matter only to curricula that compare them.
-
-        Raises:
-            RunError: the group's problem was never given to this curriculum.
-        """
+        """Count a group's proofs. Rewards matter only to curricula that compare them. Raises
+        ``RunError`` if the group's problem was never given to this curriculum."""
         name = group.rollouts[0].problem.id
         problem = self._problems.get(name)
         if problem is None:
@@ -144,10 +138,7 @@ class Curriculum:
 
     def add(self, problems: Iterable[Problem]) -> None:
         """Problems that arrive during a run; one that is known already, text and all, is left out.
-
-        Raises:
-            ProblemError: another problem has the same id.
-        """
+        Raises ``ProblemError`` if another problem has the same id."""
         for problem in problems:
             known = self._problems.get(problem.id)
             if known is None:
@@ -177,12 +168,8 @@ class Curriculum:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Become what ``state_dict`` wrote, before any ``add``; problems gone from the run's file
-        are forgotten.
-
-        Raises:
-            RunError: the run has other families of problems than the checkpoint, or some were
-                added first.
-        """
+        are forgotten. Raises ``RunError`` if the run has other families of problems than the
+        checkpoint, or some were added first."""
         if state["families"] != self._first_families:
             raise RunError(
                 "the checkpoint's curriculum was given other problems than this run has: their "

@@ -67,11 +67,8 @@ class Beliefs:
 def read_counts(path: Path) -> dict[str, tuple[int, int]]:
     """(proofs, judged attempts) of each problem, from JSON lines of an earlier run: attempts of an
     evaluation (``evals/NAME.jsonl``), rollouts of a training (``rollouts/step_N.jsonl``), or
-    ``{"id": ..., "solved": ..., "attempts": ...}``.
-
-    Raises:
-        ProblemError: the file cannot be read, or a line is none of these.
-    """
+    ``{"id": ..., "solved": ..., "attempts": ...}``. Raises ``ProblemError`` if the file cannot be
+    read, or a line is none of these."""
     found: dict[str, tuple[int, int]] = {}
     try:
         with path.open(encoding="utf-8") as file:

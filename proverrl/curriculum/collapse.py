@@ -114,11 +114,7 @@ def examine_round(
 ) -> RoundFigures:
     """The figures of a round: its problems, each one's solve rate, and the composer's rewards,
     which may be of more or other attempts; ``malformed`` of the ``written`` statements held no
-    problem.
-
-    Raises:
-        RecordError: there is not one rate for each problem.
-    """
+    problem. Raises ``RecordError`` if there is not one rate for each problem."""
     if len(rates) != len(problems):
         raise RecordError(f"round {number}: {len(problems)} problems but {len(rates)} solve rates")
     skeletons = [make_skeleton(problem) for problem in problems]

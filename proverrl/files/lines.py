@@ -34,11 +34,8 @@ def reading_text(path: Path) -> Iterator[None]:
 
 
 def read_text(path: Path) -> str:
-    """A file as text, without a byte order mark and with line breaks as ``\\n``.
-
-    Raises:
-        ProblemError: it cannot be read.
-    """
+    """A file as text, without a byte order mark and with line breaks as ``\\n``. Raises
+    ``ProblemError`` if it cannot be read."""
     with reading_text(path):
         return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
 
@@ -72,10 +69,7 @@ def append_line(stream: TextIO, row: Mapping[str, Any], path: Path) -> None:
 
 def write_atomically(path: Path, text: str, *, errors: str = "strict") -> None:
     """The file appears whole or not at all; ``errors`` says what becomes of half a surrogate pair.
-
-    Raises:
-        RunError: it cannot be written.
-    """
+    Raises ``RunError`` if it cannot be written."""
     with replacing(path, errors) as stream:
         stream.write(text)
 

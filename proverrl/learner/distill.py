@@ -162,11 +162,8 @@ def distillation_loss(
 def generalised_js(student: Tensor, teacher: Tensor, alpha: float) -> Tensor:
     """(1 - alpha) KL(student || m) + alpha KL(teacher || m) with m = (1 - alpha) student + alpha
     teacher, over the last dimension of log-probabilities. At the ends, where that is 0, its limits
-    in slope: KL(teacher || student) for alpha 0 and KL(student || teacher) for alpha 1.
-
-    Raises:
-        ValueError: alpha is outside [0, 1].
-    """
+    in slope: KL(teacher || student) for alpha 0 and KL(student || teacher) for alpha 1. Raises
+    ``ValueError`` if alpha is outside [0, 1]."""
     if not 0.0 <= alpha <= 1.0:
         raise ValueError(f"alpha must be within 0 and 1, got {alpha}")
     if alpha == 0.0:

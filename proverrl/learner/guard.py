@@ -90,12 +90,9 @@ class Guard:
     _groups: Sequence[Group] = ()
 
     def watch(self, groups: Sequence[Group], solve_rate: float | None) -> None:
-        """Look at the groups that the next step learns from, and at the solve rate of all that
-        was judged for it (None when nothing was).
-
-        Raises:
-            GuardError: the solve rate jumped and the configuration says stop.
-        """
+        """Look at the groups that the next step learns from, and at the solve rate of all that was
+        judged for it (None when nothing was). Raises ``GuardError`` if the solve rate jumped and
+        the configuration says stop."""
         self._groups = groups
         if solve_rate is None:
             return
@@ -104,11 +101,8 @@ class Guard:
         self.history = [*self.history, solve_rate][-self.settings.reward_window :]
 
     def check(self, update: Update) -> bool:
-        """Whether the update may be made: False leaves out one that is not finite.
-
-        Raises:
-            GuardError: something is out of bounds and the configuration says stop.
-        """
+        """Whether the update may be made: False leaves out one that is not finite. Raises
+        ``GuardError`` if something is out of bounds and the configuration says stop."""
         not_finite = find_not_finite(update.metrics, self.settings)
         found = [
             *not_finite,

@@ -59,11 +59,8 @@ UpdateCheck = Callable[[Update], bool]
 
 
 def require_finite(update: Update) -> bool:
-    """The check of a learner that has no other.
-
-    Raises:
-        ProverRLError: the loss or the gradient's norm is not finite.
-    """
+    """The check of a learner that has no other. Raises ``ProverRLError`` if the loss or the
+    gradient's norm is not finite."""
     for name, words in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
         if not math.isfinite(value := update.metrics[name]):
             raise ProverRLError(f"{words} is {value} at version {update.version}; stopping")
@@ -134,10 +131,8 @@ class TorchLearner:
         log-likelihood times ``replay_weight`` is added to the loss (VAPO, Yue et al. 2025, arXiv
         2504.05118, on fresh positives; here on all that were found). ``pairs`` are failed attempts
         for self-distillation, dealt out over the updates of a pass; without any other sample no
-        update is made.
-
-        Raises:
-            ProverRLError: the check refuses an update; it is not made.
+        update is made. Raises ``ProverRLError`` if the check refuses an update, which is then not
+        made.
         """
         if self.world.size > 1 and self.world.leads:
             self.world.share(("step", (samples, pairs)))
@@ -324,11 +319,9 @@ class TorchLearner:
 
 
 def enable_checkpointing(model: Any) -> None:
-    """Recompute activations in the backward pass: less memory, about a third more time.
-
-    Raises:
-        UsageError: the model has dropout, which the training mode that this needs would turn on.
-    """
+    """Recompute activations in the backward pass: less memory, about a third more time. Raises
+    ``UsageError`` if the model has dropout, which the training mode that this needs would turn
+    on."""
     rates = {k: v for k, v in model.config.to_dict().items() if "drop" in k and v}
     rates |= {k: m.p for k, m in model.named_modules() if isinstance(m, torch.nn.Dropout) and m.p}
     if rates:

@@ -77,12 +77,9 @@ def plan_attention(spans: Sequence[Span], device: torch.device) -> AttentionPlan
 
 
 def use_packed_attention(model: Any) -> None:
-    """Let the model attend through this module; it goes on as before where no plan is given.
-
-    Raises:
-        UsageError: the model does not look its attention up by name, or has layers that do not
-            attend to all that came before.
-    """
+    """Let the model attend through this module; it goes on as before where no plan is given. Raises
+    ``UsageError`` if the model does not look its attention up by name, or has layers that do not
+    attend to all that came before."""
     config = model.config.get_text_config(decoder=True)
     if config._attn_implementation == NAME:
         return

@@ -103,10 +103,8 @@ def packed_logits(
     """Logits over the vocabulary, divided by ``temperature``, of shape (tokens, vocabulary), and
     the tokens themselves, of shape (tokens,), in the order of ``packed_logprobs``.
 
-    From then on the model attends through ``proverrl.learner.packed_attention``.
-
-    Raises:
-        UsageError: the model does not look its attention up by name.
+    From then on the model attends through ``proverrl.learner.packed_attention``. Raises
+    ``UsageError`` if the model does not look its attention up by name.
     """
     use_packed_attention(model)
     device = next(model.parameters()).device

@@ -36,9 +36,8 @@ class ShardedModel(nn.Module):
     ``model``'s dtype. Gradients are summed over the processes in float32.
 
     ``model`` stays as it is. Whole is only one layer at a time, and what lies outside the layers.
-
-    Raises:
-        UsageError: transformers does not say what the model's layers are, or they share weights.
+    Raises ``UsageError`` if transformers does not say what the model's layers are, or they share
+    weights.
     """
 
     def __init__(self, model: Any, world: World, *, store: torch.dtype, trains: bool) -> None:
@@ -96,11 +95,7 @@ class ShardedModel(nn.Module):
 
 
 def make_mesh(world: World, device: torch.device) -> DeviceMesh:
-    """All processes of the run in one row.
-
-    Raises:
-        UsageError: there is only one.
-    """
+    """All processes of the run in one row. Raises ``UsageError`` if there is only one."""
     if world.size == 1:
         raise UsageError(
             "learner.shard = 'fsdp2' needs several processes to cut the weights over and this is "
@@ -110,11 +105,7 @@ def make_mesh(world: World, device: torch.device) -> DeviceMesh:
 
 
 def find_layers(model: Any) -> list[nn.Module]:
-    """The layers that transformers keeps in one piece.
-
-    Raises:
-        UsageError: it names none.
-    """
+    """The layers that transformers keeps in one piece. Raises ``UsageError`` if it names none."""
     names = set(getattr(model, "_no_split_modules", None) or ())
     layers = [module for module in model.modules() if type(module).__name__ in names]
     if not layers:
@@ -129,11 +120,8 @@ def fill_weights(
     module: nn.Module, whole: dict[int, Tensor], dtype: torch.dtype, *, trains: bool
 ) -> None:
     """Give the empty weights of a module their values out of ``whole``, which loses them; a tensor
-    that the module uses twice stays one.
-
-    Raises:
-        UsageError: another module was given the tensor before.
-    """
+    that the module uses twice stays one. Raises ``UsageError`` if another module was given the
+    tensor before."""
     made: dict[int, nn.Parameter] = {}
     for child in module.modules():
         for name, empty in child._parameters.items():
@@ -167,12 +155,8 @@ def to_part(whole: Tensor, like: Tensor) -> Tensor:
 class ShardedWeights:
     """What ``TrainedWeights`` is, with 16 bytes per parameter divided by the number of processes.
     ``rows`` are compared after each push, the same on every process. All methods are called by all
-    processes.
-
-    Raises:
-        UsageError: the optimizer or the model cannot be cut.
-        WeightSyncError: the sampler does not compute what the cut copy computes.
-    """
+    processes. Raises ``UsageError`` if the optimizer or the model cannot be cut, and
+    ``WeightSyncError`` if the sampler does not compute what the cut copy computes."""
 
     lockstep = True
 
@@ -228,10 +212,7 @@ class ShardedWeights:
 
     def publish(self) -> dict[str, float]:
         """Copy the weights into the sampler's model and compare; returns figures for the metrics.
-
-        Raises:
-            WeightSyncError: the sampler of some process does not hold the weights.
-        """
+        Raises ``WeightSyncError`` if the sampler of some process does not hold the weights."""
         self.run.copy_to(self.sampler.parameters())
         figures, complaint = dict[str, float](), ""
         self.model.eval()

@@ -101,7 +101,6 @@ class Reviewer:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as JSON values."""
         return {
             "rates": self.rates.state_dict(),
             "observed": self._observed,
@@ -109,7 +108,6 @@ class Reviewer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state_dict`` wrote."""
         self.rates.load_state_dict(state["rates"])
         self._observed = dict(state["observed"])
         self.num_calls = len(self._observed)

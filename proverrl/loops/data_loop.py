@@ -174,7 +174,6 @@ class Statements:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state_dict`` wrote."""
         self._composed.load_state_dict(state)
         self._composed.seen = set(state["seen"])
         self._num_slow = state["num_slow"]

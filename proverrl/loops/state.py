@@ -169,7 +169,6 @@ class RunState:
             self.load_state_dict(state)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as JSON values."""
         return {
             **asdict(self.progress),
             **{name: part.state_dict() for name, part in self.parts.items()},
@@ -177,7 +176,6 @@ class RunState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Become what ``state_dict`` wrote."""
         self.progress = Progress(**{field.name: state[field.name] for field in fields(Progress)})
         # The version before wrote "audits" for appeals.
         state = {"appeals": state.get("audits"), **state}

@@ -137,10 +137,8 @@ def supervised_loss(
     """Weighted mean cross-entropy of a batch: targets weigh 1, prompt tokens ``prompt_weight``.
 
     Padded and packed batches give the same loss; a packed one needs a model that
-    ``proverrl.learner.packed_attention`` can attend through.
-
-    Raises:
-        UsageError: the model cannot.
+    ``proverrl.learner.packed_attention`` can attend through. Raises ``UsageError`` if it cannot
+    attend through this one.
     """
     if not pack_tokens:
         loss, weight = _weighted_loss(policy, _pad(batch, prompt_weight))

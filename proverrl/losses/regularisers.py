@@ -41,12 +41,9 @@ KL_ESTIMATORS: dict[KlName, Callable[[Tensor, Tensor], Tensor]] = {"k1": k1, "k2
 
 
 def kl_term(inputs: LossInputs) -> tuple[Tensor, Tensor]:
-    """``kl.coefficient`` times the estimate's mean over the batch's tokens, and the estimate's
-    sum for the metrics. Weights of the policy loss do not apply.
-
-    Raises:
-        RecordError: there are no ``ref_logprobs``.
-    """
+    """``kl.coefficient`` times the estimate's mean over the batch's tokens, and the estimate's sum
+    for the metrics. Weights of the policy loss do not apply. Raises ``RecordError`` if there are no
+    ``ref_logprobs``."""
     settings = inputs.settings.kl
     if inputs.ref_logprobs is None:
         raise RecordError("a KL term needs the log-probabilities of the reference policy")

@@ -58,11 +58,8 @@ class Sampler(Policy, Protocol):
 
     def push(self, version: int) -> dict[str, float]:
         """Sample from the trained weights as they are now, and call them ``version``; returns
-        figures for the metrics. The weights must not change meanwhile.
-
-        Raises:
-            WeightSyncError: the sampling engine does not hold them.
-        """
+        figures for the metrics. The weights must not change meanwhile. Raises ``WeightSyncError``
+        if the sampling engine does not hold them."""
 
     def close(self) -> None:
         """Release what the engine holds; nothing is sampled afterwards."""

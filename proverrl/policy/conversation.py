@@ -36,11 +36,8 @@ def uses_chat(tokenizer: PreTrainedTokenizerBase, layout: LayoutName) -> bool:
 def encode_messages(
     tokenizer: PreTrainedTokenizerBase, name: str, messages: Sequence[Message], layout: LayoutName
 ) -> Prompt:
-    """Messages as a prompt of that name, written as ``layout`` writes a problem's.
-
-    Raises:
-        UsageError: the chat template refuses the messages.
-    """
+    """Messages as a prompt of that name, written as ``layout`` writes a problem's. Raises
+    ``UsageError`` if the chat template refuses the messages."""
     if uses_chat(tokenizer, layout):
         text = _render_chat(tokenizer, messages)
         return Prompt(name, text, _encode(tokenizer, text))

@@ -90,11 +90,8 @@ class EndpointPolicy:
         return Prompt(problem.id, render_prompt(problem, self.layout), (), messages)
 
     def resume(self, prompt: Prompt, history: Sequence[Exchange]) -> Prompt:
-        """Continue a conversation by messages; the server makes their token ids.
-
-        Raises:
-            UsageError: the API continues text, or the answer itself must continue.
-        """
+        """Continue a conversation by messages; the server makes their token ids. Raises
+        ``UsageError`` if the API continues text, or the answer itself must continue."""
         if self.config.api != "chat" or any(exchange.inside for exchange in history):
             raise UsageError(
                 "several turns need exact token ids, which a server does not take back; for "
@@ -109,11 +106,8 @@ class EndpointPolicy:
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
-        """See ``Policy.generate``; at most ``endpoint.concurrency`` requests are in flight.
-
-        Raises:
-            UsageError: the server refuses, cannot be reached, or answers in another form.
-        """
+        """See ``Policy.generate``; at most ``endpoint.concurrency`` requests are in flight. Raises
+        ``UsageError`` if the server refuses, cannot be reached, or answers in another form."""
         gate = asyncio.Semaphore(self.config.concurrency)
         async with httpx2.AsyncClient(
             transport=self._transport, timeout=self.config.timeout_seconds, headers=self._headers()

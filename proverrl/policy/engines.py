@@ -36,12 +36,8 @@ def open_sampler(
     policy: TransformersPolicy, config: Config, problems: Sequence[Problem]
 ) -> Sampler:
     """The engine that ``policy.engine`` names, holding the policy's weights; close it at the end.
-    The engines are compared on prompts of ``problems``.
-
-    Raises:
-        UsageError: the engine is not installed or refuses the model.
-        WeightSyncError: it does not hold the weights.
-    """
+    The engines are compared on prompts of ``problems``. Raises ``UsageError`` if the engine is not
+    installed or refuses the model, and ``WeightSyncError`` if it does not hold the weights."""
     return ENGINES[config.policy.engine](policy, config.vllm, problems)
 
 

@@ -30,11 +30,8 @@ DTYPES: dict[PrecisionName, torch.dtype] = {"fp32": torch.float32, "bf16": torch
 
 
 def choose_device(name: str) -> str:
-    """``auto`` takes CUDA when it is available.
-
-    Raises:
-        UsageError: CUDA was requested by name and is not available.
-    """
+    """``auto`` takes CUDA when it is available. Raises ``UsageError`` if CUDA was requested by name
+    and is not available."""
     if name == "auto":
         wants_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
         name = "cuda" if torch.cuda.is_available() and not wants_cpu else "cpu"
@@ -50,10 +47,7 @@ def load_policy(
     path: str | Path, config: PolicyConfig, *, device: str, precision: PrecisionName = "fp32"
 ) -> TransformersPolicy:
     """Load a Hugging Face folder or id with weights of ``precision``, whatever it was saved in.
-
-    Raises:
-        UsageError: it cannot be loaded, or its tokenizer has no end token.
-    """
+    Raises ``UsageError`` if it cannot be loaded, or its tokenizer has no end token."""
     with loading(Path(path)):
         try:
             tokenizer = AutoTokenizer.from_pretrained(path)
@@ -118,12 +112,8 @@ def build_policy(
 def merge_policies(first: Path, second: Path, *, alpha: float, out: Path) -> None:
     """Write (1 - alpha) first + alpha second to ``out``, with the second's tokenizer. Averaging a
     model with the one that it was trained from restores variety that training lost
-    (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613).
-
-    Raises:
-        UsageError: a folder cannot be loaded, the two are not of one model or vocabulary, or
-            ``alpha`` is outside [0, 1].
-    """
+    (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613). Raises ``UsageError`` if a folder cannot
+    be loaded, the two are not of one model or vocabulary, or ``alpha`` is outside [0, 1]."""
     if not 0.0 <= alpha <= 1.0:
         raise UsageError(f"alpha must be between 0 and 1, got {alpha}")
     model, tokenizer = _load(first)

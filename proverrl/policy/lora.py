@@ -34,11 +34,8 @@ def has_adapter(model: Any) -> bool:
 
 def attach_adapter(model: Any, settings: LoraConfig, *, seed: int) -> None:
     """Put fresh adapters into the model; all other weights are frozen. B is 0, so the model
-    computes what it computed before.
-
-    Raises:
-        UsageError: peft is not installed, or the model has no layer of the names in ``targets``.
-    """
+    computes what it computed before. Raises ``UsageError`` if peft is not installed, or the model
+    has no layer of the names in ``targets``."""
     try:
         import peft
     except ImportError as error:
@@ -130,11 +127,8 @@ def save_adapter(model: Any, folder: Path) -> None:
 
 @torch.no_grad()
 def load_adapter(model: Any, folder: Path) -> None:
-    """Load what ``save_adapter`` wrote.
-
-    Raises:
-        RunError: it cannot be read, or belongs to another shape of adapter.
-    """
+    """Load what ``save_adapter`` wrote. Raises ``RunError`` if it cannot be read, or belongs to
+    another shape of adapter."""
     path = folder / "adapter_model.safetensors"
     try:
         saved = load_file(path)

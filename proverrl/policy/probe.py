@@ -29,11 +29,8 @@ MIN_SEQUENCES = 8
 
 
 def mean_abs_difference(a: LogProbs, b: LogProbs) -> float:
-    """The mean over all tokens of |a - b|.
-
-    Raises:
-        ValueError: the shapes differ, or there is no token.
-    """
+    """The mean over all tokens of |a - b|. Raises ``ValueError`` if the shapes differ, or there is
+    no token."""
     pairs = [
         (x, y) for row, other in zip(a, b, strict=True) for x, y in zip(row, other, strict=True)
     ]
@@ -95,11 +92,8 @@ this share of the limit: far more than rounding could hide over so many tokens."
 
 def choose_rows(prompts: Sequence[tuple[int, ...]], *, count: int, max_tokens: int) -> Rows:
     """``count`` different sequences of 2 to ``max_tokens`` tokens, spread over ``prompts``; with
-    fewer prompts than that, later windows of each are used as well.
-
-    Raises:
-        UsageError: the prompts hold too few tokens for so many sequences.
-    """
+    fewer prompts than that, later windows of each are used as well. Raises ``UsageError`` if the
+    prompts hold too few tokens for so many sequences."""
     rows: dict[tuple[int, ...], None] = {}
     order = [*prompts[:: max(1, len(prompts) // count)], *prompts]
     for start in range(max(map(len, prompts), default=0)):
@@ -145,11 +139,8 @@ class PushProbe:
     _moved_from: tuple[list[float], list[float]] | None = field(default=None, init=False)
 
     def check(self) -> dict[str, float]:
-        """The difference as figures for the metrics, in nats.
-
-        Raises:
-            WeightSyncError: it is above the limit, or the sampler stood still.
-        """
+        """The difference as figures for the metrics, in nats. Raises ``WeightSyncError`` if it is
+        above the limit, or the sampler stood still."""
         model = _flatten(self.learner(self.rows))
         sampler = _flatten(self.sampler(self.rows))
         if len(model) != len(sampler):

@@ -83,11 +83,8 @@ class TransformersPolicy:
         return int(self.tokenizer.eos_token_id)
 
     def prompt(self, problem: Problem) -> Prompt:
-        """See ``Policy.prompt``.
-
-        Raises:
-            UsageError: the chat template refuses the layout's messages.
-        """
+        """See ``Policy.prompt``. Raises ``UsageError`` if the chat template refuses the layout's
+        messages."""
         messages = render_messages(problem, self.layout)
         return encode_messages(self.tokenizer, problem.id, messages, self.layout)
 
@@ -110,11 +107,7 @@ class TransformersPolicy:
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
-        """See ``Policy.generate``.
-
-        Raises:
-            UsageError: a prompt leaves no room for a token.
-        """
+        """See ``Policy.generate``. Raises ``UsageError`` if a prompt leaves no room for a token."""
         remedy = "lower rollout.history_tokens, or take a model with a longer context"
         require_room(prompts, self.context_tokens, remedy)
         cancelled = threading.Event()

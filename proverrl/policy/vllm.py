@@ -29,12 +29,9 @@ from proverrl.types import Completion, Problem, Prompt, Sampling
 
 class VllmPolicy:
     """Samples with ``build()``'s engine from the weights of ``trained``; ``version`` is that of the
-    weights that the engine holds. The first push happens here.
-
-    Raises:
-        UsageError: vLLM is missing or refuses the settings.
-        WeightSyncError: the engine does not hold the weights.
-    """
+    weights that the engine holds. The first push happens here. Raises ``UsageError`` if vLLM is
+    missing or refuses the settings, and ``WeightSyncError`` if the engine does not hold the
+    weights."""
 
     def __init__(
         self,
@@ -86,23 +83,16 @@ class VllmPolicy:
     async def generate(
         self, prompts: Sequence[Prompt], *, n: int, sampling: Sampling
     ) -> list[list[Completion]]:
-        """See ``Policy.generate``.
-
-        Raises:
-            UsageError: a prompt leaves no room for a token.
-            WeightSyncError: the last push failed.
-        """
+        """See ``Policy.generate``. Raises ``UsageError`` if a prompt leaves no room for a token,
+        and ``WeightSyncError`` if the last push failed."""
         work = self._thread.submit(self._generate, list(prompts), n, sampling)
         return await asyncio.wrap_future(work)
 
     def push(self, version: int) -> dict[str, float]:
         """Copy the trained weights into the engine as ``version``, then compare both; returns
         figures for the metrics: the mean and the largest difference in nats, and seconds. Waits for
-        a generation in progress. The trained weights must not change meanwhile.
-
-        Raises:
-            WeightSyncError: the engine's log-probabilities are not those of the trained model.
-        """
+        a generation in progress. The trained weights must not change meanwhile. Raises
+        ``WeightSyncError`` if the engine's log-probabilities are not those of the trained model."""
         return self._thread.submit(self._push, version).result()
 
     def close(self) -> None:

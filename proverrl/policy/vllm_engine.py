@@ -56,11 +56,8 @@ class Drawn:
 
 def import_vllm() -> Any:
     """The module ``vllm``, set up to run inside this process. It is found by importing it, because
-    the CPU build is installed under another name.
-
-    Raises:
-        UsageError: it is not installed or does not start here.
-    """
+    the CPU build is installed under another name. Raises ``UsageError`` if vLLM is not installed or
+    does not start here."""
     os.environ.update(ENVIRONMENT)
     # Its log lines would tear the live display; whoever asks for them gets them.
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
@@ -75,12 +72,9 @@ def import_vllm() -> Any:
 
 
 class VllmEngine:
-    """One vLLM engine for ``policy``'s architecture and tokenizer; ``load`` brings the weights.
-    All calls come from one thread.
-
-    Raises:
-        UsageError: vLLM is not there, or refuses the model or the settings.
-    """
+    """One vLLM engine for ``policy``'s architecture and tokenizer; ``load`` brings the weights. All
+    calls come from one thread. Raises ``UsageError`` if vLLM is not there, or refuses the model or
+    the settings."""
 
     def __init__(self, policy: TransformersPolicy, config: VllmConfig) -> None:
         self._vllm = import_vllm()

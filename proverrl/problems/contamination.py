@@ -153,11 +153,8 @@ class OverlapIndex:
 
 def read_statements(path: Path) -> Iterator[Statement]:
     """The statements of a JSON lines file: problems of ours, or any lines with one of the fields
-    ``statement``, ``formal_statement``, ``lean4_code``, ``hints_removed``, ``code``.
-
-    Raises:
-        ProblemError: the file cannot be read, or a line has no such field.
-    """
+    ``statement``, ``formal_statement``, ``lean4_code``, ``hints_removed``, ``code``. Raises
+    ``ProblemError`` if the file cannot be read, or a line has no such field."""
     with reading_text(path), path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():

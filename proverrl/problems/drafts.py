@@ -21,7 +21,8 @@ from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import audit_candidate
 from proverrl.lang.dafny.backend import start_dafny_worker
-from proverrl.lang.dafny.generate import CurriculumDraft, build_id, stream_level
+from proverrl.lang.dafny.generate.draft import CurriculumDraft
+from proverrl.lang.dafny.generate.stream import build_id, stream_level
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.vacuity import check_vacuity
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain

@@ -60,11 +60,8 @@ class Layout:
 
 
 def render_messages(problem: Problem, layout: LayoutName) -> tuple[Message, ...]:
-    """What a policy that holds conversations is shown.
-
-    Raises:
-        ProblemError: the layout is for another language.
-    """
+    """What a policy that holds conversations is shown. Raises ``ProblemError`` if the layout is for
+    another language."""
     chosen = LAYOUTS[layout]
     if chosen.language not in (None, problem.language):
         other = find_language(problem.language).layout

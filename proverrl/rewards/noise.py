@@ -30,22 +30,16 @@ correction's variance would be unbounded."""
 
 def backward(proved: bool, f0: float, f1: float) -> float:
     """(r - f0) / (1 - f0 - f1): on average 1 for a right proof and 0 for a wrong one. Its variance
-    grows without bound as f0 + f1 nears 1.
-
-    Raises:
-        RecordError: the rates do not lie in [0, 1) with a sum below 1.
-    """
+    grows without bound as f0 + f1 nears 1. Raises ``RecordError`` if the rates do not lie in [0, 1)
+    with a sum below 1."""
     _check(f0, f1)
     return (float(proved) - f0) / (1.0 - f0 - f1)
 
 
 def forward(proved: bool, f0: float, f1: float) -> float:
-    """f1 for a yes, f1 - 1 for a no: on average 0 for a right proof and -(1 - f0 - f1) for a
-    wrong one. f0 is not needed, and values stay within [-1, 1].
-
-    Raises:
-        RecordError: the rates do not lie in [0, 1) with a sum below 1.
-    """
+    """f1 for a yes, f1 - 1 for a no: on average 0 for a right proof and -(1 - f0 - f1) for a wrong
+    one. f0 is not needed, and values stay within [-1, 1]. Raises ``RecordError`` if the rates do
+    not lie in [0, 1) with a sum below 1."""
     _check(f0, f1)
     return f1 if proved else f1 - 1.0
 

@@ -16,12 +16,9 @@ _GATED = (Status.PROVED, Status.REJECTED, Status.EXHAUSTED)
 
 
 def proved_reward(rollout: Rollout, config: RewardConfig | None = None) -> Reward:
-    """1 for PROVED, 0 for every other judged status; corrected for noise where asked.
-
-    Raises:
-        RecordError: the rollout was not judged; a timeout is not a wrong proof. Or the rate of
-            false negatives is to be estimated, and no estimate was given to ``build_reward``.
-    """
+    """1 for PROVED, 0 for every other judged status; corrected for noise where asked. Raises
+    ``RecordError`` if the rollout was not judged (a timeout is not a wrong proof), or if the rate
+    of false negatives is to be estimated and no estimate was given to ``build_reward``."""
     config = config or RewardConfig()
     rate = config.false_negative_rate
     if rate == "online":

@@ -51,12 +51,9 @@ class TrainingSample:
 
 def build_samples(group: Group, advantages: Sequence[Sequence[Credit]]) -> list[TrainingSample]:
     """One sample per rollout (more if its history was cut): prompt and feedback masked, every
-    completion token with its own log-probability and its turn's advantage, or its own.
-
-    Raises:
-        RecordError: a completion lacks token ids or log-probabilities (a server did not give them),
-            or a turn's advantages are not as many as its tokens.
-    """
+    completion token with its own log-probability and its turn's advantage, or its own. Raises
+    ``RecordError`` if a completion lacks token ids or log-probabilities (a server did not give
+    them), or a turn's advantages are not as many as its tokens."""
     return [
         sample
         for rollout, values in zip(group.rollouts, advantages, strict=True)

@@ -39,10 +39,8 @@ class Composite(Search):
 
     A call is one of any part's, or one of ``judge``. Only proofs of the problem itself are
     confirmed and reported. ``NEEDS`` is what the language must offer, and ``LACK`` what problems
-    lack without it.
-
-    Raises:
-        UsageError: the language does not offer it for problems of this kind.
+    lack without it. Raises ``UsageError`` if the language does not offer it for problems of this
+    kind.
     """
 
     NEEDS: ClassVar[Literal["facts", "sketching"]]

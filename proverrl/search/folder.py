@@ -36,11 +36,8 @@ _SAVING_SHARE = 0.05
 
 
 def name_folders(out: Path, problems: Sequence[Problem]) -> dict[str, Path]:
-    """A folder for each problem, by its id.
-
-    Raises:
-        UsageError: a problem is given twice, or two ids would have one folder.
-    """
+    """A folder for each problem, by its id. Raises ``UsageError`` if a problem is given twice, or
+    two ids would have one folder."""
     found: dict[str, Path] = {}
     for problem in problems:
         if problem.id in found:
@@ -57,11 +54,8 @@ def name_folders(out: Path, problems: Sequence[Problem]) -> dict[str, Path]:
 
 
 def check_folder(path: Path, *, resume: bool) -> None:
-    """Refuse a folder that holds something, unless it is to be continued.
-
-    Raises:
-        RunError: it holds a search and ``resume`` is not set, or other things.
-    """
+    """Refuse a folder that holds something, unless it is to be continued. Raises ``RunError`` if it
+    holds other things, or holds a search and ``resume`` is not set."""
     if not path.exists():
         return
     if not path.is_dir():
@@ -101,11 +95,8 @@ class SearchFolder:
         return self.seconds + self.clock() - self._started
 
     def load(self, search: Search) -> bool:
-        """Put the search where it was saved; False when nothing was saved yet.
-
-        Raises:
-            RunError: the file is damaged, or the search is of other settings.
-        """
+        """Put the search where it was saved; False when nothing was saved yet. Raises ``RunError``
+        if the file is damaged, or the search has other settings."""
         path = self.path / STATE
         if not path.exists():
             return False

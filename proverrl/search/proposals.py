@@ -55,11 +55,8 @@ Extend = Callable[[Prompt, str], Prompt]
 
 
 def make_extend(policy: Policy) -> Extend:
-    """How the beginning of an answer is given to a policy.
-
-    Raises:
-        UsageError: the policy's server is given messages, so that it cannot continue an answer.
-    """
+    """How the beginning of an answer is given to a policy. Raises ``UsageError`` if the policy's
+    server is given messages, so that it cannot continue an answer."""
     if isinstance(policy, EndpointPolicy):
         if policy.config.api != "completions":
             raise UsageError(
@@ -74,11 +71,8 @@ def make_extend(policy: Policy) -> Extend:
 
 
 def find_tokenizer(policy: Policy) -> PreTrainedTokenizerBase:
-    """The tokenizer of a policy whose model is here.
-
-    Raises:
-        UsageError: the policy has none.
-    """
+    """The tokenizer of a policy whose model is here. Raises ``UsageError`` if the policy has
+    none."""
     if isinstance(policy, VllmPolicy):
         return policy.trained.tokenizer
     if isinstance(policy, TransformersPolicy):
@@ -123,11 +117,8 @@ class Proposer:
 
     async def __call__(self, problem: Problem, prefix: Prefix, n: int, seed: int) -> list[Proposal]:
         """``n`` continuations. Not read are those that have no body in them, and those where
-        nothing was written after a prefix that ends with a line break.
-
-        Raises:
-            UsageError: the policy cannot continue an answer, or tells no log-probabilities.
-        """
+        nothing was written after a prefix that ends with a line break. Raises ``UsageError`` if the
+        policy cannot continue an answer, or tells no log-probabilities."""
         if self._extend is None and self._open(problem, prefix)[0]:
             self._extend = make_extend(self.policy)
         loop = asyncio.get_running_loop()
@@ -209,11 +200,8 @@ class StepProposer(Proposer):
         self.sampling = replace(self.sampling, stop=(*self.sampling.stop, "\n"))
 
     def _open(self, problem: Problem, prefix: Prefix) -> tuple[str, str]:
-        """The beginning of the answer, at the root too.
-
-        Raises:
-            UsageError: proofs in the problem's language have no steps that end with a line.
-        """
+        """The beginning of the answer, at the root too. Raises ``UsageError`` if proofs in the
+        problem's language have no steps that end with a line."""
         searching = find_language(problem.language).searching
         if searching is None or not searching.has_steps:
             raise UsageError(
@@ -255,11 +243,7 @@ def read_answer(problem: Problem, text: str, layout: LayoutName) -> tuple[str, s
 
 
 def count_tokens(completion: Completion) -> int:
-    """How many tokens were written.
-
-    Raises:
-        UsageError: the server did not tell.
-    """
+    """How many tokens were written. Raises ``UsageError`` if the server did not tell."""
     count = len(completion.token_ids) or len(completion.logprobs)
     if not count and completion.text:
         raise UsageError(

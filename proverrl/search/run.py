@@ -46,11 +46,8 @@ SEARCHES: dict[BaseName, type[Strategy]] = {
 
 
 class TreeSearch(Search):
-    """A search that grows one tree, as its strategy says.
-
-    Raises:
-        ConfigError: the strategy needs a function that is not there.
-    """
+    """A search that grows one tree, as its strategy says. Raises ``ConfigError`` if the strategy
+    needs a function that is not there."""
 
     def __init__(
         self, problem: Problem, functions: Functions, config: SearchConfig, *, seed: int = 0

@@ -45,9 +45,7 @@ class SearchSample:
     ``values`` are those of the states there, between 0 and 1 but for ``deepsearch``, whose values
     are its Q; the last is the body's outcome where no state ends it. ``advantages`` has one a
     stretch. ``search`` is the name of the search, ``calls`` the verifier calls that it made in all.
-
-    Raises:
-        RecordError: the fields do not fit together.
+    Raises ``RecordError`` if the fields do not fit together.
     """
 
     problem: Problem
@@ -98,11 +96,8 @@ def write_samples(path: Path, samples: Iterable[SearchSample]) -> None:
 
 
 def read_samples(path: Path) -> list[SearchSample]:
-    """The samples of a file, in its order.
-
-    Raises:
-        UsageError: the file cannot be read, or names the line that is no sample.
-    """
+    """The samples of a file, in its order. Raises ``UsageError`` if the file cannot be read or a
+    line is not a sample; it names the line."""
     try:
         lines = path.read_text("utf-8").split("\n")
     except OSError as error:
@@ -124,10 +119,8 @@ def build_path_sample(
 
     The body is written in the words of the policy's layout. A token has the advantage of the
     stretch in which its first character lies. The end token belongs to the last stretch, and what a
-    layout writes before the body to the first.
-
-    Raises:
-        UsageError: the policy's tokenizer does not tell where its tokens stand.
+    layout writes before the body to the first. Raises ``UsageError`` if the policy's tokenizer does
+    not tell where its tokens stand.
     """
     if not policy.tokenizer.is_fast:
         raise UsageError(

@@ -50,7 +50,6 @@ from proverrl.types import Candidate, Problem, Status
 
 WEIGHTS, SETTINGS = "value.safetensors", "value.json"
 _REMEDY = "train one with proverrl train configs/value.toml"
-NUM_LIKELIHOODS = 4
 _MAX_LOGITS = 2**24
 
 
@@ -93,11 +92,8 @@ class ValuePair:
 
 def read_pairs(files: Iterable[Path], language: str = "dafny") -> list[ValuePair]:
     """The pairs of a run's ``rollouts/*.jsonl``: the empty prefix of each judged body and one for
-    every statement that another follows.
-
-    Raises:
-        UsageError: a file cannot be read, or a line is no rollout.
-    """
+    every statement that another follows. Raises ``UsageError`` if a file cannot be read, or a line
+    is no rollout."""
     pairs = []
     for file in files:
         try:
@@ -181,10 +177,8 @@ def compute_features(
 
     For each of the last layers, the last one first: the state of the last token, the mean of all,
     the mean of the prefix's own. Then of the prefix's own tokens the log-probabilities' sum, mean
-    and minimum, and the entropy of what comes next. What an empty prefix lacks is 0.
-
-    Raises:
-        UsageError: the model has fewer layers.
+    and minimum, and the entropy of what comes next. What an empty prefix lacks is 0. Raises
+    ``UsageError`` if the model has fewer than ``layers`` layers.
     """
     depth = int(policy.model.config.get_text_config(decoder=True).num_hidden_layers)
     if layers > depth:
@@ -224,11 +218,8 @@ def open_fit(
     data: ValueData, pairs: Sequence[ValuePair], config: ValueConfig, seed: int
 ) -> HeadFit:
     """A fit of the pairs of ``build_data``, with the problems held back that ``choose_side`` names.
-
-    Raises:
-        UsageError: the pairs of one side are all solved or all not, so that nothing can be fitted
-            or measured.
-    """
+    Raises ``UsageError`` if the pairs of one side are all solved or all not, so that nothing can be
+    fitted or measured."""
     masks = {side: _mask(pairs, config, seed, side) for side in ("train", "valid", "test")}
     for side, mask in masks.items():
         labels = data.labels[mask]
@@ -291,11 +282,8 @@ def save_value(
 
 
 def load_value(policy: TransformersPolicy, folder: Path) -> ValueModel:
-    """The model that ``save_value`` wrote.
-
-    Raises:
-        UsageError: there is none, or it is of a policy with other weights.
-    """
+    """The model that ``save_value`` wrote. Raises ``UsageError`` if there is none, or it is of a
+    policy with other weights."""
     about = read_about(folder)
     try:
         state = load_file(folder / WEIGHTS)
@@ -314,12 +302,8 @@ def load_value(policy: TransformersPolicy, folder: Path) -> ValueModel:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """What ``save_value`` wrote beside the weights.
-
-    Raises:
-        UsageError: the folder holds no value model.
-        RunError: the file is damaged.
-    """
+    """What ``save_value`` wrote beside the weights. Raises ``UsageError`` if the folder holds no
+    value model, and ``RunError`` if the file is damaged."""
     if not (folder / SETTINGS).is_file():
         raise UsageError(f"{folder} holds no value model: it has no {SETTINGS}; {_REMEDY}")
     return read_row(folder / SETTINGS, _ABOUT, _REMEDY)

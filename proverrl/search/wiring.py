@@ -72,11 +72,9 @@ def open_confirm(pool: PoolConfig) -> Verifier:
 
 
 def open_value(policy: Policy, folder: Path) -> ValueFn:
-    """The value model in ``folder``, which was fitted on this policy's hidden states.
-
-    Raises:
-        UsageError: the policy's model is not in this process, or there is no value model for it.
-    """
+    """The value model in ``folder``, which was fitted on this policy's hidden states. Raises
+    ``UsageError`` if the policy's model is not in this process, or there is no value model for
+    it."""
     if not isinstance(policy, TransformersPolicy):
         raise UsageError(
             f"a value model reads the hidden states of the policy's own model, which "
@@ -86,15 +84,12 @@ def open_value(policy: Policy, folder: Path) -> ValueFn:
 
 
 def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Functions:
-    """The functions of one problem's search.
-
-    Raises:
-        UsageError: the search needs states, and problems of this kind or layout have none.
-    """
+    """The functions of one problem's search. Raises ``UsageError`` if the search needs states, and
+    problems of this kind or layout have none."""
     return Functions(
         propose=tools.propose,
         verify=partial(tools.verifier.verify, deadline_seconds=tools.deadline_seconds),
-        segment=choose_states(problem, tools.propose.policy, config),
+        segment=choose_states(problem, config),
         value=tools.value,
         correct=tools.correct,
         confirm=partial(tools.confirm.verify, deadline_seconds=tools.deadline_seconds),
@@ -102,7 +97,7 @@ def make_functions(problem: Problem, tools: Tools, config: SearchConfig) -> Func
     )
 
 
-def choose_states(problem: Problem, policy: Policy, config: SearchConfig) -> SegmentFn | None:
+def choose_states(problem: Problem, config: SearchConfig) -> SegmentFn | None:
     """How states are read from verdicts; None for searches that need none."""
     if config.base_name in WHOLE_BODY_SEARCHES:
         return None

@@ -132,10 +132,8 @@ class CachedVerifier:
         """Judge a refused candidate again, with other workers and larger limits.
 
         The cache is bypassed. A proof has ``OVERTURNED`` among its checks, and ``verify`` returns
-        it from now on; any other verdict changes nothing.
-
-        Raises:
-            UsageError: this verifier was opened without appeals.
+        it from now on; any other verdict changes nothing. Raises ``UsageError`` if this verifier
+        was opened without appeals.
         """
         if self._appeals is None:
             raise UsageError("this verifier hears no appeals; open it with appeal_factor")

@@ -73,7 +73,6 @@ class RoutedVerifier:
     async def verify(
         self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
-        """See ``LanedVerifier.verify``."""
         verifier = self.open_backend(candidate.problem.language).verifier
         return await verifier.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)
 

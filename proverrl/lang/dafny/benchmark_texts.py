@@ -76,11 +76,8 @@ def number_in_order(text: str) -> str:
 
 
 def cut_marked(problem_id: str, truth: str, origin: str) -> tuple[Problem, str]:
-    """The problem of a marked program, and its reference body.
-
-    Raises:
-        ProblemError: nothing is marked.
-    """
+    """The problem of a marked program, and its reference body. Raises ``ProblemError`` if nothing
+    is marked."""
     places = list(_PLACE.finditer(truth))
     if not places:
         raise ProblemError("no invariants or assertions are marked: nothing is to be written")
@@ -107,11 +104,8 @@ def cut_marked(problem_id: str, truth: str, origin: str) -> tuple[Problem, str]:
 
 
 def cut_lemma(path: Path, text: str) -> str:
-    """The statement of a lemma with an empty body, without the files that it includes.
-
-    Raises:
-        ProblemError: it needs what they define, or has no empty body.
-    """
+    """The statement of a lemma with an empty body, without the files that it includes. Raises
+    ``ProblemError`` if it needs what they define, or has no empty body."""
     declared = _list_included(path, text)
     statement = _INCLUDE.sub("", text).strip() + "\n"
     words = {word for kind, word in scan_tokens(statement) if kind == "name"} - {path.stem}

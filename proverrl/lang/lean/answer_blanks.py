@@ -60,11 +60,8 @@ def find_answers(text: str) -> tuple[AnswerHole, ...]:
 
 
 def give_answers(text: str, holes: Sequence[AnswerHole]) -> str:
-    """The text with the official answers in its blanks.
-
-    Raises:
-        ProblemError: a blank comes without its answer.
-    """
+    """The text with the official answers in its blanks. Raises ``ProblemError`` if a blank comes
+    without its answer."""
     for hole in reversed(holes):
         if not hole.answer:
             raise ProblemError(
@@ -77,11 +74,8 @@ def give_answers(text: str, holes: Sequence[AnswerHole]) -> str:
 
 
 def ask_for_answers(text: str, holes: Sequence[AnswerHole]) -> str:
-    """The text as one statement: there are answers for which the theorem holds.
-
-    Raises:
-        ProblemError: the file is not of the form that this can be said about.
-    """
+    """The text as one statement: there are answers for which the theorem holds. Raises
+    ``ProblemError`` if the file is not of the form that this can be said about."""
     target = next((d for d in reversed(find_declarations(text)) if d.keyword in _PROVABLE), None)
     if target is None:
         raise ProblemError("no theorem uses the answer")

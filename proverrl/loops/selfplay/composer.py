@@ -248,7 +248,6 @@ class Scaffolder:
         return {"failed": self._failed, "parts": [dump_composed(part) for part in self._parts]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state_dict`` wrote."""
         self._failed = list(state["failed"])
         self._parts = [load_composed(row) for row in state["parts"]]
 

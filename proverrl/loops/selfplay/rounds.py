@@ -211,7 +211,6 @@ class Rounds:
         return self._figures[-1].metrics() | {"compose_warnings": texts}
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as JSON values."""
         return {
             **self._composed.state_dict(),
             "drafts_next": self._drafts_next,
@@ -220,7 +219,6 @@ class Rounds:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state_dict`` wrote."""
         self._composed.load_state_dict(state)
         self._drafts_next = state["drafts_next"]
         # Whatever was composed is in the archive, stopped or not.

@@ -1,7 +1,25 @@
-"""Draws drafts in a fixed order, each kept in exactly one split.
+"""A curriculum of small Dafny programs, each with one hole, over five levels.
 
-Flows in: levels, a count, a seed and a split. Flows out: drafts, the same on every machine.
-Not handled here: whether Dafny accepts them (``proverrl.problems.drafts``).
+Flows in: a level, a seed and a split. Flows out: ``CurriculumDraft``s in a fixed order: a statement
+with a hole and the reference body. They depend on these three values only, not on the machine or on
+PYTHONHASHSEED.
+
+Level 1 has linear accumulators, level 2 closed forms and recurrences, level 3 arrays, level 4
+lemmas by induction, level 5 search, sorting steps, nested loops and lemmas used by others.
+
+The splits differ in three ways at once:
+
+* Programs. The normal form of a program (names and layout forgotten, constants kept) is hashed;
+  its value modulo 10 decides: 0-6 train, 7 valid, 8-9 held out. No valid or held-out problem
+  equals a train problem, whatever its names.
+* Names. For each role (counter, bound, accumulator, array, ...) train draws from one pool, and
+  valid and held-out draw from another (``names.VARIABLE_POOLS``, ``names.GLOBAL_POOLS``). Every
+  name of the second pool occurs in train in another role.
+* Numbers. For each role of number (slope, offset, limit, base) one residue modulo 7 is never
+  drawn in train, and only it is drawn in valid and held-out (``names.NUMBER_RESIDUES``). Small
+  structural numbers (a stride, an exponent) and numbers computed from drawn ones are shared.
+
+Not handled here: whether Dafny proves a draft (``proverrl.problems.drafts``), files, prompts.
 """
 
 from __future__ import annotations
@@ -9,8 +27,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.generate import level1, level2, level3, level4, level5
@@ -89,16 +106,6 @@ def stream_level(level: int, seed: int, split: Split) -> Iterator[CurriculumDraf
     yield from _take_turns(
         stream_family(level, family, seed, split, seen) for family in FAMILIES[level]
     )
-
-
-def generate_drafts(
-    levels: Sequence[int], num: int, seed: int, split: Split
-) -> Iterator[CurriculumDraft]:
-    """``num`` distinct drafts, the levels taking turns; fewer when all families are used up."""
-    if not levels or num < 0:
-        raise ProblemError("give at least one level and a number of problems that is not negative")
-    drafts = _take_turns(stream_level(level, seed, split) for level in sorted(set(levels)))
-    yield from islice(drafts, num)
 
 
 def _take_turns(streams: Iterable[Iterator[CurriculumDraft]]) -> Iterator[CurriculumDraft]:

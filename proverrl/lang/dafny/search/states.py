@@ -54,11 +54,8 @@ _RELATIONS = frozenset({"==", "<", "<=", ">", ">=", "!=", "==>", "<==", "<==>"})
 
 def segment_dafny(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
     """One segment: the body up to its first failing statement, and the obligations left open. A
-    proved body is one segment that ends in ``no goals``; empty when nothing is kept.
-
-    Raises:
-        UsageError: the problem is no Dafny problem with a body of its own.
-    """
+    proved body is one segment that ends in ``no goals``; empty when nothing is kept. Raises
+    ``UsageError`` unless the problem is one of Dafny with a body of its own."""
     _check_kind(candidate)
     if verdict.proved:
         return (Segment(candidate.body, NO_GOALS),)

@@ -104,7 +104,6 @@ class DafnyCliWorker(DafnyProcessWorker):
     async def start(
         cls, toolchain: DafnyToolchain, limits: Limits, known: KnownProblems
     ) -> DafnyCliWorker:
-        """See ``start_dafny_worker``."""
         worker = cls(toolchain, limits, known)
         await check_canaries(worker, toolchain.z3)
         return worker

@@ -63,7 +63,6 @@ class Dafny4Worker(DafnyProcessWorker):
     async def start(
         cls, toolchain: DafnyToolchain, limits: Limits, known: KnownProblems
     ) -> Dafny4Worker:
-        """See ``start_dafny_worker``."""
         worker = cls(toolchain, limits, known)
         await worker._check_canaries()
         return worker

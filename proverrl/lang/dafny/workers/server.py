@@ -55,7 +55,6 @@ class DafnyServerWorker(GroupWorker):
     async def start(
         cls, toolchain: DafnyToolchain, limits: Limits, known: KnownProblems
     ) -> DafnyServerWorker:
-        """See ``start_dafny_worker``."""
         if toolchain.server is None:
             raise ToolchainError("DafnyServer is not installed; run: sudo apt-get install dafny")
         group = await ProcessGroup.start(toolchain.server, memory_limit_mb=limits.memory_mb)

@@ -47,11 +47,8 @@ def find_used(text: str, names: Collection[str]) -> tuple[str, ...]:
 
 
 def lemma_problem(problem: Problem, statement: str) -> Problem:
-    """A lemma as a problem with the preamble of the one that it is to serve.
-
-    Raises:
-        ProblemError: the statement is not a theorem or a lemma with a name and a colon.
-    """
+    """A lemma as a problem with the preamble of the one that it is to serve. Raises
+    ``ProblemError`` if the statement is not a theorem or a lemma with a name and a colon."""
     name, _, _ = _split(statement)
     return Problem(
         id=f"{problem.id}/{name}",
@@ -67,7 +64,7 @@ def lemma_problem(problem: Problem, statement: str) -> Problem:
 
 def negate(statement: str) -> str:
     """``theorem NAME_negation : ¬ (∀ BINDERS, TARGET)`` (DeepSeek-Prover, Xin et al. 2024, arXiv
-    2405.14333). Raises: as ``lemma_problem``."""
+    2405.14333). Raises what ``lemma_problem`` raises."""
     name, binders, target = _split(statement)
     quantified = f"∀ {binders}, {target}" if binders else target
     return f"theorem {name}_negation : ¬ ({quantified})"

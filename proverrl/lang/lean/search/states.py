@@ -37,11 +37,8 @@ _OPENERS = frozenset("by => := <;> with · . calc then else do from at ; , ( ⟨
 
 
 def segment_lean(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
-    """The segments of a body up to its first error; see the module.
-
-    Raises:
-        UsageError: the problem is not one of Lean, or a proof by tactics came without states.
-    """
+    """The segments of a body up to its first error; see the module. Raises ``UsageError`` if the
+    problem is not one of Lean, or a proof by tactics came without states."""
     problem = candidate.problem
     if problem.language != "lean":
         raise UsageError(

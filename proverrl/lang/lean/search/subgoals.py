@@ -160,9 +160,7 @@ def lift(problem: Problem, sketch: Sketch, subgoal: Subgoal, given: tuple[str, .
     """A hole as a theorem with a hole for tactics, with the statements of the ``given`` holes.
 
     Statements of other holes are left out, but for those that the theorem's own text speaks of.
-
-    Raises:
-        RecordError: the sketch is not one of Lean, or has no such hole.
+    Raises ``RecordError`` if the sketch is not one of Lean, or has no such hole.
     """
     holes = {hole.name: hole for hole in _holes_of(sketch)}
     for name in (subgoal.name, *given):
@@ -192,11 +190,8 @@ def lift(problem: Problem, sketch: Sketch, subgoal: Subgoal, given: tuple[str, .
 
 
 def splice(problem: Problem, sketch: Sketch, bodies: Mapping[str, str]) -> str:
-    """The sketch with the proof of each hole in place of its ``sorry``.
-
-    Raises:
-        RecordError: the sketch is not one of Lean, or a hole has no proof.
-    """
+    """The sketch with the proof of each hole in place of its ``sorry``. Raises ``RecordError`` if
+    the sketch is not one of Lean, or a hole has no proof."""
     whole = sketch.body
     for hole in reversed(_holes_of(sketch)):
         if hole.name not in bodies:

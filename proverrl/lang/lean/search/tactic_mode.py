@@ -67,18 +67,15 @@ class TacticMode:
     ) -> list[ProofState]:
         """The state after each of the tactics, tried at the end of a path; a failed one says so.
 
-        Raises: as ``LeanStates.walk``.
+        Raises what ``LeanStates.walk`` raises.
         """
         return [(await self.states.walk(problem, (*path, tactic)))[-1] for tactic in tactics]
 
     async def verify(self, candidate: Candidate) -> Verdict:
         """The verdict on a body: where its first failing tactic stands, or what it leaves open, or
         what ``judge`` says of the whole file when no goal is left. TIMEOUT and CRASHED when two
-        workers in turn failed on it.
-
-        Raises:
-            ProblemError: the statement fails in Lean, or has not exactly one hole.
-        """
+        workers in turn failed on it. Raises ``ProblemError`` if the statement fails in Lean, or has
+        not exactly one hole."""
         if (broken := refuse_encoding(candidate.body, "tactic-mode")) is not None:
             return broken
         tactics = split_tactics(candidate.problem, candidate.body)

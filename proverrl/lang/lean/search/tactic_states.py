@@ -115,12 +115,9 @@ class LeanStates:
         return tuple(p.worker.pid for p in self._places if p.worker is not None)
 
     async def walk(self, problem: Problem, path: Sequence[str]) -> tuple[ProofState, ...]:
-        """The states before the first tactic and after each, up to the first failure.
-
-        Raises:
-            ProblemError: the statement fails in Lean, or has not exactly one hole.
-            WorkerError: two workers in turn failed on this path.
-        """
+        """The states before the first tactic and after each, up to the first failure. Raises
+        ``ProblemError`` if the statement fails in Lean, or has not exactly one hole, and
+        ``WorkerError`` if two workers in turn failed on this path."""
         tactics, statement = tuple(path), Candidate(problem, "").key
         known = self._recall(statement, tactics)
         if known is not None:
@@ -133,7 +130,7 @@ class LeanStates:
     async def elaborate(self, candidate: Candidate) -> Elaboration:
         """What Lean says of a whole file, with places that count from the end of its imports.
 
-        The text must have passed the audit. Raises: as ``walk``.
+        The text must have passed the audit. Raises what ``walk`` raises.
         """
 
         async def work(worker: LeanReplWorker) -> Elaboration:

@@ -127,11 +127,8 @@ def find_mark(text: str, mark: str, *, last: bool = False) -> Token | None:
 
 
 def read_theorem(problem: Problem) -> Theorem:
-    """The parts of the last declaration before a problem's hole.
-
-    Raises:
-        ProblemError: its statement has no theorem with a colon and a ``:=`` before the hole.
-    """
+    """The parts of the last declaration before a problem's hole. Raises ``ProblemError`` if its
+    statement has no theorem with a colon and a ``:=`` before the hole."""
     before = problem.statement.partition(HOLE)[0]
     declared = find_declarations(before)
     if declared:

@@ -1,0 +1,18 @@
+"""Drafts of several levels at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+
+from proverrl.lang.dafny.generate.draft import CurriculumDraft
+from proverrl.lang.dafny.generate.stream import stream_level
+from proverrl.types import Split
+
+
+def generate_drafts(
+    levels: Sequence[int], num: int, seed: int, split: Split
+) -> Iterator[CurriculumDraft]:
+    """``num`` distinct drafts, the levels taking turns."""
+    streams = [stream_level(level, seed, split) for level in levels]
+    return islice(chain.from_iterable(zip(*streams, strict=True)), num)
