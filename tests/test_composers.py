@@ -258,4 +258,9 @@ def test_drafts_survive_a_checkpoint(form: str) -> None:
     assert [draft.composed for draft in drafts] == [None, None]
     assert all(draft.reason and draft.completion is not None for draft in drafts)
     drafts += asyncio.run(ProgramComposer((), 0).write([PAIR], round_number=1))
-    assert load_drafts(json.loads(json.dumps(dump_drafts(drafts)))) == drafts
+    rows = json.loads(json.dumps(dump_drafts(drafts)))
+    assert load_drafts(rows) == drafts
+    # As a checkpoint of the version before has it.
+    for row in rows:
+        row["task"] = row.pop("kind")
+    assert load_drafts(rows) == drafts

@@ -25,7 +25,7 @@ def read_lean_files(collector: Collector) -> None:
             continue
         with collector.reading(path.stem, str(path)):
             solved = path.parent / SOLVED_FOLDER / f"{path.stem}_sol.lean"
-            is_solved = collector.layout == "combibench" and solved.exists()
+            is_solved = collector.format == "combibench" and solved.exists()
             given = LeanText(
                 name=path.stem,
                 where=str(path),

@@ -60,11 +60,11 @@ write the proof. Give the whole program in one code block."""
 @dataclass(frozen=True, slots=True)
 class Draft:
     """What came of a pair: a composed problem, or ``reason``. ``parents`` are the pair's ids, and
-    ``task`` is the kind of its first problem. ``scaffold`` names what made it where no composer
+    ``kind`` is that of its first problem. ``scaffold`` names what made it where no composer
     did; then it earns nothing, and nothing is compared with it."""
 
     parents: tuple[str, ...]
-    task: str
+    kind: str
     composed: Composed | None
     reason: str = ""
     prompt_id: str = ""
@@ -238,11 +238,11 @@ def dump_drafts(drafts: Sequence[Draft]) -> list[dict[str, Any]]:
 
 
 def load_drafts(rows: Sequence[Mapping[str, Any]]) -> list[Draft]:
-    """What ``dump_drafts`` wrote."""
+    """What ``dump_drafts`` wrote, in the version before too, which called the kind a task."""
     return [
         Draft(
             **{
-                **row,
+                **{"kind" if name == "task" else name: value for name, value in row.items()},
                 "parents": tuple(row["parents"]),
                 "composed": row["composed"] and load_composed(row["composed"]),
                 "completion": row["completion"] and load_completion(row["completion"]),
