@@ -179,7 +179,7 @@ class Obligations:
 class Verdict:
     """What the verifier said about one candidate.
 
-    ``checks`` names what was checked, in order, for an reviewer to read. ``seconds`` is the time
+    ``checks`` names what was checked, in order, for a person to read. ``seconds`` is the time
     of the checker, ``header_seconds`` the part of it that went into imports, ``queue_seconds``
     the wait for a worker. ``obligations`` is filled by back ends that count them, for partial
     credit; ``goals`` are those left open or, on request, those before an error, and ``states``

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proverrl.compose.archive import Composed
-from proverrl.compose.filters import Asker, FilterLedger, FilterTools, make_filters, run_filters
+from proverrl.compose.filters import Asker, FilterTally, FilterTools, make_filters, run_filters
 from proverrl.compose.operators import compose, get_operator, list_operators
 from proverrl.lang.records import Parent
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
@@ -148,12 +148,12 @@ async def main(num: int, seed: int, workers: int, *, families: bool) -> None:
     parents = [Parent(problem, references[problem.id]) for problem in problems]
     if families:
         first = {problem.family: problem for problem in reversed(problems)}
-        ledger = FilterLedger()
+        tally = FilterTally()
         try:
-            await run_filters(list(first.values()), make_filters(tools), tools, ledger=ledger)
+            await run_filters(list(first.values()), make_filters(tools), tools, tally=tally)
         finally:
             await verifier.aclose()
-        print(ledger.describe())
+        print(tally.describe())
         return
     print("| operator | made of drawn | well formed | not trivial | kept | proved | calls each |")
     print("|---|---|---|---|---|---|---|")

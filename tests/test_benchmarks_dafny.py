@@ -1,4 +1,4 @@
-"""Dafny benchmarks: small files of every layout, what they become, and real Dafny on some."""
+"""Dafny benchmarks: small files of every format, what they become, and real Dafny on some."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_dafnybench_tasks_and_its_own_rows(tmp_path: Path) -> None:
     task = {"id": "count", "hints_removed": BLANK, "ground_truth": TRUTH, "dialect": "raw"}
     row = {"test_ID": 7, "test_file": "count_no_hints.dfy", **task}
     del row["id"]
-    for layout, data in (("dafnybench_tasks", task), ("dafnybench_rows", row)):
-        found = read(write_rows(tmp_path / f"{layout}.jsonl", data))
+    for name, data in (("dafnybench_tasks", task), ("dafnybench_rows", row)):
+        found = read(write_rows(tmp_path / f"{name}.jsonl", data))
         (entry,) = found.entries
-        assert found.layout == layout
+        assert found.format == name
         assert (entry.problem.id, entry.problem.kind) == ("count", ANNOTATE)
         assert entry.problem.statement == f"{BLANK}\n{HOLE}"
         assert (entry.problem.split, entry.reference) == ("heldout", TRUTH)
@@ -79,7 +79,7 @@ def test_the_folders_of_dafnybench(tmp_path: Path) -> None:
         "hints_removed/f_no_hints.dfy": BLANK.replace("while r < n", "for i := 0 to n"),
     }
     found = read(write_files(tmp_path, files))
-    assert found.layout == "dafnybench"
+    assert found.format == "dafnybench"
     assert [(e.problem.id, e.reference) for e in found.entries] == [
         ("a", TRUTH),
         ("c", None),
@@ -174,7 +174,7 @@ def test_clover_and_mbpp(tmp_path: Path) -> None:
         "plain/plain_strong.dfy": "method P() returns (r: int) ensures r == 1 { r := 1; }\n",
     }
     found = read(write_files(tmp_path / "clover", clover))
-    assert found.layout == "clover"
+    assert found.format == "clover"
     assert [(e.problem.id, e.problem.statement) for e in found.entries] == [
         ("count", f"{BLANK}\n{HOLE}")
     ]
@@ -185,7 +185,7 @@ def test_clover_and_mbpp(tmp_path: Path) -> None:
     ]
     mbpp = {"src/task_id_3.dfy": TRUTH, "test/task_id_3_test.dfy": TRUTH, "src/other.dfy": TRUTH}
     found = read(write_files(tmp_path / "mbpp", mbpp))
-    assert found.layout == "mbpp_dfy"
+    assert found.format == "mbpp_dfy"
     assert [(e.problem.id, e.reference) for e in found.entries] == [("task_id_3", TRUTH)]
     assert [e.id for e in found.refused] == ["other", "task_id_3_test"]
 
@@ -224,7 +224,7 @@ def test_the_marks_of_humaneval_give_the_hole(tmp_path: Path) -> None:
         "005-for.dfy": MARKED.replace("while r < n", "for i := 0 to n"),
     }
     found = read(write_files(tmp_path, files))
-    assert found.layout == "humaneval_dafny"
+    assert found.format == "humaneval_dafny"
     one, two, line, loop = found.entries
     marked = MARKED[MARKED.index("    // invariants-start") : MARKED.index("  {\n    r := r")]
     assert one.problem.statement == MARKED.replace(marked, f"    {HOLE}\n")
@@ -258,7 +258,7 @@ def test_minif2f_dafny_only_where_its_definitions_are_not_needed(tmp_path: Path)
         "dataset/test/f.dfy": include + "lemma f(x: int)\n  ensures x == x\n{ assert true; }",
     }
     found = read(write_files(tmp_path, files))
-    assert found.layout == "minif2f_dafny"
+    assert found.format == "minif2f_dafny"
     (entry,) = found.entries
     assert entry.problem.statement == f"lemma a(x: int)\n  ensures x * x >= 0\n{{\n  {HOLE}\n}}\n"
     assert (entry.problem.kind, entry.problem.split) == ("statements", "valid")

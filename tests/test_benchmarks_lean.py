@@ -1,4 +1,4 @@
-"""Lean benchmarks: small files of every layout, and exactly what they become."""
+"""Lean benchmarks: small files of every format, and exactly what they become."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proverrl.benchmarks.base import Collection, read_split
 from proverrl.benchmarks.lean_text import fit_proof, strip_doc
-from proverrl.benchmarks.statement_rows import DEFAULT_HEADER, ROW_LAYOUTS
+from proverrl.benchmarks.statement_rows import DEFAULT_HEADER, ROW_FORMATS
 from proverrl.errors import ProblemError
 from proverrl.lang.lean.answer_blanks import ask_for_answers, find_answers, give_answers
 from proverrl.lang.lean.audit import audit_lean_candidate
@@ -55,7 +55,7 @@ def test_every_ending_and_header_place_becomes_one_form(
     row["formal_statement"] = (HEADER if inside else "") + CLAIM + ending
     found = read(write_rows(tmp_path / "rows.jsonl", row))
     problem = one(found)
-    assert found.layout == "deepseek"
+    assert found.format == "deepseek"
     assert (problem.preamble, problem.statement) == (HEADER, STATEMENT)
     assert (problem.id, problem.split, problem.informal) == ("two_le", "valid", "At least two.")
     assert audit_lean_candidate(Candidate(problem, "omega")) is None
@@ -74,7 +74,7 @@ def test_rows_without_any_header_get_the_common_one_and_say_so(tmp_path: Path) -
     assert problem.metadata["header"] == "default"
 
 
-def test_the_fields_of_each_row_layout(tmp_path: Path) -> None:
+def test_the_fields_of_each_row_format(tmp_path: Path) -> None:
     statement = f"{CLAIM} := by\n  sorry"
     rows: dict[str, dict[str, Any]] = {
         "goedel": {
@@ -108,13 +108,13 @@ def test_the_fields_of_each_row_layout(tmp_path: Path) -> None:
         },
         "lean_rows": {"id": "a", "formal_statement": HEADER + statement, "nl_statement": "Words."},
     }
-    for layout, row in rows.items():
-        found = read(write_rows(tmp_path / f"{layout}.jsonl", row))
+    for name, row in rows.items():
+        found = read(write_rows(tmp_path / f"{name}.jsonl", row))
         problem = one(found)
-        assert found.layout == layout
+        assert found.format == name
         assert (problem.preamble, problem.statement) == (HEADER, STATEMENT)
         assert (problem.id, problem.informal) == ("a", "Words.")
-    assert ROW_LAYOUTS.keys() == {*rows, "deepseek"}
+    assert ROW_FORMATS.keys() == {*rows, "deepseek"}
 
 
 def test_a_proof_of_the_benchmark_is_the_reference(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_folder_of_minif2f(tmp_path: Path) -> None:
     text = f"{HEADER}{CLAIM} := by sorry"
     files = {"MiniF2F/Valid/two.lean": text, "MiniF2F/Test/three.lean": text, "README.md": "x"}
     found = read(write_files(tmp_path, files))
-    assert found.layout == "minif2f_lean4"
+    assert found.format == "minif2f_lean4"
     assert [(e.problem.id, e.problem.split) for e in found.entries] == [
         ("three", "heldout"),
         ("two", "valid"),
@@ -327,7 +327,7 @@ def test_combibench_takes_the_answer_from_the_solved_file(tmp_path: Path) -> Non
         "CombiBench/with_solution/q_sol.lean": solved,
     }
     found = read(write_files(tmp_path, files))
-    assert found.layout == "combibench"
+    assert found.format == "combibench"
     (entry,) = found.entries
     assert entry.problem.statement == f"theorem q : 1 + 1 = ((2) : ℕ) := by\n  {HOLE}\n"
     assert [e.id for e in found.refused] == ["r"]
@@ -374,7 +374,7 @@ def test_verina_is_its_proof_task(tmp_path: Path) -> None:
     files["t4/task.lean"] = VERINA.replace("  sorry\n", "  have : n = n := sorry\n  omega\n")
     files["t5/task.lean"] = "theorem t : True := by sorry\n"
     found = read(write_files(tmp_path, files))
-    assert found.layout == "verina"
+    assert found.format == "verina"
     first, third = found.entries
     assert first.problem.statement == (
         "theorem twice_spec_satisfied (n : Int) (h_precond : twice_precond n) :\n"
@@ -433,7 +433,7 @@ def test_clever_where_an_implementation_is_given(tmp_path: Path) -> None:
     left_open = CLEVER.replace("\nn\n", "\nsorry\n")
     files = {"problem_1.lean": CLEVER, "problem_2.lean": proved, "problem_3.lean": left_open}
     found = read(write_files(tmp_path, files))
-    assert found.layout == "clever"
+    assert found.format == "clever"
     first, second = found.entries
     assert first.problem.preamble == (
         "import Imports.AllImports\n\n"

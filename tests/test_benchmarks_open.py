@@ -13,12 +13,12 @@ from typing import Any, get_args
 import pytest
 from click.testing import CliRunner
 
-from proverrl.benchmarks.base import BenchmarkLayout, hash_source, open_source, rows_source
+from proverrl.benchmarks.base import BenchmarkFormat, hash_source, open_source, rows_source
 from proverrl.benchmarks.convert import write_benchmark
 from proverrl.benchmarks.formats import FORMATS
 from proverrl.benchmarks.known import KNOWN, count_taken
 from proverrl.benchmarks.open import is_source, open_benchmark, read_hub
-from proverrl.benchmarks.statement_rows import ROW_LAYOUTS
+from proverrl.benchmarks.statement_rows import ROW_FORMATS
 from proverrl.cli.main import cli
 from proverrl.config import LayoutName, parse_config
 from proverrl.errors import ProblemError, ProverRLError, UsageError
@@ -50,29 +50,29 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
-def test_layouts_and_their_names_agree() -> None:
-    assert set(FORMATS) == set(get_args(BenchmarkLayout))
-    assert {known.layout for known in KNOWN.values()} <= set(FORMATS)
-    assert set(ROW_LAYOUTS) <= set(FORMATS)
+def test_formats_and_their_names_agree() -> None:
+    assert set(FORMATS) == set(get_args(BenchmarkFormat))
+    assert {known.format for known in KNOWN.values()} <= set(FORMATS)
+    assert set(ROW_FORMATS) <= set(FORMATS)
     # A name must not depend on which of two benchmarks is tried first.
     places = [place for known in KNOWN.values() for place in known.places]
     assert len(places) == len(set(places))
 
 
-def test_a_source_of_no_layout_names_all_that_were_tried(tmp_path: Path) -> None:
+def test_a_source_of_no_format_names_all_that_were_tried(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "other.jsonl", {"question": "?", "id": "a"})
     with pytest.raises(ProblemError) as caught:
         open_benchmark(str(path))
     lines = str(caught.value).split("\n")
-    assert lines[0] == f"{path} is of no known layout. Tried:"
+    assert lines[0] == f"{path} is of no known format. Tried:"
     assert [line.split(":")[0].strip() for line in lines[1:]] == list(FORMATS)
     where = f"{path}, line 1"
     assert f"  problems: {where}: field 'language' is missing" in lines
     assert f"  deepseek: {where}: field 'name' is missing" in lines
     assert f"  dafnybench_tasks: {where}: field 'hints_removed' is missing" in lines
     assert "  verina: it holds no task.lean" in lines
-    with pytest.raises(ProblemError, match=r"is not of the layout goedel: .*field 'name' or 'pr"):
-        open_benchmark(str(path), layout="goedel")
+    with pytest.raises(ProblemError, match=r"is not of the format goedel: .*field 'name' or 'pr"):
+        open_benchmark(str(path), format_name="goedel")
     write_rows(tmp_path / "deeper.jsonl", TASK)
     with pytest.raises(ProblemError, match=r"holds files of rows; give one of them: .*deeper\.js"):
         open_benchmark(str(tmp_path))
@@ -167,7 +167,7 @@ def test_a_split_of_a_named_benchmark(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(both) == ["e-minif2f_test", "e-minif2f_valid"]
     # A file of that name is that file.
     (tmp_path / "minif2f:test").mkdir()
-    with pytest.raises(ProblemError, match="is of no known layout"):
+    with pytest.raises(ProblemError, match="is of no known format"):
         open_benchmark("minif2f:test")
 
 
@@ -212,10 +212,10 @@ def test_the_page_has_a_row_for_every_known_benchmark() -> None:
     rows = {line.split("`")[1]: line for line in page.split("\n") if line.startswith("| `")}
     assert rows.keys() == KNOWN.keys()
     for name, known in KNOWN.items():
-        for word in (f"`{known.layout}`", known.size, known.source, known.licence, known.hub_id):
+        for word in (f"`{known.format}`", known.size, known.source, known.licence, known.hub_id):
             assert word in rows[name]
-    for layout in FORMATS:
-        assert f"`{layout}`" in page
+    for name in FORMATS:
+        assert f"`{name}`" in page
 
 
 def test_hashes_of_sources(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_hashes_of_sources(tmp_path: Path) -> None:
 def test_our_own_files_are_held_to_their_form(tmp_path: Path) -> None:
     found = open_benchmark(str(ROOT / "dafny" / "curriculum" / "valid.jsonl"))
     path = ROOT / "dafny" / "curriculum" / "valid.jsonl"
-    assert (found.layout, found.refused) == ("problems", ())
+    assert (found.format, found.refused) == ("problems", ())
     assert found.problems == load_problems(path)
     assert found.references == load_references(path)
     row = {"id": "a", "language": "dafny", "kind": "invariants", "statement": "no hole"}
@@ -259,7 +259,7 @@ def test_a_data_set_is_read_by_its_id(tmp_path: Path, monkeypatch: pytest.Monkey
     write_rows(folder / "test.jsonl", LEAN_ROW)
     found = open_benchmark(f"hf:{folder}")
     assert [(p.id, p.split) for p in found.problems] == [("t", "heldout")]
-    assert (found.layout, len(found.sha256)) == ("deepseek", 64)
+    assert (found.format, len(found.sha256)) == ("deepseek", 64)
     with pytest.raises(ProblemError, match=r"no split 'exam'; it has (train, test|test, train)"):
         open_benchmark(f"hf:{folder}:exam")
 

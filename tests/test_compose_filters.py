@@ -11,8 +11,8 @@ from proverrl.compose.filters import (
     FILTERS,
     MAX_EXAMPLES,
     Filter,
-    FilterLedger,
     FilterRun,
+    FilterTally,
     Stop,
     make_filters,
     make_negation,
@@ -72,7 +72,7 @@ def run(
     problems: Sequence[Problem],
     verifier: Verifier,
     *,
-    ledger: FilterLedger | None = None,
+    tally: FilterTally | None = None,
     held_out: Sequence[Problem] = (),
     existing: Sequence[Problem] = (),
     names: Sequence[FilterName] = tuple(FILTERS),
@@ -80,7 +80,7 @@ def run(
     async def main() -> FilterRun:
         tools = make_tools(verifier, existing=existing, held_out=held_out)
         try:
-            return await run_filters(problems, make_filters(tools, names), tools, ledger=ledger)
+            return await run_filters(problems, make_filters(tools, names), tools, tally=tally)
         finally:
             await verifier.aclose()
 
@@ -111,9 +111,9 @@ def test_each_filter_stops_its_example_on_real_dafny() -> None:
     except ToolchainError as error:
         pytest.skip(str(error))
     verifier, _ = open_draft_verifier(1)
-    ledger = FilterLedger()
+    tally = FilterTally()
     good = [lemma("good-lemma"), loop("good-loop")]
-    found = run([*good, *STOPPED.values()], verifier, ledger=ledger, held_out=[HELD_OUT])
+    found = run([*good, *STOPPED.values()], verifier, tally=tally, held_out=[HELD_OUT])
     assert found.kept == tuple(good)
     reasons = {stop.problem_id: (stop.filter, stop.reason) for stop in found.stops}
     assert reasons == {
@@ -127,8 +127,8 @@ def test_each_filter_stops_its_example_on_real_dafny() -> None:
         "false-loop": ("refuted", "a small run breaks it"),
         "false-lemma": ("refuted", "its negation is proved"),
     }
-    assert (ledger.num_seen, ledger.num_kept, ledger.stops.total()) == (11, 2, 9)
-    assert found.num_calls == ledger.calls.total()
+    assert (tally.num_seen, tally.num_kept, tally.stops.total()) == (11, 2, 9)
+    assert found.num_calls == tally.calls.total()
     (refuted,) = [stop for stop in found.stops if stop.problem_id == "false-lemma"]
     assert refuted.kept is not None
     assert (refuted.kept.parents, refuted.kept.operator) == (("false-lemma",), "negate")
@@ -153,12 +153,12 @@ def refuse(candidate: Candidate) -> Verdict:
 
 
 def test_calls_are_counted_once_for_each_question() -> None:
-    ledger = FilterLedger()
+    tally = FilterTally()
     verifier = FakeVerifier(refuse)
-    found = run([loop("a"), loop("b", LOOP.replace("7", "8"))], verifier, ledger=ledger)
+    found = run([loop("a"), loop("b", LOOP.replace("7", "8"))], verifier, tally=tally)
     # Each: the empty body (well_formed; trivial asks it again and is told from memory), the body
     # "invariant true", three exploits (empty, the input handed back, the default), the runs.
-    assert ledger.calls == {"well_formed": 2, "trivial": 2, "weak_contract": 4, "refuted": 2}
+    assert tally.calls == {"well_formed": 2, "trivial": 2, "weak_contract": 4, "refuted": 2}
     assert found.num_calls == verifier.num_calls == 10
     assert [problem.id for problem in found.kept] == ["a", "b"]
 
@@ -229,24 +229,24 @@ def test_a_broken_verifier_is_raised_and_not_counted_as_a_stop() -> None:
     def fail(_: Candidate) -> Verdict:
         raise VerifierError("no machine")
 
-    ledger = FilterLedger()
+    tally = FilterTally()
     with pytest.raises(ExceptionGroup) as caught:
-        run([loop("a")], FakeVerifier(fail), ledger=ledger)
+        run([loop("a")], FakeVerifier(fail), tally=tally)
     assert caught.group_contains(VerifierError, match="no machine")
-    assert ledger.num_seen == 0
+    assert tally.num_seen == 0
 
 
-def test_the_ledger_keeps_few_examples_and_goes_into_a_checkpoint() -> None:
-    ledger = FilterLedger()
+def test_the_tally_keeps_few_examples_and_goes_into_a_checkpoint() -> None:
+    tally = FilterTally()
     for number in range(MAX_EXAMPLES + 2):
-        ledger.record(loop(f"p{number}"), Stop("trivial", f"p{number}", "proved by nothing"))
-    ledger.num_seen = MAX_EXAMPLES + 2
-    assert len(ledger.examples["trivial"]) == MAX_EXAMPLES
-    assert ledger.stops == {"trivial: proved by nothing": MAX_EXAMPLES + 2}
-    assert ledger.describe() == "0 of 7 kept, 0 verifier calls: 7 trivial: proved by nothing"
-    other = FilterLedger()
-    other.load_state_dict(ledger.state_dict())
-    assert other == ledger
+        tally.record(loop(f"p{number}"), Stop("trivial", f"p{number}", "proved by nothing"))
+    tally.num_seen = MAX_EXAMPLES + 2
+    assert len(tally.examples["trivial"]) == MAX_EXAMPLES
+    assert tally.stops == {"trivial: proved by nothing": MAX_EXAMPLES + 2}
+    assert tally.describe() == "0 of 7 kept, 0 verifier calls: 7 trivial: proved by nothing"
+    other = FilterTally()
+    other.load_state_dict(tally.state_dict())
+    assert other == tally
 
 
 def test_a_filter_of_ones_own_fits_the_protocol() -> None:

@@ -107,7 +107,7 @@ def test_a_batch_is_compared_as_a_whole() -> None:
 
 
 def test_absolute_zero_is_compared_within_a_task() -> None:
-    batch = [tried(0.5, task="a"), StatementOutcome("malformed", task="b"), tried(0.25, task="a")]
+    batch = [tried(0.5, kind="a"), StatementOutcome("malformed", kind="b"), tried(0.25, kind="a")]
     rewards = COMPOSER_REWARDS["absolute_zero"](batch, CONFIG)
     assert rewards == [0.5, -1.0, 0.75]
     # Task a: mean 0.625, both 0.125 away, which is its deviation. Task b: alone.

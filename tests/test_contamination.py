@@ -145,7 +145,7 @@ def test_shares_equal_brute_force(benchmark: list[list[int]], training: list[lis
             assert match is None
 
 
-def test_files_of_other_layouts(tmp_path: Path) -> None:
+def test_files_of_other_formats(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"name": "m", "formal_statement": LEAN},
         {"id": "d", "hints_removed": DAFNY, "ground_truth": "x"},

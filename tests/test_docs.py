@@ -249,6 +249,16 @@ def test_the_readme_shows_both_scripts_and_the_three_uses() -> None:
     assert expected | {"proverrl eval"} <= shown
 
 
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_the_python_of_the_readme_runs_and_prints_what_it_says() -> None:
+    page = (ROOT / "README.md").read_text("utf-8")
+    [code] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("proved\n", "")
+
+
 def test_a_shown_command_line_that_cannot_run_is_found() -> None:
     page = (
         "proverrl train configs/none.toml\n"

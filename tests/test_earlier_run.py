@@ -63,8 +63,12 @@ def test_its_training_goes_on(earlier: Path) -> None:
 
 def test_figures_under_their_former_names_are_read(tmp_path: Path) -> None:
     row = {"kind": "step", "step": 1, "guard_calls": 7, "guard_stops": {"leak": 2}}
+    row |= {"guard_calls_total": 9, "audit_calls": 3, "audit_calls_total": 5}
+    row |= {"audits_overturned_total": 1}
     (tmp_path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
     new = {"kind": "step", "step": 1, "filter_calls": 7, "filter_stops": {"leak": 2}}
+    new |= {"filter_calls_total": 9, "appeal_calls": 3, "appeal_calls_total": 5}
+    new |= {"appeals_overturned_total": 1}
     assert read_metrics(tmp_path) == [new]
     assert MetricsTail(tmp_path / "metrics.jsonl").read() == ([new], True)
 
@@ -77,6 +81,7 @@ def test_former_keys_are_read_with_a_warning(tmp_path: Path) -> None:
     assert (config.appeal.rate, config.appeal.factor) == (0.5, 8.0)
     assert config.expert_iteration.from_warm_start is False
     assert config.selfplay.late_filters == ("trivial",)
+    assert {one.filename for one in told} == {__file__}
     assert [str(one.message).split("; ")[0] for one in told] == [
         f"{path}: audit is now called appeal",
         f"{path}: expert_iteration.restart is now called expert_iteration.from_warm_start",

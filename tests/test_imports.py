@@ -29,10 +29,10 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "problems benchmarks policy",
         "rollout rewards advantages",
         "losses learner curriculum",
-        "compose search formalize evaluation",
+        "compose search evaluation",
         "monitor report",
         "loops bench",
-        "serve integrations cli __main__",
+        "cli __main__",
     )
 )
 

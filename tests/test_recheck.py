@@ -57,7 +57,7 @@ def read(tmp_path: Path, *rows: Any) -> list[Claim | Misfit]:
         ({"name": "n", "complete": True}, [(None, True)]),
     ],
 )  # fmt: skip
-def test_layouts(tmp_path: Path, row: dict[str, Any], expected: list[Any]) -> None:
+def test_formats(tmp_path: Path, row: dict[str, Any], expected: list[Any]) -> None:
     claims = read(tmp_path, row)
     assert [(c.code, c.claimed) for c in claims if isinstance(c, Claim)] == expected
     assert [c.number for c in claims if isinstance(c, Claim)] == list(range(len(expected)))
@@ -74,7 +74,7 @@ def test_layouts(tmp_path: Path, row: dict[str, Any], expected: list[Any]) -> No
         ({"name": "n", "code": 5}, "field 'code' holds a int"),
     ],
 )
-def test_lines_that_fit_no_layout(tmp_path: Path, row: Any, message: str) -> None:
+def test_lines_that_fit_no_format(tmp_path: Path, row: Any, message: str) -> None:
     (_, found) = read(tmp_path, {"name": "n", "code": "c"}, row)
     assert isinstance(found, Misfit)
     assert (found.line, message in found.reason) == (2, True)

@@ -210,7 +210,7 @@ def test_false_negative_rate_survives_json() -> None:
     assert again.rate("a") == rate.rate("a") > 0.0
 
 
-def test_audits_are_drawn_by_the_candidate_alone() -> None:
+def test_appeals_are_drawn_by_the_candidate_alone() -> None:
     keys = [f"candidate {i}" for i in range(4000)]
     chosen = {key for key in keys if is_appealed(key, share=0.25)}
     # Mean 1000, standard deviation sqrt(4000 * 0.25 * 0.75) = 27.

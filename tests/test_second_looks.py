@@ -279,7 +279,7 @@ def test_a_run_learns_from_the_corrected_verdicts_and_resumes(
 
 
 @pytest.mark.slow
-def test_expert_iteration_keeps_what_the_audits_find(
+def test_expert_iteration_keeps_what_the_appeals_find(
     make_config: Callable[..., Config],  # noqa: F811
     verifiers: list[StubVerifier],
 ) -> None:
@@ -298,7 +298,7 @@ def test_expert_iteration_keeps_what_the_audits_find(
     assert step_lines(again) == lines
 
 
-def test_no_audits_when_the_rate_is_zero(
+def test_no_appeals_when_the_rate_is_zero(
     make_config: Callable[..., Config],  # noqa: F811
     verifiers: list[StubVerifier],
 ) -> None:

@@ -57,8 +57,8 @@ def test_grpo_trains_on_two_turns_and_counts_every_call(
     distinct = {
         (row["rollout_id"].rsplit("-", 1)[0], turn["body"]) for row in rows for turn in row["turns"]
     }
-    audits = sum(line["appeal_calls"] for line in lines)
-    assert lines[-1]["verifier_calls_total"] == len(distinct) + audits
+    appeals = sum(line["appeal_calls"] for line in lines)
+    assert lines[-1]["verifier_calls_total"] == len(distinct) + appeals
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ from proverrl.compose.archive import Composed, ProblemArchive
 from proverrl.compose.composers import Draft
 from proverrl.compose.filters import (
     FILTERS,
-    FilterLedger,
     FilterRun,
+    FilterTally,
     Stop,
     make_filters,
     make_negation,
@@ -94,7 +94,7 @@ def test_the_parts_of_a_failed_proof_are_drafts_of_the_next_round() -> None:
     made.see([attempt(problem, "invariant 0 <= r\ninvariant r == 7", FAILED)])
     made.end_step(3)
     (draft,) = made.draw(4, {"p": problem}, {}, {}, ())
-    assert (draft.parents, draft.task, draft.scaffold) == (("p",), "invariants", "subgoals")
+    assert (draft.parents, draft.kind, draft.scaffold) == (("p",), "invariants", "subgoals")
     assert draft.composed is not None
     part = draft.composed
     assert part.problem.statement == LOOP.replace(HOLE, f"invariant 0 <= r\n    {HOLE}")
@@ -206,7 +206,7 @@ def judge_false(candidate: Candidate) -> Verdict:
 
 
 def run_filter(
-    problem: Problem, verifier: Verifier, bodies: Sequence[str], ledger: FilterLedger
+    problem: Problem, verifier: Verifier, bodies: Sequence[str], tally: FilterTally
 ) -> FilterRun:
     negation = make_negation(problem)
     assert negation is not None
@@ -214,14 +214,14 @@ def run_filter(
 
     async def main() -> FilterRun:
         tools = make_tools(verifier, existing=(), held_out=(), attack=attack)
-        return await run_filters([problem], make_filters(tools), tools, ledger=ledger)
+        return await run_filters([problem], make_filters(tools), tools, tally=tally)
 
     return asyncio.run(main())
 
 
 def test_the_solver_refutes_a_statement_and_its_calls_count() -> None:
     law = Problem("law", "dafny", "statements", "", FALSE)
-    plain, attacked = FilterLedger(), FilterLedger()
+    plain, attacked = FilterTally(), FilterTally()
     assert run_filter(law, FakeVerifier(judge_false), (), plain).kept == (law,)
     verifier = FakeVerifier(judge_false)
     found = run_filter(law, verifier, ("V", "W", "never asked"), attacked)
@@ -297,7 +297,7 @@ def test_a_state_of_the_version_before_is_read(tmp_path: Path, key: str) -> None
         problems=TrainingProblems((), (problem,)),
         monitor=SimpleNamespace(phase=lambda *_: None),
     )
-    before = FilterLedger(num_seen=5, num_kept=3)
+    before = FilterTally(num_seen=5, num_kept=3)
     before.record(problem, Stop("trivial", "p", "proved at once", "r"))
     before.calls["trivial"] = 7
     found = ComposedProblems(session)

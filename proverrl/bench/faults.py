@@ -1,8 +1,9 @@
 """What one bad candidate in a hundred costs, with real processes that crash or hang.
 
 Flows in: how many candidates, and which fault. Flows out: verdicts lost, neighbours changed, and
-the speed against the bound that restarts alone impose: the time per good candidate of a run without
-faults, and the time of a restart of the run itself, so that both are taken under the same load.
+the speed against the bound that replacing workers alone imposes: the time per good candidate of a
+run without faults, and the time that the run itself needs to replace a worker, so that both are
+taken under the same load.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class FaultCost:
     """``lost`` counts good candidates without a verdict, ``changed`` those with a wrong one.
 
     ``faults_named`` counts faulty candidates that were reported as what they are. ``bound_share``
-    is the speed over the bound that restarts, and the waits for a deadline, alone impose.
+    is the speed over the bound that replaced workers, and the waits for a deadline, alone impose.
     """
 
     fault: str

@@ -59,7 +59,7 @@ def load_dafnybench(path: Path, num: int) -> list[Candidate]:
     source = open_source(path)
     if reason := FORMATS["dafnybench_tasks"].explain_misfit(source):
         raise ProblemError(f"{path} is not a file of DafnyBench tasks: {reason}")
-    found = read_source(source, layout="dafnybench_tasks", origin="dafnybench").entries
+    found = read_source(source, format_name="dafnybench_tasks", origin="dafnybench").entries
     chosen = found[:: max(1, len(found) // num)][:num]
     return [Candidate(entry.problem, entry.reference or "") for entry in chosen]
 

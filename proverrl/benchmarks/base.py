@@ -21,7 +21,7 @@ from proverrl.files.lines import read_text
 from proverrl.files.strict_json import load_json
 from proverrl.types import Problem, Split
 
-BenchmarkLayout = Literal[
+BenchmarkFormat = Literal[
     "problems",
     "dafnybench_tasks",
     "dafnybench_rows",
@@ -110,7 +110,7 @@ class Refused:
 class Collection:
     """Everything that a source held, in its order."""
 
-    layout: BenchmarkLayout
+    format: BenchmarkFormat
     entries: tuple[LoadedProblem, ...]
     refused: tuple[Refused, ...]
 
@@ -121,7 +121,7 @@ class Collector:
     ``origin`` goes into its problems."""
 
     source: RawBenchmark
-    layout: BenchmarkLayout
+    format: BenchmarkFormat
     origin: str = ""
     answers: AnswerTask = "given"
     _entries: list[LoadedProblem] = field(default_factory=list)
@@ -157,7 +157,7 @@ class Collector:
                 yield row
 
     def finish(self) -> Collection:
-        return Collection(self.layout, tuple(self._entries), tuple(self._refused))
+        return Collection(self.format, tuple(self._entries), tuple(self._refused))
 
 
 def open_source(path: Path, name: str = "") -> RawBenchmark:
@@ -210,7 +210,7 @@ def explain_no_rows(
         if not any(name in row.data for name in names):
             return f"{row.where}: field {' or '.join(map(repr, names))} is missing"
     present = next((name for name in lacks if name in row.data), None)
-    return f"{row.where}: field {present!r} is not of this layout" if present else ""
+    return f"{row.where}: field {present!r} is not of this format" if present else ""
 
 
 def find_split(name: object) -> Split | None:

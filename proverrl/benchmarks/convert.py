@@ -61,7 +61,7 @@ def _describe(benchmark: Benchmark, out: Path) -> dict[str, Any]:
     return {
         "source": benchmark.place,
         "source_sha256": benchmark.sha256,
-        "layout": benchmark.layout,
+        "layout": benchmark.format,
         "licence": benchmark.licence,
         "problems": len(benchmark.entries),
         "problems_sha256": benchmark_sha256(out),

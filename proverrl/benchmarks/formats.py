@@ -16,7 +16,7 @@ from pathlib import Path
 from proverrl.benchmarks import code_blocks, programs, statement_rows
 from proverrl.benchmarks.base import (
     AnswerTask,
-    BenchmarkLayout,
+    BenchmarkFormat,
     Collection,
     Collector,
     RawBenchmark,
@@ -70,7 +70,7 @@ def _read_statements(collector: Collector) -> None:
             continue
         with collector.reading(path.stem, str(path)):
             solved = path.parent / _SOLVED_FOLDER / f"{path.stem}_sol.lean"
-            is_solved = collector.layout == "combibench" and solved.exists()
+            is_solved = collector.format == "combibench" and solved.exists()
             given = LeanText(
                 name=path.stem,
                 where=str(path),
@@ -91,8 +91,8 @@ def _dafny_rows(*fields: str) -> Format:
     return Format(partial(explain_no_rows, needed=needed), programs.read_dafnybench_rows)
 
 
-def _statement_rows(layout: BenchmarkLayout) -> Format:
-    explain = partial(statement_rows.explain_misfit, layout=layout)
+def _statement_rows(format_name: BenchmarkFormat) -> Format:
+    explain = partial(statement_rows.explain_misfit, format_name=format_name)
     return Format(explain, statement_rows.read_lean_rows)
 
 
@@ -153,7 +153,7 @@ def _explain_no_humaneval(files: list[Path]) -> str:
     return "" if has_mark else "no file has a '// impl-start' mark"
 
 
-FORMATS: Mapping[BenchmarkLayout, Format] = {
+FORMATS: Mapping[BenchmarkFormat, Format] = {
     "problems": Format(_explain_not_ours, _read_ours),
     "dafnybench_tasks": _dafny_rows("id", "hints_removed", "ground_truth"),
     "dafnybench_rows": _dafny_rows("test_ID", "hints_removed", "ground_truth"),
@@ -181,28 +181,31 @@ FORMATS: Mapping[BenchmarkLayout, Format] = {
 def read_source(
     source: RawBenchmark,
     *,
-    layout: BenchmarkLayout | None = None,
+    format_name: BenchmarkFormat | None = None,
     origin: str = "",
     answers: AnswerTask = "given",
 ) -> Collection:
-    """Everything in a source; ``layout`` None: the first that fits it. Raises ``ProblemError`` if
-    the source is empty, of no known layout, or not of the one that was named."""
+    """Everything in a source; ``format_name`` None: the first that fits it. Raises ``ProblemError``
+    if the source is empty, of no known format, or not of the one that was named."""
     if source.is_rows and not source.rows:
         raise ProblemError(f"{source.name} holds no row; give a file with a problem in it")
-    tried: dict[BenchmarkLayout, str] = {}
-    for name, known in FORMATS.items() if layout is None else [(layout, FORMATS[layout])]:
+    tried: dict[BenchmarkFormat, str] = {}
+    for name in FORMATS if format_name is None else (format_name,):
+        known = FORMATS[name]
         if reason := known.explain_misfit(source):
             tried[name] = reason
             continue
         collector = Collector(source, name, origin, answers)
         known.read(collector)
         return collector.finish()
-    if layout is not None:
-        raise ProblemError(f"{source.name} is not of the layout {layout}: {tried[layout]}")
-    raise ProblemError(f"{source.name} is of no known layout.{_describe(source, tried)}")
+    if format_name is not None:
+        raise ProblemError(
+            f"{source.name} is not of the format {format_name}: {tried[format_name]}"
+        )
+    raise ProblemError(f"{source.name} is of no known format.{_describe(source, tried)}")
 
 
-def _describe(source: RawBenchmark, tried: Mapping[BenchmarkLayout, str]) -> str:
+def _describe(source: RawBenchmark, tried: Mapping[BenchmarkFormat, str]) -> str:
     """What was tried; a folder of row files says which files it holds."""
     lines = [f"\n  {name}: {reason}" for name, reason in tried.items()]
     inside = [] if source.is_rows else [*source.list_files(".jsonl"), *source.list_files(".json")]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from proverrl.benchmarks.base import BenchmarkLayout
+from proverrl.benchmarks.base import BenchmarkFormat
 from proverrl.types import Problem
 
 
@@ -19,7 +19,7 @@ class KnownBenchmark:
     are those that its publisher tells apart, in their words: one of them is ``NAME:SPLIT``."""
 
     language: str
-    layout: BenchmarkLayout
+    format: BenchmarkFormat
     size: str
     licence: str
     source: str

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from proverrl.benchmarks.base import (
     AnswerTask,
-    BenchmarkLayout,
+    BenchmarkFormat,
     Collection,
     LoadedProblem,
     RawBenchmark,
@@ -49,7 +49,7 @@ class Benchmark:
 
     name: str
     place: str
-    layout: str
+    format: str
     licence: str
     sha256: str
     entries: tuple[LoadedProblem, ...]
@@ -68,13 +68,13 @@ class Benchmark:
     @property
     def summary(self) -> str:
         """One line for a terminal."""
-        return f"{len(self.entries)} problems, {len(self.refused)} refused ({self.layout})"
+        return f"{len(self.entries)} problems, {len(self.refused)} refused ({self.format})"
 
 
 def open_benchmark(
-    text: str, *, layout: BenchmarkLayout | None = None, answers: AnswerTask = "given"
+    text: str, *, format_name: BenchmarkFormat | None = None, answers: AnswerTask = "given"
 ) -> Benchmark:
-    """Read what ``text`` names; ``layout`` None finds the layout out. Raises ``ProblemError`` if
+    """Read what ``text`` names; ``format_name`` None finds it out. Raises ``ProblemError`` if
     there is no such thing, or none of it is a problem."""
     if text.startswith(LEANDOJO_PREFIX):
         traced = admit(read_traced(text.removeprefix(LEANDOJO_PREFIX)))
@@ -85,11 +85,11 @@ def open_benchmark(
     if text.startswith(HUB_PREFIX):
         hub_id = text.removeprefix(HUB_PREFIX).partition(":")[0]
         known = next((k for k in KNOWN.values() if k.hub_id == hub_id), None)
-        return _read(text, read_hub(text), known, layout, answers)
+        return _read(text, read_hub(text), known, format_name, answers)
     name, split = divide_name(text)
     path, known = locate(name)
     source = open_source(path)
-    whole = _read(text, source, known, layout, answers)
+    whole = _read(text, source, known, format_name, answers)
     return _keep_split(whole, source, split) if split else whole
 
 
@@ -212,17 +212,17 @@ def _read(
     text: str,
     source: RawBenchmark,
     known: KnownBenchmark | None,
-    layout: BenchmarkLayout | None,
+    format_name: BenchmarkFormat | None,
     answers: AnswerTask,
 ) -> Benchmark:
     own_name = source.name if source.path is None else source.path.stem
     origin = next((name for name, value in KNOWN.items() if value is known), own_name)
-    collection = read_source(source, layout=layout, origin=origin, answers=answers)
-    admitted = collection if collection.layout == "problems" else admit(collection)
+    collection = read_source(source, format_name=format_name, origin=origin, answers=answers)
+    admitted = collection if collection.format == "problems" else admit(collection)
     found = Benchmark(
         name=text,
         place=source.name,
-        layout=admitted.layout,
+        format=admitted.format,
         licence=known.licence if known else UNKNOWN_LICENCE,
         sha256=hash_source(source),
         entries=admitted.entries,
@@ -239,7 +239,7 @@ def _refuse_empty(benchmark: Benchmark) -> Benchmark:
     first = benchmark.refused[0]
     raise ProblemError(
         f"{benchmark.name}: all {len(benchmark.refused)} entries were refused as "
-        f"{benchmark.layout}; the first: {first.where}: {first.reason}"
+        f"{benchmark.format}; the first: {first.where}: {first.reason}"
     )
 
 

@@ -1,6 +1,6 @@
 """Rows that hold one Lean statement each, under the names that their publishers chose.
 
-Flows in: a ``Collector`` with its source. Flows out: its problems. ``ROW_LAYOUTS`` says for
+Flows in: a ``Collector`` with its source. Flows out: its problems. ``ROW_FORMATS`` says for
 each form which field holds what.
 Not handled here: endings and headers (``proverrl.benchmarks.lean_text``).
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proverrl.benchmarks.base import (
-    BenchmarkLayout,
+    BenchmarkFormat,
     Collector,
     RawBenchmark,
     RawRow,
@@ -32,7 +32,7 @@ DEFAULT_HEADER = (
 
 
 @dataclass(frozen=True, slots=True)
-class RowLayout:
+class RowFormat:
     """Names of fields; of several the first that a row has is read. A row must have one of each of
     ``id``, ``statement`` and all of ``needs``, and none of ``lacks``.
 
@@ -50,9 +50,9 @@ class RowLayout:
     labels: tuple[str, ...] = ()
 
 
-ROW_LAYOUTS: dict[BenchmarkLayout, RowLayout] = {
+ROW_FORMATS: dict[BenchmarkFormat, RowFormat] = {
     # Goedel-Prover-V2's miniF2F and MathOlympiadBench: lean4_code is the whole file, header too.
-    "goedel": RowLayout(
+    "goedel": RowFormat(
         id=("name", "problem_id"),
         statement=("lean4_code",),
         needs=("formal_statement",),
@@ -60,7 +60,7 @@ ROW_LAYOUTS: dict[BenchmarkLayout, RowLayout] = {
         labels=("category", "tags"),
     ),
     # DeepSeek-Prover-V1.5's miniF2F, ProofNet and few-shot file.
-    "deepseek": RowLayout(
+    "deepseek": RowFormat(
         id=("name",),
         statement=("formal_statement",),
         needs=("informal_prefix", "split"),
@@ -70,7 +70,7 @@ ROW_LAYOUTS: dict[BenchmarkLayout, RowLayout] = {
         proof="formal_proof",
     ),
     # miniF2F-v2s and -v2c (Ospanov et al. 2025, arXiv 2511.03108).
-    "minif2f_v2": RowLayout(
+    "minif2f_v2": RowFormat(
         id=("name",),
         statement=("formal_statement",),
         needs=("header", "split", "informal_proof"),
@@ -78,7 +78,7 @@ ROW_LAYOUTS: dict[BenchmarkLayout, RowLayout] = {
         header="header",
         informal=("informal statement", "informal_statement"),
     ),
-    "proofnet_verified": RowLayout(
+    "proofnet_verified": RowFormat(
         id=("name",),
         statement=("formal_stmt",),
         needs=("header", "helper"),
@@ -87,14 +87,14 @@ ROW_LAYOUTS: dict[BenchmarkLayout, RowLayout] = {
         informal=("informal_stmt",),
         labels=("textbook",),
     ),
-    "formalmath": RowLayout(
+    "formalmath": RowFormat(
         id=("theorem_names",),
         statement=("refined_statement", "autoformalization"),
         informal=("problem", "informal_statement"),
         labels=("source", "domain"),
     ),
     # Anything else with an id and a statement: ProofNet-lean4, PutnamBench as jsonl, ProverBench.
-    "lean_rows": RowLayout(
+    "lean_rows": RowFormat(
         id=("name", "id", "problem_id", "theorem_name", "problem_name", "uuid"),
         statement=("formal_statement", "lean4_code", "lean_code", "formal_stmt", "lean4_statement"),
         header="header",
@@ -107,16 +107,16 @@ ROW_LAYOUTS: dict[BenchmarkLayout, RowLayout] = {
 }
 
 
-def explain_misfit(source: RawBenchmark, layout: BenchmarkLayout) -> str:
-    """Why the first row that can be read is not of this layout; empty when it is."""
-    spec = ROW_LAYOUTS[layout]
+def explain_misfit(source: RawBenchmark, format_name: BenchmarkFormat) -> str:
+    """Why the first row that can be read is not of this format; empty when it is."""
+    spec = ROW_FORMATS[format_name]
     needed = (spec.id, spec.statement, *((need,) for need in spec.needs))
     return explain_no_rows(source, needed, spec.lacks)
 
 
 def read_lean_rows(collector: Collector) -> None:
-    """All rows of a source that has this layout."""
-    spec = ROW_LAYOUTS[collector.layout]
+    """All rows of a source that has this format."""
+    spec = ROW_FORMATS[collector.format]
     for row in collector.iter_rows():
         name = _read_first(row.data, spec.id)
         shown = name or row.where.rpartition(", ")[2]
@@ -127,7 +127,7 @@ def read_lean_rows(collector: Collector) -> None:
             add_lean(collector, given, answers=collector.answers)
 
 
-def _read_row(row: RawRow, name: str, spec: RowLayout) -> LeanText:
+def _read_row(row: RawRow, name: str, spec: RowFormat) -> LeanText:
     statement = next((field for field in spec.statement if row.data.get(field)), spec.statement[0])
     header = read_field(row.data, spec.header, default="") if spec.header else ""
     text = read_field(row.data, statement)

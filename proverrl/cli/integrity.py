@@ -88,7 +88,7 @@ def recheck(
 ) -> None:
     """Verify the proofs that someone else's result FILE claims, on the benchmark's statements.
 
-    Exit status: 0 all hold, 1 some fail or could not be judged, 2 a line fits no layout.
+    Exit status: 0 all hold, 1 some fail or could not be judged, 2 a line fits no format.
     """
     from proverrl.problems.input_paths import check_output
 

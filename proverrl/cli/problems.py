@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
-from proverrl.benchmarks.base import AnswerTask, BenchmarkLayout
+from proverrl.benchmarks.base import AnswerTask, BenchmarkFormat
 from proverrl.cli.options import OUT_FILE, count_option, suggest_id, workers_option
 from proverrl.errors import UsageError
 
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from proverrl.types import Problem, Split
 
 _MAX_SHOWN = 5
-_LAYOUT = click.option(
+_FORMAT = click.option(
+    "--format",
     "--layout",
+    "format_name",
     default="auto",
-    type=click.Choice(["auto", *get_args(BenchmarkLayout)]),
+    type=click.Choice(["auto", *get_args(BenchmarkFormat)]),
     help="Form of the source; auto detects it.",
 )
 _ANSWERS = click.option(
@@ -65,7 +67,7 @@ def generate(language: str, levels: str, split: str, out: Path, **work: int) -> 
 
 @problems.command()
 @click.argument("source")
-@_LAYOUT
+@_FORMAT
 @_ANSWERS
 @OUT_FILE
 @click.option(
@@ -74,11 +76,13 @@ def generate(language: str, levels: str, split: str, out: Path, **work: int) -> 
     metavar="SOURCE",
     help="Warn of problems that this other source also states; may be given more than once.",
 )
-def convert(source: str, layout: str, answers: str, out: Path, against: tuple[str, ...]) -> None:
+def convert(
+    source: str, format_name: str, answers: str, out: Path, against: tuple[str, ...]
+) -> None:
     """Write SOURCE (a name, a path, hf:ID[:split], leandojo:...) as a file of our problems."""
     from proverrl.benchmarks.convert import write_benchmark
 
-    benchmark = _open(source, layout, answers)
+    benchmark = _open(source, format_name, answers)
     written = write_benchmark(benchmark, out)
     click.echo(f"{benchmark.summary}, from {benchmark.place}")
     click.echo(f"licence: {benchmark.licence}")
@@ -93,13 +97,18 @@ def convert(source: str, layout: str, answers: str, out: Path, against: tuple[st
 
 @problems.command("list")
 @click.argument("file", required=False)
-@_LAYOUT
+@_FORMAT
 @_ANSWERS
 @click.option("--level", type=int, help="Only this level.")
 @click.option("--family", help="Only this family.")
 @click.option("--ids", is_flag=True, help="Print only ids, one per line.")
 def list_problems(
-    file: str | None, layout: str, answers: str, level: int | None, family: str | None, ids: bool
+    file: str | None,
+    format_name: str,
+    answers: str,
+    level: int | None,
+    family: str | None,
+    ids: bool,
 ) -> None:
     """Count the problems of FILE by level, family and kind, or print their ids.
 
@@ -110,7 +119,7 @@ def list_problems(
     if file is None:
         _print_known(Console())
         return
-    benchmark = _open(file, layout, answers)
+    benchmark = _open(file, format_name, answers)
     chosen = [
         problem
         for problem in benchmark.problems
@@ -129,15 +138,15 @@ def list_problems(
 @problems.command("show")
 @click.argument("file")
 @click.argument("problem_id")
-@_LAYOUT
+@_FORMAT
 @_ANSWERS
 @click.option("--prompt", help="Layout of the prompt.  [one for the language]")
 @click.option("--reference", is_flag=True, help="Show the reference body as well.")
 def show_problem(
-    file: str, problem_id: str, layout: str, answers: str, prompt: str | None, reference: bool
+    file: str, problem_id: str, format_name: str, answers: str, prompt: str | None, reference: bool
 ) -> None:
     """Print one problem of FILE as it is assembled, with its hole marked, and its prompt."""
-    benchmark = _open(file, layout, answers)
+    benchmark = _open(file, format_name, answers)
     by_id = {problem.id: problem for problem in benchmark.problems}
     if problem_id not in by_id:
         raise UsageError(_explain_no_problem(benchmark, file, problem_id))
@@ -174,11 +183,11 @@ def parse_levels(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(levels))
 
 
-def _open(text: str, layout: str, answers: str) -> Benchmark:
+def _open(text: str, format_name: str, answers: str) -> Benchmark:
     from proverrl.benchmarks.open import open_benchmark
 
-    chosen = None if layout == "auto" else cast("BenchmarkLayout", layout)
-    return open_benchmark(text, layout=chosen, answers=cast("AnswerTask", answers))
+    chosen = None if format_name == "auto" else cast("BenchmarkFormat", format_name)
+    return open_benchmark(text, format_name=chosen, answers=cast("AnswerTask", answers))
 
 
 def _print_known(console: Any) -> None:
@@ -188,12 +197,12 @@ def _print_known(console: Any) -> None:
     from proverrl.benchmarks.open import DATA_VARIABLE, find_known, list_data_folders
 
     table = Table()
-    for column in ("benchmark", "layout", "language", "problems", "licence", "found"):
+    for column in ("benchmark", "format", "language", "problems", "licence", "found"):
         table.add_column(column, overflow="fold")
     for name, known in KNOWN.items():
         place = find_known(known)
         found = str(place) if place else "no"
-        table.add_row(name, known.layout, known.language, known.size, known.licence, found)
+        table.add_row(name, known.format, known.language, known.size, known.licence, found)
     console.print(table)
     folders = ", ".join(map(str, list_data_folders()))
     click.echo(

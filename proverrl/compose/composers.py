@@ -60,11 +60,11 @@ write the proof. Give the whole program in one code block."""
 @dataclass(frozen=True, slots=True)
 class Draft:
     """What came of a pair: a composed problem, or ``reason``. ``parents`` are the pair's ids, and
-    ``task`` is the kind of its first problem. ``scaffold`` names what made it where no composer
+    ``kind`` is that of its first problem. ``scaffold`` names what made it where no composer
     did; then it earns nothing, and nothing is compared with it."""
 
     parents: tuple[str, ...]
-    task: str
+    kind: str
     composed: Composed | None
     reason: str = ""
     completion: Completion | None = None
@@ -237,11 +237,13 @@ def dump_drafts(drafts: Sequence[Draft]) -> list[dict[str, Any]]:
 
 
 def load_drafts(rows: Sequence[Mapping[str, Any]]) -> list[Draft]:
-    """What ``dump_drafts`` wrote; rows of earlier versions have a ``prompt_id`` too."""
+    """What ``dump_drafts`` wrote. The version before called the kind a task, and wrote a
+    ``prompt_id`` too."""
+    former = {"task": "kind", "prompt_id": ""}
     return [
         Draft(
             **{
-                **{name: value for name, value in row.items() if name != "prompt_id"},
+                **{n: value for name, value in row.items() if (n := former.get(name, name))},
                 "parents": tuple(row["parents"]),
                 "composed": row["composed"] and load_composed(row["composed"]),
                 "completion": row["completion"] and load_completion(row["completion"]),

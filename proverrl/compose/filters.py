@@ -2,7 +2,7 @@
 
 Flows in: problems, a verifier. Flows out: the problems that pass, and for each of the others a
 ``Stop`` that says which filter stopped it and why; what was stopped and how many verifier calls it
-cost is counted in a ``FilterLedger``, which goes into a checkpoint.
+cost is counted in a ``FilterTally``, which goes into a checkpoint.
 A question that was not judged (time, crash) stops the problem: what is unknown is not good enough
 to train on. So does a program that the filters cannot take apart (classes, type parameters).
 Not handled here: difficulty (the curriculum's), whether a Lean statement says what was meant; with
@@ -63,7 +63,7 @@ Attack = Callable[[Problem], Awaitable[Sequence[str]]]
 
 
 @dataclass(slots=True)
-class FilterLedger:
+class FilterTally:
     """What the filters did: problems seen and kept, stops by filter and reason, a few examples of
     each filter, and verifier calls by filter (each candidate counts once)."""
 
@@ -154,18 +154,18 @@ async def run_filters(
     filters: Mapping[FilterName, Filter],
     tools: FilterTools,
     *,
-    ledger: FilterLedger | None = None,
+    tally: FilterTally | None = None,
 ) -> FilterRun:
     """Every problem through the filters in their order, up to the first that stops it.
 
     A few problems are in work at once; the result does not depend on which is judged first.
     Raises what the verifier raises, when the work of the others is cancelled.
     """
-    tally = FilterLedger() if ledger is None else ledger
+    tally = FilterTally() if tally is None else tally
     before = Counter(tools.asker.calls)
     room = asyncio.Semaphore(_NUM_IN_FLIGHT)
     early: dict[FilterName, Filter] = {
-        n: g for n, g in filters.items() if n in ("duplicate", "leak")
+        name: check for name, check in filters.items() if name in ("duplicate", "leak")
     }
     late = {name: check for name, check in filters.items() if name not in early}
 

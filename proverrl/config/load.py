@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import inspect
 import os
 import tomllib
 import warnings
@@ -105,8 +106,18 @@ def _rename_keys(table: dict[str, Any], source: str, *, told: bool = True) -> di
         section[name] = section.pop(last)
         if told:
             text = f"{source}: {old} is now called {new}; the next version reads only the new name"
-            warnings.warn(text, FutureWarning, stacklevel=2)
+            warnings.warn(text, FutureWarning, stacklevel=_count_frames_here())
     return table
+
+
+def _count_frames_here() -> int:
+    """The ``stacklevel`` for a caller in this module at which a warning names the line that called
+    into the module: how many frames lie between differs with ``extends`` and overrides."""
+    frame = inspect.currentframe()
+    level = 0
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _merge(table: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class AppealConfig(Section):
     """Second looks at refused proofs, by another worker; see ``proverrl.loops.appeals``."""
 
     rate: Fraction = 0.02
-    """share of distinct refused candidates that are judged again; 0 appeals none"""
+    """share of distinct refused candidates that are judged again; 0: none"""
     factor: Annotated[float, Field(gt=1.0)] = 4.0
     """factor for the resource limit (Dafny's rlimit, Lean's heartbeats) and the deadline"""
 

@@ -64,7 +64,7 @@ class RoundFigures:
 
     @property
     def variety(self) -> float:
-        """Skeletons a problem; 1 when no two are alike."""
+        """Skeletons per problem; 1 when no two are alike."""
         return self.skeletons / self.problems if self.problems else 1.0
 
     def metrics(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Reads the proofs that others claim, from their result files, to be rechecked.
 
 Flows in: JSON lines. Flows out, in order: a ``Claim`` for every proof that a line holds, or a
-``Misfit`` for a line that cannot be read. Layouts differ in names only: a line may use any of the
+``Misfit`` for a line that cannot be read. Formats differ in names only: a line may use any of the
 fields below; values may be lists of equal length, one entry per sample.
 
 - problem: ``name`` (DeepSeek-Prover), ``problem_id`` (Goedel-Prover, this package), ``id``
@@ -63,7 +63,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A line that fits no layout; ``reason`` says what is missing."""
+    """A line that fits no format; ``reason`` says what is missing."""
 
     line: int
     reason: str

@@ -119,9 +119,9 @@ def find_common(evaluations: Sequence[StoredEvaluation], tell: Callable[[str], N
 def check_comparable(
     first: StoredEvaluation, second: StoredEvaluation, *, common: bool = False
 ) -> list[str]:
-    """What differs between two evaluations besides the policy, a line each with both values. Raises
-    UsageError: they are not on the same benchmark, or, unless what they have in ``common`` is
-    compared, not on the same problems."""
+    """What differs between two evaluations besides the policy, one line each with both values.
+    Raises UsageError: they are not on the same benchmark, or, unless what they have in ``common``
+    is compared, not on the same problems."""
     one, two = first.summary.get("benchmark_sha256"), second.summary.get("benchmark_sha256")
     if one != two:
         raise UsageError(

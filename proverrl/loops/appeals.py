@@ -1,14 +1,14 @@
 """Second looks at refused proofs, and what they say of the verifier.
 
-Flows in: judged draws. Flows out: the same draws, in which a failure that a second look turned
-over is a proof; the running estimate of the false-negative rate; the figures for the metrics.
+Flows in: judged draws. Flows out: the same draws, in which a failure that a second look
+overturned is a proof; the running estimate of the false-negative rate; the figures for the metrics.
 Not handled here: who judges again (``CachedVerifier.appeal``: another worker with larger limits),
 what a reward makes of the rate (``proverrl.rewards.noise``).
 
 A draw is given on when its appeals are in, so that no proof is learned from as a failure. Which
-candidates are audited depends on the candidate and the seed alone. Each is audited once: draws that
-share it share the answer, and the one that is learned from first counts it, so that a resumed run
-makes the same counts.
+candidates are judged again depends on the candidate and the seed alone. Each is judged again once:
+draws that share it share the answer, and the one that is learned from first counts it, so that a
+resumed run makes the same counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AppealFn = Callable[[Candidate], Awaitable[Verdict]]
 
 
 class Reviewer:
-    """Appeals failures of draws and estimates the false-negative rate for each source of
+    """Has failures of draws judged again and estimates the false-negative rate for each source of
     problems; ``num_calls`` and ``num_overturned`` count what was observed."""
 
     def __init__(self, settings: AppealConfig, *, seed: int, appeal: AppealFn) -> None:
@@ -70,7 +70,7 @@ class Reviewer:
         """Count what a draw says of the verifier; returns how many of its appeals are new."""
         for candidate, verdict in _last_verdicts(judged.rollouts).values():
             if verdict.proved or verdict.status in APPEALED:
-                # The first look: it refused what an appeal turned over.
+                # The first look: it refused what an appeal overturned.
                 proved = verdict.proved and not was_overturned(verdict)
                 self.rates.observe(source_of(candidate.problem), proved=proved)
         new = {key: turned for key, turned in judged.appeals if key not in self._observed}
@@ -88,7 +88,7 @@ class Reviewer:
         return self.rates.rate(source_of(rollout.problem))
 
     def metrics(self) -> dict[str, Any]:
-        """The estimate over all sources; nothing when nothing is audited."""
+        """The estimate over all sources; nothing when nothing is judged again."""
         if self._settings.rate == 0.0:
             return {}
         low, high = self.rates.interval(ALL)
@@ -161,7 +161,7 @@ def _last_verdicts(rollouts: Sequence[Rollout]) -> dict[str, tuple[Candidate, Ve
 
 
 def _correct(rollout: Rollout, turned: Mapping[str, Verdict]) -> Rollout:
-    """The rollout with the proof in place of the verdict that was turned over."""
+    """The rollout with the proof in place of the verdict that was overturned."""
     *before, last = rollout.turns
     verdict = turned.get(last.candidate.key) if last.candidate is not None else None
     if verdict is None:

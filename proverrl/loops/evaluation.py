@@ -72,7 +72,7 @@ def build_evaluation(
         labels={
             "split": split,
             "benchmark": benchmark.place,
-            "benchmark_layout": benchmark.layout,
+            "benchmark_layout": benchmark.format,
             "benchmark_refused": len(benchmark.refused),
             "policy": policy.engine,
             "proverrl_version": __version__,

@@ -1,6 +1,6 @@
 """The proofs of a run as lines that ``proverrl verify`` and another run take back.
 
-Flows in: a run folder. Flows out: one JSON object a proof, ``id``, ``problem`` and ``body``.
+Flows in: a run folder. Flows out: one JSON object per proof, ``id``, ``problem`` and ``body``.
 Not handled here: judging them again, which whoever reads the file does.
 """
 

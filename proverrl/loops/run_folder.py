@@ -1,4 +1,4 @@
-"""A run's folder: held by one process, gone on with under the settings that it was begun with.
+"""A run's folder: held by one process, resumed only with the settings it was started with.
 
 Flows in: a folder, a ``Config``. Flows out: ``resolved.json``, which says what the run is made of.
 Not handled here: what the loops write into it.

@@ -92,7 +92,14 @@ class _MetricsRow(TypedDict):
 
 _METRICS = TypeAdapter(_MetricsRow)
 
-_RENAMED = {"guard_calls": "filter_calls", "guard_stops": "filter_stops"}
+_RENAMED = {
+    "guard_calls": "filter_calls",
+    "guard_calls_total": "filter_calls_total",
+    "guard_stops": "filter_stops",
+    "audit_calls": "appeal_calls",
+    "audit_calls_total": "appeal_calls_total",
+    "audits_overturned_total": "appeals_overturned_total",
+}
 """Figures that the version before wrote under another name."""
 
 

@@ -222,7 +222,7 @@ def _read_statement(where: str, line: str, number: int) -> Statement:
     try:
         row = load_json(line, allow_nan=True)
     except ValueError as error:
-        raise ProblemError(f"{where}: not JSON ({error}); write one object a line") from error
+        raise ProblemError(f"{where}: not JSON ({error}); write one object per line") from error
     known = [field for field, _ in _STATEMENTS]
     if not isinstance(row, dict) or not any(isinstance(row.get(f), str) for f in known):
         raise ProblemError(f"{where}: no text in any of {', '.join(known)}; name the statement so")

@@ -1,4 +1,4 @@
-"""Reads and writes files of problems, one JSON object a line.
+"""Reads and writes files of problems, one JSON object per line.
 
 Flows in: a path. Flows out: ``Problem`` records, and apart from them the reference bodies that
 some lines carry under the key ``reference``: a problem never holds its own answer.
@@ -114,7 +114,7 @@ def _read_checked(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
             )
         yield where, row
     if not first_lines:
-        raise ProblemError(f"{path} holds no problem; write one JSON object a line")
+        raise ProblemError(f"{path} holds no problem; write one JSON object per line")
 
 
 def _parse_line(where: str, line: str) -> dict[str, Any]:
@@ -122,10 +122,13 @@ def _parse_line(where: str, line: str) -> dict[str, Any]:
         row = load_json(line, unique_keys=True)
     except json.JSONDecodeError as error:
         raise ProblemError(
-            f"{where}: not JSON at column {error.colno} ({error.msg}); write one JSON object a line"
+            f"{where}: not JSON at column {error.colno} ({error.msg}); "
+            "write one JSON object per line"
         ) from error
     except ValueError as error:
-        raise ProblemError(f"{where}: not JSON ({error}); write one JSON object a line") from error
+        raise ProblemError(
+            f"{where}: not JSON ({error}); write one JSON object per line"
+        ) from error
     if not isinstance(row, dict):
         raise ProblemError(
             f"{where}: a {type(row).__name__}, not a JSON object; write {{...}} with the fields "

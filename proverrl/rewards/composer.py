@@ -28,14 +28,14 @@ class StatementOutcome:
 
     ``solved`` is p, the share of judged attempts that proved it (None: none was judged);
     ``modified`` is m, the share of attempts that changed it. ``ratio`` is the length of its
-    shortest proof over its own (None without a proof). ``task`` is the kind of problem asked for.
+    shortest proof over its own (None without a proof). ``kind`` is the kind of problem asked for.
     """
 
     stage: Stage
     solved: float | None = None
     modified: float = 0.0
     ratio: float | None = None
-    task: str = ""
+    kind: str = ""
 
     def __post_init__(self) -> None:
         if self.stage != "tried" and self.solved is not None:
@@ -106,13 +106,13 @@ def compare_statements(
     outcomes: Sequence[StatementOutcome], rewards: Sequence[float | None], name: ComposerRewardName
 ) -> list[float]:
     """Each statement's advantage: its reward minus the mean, divided by the deviation, of the whole
-    batch (of its task only under ``absolute_zero``), as in GRPO's groups (``standardize``); 0 where
+    batch (of its kind only under ``absolute_zero``), as in GRPO's groups (``standardize``); 0 where
     nothing was judged or all are alike."""
-    by_task = name == "absolute_zero"
+    by_kind = name == "absolute_zero"
     judged: dict[str, dict[int, float]] = defaultdict(dict)
     for i, (outcome, reward) in enumerate(zip(outcomes, rewards, strict=True)):
         if reward is not None:
-            judged[outcome.task if by_task else ""][i] = reward
+            judged[outcome.kind if by_kind else ""][i] = reward
     advantages = [0.0] * len(outcomes)
     for part in judged.values():
         for i, value in zip(part, standardize(list(part.values())), strict=True):

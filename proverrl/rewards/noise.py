@@ -73,7 +73,7 @@ class FalseNegativeRate:
         _add(self._overturned, key, overturned)
 
     def rate(self, key: str) -> float:
-        """The estimate of f1; 0 until something has been audited."""
+        """The estimate of f1; 0 until something has been judged again."""
         return self._rate(key, _value(self._overturned.get(key, _NOTHING)))
 
     def interval(self, key: str) -> tuple[float, float]:
@@ -104,7 +104,9 @@ class FalseNegativeRate:
 
 def is_appealed(candidate_key: str, *, share: float, seed: int = 0) -> bool:
     """Whether a failed candidate is to be judged again: a draw that depends on nothing but the
-    candidate and the seed, so that a resumed run appeals the same ones."""
+    candidate and the seed, so that a resumed run draws the same ones."""
+    # "audit" is the former word for an appeal: another seed would draw other candidates, and a
+    # run of the version before could not be resumed.
     return derive_seed(seed, "audit", candidate_key) < share * 2**63
 
 

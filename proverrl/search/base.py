@@ -1,8 +1,8 @@
 """What every search is given, what it hands on, and what it gives back.
 
-Flows out: the records below, the types of the functions that a search takes, ``Ledger`` (what was
-spent and learned) and ``Search``. Not handled here: how states are read from a verdict and how a
-policy is asked (the caller brings both).
+Flows out: the records below, the types of the functions that a search takes, ``SearchSpending``
+(what was spent and learned) and ``Search``. Not handled here: how states are read from a verdict
+and how a policy is asked (the caller brings both).
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def count_turns(turns: Sequence[SearchTurn]) -> CompletionCounts:
 
 
 @dataclass(slots=True)
-class Ledger:
+class SearchSpending:
     """What one expansion, or all that have ended, spent and learned. A saved search leaves out what
     expansions under way have spent, because they will be made again."""
 
@@ -207,7 +207,7 @@ class Ledger:
     refuted: list[tuple[str, Verdict]] = field(default_factory=list)
     turns: list[SearchTurn] = field(default_factory=list)
 
-    def take_in(self, other: Ledger) -> None:
+    def take_in(self, other: SearchSpending) -> None:
         """Add what an expansion that ended has spent."""
         self.calls += other.calls
         self.tokens += other.tokens
@@ -233,7 +233,7 @@ class Ledger:
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Ledger:
+    def from_state(cls, state: dict[str, Any]) -> SearchSpending:
         """What ``state_dict`` gave, read back."""
         return cls(
             calls=state["calls"],
@@ -262,7 +262,7 @@ class Search(ABC):
         self.functions = functions
         self.config = config
         self.seed = seed
-        self.spent = Ledger()
+        self.spent = SearchSpending()
         self.curve: list[CurvePoint] = []
 
     @property
@@ -366,5 +366,5 @@ class Search(ABC):
                 f"this saved search differs in {', '.join(other)}: continue with its own settings, "
                 "or start in another folder"
             )
-        self.spent = Ledger.from_state(state["spent"])
+        self.spent = SearchSpending.from_state(state["spent"])
         self.curve = [CurvePoint(*point) for point in state["curve"]]

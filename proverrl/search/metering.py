@@ -1,6 +1,6 @@
 """What an expansion asks of the policy, the verifier and the value model, counted as it asks.
 
-Flows in: a search and the ledger of one of its expansions. Flows out: proposals and verdicts. A
+Flows in: a search and the spending of one of its expansions. Flows out: proposals and verdicts. A
 body that the search has judged, or is judging, costs no second call.
 """
 
@@ -17,9 +17,9 @@ from proverrl.search.base import (
     CountedProposal,
     FoundProof,
     JudgedProposal,
-    Ledger,
     Proposal,
     Search,
+    SearchSpending,
     SearchTurn,
 )
 from proverrl.types import Candidate, Verdict
@@ -36,11 +36,11 @@ class Asked:
 
 
 class MeteredFunctions:
-    """What one expansion calls; its ledger says what each call cost."""
+    """What one expansion calls; its spending says what each call cost."""
 
-    def __init__(self, search: Search, ledger: Ledger, asked: Asked) -> None:
+    def __init__(self, search: Search, spending: SearchSpending, asked: Asked) -> None:
         self._search = search
-        self._ledger = ledger
+        self._spending = spending
         self._asked = asked
         self.num_unjudged = 0
 
@@ -77,8 +77,8 @@ class MeteredFunctions:
         return values
 
     def _count(self, proposal: Proposal) -> CountedProposal:
-        ledger, body = self._ledger, proposal.body if proposal.is_read else ""
-        ledger.tokens += proposal.num_tokens
+        spending, body = self._spending, proposal.body if proposal.is_read else ""
+        spending.tokens += proposal.num_tokens
         turn = SearchTurn(
             body,
             proposal.num_tokens,
@@ -86,8 +86,8 @@ class MeteredFunctions:
             truncated=proposal.truncated,
             reason=proposal.reason,
         )
-        ledger.turns.append(turn)
-        return CountedProposal(proposal, self._search.tokens, len(ledger.turns) - 1)
+        spending.turns.append(turn)
+        return CountedProposal(proposal, self._search.tokens, len(spending.turns) - 1)
 
     async def _judge_one(self, written: CountedProposal) -> JudgedProposal | None:
         search = self._search
@@ -124,15 +124,15 @@ class MeteredFunctions:
         late = config.tokens and written.tokens > config.tokens
         if search.is_enough or search.calls >= config.calls or late:
             return None
-        self._ledger.calls += 1
-        turns = self._ledger.turns
+        self._spending.calls += 1
+        turns = self._spending.turns
         turns[written.place] = replace(turns[written.place], is_call=True)
         calls = search.calls
         verdict = await search.functions.verify(candidate)
         if verdict.proved:
             verdict = await self._confirm(candidate, verdict, calls, written.tokens)
         if verdict.status.judged:
-            self._asked.known[candidate.body] = self._ledger.verdicts[candidate.body] = verdict
+            self._asked.known[candidate.body] = self._spending.verdicts[candidate.body] = verdict
         return verdict
 
     async def _confirm(
@@ -141,11 +141,11 @@ class MeteredFunctions:
         """Write the proof down, unless the second verifier does not prove it."""
         confirm = self._search.functions.confirm
         if confirm is not None:
-            self._ledger.confirmations += 1
+            self._spending.confirmations += 1
             second = await confirm(candidate)
             if not second.proved:
-                self._ledger.refuted.append((candidate.body, second))
+                self._spending.refuted.append((candidate.body, second))
                 return second
         proof = FoundProof(candidate.body, verdict, calls, tokens, confirm is not None)
-        self._ledger.proofs.append(proof)
+        self._spending.proofs.append(proof)
         return verdict

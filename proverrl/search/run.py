@@ -20,9 +20,9 @@ from proverrl.lang.records import Prefix
 from proverrl.search.base import (
     Functions,
     Job,
-    Ledger,
     Search,
     SearchResult,
+    SearchSpending,
     SearchTurn,
     StopReason,
 )
@@ -58,7 +58,7 @@ class TreeSearch(Search):
         self._next = 0
         self._idle = 0
         self._jobs: dict[int, Job] = {}
-        self._ledgers: dict[int, Ledger] = {}
+        self._spent_by_job: dict[int, SearchSpending] = {}
         self._asked = Asked({}, asyncio.Semaphore(config.max_in_flight))
 
     def trees(self) -> list[tuple[str, Tree]]:
@@ -66,11 +66,11 @@ class TreeSearch(Search):
 
     @property
     def calls(self) -> int:
-        return self.spent.calls + sum(ledger.calls for ledger in self._ledgers.values())
+        return self.spent.calls + sum(spending.calls for spending in self._spent_by_job.values())
 
     @property
     def tokens(self) -> int:
-        return self.spent.tokens + sum(ledger.tokens for ledger in self._ledgers.values())
+        return self.spent.tokens + sum(spending.tokens for spending in self._spent_by_job.values())
 
     @property
     def num_expansions(self) -> int:
@@ -78,16 +78,16 @@ class TreeSearch(Search):
 
     @property
     def num_proofs(self) -> int:
-        ledgers = self._ledgers.values()
-        return len(self.spent.proofs) + sum(len(ledger.proofs) for ledger in ledgers)
+        running = self._spent_by_job.values()
+        return len(self.spent.proofs) + sum(len(spending.proofs) for spending in running)
 
     @property
     def all_turns(self) -> list[SearchTurn]:
-        ledgers = self._ledgers.values()
-        return [*self.spent.turns, *(turn for ledger in ledgers for turn in ledger.turns)]
+        running = self._spent_by_job.values()
+        return [*self.spent.turns, *(turn for spending in running for turn in spending.turns)]
 
     async def run(self, watch: Callable[[Self], None] | None = None) -> SearchResult:
-        self._ledgers.clear()
+        self._spent_by_job.clear()
         free = asyncio.Semaphore(self.config.max_in_flight)
         self._asked = Asked(dict(self.spent.verdicts), free)
         tasks: dict[asyncio.Task[Expansion | None], Job] = {}
@@ -118,13 +118,13 @@ class TreeSearch(Search):
             job = waiting.pop() if waiting else self._choose()
             if job is None:
                 return
-            self._ledgers[job.number] = Ledger()
+            self._spent_by_job[job.number] = SearchSpending()
             tasks[asyncio.ensure_future(self._expand(job))] = job
 
     def _choose(self) -> Job | None:
         # What jobs under way may still ask for is theirs: nothing is written that none may judge.
         promised = sum(
-            max(0, job.num - self._ledgers.get(number, Ledger()).calls)
+            max(0, job.num - self._spent_by_job.get(number, SearchSpending()).calls)
             for number, job in self._jobs.items()
         )
         left = self.config.calls - self.calls - promised
@@ -139,7 +139,7 @@ class TreeSearch(Search):
 
     async def _expand(self, job: Job) -> Expansion | None:
         """None when nothing that was written could be judged."""
-        functions = MeteredFunctions(self, self._ledgers[job.number], self._asked)
+        functions = MeteredFunctions(self, self._spent_by_job[job.number], self._asked)
         expansion = await self.strategy.expand(job, functions)
         return None if functions.num_unjudged and not expansion.judged else expansion
 
@@ -148,19 +148,19 @@ class TreeSearch(Search):
             self.strategy.withdraw(job)
         else:
             self.strategy.absorb(job, expansion)
-        ledger = self._close(job)
-        self._idle = 0 if ledger.calls else self._idle + 1
+        spending = self._close(job)
+        self._idle = 0 if spending.calls else self._idle + 1
         self._num_expansions += 1
         self._add_point()
         if self.config.check:
             self.strategy.tree.check_invariants()
 
-    def _close(self, job: Job) -> Ledger:
+    def _close(self, job: Job) -> SearchSpending:
         """End a job; what it spent stays spent."""
         del self._jobs[job.number]
-        ledger = self._ledgers.pop(job.number, Ledger())
-        self.spent.take_in(ledger)
-        return ledger
+        spending = self._spent_by_job.pop(job.number, SearchSpending())
+        self.spent.take_in(spending)
+        return spending
 
     def _stop_reason(self) -> StopReason | None:
         is_idle = self._idle >= self.config.max_idle
@@ -185,5 +185,5 @@ class TreeSearch(Search):
         self._idle = state["idle"]
         jobs = [Job(**{**raw, "prefix": Prefix(**raw["prefix"])}) for raw in state["jobs"]]
         self._jobs = {job.number: job for job in jobs}
-        self._ledgers.clear()
+        self._spent_by_job.clear()
         self.strategy.load_state_dict(state["strategy"])

@@ -228,7 +228,7 @@ def _read_line(where: str, line: str) -> SearchSample:
     try:
         row = load_json(line)
     except ValueError as error:
-        raise UsageError(f"{where}: not JSON ({error}); write one sample a line") from error
+        raise UsageError(f"{where}: not JSON ({error}); write one sample per line") from error
     if not isinstance(row, dict) or set(row) != set(FIELDS):
         raise UsageError(f"{where}: not a search sample; it has the fields {', '.join(FIELDS)}")
     problem = row["problem"]

@@ -1,1 +1,1 @@
-"""."""
+"""Dafny: its texts and their audit, its verifier, and what searches and composers ask of it."""

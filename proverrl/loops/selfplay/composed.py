@@ -19,7 +19,7 @@ from proverrl.benchmarks.open import open_benchmark
 from proverrl.compose.archive import ARCHIVE_FILE, ProblemArchive
 from proverrl.compose.archive_picture import draw_archive
 from proverrl.compose.composers import Draft, Pair
-from proverrl.compose.filters import Asker, Attack, FilterLedger, FilterTools, make_negation
+from proverrl.compose.filters import Asker, Attack, FilterTally, FilterTools, make_negation
 from proverrl.config.selfplay import ParentChoice
 from proverrl.curriculum.beliefs import Belief, update_belief
 from proverrl.errors import ProblemError
@@ -50,7 +50,7 @@ class ComposedProblems:
         self._session = session
         self.base = session.problems
         self.archive = _open_archive(session)
-        self.filters = FilterLedger()
+        self.filters = FilterTally()
         self._held_out = OverlapIndex(take_statements(_read_held_out(session)))
         self.seen: set[str] = set()
         self.see(self.base.all)

@@ -190,8 +190,7 @@ class Scaffolder:
                 ]
                 if fresh:
                     composed = rng.choice(fresh)
-                    task = composed.problem.kind
-                    draft = Draft(composed.parents, task, composed, scaffold=name)
+                    draft = Draft(composed.parents, composed.problem.kind, composed, scaffold=name)
                     drafts[composed.problem.id] = draft
                     break
         return list(drafts.values())

@@ -243,12 +243,12 @@ def _judge(draft: Draft, this: JudgedRound) -> StatementOutcome:
     """What became of a statement."""
     if draft.composed is None:
         return StatementOutcome(
-            "stopped" if draft.reason == REPEATED else "malformed", task=draft.task
+            "stopped" if draft.reason == REPEATED else "malformed", kind=draft.kind
         )
     problem = draft.composed.problem
     if stopped_by := this.stops.get(problem.id):
         return StatementOutcome(
-            "malformed" if stopped_by == "well_formed" else "stopped", task=draft.task
+            "malformed" if stopped_by == "well_formed" else "stopped", kind=draft.kind
         )
     attempts = this.attempts.get(problem.id, ())
     proofs = [
@@ -261,7 +261,7 @@ def _judge(draft: Draft, this: JudgedRound) -> StatementOutcome:
         solve_rate(attempts),
         sum(map(is_modified, attempts)) / len(attempts) if attempts else 0.0,
         min(proofs) / len(problem.statement) if proofs else None,
-        draft.task,
+        draft.kind,
     )
 
 
