@@ -64,7 +64,7 @@ def test_an_audit_corrects_the_rollout_and_is_counted_by_hand() -> None:
     assert (reviewer.num_calls, reviewer.num_overturned) == (2, 1)
     # First looks, in order: proved, refused, refused; weights 0.95^2, 0.95, 1.
     p = 0.95**2 / (0.95**2 + 0.95 + 1)
-    # Appeals, in order: turned over, confirmed.
+    # Appeals, in order: overturned, confirmed.
     q = 0.95 / 1.95
     assert reviewer.rate(reviewed.rollouts[0]) == pytest.approx(q * (1 - p) / (q * (1 - p) + p))
     figures = reviewer.metrics()
@@ -143,7 +143,7 @@ def test_the_estimate_feeds_the_correction() -> None:
     rollout = build_rollout(build_problem("p"), 0, P)
     reward = build_reward(config, max_new_tokens=8, false_negative_rate=lambda _: 0.3)
     assert reward(rollout).total == pytest.approx(0.3)  # forward: f1 for a proof
-    # An estimate of 1 (no proof yet, one failure turned over) is not believed.
+    # An estimate of 1 (no proof yet, one failure overturned) is not believed.
     wild = build_reward(config, max_new_tokens=8, false_negative_rate=lambda _: 1.0)
     assert wild(rollout).total == pytest.approx(MAX_ONLINE)
     with pytest.raises(RecordError, match="needs an estimate"):

@@ -27,7 +27,7 @@ _FORMAT = click.option(
     "format_name",
     default="auto",
     type=click.Choice(["auto", *get_args(BenchmarkFormat)]),
-    help="Form of the source; auto detects it.",
+    help="Format of the source; auto detects it.",
 )
 _ANSWERS = click.option(
     "--answers",
