@@ -30,6 +30,7 @@ CASES = [
 AUDIT_LAYERS = {
     "assignment",
     "attributes",
+    "bit-measure",
     "changed-program",
     "characters",
     "circular-type",

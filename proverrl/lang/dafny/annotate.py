@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from proverrl.errors import ProblemError
+from proverrl.lang.dafny.believed import find_bit_measures
 from proverrl.lang.dafny.file_audit import ALLOWED_ATTRIBUTES, audit_program
 from proverrl.lang.dafny.hints import AddedHint, read_hint
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_declared, list_methods
@@ -242,6 +243,7 @@ def _check_names(
     for hint in added:
         own = ghosts.setdefault(hint.member, set())
         yield from _check_hint(hint, own, lemmas, ours)
+        yield from find_bit_measures(ours.tokens, theirs[hint.start : hint.end])
         for place in range(hint.start, hint.end):
             token = theirs[place]
             if token.text in ours.methods and theirs[place + 1].text in ("(", "<"):

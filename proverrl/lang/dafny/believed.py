@@ -22,7 +22,7 @@ refused).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import networkx as nx
 
@@ -33,6 +33,8 @@ from proverrl.lang.records import Finding
 
 _ARRAY = re.compile(r"array[0-9]*")
 _INFINITE = ("iset", "imap")
+_BITS = re.compile(r"bv[0-9]+")
+_MEASURED = frozenset("decreases function predicate lemma colemma while".split())
 _COMPARES = ("<", ">", "<=", ">=")
 _MEMBER = (".", "(", "[", "<")
 _NUMBERS = ("int", "nat", "real", "char", "bool")
@@ -56,6 +58,18 @@ def find_believed(program: ParsedProgram) -> list[Finding]:
 def has_infinite_types(tokens: Sequence[Token]) -> bool:
     """Whether collections without end are written anywhere."""
     return any(token.text in _INFINITE for token in tokens)
+
+
+def find_bit_measures(ours: Iterable[Token], theirs: Sequence[Token]) -> Iterator[Finding]:
+    """What a policy's text may not hold because Dafny 2.3 lets any bit vector decrease for ever
+    (its issue 2511): declarations over bit vectors, measures of a program that has some."""
+    is_bits = any(_BITS.fullmatch(token.text) for token in ours)
+    words = {place: token.text for place, token in enumerate(theirs) if token.kind == "word"}
+    declares = not _MEASURED.isdisjoint(words.values())
+    for place, word in words.items():
+        if (_BITS.fullmatch(word) and declares) or (is_bits and word in _MEASURED):
+            message = "Dafny lets a bit vector decrease for ever, so nothing may be measured by one"
+            yield theirs[place].refuse("cheat", "bit-measure", message)
 
 
 def find_infinite_sets(program: ParsedProgram, *, holds_infinite: bool) -> Iterator[Finding]:
