@@ -4,6 +4,7 @@ say is kept until the next draw, so that a batch counts as one."""
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -104,9 +105,9 @@ class ArmCurriculum(Curriculum):
     def _arm(self, problem: Problem) -> str:
         return name_category(problem, self._config.categories)
 
+    @abstractmethod
     def _shares(self) -> Mapping[str, float]:
         """The weight of every arm in the next draw."""
-        raise NotImplementedError
 
     def _settle(self, batches: Mapping[str, Batch]) -> None:
         """Learn from what came back since the last draw."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -91,7 +92,7 @@ class DrawLog:
             setattr(self, name, Counter(value) if isinstance(value, Mapping) else value)
 
 
-class Curriculum:
+class Curriculum(ABC):
     """Draws problems and learns from what became of them. A curriculum says what comes next
     (``_choose``), and may learn from groups (``_learn``), from new problems (``_admit``) and
     predict solve rates. Fields that ``_admit`` reads are set before this class's ``__init__`` is
@@ -209,21 +210,21 @@ class Curriculum:
         fewest = min(self._visits.get(name, 0) for name in names)
         return self._rng.choice([n for n in names if self._visits.get(n, 0) == fewest])
 
+    @abstractmethod
     def _choose(self, n: int) -> Iterator[str]:
         """Ids of the next ``n`` problems; each counts as visited before the next is asked for."""
-        raise NotImplementedError
 
-    def _admit(self, problem: Problem) -> None:
+    def _admit(self, problem: Problem) -> None:  # noqa: B027
         """A problem is there, from the start or later."""
 
-    def _learn(self, problem: Problem, solved: int, group: Group) -> None:
+    def _learn(self, problem: Problem, solved: int, group: Group) -> None:  # noqa: B027
         """A group on the problem came back with so many proofs."""
 
     def _dump(self) -> dict[str, Any]:
         """What a curriculum's own state adds."""
         return {}
 
-    def _load(self, state: Mapping[str, Any]) -> None:
+    def _load(self, state: Mapping[str, Any]) -> None:  # noqa: B027
         """Take back what ``_dump`` gave."""
 
     def _figures(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TextIO
 
@@ -195,7 +196,7 @@ def choose_width(console: Console) -> int:
     return max(20, console.width - _KEY_COLUMNS)
 
 
-class TimedPanel:
+class TimedPanel(ABC):
     """A panel with the seconds since it was opened, redrawn in place until it is closed. What is
     drawn is set before ``__init__``: another thread draws."""
 
@@ -222,9 +223,9 @@ class TimedPanel:
         """Whether the terminal knows block characters."""
         return self._console.encoding.startswith("utf")
 
+    @abstractmethod
     def list_rows(self) -> list[RenderableType]:
         """What stands in the panel."""
-        raise NotImplementedError
 
     def _render(self) -> RenderableType:
         return Panel(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.believed import find_bit_measures
+from proverrl.lang.dafny.believed import find_bit_measures, has_bit_types
 from proverrl.lang.dafny.file_audit import ALLOWED_ATTRIBUTES, audit_program
 from proverrl.lang.dafny.hints import AddedHint, read_hint
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_declared, list_methods
@@ -239,11 +239,12 @@ def _check_names(
                 yield _refuse_name(hint.added, "is declared twice")
             declared.add(hint.added.text)
     lemmas = ours.lemmas | list_declared(theirs, *_LEMMA_WORDS) - ours.methods
+    is_bits = has_bit_types(ours.tokens)
     ghosts: dict[int, set[str]] = {}
     for hint in added:
         own = ghosts.setdefault(hint.member, set())
         yield from _check_hint(hint, own, lemmas, ours)
-        yield from find_bit_measures(ours.tokens, theirs[hint.start : hint.end])
+        yield from find_bit_measures(theirs[hint.start : hint.end], is_bits=is_bits)
         for place in range(hint.start, hint.end):
             token = theirs[place]
             if token.text in ours.methods and theirs[place + 1].text in ("(", "<"):

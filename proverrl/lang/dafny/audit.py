@@ -15,7 +15,12 @@ from itertools import pairwise
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.annotate import audit_annotated, read_our_program
-from proverrl.lang.dafny.believed import find_bit_measures, find_infinite_sets, has_infinite_types
+from proverrl.lang.dafny.believed import (
+    find_bit_measures,
+    find_infinite_sets,
+    has_bit_types,
+    has_infinite_types,
+)
 from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_methods
 from proverrl.lang.dafny.syntax.hint_grammar import (
@@ -173,10 +178,12 @@ def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Find
         return [error.finding]
     if problem is None:
         return list(find_infinite_sets(program, holds_infinite=has_infinite_types(tokens)))
-    methods, later_words, ours = _read_problem(problem.preamble, problem.statement)
-    infinite = has_infinite_types(ours) or has_infinite_types(tokens)
+    methods, later_words, ours_infinite, is_bits = _read_problem(
+        problem.preamble, problem.statement
+    )
+    infinite = ours_infinite or has_infinite_types(tokens)
     findings = list(find_infinite_sets(program, holds_infinite=infinite))
-    findings += find_bit_measures(ours, tokens)
+    findings += find_bit_measures(tokens, is_bits=is_bits)
     findings += _find_method_calls(tokens, methods)
     findings += [
         t.refuse("cheat", "names", f"{t.text!r} would capture a later name")
@@ -197,12 +204,13 @@ def _find_method_calls(tokens: list[Token], methods: Set[str]) -> Iterator[Findi
 @lru_cache(maxsize=1024)
 def _read_problem(
     preamble: str, statement: str
-) -> tuple[frozenset[str], frozenset[str], list[Token]]:
-    """The names of the problem's methods, ghost ones too, the words after its hole, and its
-    tokens."""
+) -> tuple[frozenset[str], frozenset[str], bool, bool]:
+    """The names of the problem's methods, ghost ones too, the words after its hole, and whether
+    collections without end, and bit vectors, are written in it."""
     before, _, after = statement.partition(HOLE)
     head, _ = read_file(preamble + before)
     tail, _ = read_file(after)
     methods = list_methods(head) | list_methods(tail)
     words = frozenset(token.text for token in tail if is_name(token))
-    return frozenset(methods), words, [*head, *tail]
+    ours = [*head, *tail]
+    return frozenset(methods), words, has_infinite_types(ours), has_bit_types(ours)

@@ -22,7 +22,7 @@ refused).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import networkx as nx
 
@@ -60,10 +60,15 @@ def has_infinite_types(tokens: Sequence[Token]) -> bool:
     return any(token.text in _INFINITE for token in tokens)
 
 
-def find_bit_measures(ours: Iterable[Token], theirs: Sequence[Token]) -> Iterator[Finding]:
+def has_bit_types(tokens: Sequence[Token]) -> bool:
+    """Whether the type of a bit vector is written anywhere."""
+    return any(_BITS.fullmatch(token.text) for token in tokens)
+
+
+def find_bit_measures(theirs: Sequence[Token], *, is_bits: bool) -> Iterator[Finding]:
     """What a policy's text may not hold because Dafny 2.3 lets any bit vector decrease for ever
-    (its issue 2511): declarations over bit vectors, measures of a program that has some."""
-    is_bits = any(_BITS.fullmatch(token.text) for token in ours)
+    (its issue 2511): declarations over bit vectors, and with ``is_bits``, in a program that has
+    some, any measure."""
     words = {place: token.text for place, token in enumerate(theirs) if token.kind == "word"}
     declares = not _MEASURED.isdisjoint(words.values())
     for place, word in words.items():
