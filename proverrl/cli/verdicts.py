@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
@@ -57,6 +58,8 @@ async def print_verdicts(
     paranoid: bool = False,
     canary_rate: float = 0.0,
     memory_mb: float | None = None,
+    lean_backend: LeanBackend = "lean-server",
+    confirm: str = "proved",
     stdin: BinaryIO | None = None,
 ) -> int:
     """Judge all inputs; each has a row in the output. Returns 0 when all are proved, 1 when not, 2
@@ -76,6 +79,8 @@ async def print_verdicts(
         memory_mb=memory_mb,
         canary_rate=canary_rate,
         paranoid=paranoid,
+        lean_backend=lean_backend,
+        confirm=confirm,
     )
     router = open_router(options)
     verifier = CachedVerifier(router, None, identify=router.identify)

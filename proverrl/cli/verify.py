@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -26,12 +27,19 @@ from proverrl.cli.options import (
     timeout_option,
     workers_option,
 )
+from proverrl.config.base import CONFIRM, LeanBackend
 from proverrl.errors import UsageError
 from proverrl.lang import LANGUAGES
 
 if TYPE_CHECKING:
     from proverrl.bench.grpo import Side
     from proverrl.config import SearchName
+
+
+def _check_confirm(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if re.fullmatch(CONFIRM, value) is None:
+        raise click.BadParameter(f"{value!r} is none of proved, sample:0.1 (a share) and off")
+    return value
 
 
 @click.command()
@@ -61,6 +69,20 @@ if TYPE_CHECKING:
     "--paranoid",
     is_flag=True,
     help="Check accepted Lean proofs again with leanchecker, SafeVerify, comparator.",
+)
+@click.option(
+    "--lean-backend",
+    type=click.Choice(get_args(LeanBackend)),
+    default="lean-server",
+    show_default=True,
+    help="How Lean is asked: its own server, the community REPL, or one process a candidate.",
+)
+@click.option(
+    "--confirm",
+    default="proved",
+    show_default=True,
+    callback=_check_confirm,
+    help="Which accepted Lean proofs a fresh process judges again: proved, sample:0.1 or off.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too.")
 def verify(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -18,6 +18,10 @@ NonNegative = Annotated[int, Field(ge=0, le=MAX_INT)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 NonNegativeFloat = Annotated[float, Field(ge=0.0)]
+LeanBackend = Literal["lean-server", "lean-repl", "lean-file"]
+"""How Lean is asked."""
+CONFIRM = r"proved|off|sample:(?:0\.\d+|1\.0|1)"
+"""Which accepted Lean proofs are judged once more, as a pattern."""
 
 
 class Section(BaseModel):

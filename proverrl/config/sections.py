@@ -14,8 +14,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from proverrl.config.base import (
+    CONFIRM,
     MAX_WORKERS,
     Fraction,
+    LeanBackend,
     NonNegative,
     NonNegativeFloat,
     Positive,
@@ -76,6 +78,12 @@ class PoolConfig(Section):
     """share of calls that are accompanied by a false statement; the run stops if one is accepted"""
     cache: Path = Path("runs/verdicts.sqlite")
     """file of known verdicts, shared between runs"""
+    lean_backend: LeanBackend = "lean-server"
+    """how Lean is asked: ``lean-server`` (Lean's own server, incremental), ``lean-repl`` (the
+    community REPL, which has to be built) or ``lean-file`` (one process a candidate, slow)"""
+    confirm: Annotated[str, Field(pattern=f"^(?:{CONFIRM})$")] = "proved"
+    """which accepted Lean proofs are judged once more by a fresh process before they count:
+    ``proved`` (all of them), ``sample:0.1`` (that share) or ``off``"""
 
     @field_validator("cache")
     @classmethod

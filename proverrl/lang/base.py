@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from proverrl.config.base import LeanBackend
 from proverrl.config.compose import ScaffoldName
 from proverrl.config.search import SearchStates
 from proverrl.errors import ProblemError
@@ -42,7 +43,7 @@ class BackendOptions:
     share of calls that draw a false statement, from ``seed``. ``paranoid`` has accepted proofs
     checked again by what is installed for that. ``effort`` multiplies limits that ``limits`` do not
     name. ``trace_states`` has verdicts carry the goals before each step. ``toolchain`` is one that
-    was found before.
+    was found before. ``lean_backend`` and ``confirm`` are those of ``[pool]``.
     """
 
     workers: int
@@ -55,6 +56,8 @@ class BackendOptions:
     effort: float = 1.0
     trace_states: bool = False
     toolchain: Any = None
+    lean_backend: LeanBackend = "lean-server"
+    confirm: str = "proved"
 
 
 class Searching(ABC):

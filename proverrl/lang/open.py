@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.config import PoolConfig
+from proverrl.config.base import LeanBackend
 from proverrl.lang import LANGUAGES, find_language
 from proverrl.lang.base import BackendOptions
 from proverrl.types import Problem
@@ -36,6 +37,8 @@ def open_verifier(
     needed: Sequence[str] = ("dafny",),
     appeal_factor: float = 0.0,
     trace_states: bool = False,
+    lean_backend: LeanBackend = "lean-server",
+    confirm: str = "proved",
 ) -> CachedVerifier:
     """Open a verifier on what is installed here.
 
@@ -55,6 +58,8 @@ def open_verifier(
         seed=seed,
         toolchain=toolchain,
         trace_states=trace_states,
+        lean_backend=lean_backend,
+        confirm=confirm,
     )
     router = open_router(options)
     backends = [router.open_backend(language) for language in needed]
@@ -79,6 +84,8 @@ def open_appeals(options: BackendOptions, factor: float) -> Appeals:
         toolchain=options.toolchain,
         max_candidates=_APPEAL_CANDIDATES,
         effort=factor,
+        lean_backend=options.lean_backend,
+        confirm=options.confirm,
     )
     return Appeals(open_router(looks), factor)
 
@@ -102,6 +109,8 @@ def open_configured(
         cache_path=pool.cache,
         needed=sorted({problem.language for problem in problems}),
         trace_states=trace_states,
+        lean_backend=pool.lean_backend,
+        confirm=pool.confirm,
     )
 
 

@@ -67,7 +67,14 @@ class Tools:
 def open_confirm(pool: PoolConfig) -> Verifier:
     """A verifier that starts a fresh worker for every candidate and remembers nothing."""
     limits = Limits(rlimit=pool.rlimit)
-    options = BackendOptions(workers=1, limits=limits, memory_mb=pool.memory_mb, max_candidates=1)
+    options = BackendOptions(
+        workers=1,
+        limits=limits,
+        memory_mb=pool.memory_mb,
+        max_candidates=1,
+        lean_backend="lean-file",
+        confirm="off",
+    )
     return open_router(options)
 
 

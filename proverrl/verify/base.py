@@ -88,7 +88,8 @@ class PoolStats:
     ``judged`` counts verdicts given to callers, ``refused`` those of the audit among them.
     ``restarts`` counts workers replaced after a crash, an overrun or a cancellation, ``recycled``
     those replaced on schedule, ``retried`` second attempts, ``memory_kills`` workers above their
-    memory limit. ``canaries`` are in no other count of verdicts. ``memory_guard`` says what
+    memory limit. ``canaries`` are in no other count of verdicts. ``confirmed`` are proofs that
+    a fresh process accepted too, ``unconfirmed`` those that it refused. ``memory_guard`` says what
     enforces the memory limit.
     """
 
@@ -102,6 +103,8 @@ class PoolStats:
     retried: int = 0
     memory_kills: int = 0
     canaries: int = 0
+    confirmed: int = 0
+    unconfirmed: int = 0
     memory_guard: str = ""
 
     def __add__(self, other: PoolStats) -> PoolStats:

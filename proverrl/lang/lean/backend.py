@@ -1,4 +1,4 @@
-"""Opens what verifies Lean, a pool of REPLs of one toolchain, and says what of it is installed.
+"""Opens what verifies Lean, a pool of workers of one toolchain, and says what of it is installed.
 
 Flows in: options. Flows out: a ``Backend``, of which no process runs yet; parts for ``proverrl
 doctor``. Not handled here: finding Lean (``proverrl.lang.lean.workers.toolchain``), the cache.
@@ -6,14 +6,18 @@ doctor``. Not handled here: finding Lean (``proverrl.lang.lean.workers.toolchain
 
 from __future__ import annotations
 
-from proverrl.errors import ToolchainError
+import asyncio
+from dataclasses import replace
+
+from proverrl.errors import ToolchainError, UsageError, VerifierError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.lean.audit import LEAN_AUDIT_VERSION, audit_lean_candidate
 from proverrl.lang.lean.canaries import CANARIES
+from proverrl.lang.lean.confirm import ConfirmingVerifier, read_rate
 from proverrl.lang.lean.deep import CHECKERS, ParanoidVerifier, find_checkers
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
-from proverrl.lang.lean.workers.toolchain import REMEDY, find_lean_toolchain
+from proverrl.lang.lean.workers.toolchain import REMEDY, LeanToolchain, find_lean_toolchain
+from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.lang.records import Part
 from proverrl.verify.base import Worker
 from proverrl.verify.canaries import mix_in_canaries
@@ -23,38 +27,51 @@ from proverrl.verify.router import Backend
 
 def open_lean(options: BackendOptions) -> Backend:
     """Raises ``ToolchainError`` with the command that brings Lean."""
-    toolchain = find_lean_toolchain()
+    if options.trace_states and options.lean_backend == "lean-file":
+        raise UsageError(
+            "lean-file does not tell the goals on the way; use pool.lean_backend = 'lean-server'"
+        )
+    toolchain = find_lean_toolchain(options.lean_backend)
     usual = LeanLimits()
     lean_limits = LeanLimits(
         max_heartbeats=round(options.effort * usual.max_heartbeats),
         memory_mb=usual.memory_mb if options.memory_mb is None else options.memory_mb,
         trace_states=options.trace_states,
     )
-    known = KnownStatements()
 
-    async def spawn() -> Worker:
-        return await LeanReplWorker.start(toolchain, lean_limits, known)
+    def open_pool(toolchain: LeanToolchain, limits: LeanLimits) -> VerifierPool:
+        # Types are compared as Lean prints them, and only within one way of asking.
+        known = KnownStatements()
 
-    pool = VerifierPool(
-        spawn,
-        workers=options.workers,
-        audit=audit_lean_candidate,
-        toolchain=toolchain.name,
-        languages=frozenset({"lean"}),
-        upkeep=make_upkeep(lean_limits.memory_mb, options.max_candidates),
-    )
+        async def spawn() -> Worker:
+            return await LeanWorker.start(toolchain, limits, known)
+
+        return VerifierPool(
+            spawn,
+            workers=options.workers,
+            audit=audit_lean_candidate,
+            toolchain=toolchain.name,
+            languages=frozenset({"lean"}),
+            upkeep=make_upkeep(lean_limits.memory_mb, options.max_candidates),
+        )
+
+    pool = open_pool(toolchain, lean_limits)
     salt = (
         toolchain.name,
         str(lean_limits.max_heartbeats),
         ",".join(sorted(lean_limits.allowed_axioms)),
-        # A limit of earlier versions: their verdicts stay known.
-        "False",
+        options.confirm,
         str(LEAN_AUDIT_VERSION),
         "paranoid" if options.paranoid else "",
         # Only where it is on, so that verdicts of earlier versions stay known.
         *(("states",) if options.trace_states else ()),
     )
     verifier = mix_in_canaries(pool, "lean", CANARIES, options.canary_rate, options.seed)
+    if rate := read_rate(options.confirm):
+        fresh = open_pool(
+            replace(toolchain, backend="lean-file"), replace(lean_limits, trace_states=False)
+        )
+        verifier = ConfirmingVerifier(verifier, fresh, rate)
     if options.paranoid:
         verifier = ParanoidVerifier(verifier, toolchain, lean_limits)
     return Backend(
@@ -66,7 +83,7 @@ def open_lean(options: BackendOptions) -> Backend:
 
 
 def check_lean() -> list[Part]:
-    """Lean, its REPL and the deep checkers. Asks Lean for its version, in its project."""
+    """Lean, whether it tells true from false, its REPL and the deep checkers. Starts Lean."""
     try:
         found = find_lean_toolchain()
     except ToolchainError as error:
@@ -74,13 +91,27 @@ def check_lean() -> list[Part]:
         text = str(error).removesuffix(f"; run: {REMEDY}")
         return [Part("Lean", "absent", f"{text}; only Dafny can be judged", REMEDY)]
     mathlib = "with Mathlib" if found.has_mathlib else "without Mathlib"
-    findings = [
-        Part("Lean", "ok", f"{found.lean_version}, {mathlib}, {found.lake}"),
-        Part("Lean REPL", "ok", found.repl_command[-1]),
-    ]
+    detail = f"{found.lean_version}, {mathlib}, {found.lean_command[0]}"
+    try:
+        asyncio.run(_try_canaries(found))
+        findings = [Part("Lean", "ok", f"{detail}; {found.backend} tells true from false")]
+    except VerifierError as error:
+        text = str(error).removesuffix(f"; run: {REMEDY}")
+        findings = [Part("Lean", "weak", f"{detail}; {text}", REMEDY)]
+    try:
+        repl = find_lean_toolchain("lean-repl").repl_command[0]
+        findings.append(Part("Lean REPL", "ok", repl))
+    except ToolchainError:
+        findings.append(Part("Lean REPL", "absent", "not built; lean-server needs none"))
     checkers = find_checkers()
     absent = "not found; verify --paranoid does without it"
     return findings + [
         Part(name, "ok", checkers[name]) if name in checkers else Part(name, "absent", absent)
         for name in CHECKERS
     ]
+
+
+async def _try_canaries(toolchain: LeanToolchain) -> None:
+    worker = await LeanWorker.start(toolchain, LeanLimits(), KnownStatements())
+    worker.kill()
+    await worker.join()

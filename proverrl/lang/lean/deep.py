@@ -162,15 +162,16 @@ class _Bench:
             path.write_text(source, encoding="utf-8")
             limit = f"-DmaxHeartbeats={self._limits.max_heartbeats}"
             output = str(path.with_suffix(".olean"))
-            code, said = await self._run(["lean", limit, "-o", output, str(path)])
+            command = [*self._toolchain.lean_command, limit, "-o", output, str(path)]
+            code, said = await self._run(command)
             failed = DeepOutcome(checker, False, f"compiling {module}: {said}")
             self._compiled[module] = failed if code else None
         return self._compiled[module]
 
     async def _run_comparator(self, program: str) -> DeepOutcome:
         problem = self._candidate.problem
-        if split_header(problem.preamble)[0]:
-            return DeepOutcome("comparator", None, "the problem has imports")
+        if split_header(problem.preamble)[0] or self._toolchain.project is None:
+            return DeepOutcome("comparator", None, "the problem has imports, or Lean no project")
         project = self._folder / "project"
         project.mkdir()
         config = {
@@ -194,9 +195,11 @@ class _Bench:
         return DeepOutcome("comparator", code == 0, said)
 
     async def _run(self, command: Sequence[str]) -> tuple[int, str]:
-        """Run a command in Lake's environment, where our modules can be imported."""
-        lake = (self._toolchain.lake, f"--dir={self._toolchain.project}", "env")
-        return await self._start([*lake, *command], {"LEAN_PATH": str(self._folder)})
+        """Run a command where the project's modules and ours can be imported."""
+        known = dict(self._toolchain.environment).get("LEAN_PATH")
+        paths = [known] if known else []
+        variables = {"LEAN_PATH": os.pathsep.join([*paths, str(self._folder)])}
+        return await self._start(command, variables)
 
     async def _start(self, command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
         environment = {**dict(self._toolchain.environment), **variables}

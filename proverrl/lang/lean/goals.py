@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from proverrl.lang.lean.workers.protocol import TacticStep
+from proverrl.lang.lean.workers.messages import TacticStep
 from proverrl.lang.records import NO_GOALS
 from proverrl.types import BodyState, Candidate
 from proverrl.verify.body_place import find_body_place

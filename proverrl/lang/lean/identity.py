@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proverrl.errors import WorkerError
-from proverrl.lang.lean.workers.protocol import LeanMessage
-from proverrl.lang.lean.workers.repl import Elaboration
+from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage
 
 # An option that was set by name wins over pp.all, so that each one that hides something is set.
 _SHOWN = """deepTerms proofs explicit universes fullNames privateNames instances funBinderTypes
@@ -32,6 +31,8 @@ _OPTIONS = "".join(f"set_option {option} in\n" for option in _PRINTING)
 _CHECK_LINE = len(_PRINTING) + 1
 _AXIOMS_LINE = _CHECK_LINE + 1
 _ELISION = "⋯"
+# Lean prints the ``@`` only before a first argument that is implicit.
+_TYPED = re.compile(r"@?[^\s:]+(?:\.\{[^}]*\})? :\s")
 _NO_AXIOMS = " does not depend on any axioms"
 _SOME_AXIOMS = " depends on axioms:"
 
@@ -66,7 +67,7 @@ def read_report(done: Elaboration, name: str) -> DeclarationReport:
     _expect_place(axioms, _AXIOMS_LINE)
     if _ELISION in check.text:
         raise WorkerError(f"Lean left out a part of the type of {name}")
-    if not check.text.startswith("@") or " : " not in check.text.replace("\n", " "):
+    if _TYPED.match(check.text) is None:
         raise WorkerError(f"Lean printed no type of {name}: {check.text[:200]!r}")
     return DeclarationReport(check.text, parse_axioms(axioms.text, name))
 

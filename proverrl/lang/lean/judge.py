@@ -5,7 +5,7 @@ a ``Verdict`` without times. PROVED needs all of these: Lean read the text to it
 ``sorry`` in any of the ways in which Lean tells of one, a declaration with the name of our
 statement and with the type that our statement has in an environment that the candidate never
 touched, and axioms on the allow-list. Whatever is not understood is a ``WorkerError``, never a
-proof. Not handled here: the order of questions (``proverrl.lang.lean.workers.repl_worker``),
+proof. Not handled here: the order of questions (``proverrl.lang.lean.workers.worker``),
 tampering with Lean itself (``proverrl.lang.lean.deep``).
 """
 
@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 from proverrl.errors import UsageError
 from proverrl.lang.lean.identity import DeclarationReport
-from proverrl.lang.lean.workers.protocol import LeanMessage
-from proverrl.lang.lean.workers.repl import Elaboration
+from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage
 from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import find_body_place
 
@@ -47,22 +46,18 @@ class LeanLimits:
     ``max_heartbeats`` is Lean's option of that name (in thousands of small allocations, per
     declaration), the same on every machine: running out of it counts against the proof. A larger
     number in a problem's preamble, or 0 for none, is brought down to it. With ``trace_states``
-    verdicts carry the goals before every tactic. A worker is spent after ``max_environments`` or
-    after ``max_headers`` different headers, because the REPL forgets neither. ``memory_mb`` is for
-    all processes of a worker together.
+    verdicts carry the goals before every tactic. ``memory_mb`` is for all processes of a worker
+    together.
     """
 
     max_heartbeats: int = 400_000
     allowed_axioms: frozenset[str] = STANDARD_AXIOMS
     trace_states: bool = False
-    max_environments: int = 2000
-    max_headers: int = 4
     memory_mb: float = 8192.0
 
     def __post_init__(self) -> None:
-        for name in ("max_heartbeats", "max_environments", "max_headers"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.max_heartbeats < 1:
+            raise UsageError(f"max_heartbeats must be positive, got {self.max_heartbeats}")
         if not 0 < self.memory_mb < math.inf:
             raise UsageError(f"memory_mb must be positive and finite, got {self.memory_mb}")
         if "sorryAx" in self.allowed_axioms:

@@ -11,85 +11,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from proverrl.errors import WorkerError
-
-Severity = Literal["trace", "info", "warning", "error"]
-Natural = Annotated[int, Field(strict=True, ge=0)]
+from proverrl.lang.lean.workers.messages import LeanMessage, Natural, Sorry, TacticStep
 
 _KNOWN_KEYS = ConfigDict(extra="forbid")
 """For answers: a key that is not known may say that something is wrong."""
-_ANY_KEYS = ConfigDict(extra="ignore")
-"""For the parts of answers, which would otherwise be as strict as the whole."""
 
 _OUTSIDE_STRING = re.compile(rb'["{}\[\]]')
 _INSIDE_STRING = re.compile(rb'["\\]')
 _ANSWER_END = b"\n\n"
 MAX_ANSWER_BYTES = 256 * 2**20
-
-
-def _require(value: str | None) -> str:
-    """A value that may be left out and not be null."""
-    if value is None:
-        raise ValueError("it is null")
-    return value
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Position:
-    """A place in the text of a request: lines from 1, columns from 0, in code points."""
-
-    __pydantic_config__ = _ANY_KEYS
-
-    line: Natural
-    column: Natural
-
-    def down(self, num_lines: int) -> Position:
-        """The place so many lines further down."""
-        return Position(self.line + num_lines, self.column)
-
-
-@dataclass(frozen=True, slots=True)
-class LeanMessage:
-    """One message of Lean."""
-
-    __pydantic_config__ = _ANY_KEYS
-
-    severity: Severity
-    text: Annotated[str, Field(alias="data")]
-    start: Annotated[Position, Field(alias="pos")]
-    end: Annotated[Position | None, Field(alias="endPos")] = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sorry:
-    """A ``sorry`` that Lean met: its goal and its proof state. The places are None for a ``sorry``
-    inside a tactic request."""
-
-    __pydantic_config__ = _ANY_KEYS
-
-    goal: str
-    proof_state: Annotated[Natural | None, Field(alias="proofState")] = None
-    start: Annotated[Position | None, Field(alias="pos")] = None
-    end: Annotated[Position | None, Field(alias="endPos")] = None
-
-
-@dataclass(frozen=True, slots=True)
-class TacticStep:
-    """One tactic of a text that was run with ``allTactics``; ``goals`` are those before it."""
-
-    __pydantic_config__ = _ANY_KEYS
-
-    tactic: str
-    goals: str
-    start: Annotated[Position, Field(alias="pos")]
-    end: Annotated[Position, Field(alias="endPos")]
-    proof_state: Annotated[Natural | None, Field(alias="proofState")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,27 +41,13 @@ class CommandAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class StepAnswer:
-    """The answer to a tactic. ``status`` is None from REPLs that are too old to tell."""
-
-    __pydantic_config__ = _KNOWN_KEYS
-
-    proof_state: Annotated[Natural, Field(alias="proofState")]
-    goals: tuple[str, ...] = ()
-    messages: tuple[LeanMessage, ...] = ()
-    sorries: tuple[Sorry, ...] = ()
-    traces: tuple[str, ...] = ()
-    status: Annotated[str | None, Field(alias="proofStatus"), AfterValidator(_require)] = None
-
-
-@dataclass(frozen=True, slots=True)
 class ErrorAnswer:
     """The REPL could not do what was asked: ``{"message": ...}``."""
 
     message: str
 
 
-Answer = CommandAnswer | StepAnswer | ErrorAnswer
+Answer = CommandAnswer | ErrorAnswer
 
 
 def encode_command(text: str, env: int | None = None, *, all_tactics: bool = False) -> bytes:
@@ -135,16 +57,7 @@ def encode_command(text: str, env: int | None = None, *, all_tactics: bool = Fal
         request["env"] = env
     if all_tactics:
         request["allTactics"] = True
-    return _encode(request)
-
-
-def encode_tactic(proof_state: int, tactic: str) -> bytes:
-    """Apply a tactic to a proof state."""
-    return _encode({"tactic": tactic, "proofState": proof_state})
-
-
-def _encode(request: Mapping[str, Any]) -> bytes:
-    """Raises ``UnicodeEncodeError`` (a ``ValueError``) for lone surrogates."""
+    # Raises ``UnicodeEncodeError`` (a ``ValueError``) for lone surrogates.
     return json.dumps(request, ensure_ascii=False).encode("utf-8") + b"\n\n"
 
 
@@ -235,12 +148,9 @@ def parse_answer(text: str) -> Answer:
 def _parse_object(raw: dict[str, Any]) -> Answer:
     if set(raw) == {"message"}:
         return _ERROR.validate_python(raw)
-    if "proofState" in raw:
-        return _STEP.validate_python(raw)
     raw.pop("infotree", None)
     return _COMMAND.validate_python(raw)
 
 
 _ERROR = TypeAdapter(ErrorAnswer)
-_STEP = TypeAdapter(StepAnswer)
 _COMMAND = TypeAdapter(CommandAnswer)

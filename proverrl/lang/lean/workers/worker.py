@@ -1,12 +1,12 @@
 """One Lean worker: candidates go in one at a time, verdicts come out.
 
 Flows in: candidates that passed the audit. Flows out: verdicts. A candidate costs its imports
-(elaborated once per worker and kept), its text, a question about the declaration that it had to
-make, and one whether that declaration leaked into the imports. Its text runs in the environment of
-its imports alone, which never changes: nothing that one declares is there for the next. Covered: an
-answer that is not provably the answer (``proverrl.lang.lean.workers.repl``); a Lean that cannot
-tell true from false (canaries at the start). Not covered: replacing workers, deadlines and memory
-(``proverrl.verify.pool``), the candidate's text (``proverrl.lang.lean.audit``).
+(elaborated once and kept), its text, and a question about the declaration that it had to make. Its
+text is elaborated behind the imports and our options alone: nothing that one declares is there for
+the next. Covered: an answer that is not provably the answer (the sessions in ``server``, ``repl``
+and ``file``); a Lean that cannot tell true from false (canaries at the start). Not covered:
+replacing workers, deadlines and memory (``proverrl.verify.pool``), the candidate's text
+(``proverrl.lang.lean.audit``).
 """
 
 from __future__ import annotations
@@ -33,12 +33,18 @@ from proverrl.lang.lean.judge import (
     make_diagnostics,
 )
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target, split_header
-from proverrl.lang.lean.workers.repl import Elaboration, LeanRepl
+from proverrl.lang.lean.workers.file import LeanFile
+from proverrl.lang.lean.workers.messages import Elaboration, Environment
+from proverrl.lang.lean.workers.repl import LeanRepl
+from proverrl.lang.lean.workers.server import LeanServer
+from proverrl.lang.lean.workers.session import LeanSession
 from proverrl.lang.lean.workers.toolchain import REMEDY, LeanToolchain
 from proverrl.types import FILE, HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.process_group import GroupWorker
 
 _ALREADY_DECLARED = "has already been declared"
+# Core Lean binds unknown names of a statement by itself: a name that was misspelled, or that an
+# import lost, would make a statement of another meaning.
+_OUR_OPTIONS = "set_option autoImplicit false\nset_option relaxedAutoImplicit false\n"
 _HEARTBEATS = re.compile(r"(\bset_option\s+maxHeartbeats\s+)(\d+)")
 
 _CANARY_NAME = "proverrl_canary"
@@ -63,34 +69,42 @@ class SplitFile:
         return self.header.count("\n")
 
 
-class LeanReplWorker(GroupWorker):
-    """A started and tested REPL. After any ``WorkerError`` it must be killed."""
+async def open_session(toolchain: LeanToolchain, memory_limit_mb: float | None) -> LeanSession:
+    """Lean, asked as the toolchain says."""
+    if toolchain.backend == "lean-repl":
+        return await LeanRepl.start(toolchain, memory_limit_mb=memory_limit_mb)
+    if toolchain.backend == "lean-file":
+        return LeanFile(toolchain, memory_limit_mb)
+    return LeanServer(toolchain, memory_limit_mb)
+
+
+class LeanWorker:
+    """A started and tested session. After any ``WorkerError`` it must be killed."""
 
     def __init__(
         self,
-        repl: LeanRepl,
+        session: LeanSession,
         toolchain: LeanToolchain,
         limits: LeanLimits,
         known: KnownStatements,
     ) -> None:
-        super().__init__(repl.group)
-        self.repl = repl
+        self.session = session
         self._toolchain = toolchain
         self._limits = limits
         self._known = known
-        self._headers: dict[str, int] = {}
+        self._headers: dict[tuple[str, str], Environment] = {}
 
     @classmethod
     async def start(
         cls, toolchain: LeanToolchain, limits: LeanLimits, known: KnownStatements
-    ) -> LeanReplWorker:
-        """Start a REPL and see that it tells true from false; raises ``ToolchainError`` when it
+    ) -> LeanWorker:
+        """Start a session and see that it tells true from false; raises ``ToolchainError`` when it
         does not, ``WorkerError`` when it dies meanwhile."""
-        repl = await LeanRepl.start(toolchain, memory_limit_mb=limits.memory_mb)
-        worker = cls(repl, toolchain, limits, known)
+        session = await open_session(toolchain, limits.memory_mb)
+        worker = cls(session, toolchain, limits, known)
         try:
-            strict = replace(limits, allowed_axioms=STANDARD_AXIOMS)
-            await _check_canaries(cls(repl, toolchain, strict, KnownStatements()))
+            strict = replace(limits, allowed_axioms=STANDARD_AXIOMS, trace_states=False)
+            await _check_canaries(cls(session, toolchain, strict, KnownStatements()))
         except BaseException:
             worker.kill()
             await worker.join()
@@ -98,14 +112,29 @@ class LeanReplWorker(GroupWorker):
         return worker
 
     @property
+    def pid(self) -> int:
+        return self.session.pid
+
+    @property
+    def memory_mb(self) -> float:
+        return self.session.memory_mb
+
+    def kill(self) -> None:
+        self.session.kill()
+
+    async def join(self) -> None:
+        await self.session.join()
+
+    @property
     def is_spent(self) -> bool:
-        return (
-            self.repl.num_environments >= self._limits.max_environments
-            or len(self._headers) > self._limits.max_headers
-        )
+        return self.session.is_spent
 
     def is_warm_for(self, candidate: Candidate) -> bool:
-        return split_candidate(candidate).header in self._headers
+        text = split_candidate(candidate)
+        if not any(header == text.header for header, _ in self._headers):
+            return False
+        ours = self.cap_heartbeats(candidate.problem, text)[: _count_ours(candidate, text)]
+        return self.session.is_warm_for(text.header, ours)
 
     async def judge(self, candidate: Candidate) -> Verdict:
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer,
@@ -114,7 +143,7 @@ class LeanReplWorker(GroupWorker):
         if (refusal := refuse_encoding(candidate.source, "audit")) is not None:
             return replace(refusal, toolchain=self._toolchain.name)
         text = split_candidate(candidate)
-        loaded = await self._load_header(text.header)
+        loaded = await self._load_header(text.header, candidate.problem)
         header_seconds = time.monotonic() - started
         if isinstance(loaded, Elaboration):
             verdict = self._refuse_header(loaded, candidate)
@@ -129,24 +158,25 @@ class LeanReplWorker(GroupWorker):
             toolchain=self._toolchain.name,
         )
 
-    async def open_header(self, problem: Problem) -> int:
+    async def open_header(self, problem: Problem) -> Environment:
         """The environment of a problem's imports; raises ``ProblemError`` when they fail."""
         header = split_candidate(Candidate(problem, "sorry")).header
-        loaded = await self._load_header(header)
+        loaded = await self._load_header(header, problem)
         if isinstance(loaded, Elaboration):
             raise ProblemError(_explain_header(problem, loaded, self._toolchain))
         return loaded
 
-    async def _load_header(self, header: str) -> int | Elaboration:
+    async def _load_header(self, header: str, problem: Problem) -> Environment | Elaboration:
         """The environment of a header, or what Lean said when it has none."""
-        env = self._headers.get(header)
+        options = "" if problem.kind == FILE else _OUR_OPTIONS
+        env = self._headers.get((header, options))
         if env is not None:
             return env
-        options = f"set_option maxHeartbeats {self._limits.max_heartbeats}\n"
-        done = await self.repl.load_header(header, options)
+        heartbeats = f"set_option maxHeartbeats {self._limits.max_heartbeats}\n"
+        done = await self.session.load_header(header, options + heartbeats)
         if done.env is None or done.errors or not done.reached_end:
             return done
-        self._headers[header] = done.env
+        self._headers[header, options] = done.env
         return done.env
 
     def _refuse_header(self, done: Elaboration, candidate: Candidate) -> Verdict:
@@ -155,7 +185,9 @@ class LeanReplWorker(GroupWorker):
         diagnostics = make_diagnostics(done.messages, candidate, 0)
         return Verdict(Status.REJECTED, diagnostics, checks=("audit", "header"))
 
-    async def _judge_statement(self, candidate: Candidate, text: SplitFile, env: int) -> Verdict:
+    async def _judge_statement(
+        self, candidate: Candidate, text: SplitFile, env: Environment
+    ) -> Verdict:
         problem = candidate.problem
         target = find_target(problem)
         fingerprint = self._known.find(problem)
@@ -168,7 +200,7 @@ class LeanReplWorker(GroupWorker):
                 await self._see_no_leak(target, env)
             return verdict
         assert done.env is not None
-        answer = await self.repl.run(make_report_question(target), done.env)
+        answer = await self.session.run(make_report_question(target), done.env)
         await self._see_no_leak(target, env)
         judged = judge_declaration(
             read_report(answer, target),
@@ -178,13 +210,15 @@ class LeanReplWorker(GroupWorker):
         )
         return replace(judged, states=self._find_states(done, candidate, text))
 
-    async def _see_no_leak(self, target: str, env: int) -> None:
+    async def _see_no_leak(self, target: str, env: Environment) -> None:
         """The imports alone must not hold the declaration; raises ``WorkerError`` if they do."""
-        done = await self.repl.run(f"#check @_root_.{target}", env)
+        if not self.session.may_leak:
+            return
+        done = await self.session.run(f"#check @_root_.{target}", env)
         if len(done.errors) != 1 or len(done.messages) != 1 or not done.reached_end:
             raise WorkerError(f"{target} is there before the text that declares it has run")
 
-    async def _judge_file(self, candidate: Candidate, text: SplitFile, env: int) -> Verdict:
+    async def _judge_file(self, candidate: Candidate, text: SplitFile, env: Environment) -> Verdict:
         done, verdict = await self._run(candidate, text, env)
         if verdict is not None:
             return verdict
@@ -192,16 +226,21 @@ class LeanReplWorker(GroupWorker):
         names = list_theorems(text.rest)
         axioms: dict[str, tuple[str, ...] | None] = {}
         if names:
-            answer = await self.repl.run(make_axioms_question(names), done.env)
+            answer = await self.session.run(make_axioms_question(names), done.env)
             axioms = read_axioms(answer, names)
         diagnostics = make_diagnostics(done.messages, candidate, text.first_line)
         return judge_file(axioms, self._limits.allowed_axioms, diagnostics)
 
     async def _run(
-        self, candidate: Candidate, text: SplitFile, env: int
+        self, candidate: Candidate, text: SplitFile, env: Environment
     ) -> tuple[Elaboration, Verdict | None]:
         rest = self.cap_heartbeats(candidate.problem, text)
-        done = await self.repl.run(rest, env, all_tactics=self._limits.trace_states)
+        done = await self.session.run(
+            rest,
+            env,
+            num_shared=_count_ours(candidate, text),
+            all_tactics=self._limits.trace_states,
+        )
         verdict = judge_messages(done, candidate, text.first_line)
         if verdict is None:
             return done, None
@@ -214,11 +253,11 @@ class LeanReplWorker(GroupWorker):
             return ()
         return find_states(done.tactics, candidate, text.first_line)
 
-    async def _find_fingerprint(self, problem: Problem, target: str, env: int) -> str:
+    async def _find_fingerprint(self, problem: Problem, target: str, env: Environment) -> str:
         """The type of our own statement, in an environment without the candidate's text."""
         done = await self.run_statement(problem, env)
         assert done.env is not None
-        report = read_report(await self.repl.run(make_report_question(target), done.env), target)
+        report = read_report(await self.session.run(make_report_question(target), done.env), target)
         if report.missing:
             raise ProblemError(
                 f"problem {problem.id!r}: Lean knows no {target} after the statement: "
@@ -226,10 +265,10 @@ class LeanReplWorker(GroupWorker):
             )
         return report.fingerprint
 
-    async def run_statement(self, problem: Problem, env: int) -> Elaboration:
+    async def run_statement(self, problem: Problem, env: Environment) -> Elaboration:
         """A statement with ``sorry`` in its hole; raises ``ProblemError`` when it fails in Lean."""
         text = split_candidate(Candidate(problem, "sorry"))
-        done = await self.repl.run(self.cap_heartbeats(problem, text), env)
+        done = await self.session.run(self.cap_heartbeats(problem, text), env)
         if done.errors or not done.reached_end:
             said = done.errors[0].text if done.errors else "it was not read to its end"
             raise ProblemError(f"problem {problem.id!r}: its own statement fails in Lean: {said}")
@@ -262,6 +301,12 @@ def split_candidate(candidate: Candidate) -> SplitFile:
     return SplitFile(header, rest)
 
 
+def _count_ours(candidate: Candidate, text: SplitFile) -> int:
+    """How many characters of ``rest`` are the problem's own: its preamble without the imports."""
+    ours = len(candidate.problem.preamble) - len(text.header)
+    return 0 if candidate.problem.kind == FILE else max(0, ours)
+
+
 def list_theorems(text: str) -> tuple[str, ...]:
     """The full names of the theorems that a file declares, without repeats."""
     found = [d for d in find_declarations(text) if d.keyword in ("theorem", "lemma")]
@@ -286,7 +331,7 @@ def _explain_header(problem: Problem, done: Elaboration, toolchain: LeanToolchai
     return f"problem {problem.id!r}: its imports fail in Lean: {said[:500]}{remedy}"
 
 
-async def _check_canaries(worker: LeanReplWorker) -> None:
+async def _check_canaries(worker: LeanWorker) -> None:
     """See that Lean tells true from false under our options; raises ``ToolchainError`` if not."""
     for number, (statement, body, prelude, expected) in enumerate(_CANARIES):
         name = f"{_CANARY_NAME}_{number}"

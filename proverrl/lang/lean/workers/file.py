@@ -1,0 +1,146 @@
+"""Lean run once for each text: slow, and the reference for all that is faster.
+
+Flows in: texts. Flows out: what Lean said of each. A text is compiled by a process of its own, and
+a question about it goes to another one that imports what was compiled: nothing of the question
+existed while the text was elaborated, and nothing of the text runs while it is answered but what
+it declared. Covered: an answer cut short, a process that dies without a word, output that is no
+message. Not covered: what the compiled file holds that the kernel never saw (``replay``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from dataclasses import replace
+
+from pydantic import TypeAdapter
+
+from proverrl.errors import WorkerError
+from proverrl.lang.lean.workers.messages import (
+    Elaboration,
+    Environment,
+    LeanMessage,
+    TextEnvironment,
+    is_nonce,
+    make_nonce,
+    strip_end,
+)
+from proverrl.lang.lean.workers.session import LeanSession
+from proverrl.lang.lean.workers.toolchain import LeanToolchain
+from proverrl.verify.process_group import ProcessGroup, find_cause, make_folder
+
+_MAX_OUTPUT_BYTES = 256 * 2**20
+_DONE = (0, 1)
+_SEVERITIES = {"information": "info", "trace": "info"}
+_MESSAGE: TypeAdapter[LeanMessage] = TypeAdapter(LeanMessage)
+
+
+class LeanFile(LeanSession):
+    """The processes of one text and of the questions about it, and their folders."""
+
+    def __init__(self, toolchain: LeanToolchain, memory_limit_mb: float | None = None) -> None:
+        self._toolchain = toolchain
+        self._memory_limit_mb = memory_limit_mb
+        self._groups: list[ProcessGroup] = []
+        self._num_runs = 0
+
+    @property
+    def pid(self) -> int:
+        return self._groups[-1].pid if self._groups else 0
+
+    @property
+    def memory_mb(self) -> float:
+        return sum(group.memory_mb for group in self._groups)
+
+    def kill(self) -> None:
+        for group in self._groups:
+            group.kill()
+
+    async def join(self) -> None:
+        await asyncio.gather(*(group.join() for group in self._groups))
+
+    async def load_header(self, header: str, options: str) -> Elaboration:
+        separator = "" if header.endswith("\n") or not header else "\n"
+        before, begin = f"{header}{separator}{options}", make_nonce()
+        text = f'{before}#print "{begin}"\n'
+        done = strip_end(await self._run(text, len(header)), begin, before.count("\n") + 1)
+        if done.reached_end and not done.errors and isinstance(done.env, TextEnvironment):
+            # The next text is compiled with it, and not as an import.
+            return replace(done, env=replace(done.env, module=""))
+        return replace(done, env=None)
+
+    async def run(
+        self, text: str, env: Environment, *, num_shared: int = 0, all_tactics: bool = False
+    ) -> Elaboration:
+        assert isinstance(env, TextEnvironment)
+        end = make_nonce()
+        if env.module:
+            head = f'import {env.module}\n#print "{make_nonce()}"\n'
+        else:
+            await self._forget()
+            head = env.text
+        begin = head[head.rindex('"', 0, -2) + 1 : -2]
+        whole = f'{head}{text}\n#print "{end}"\n'
+        done = await self._run(whole, env.num_header)
+        first_line = head.count("\n")
+        before = [message for message in done.messages if message.start.line <= first_line]
+        if not before or not is_nonce(before[-1], begin, first_line):
+            raise WorkerError("Lean's answer does not start as the question did")
+        here = tuple(message.down(-first_line) for message in done.messages[len(before) :])
+        return strip_end(replace(done, messages=here), end, text.count("\n") + 2)
+
+    async def _forget(self) -> None:
+        self.kill()
+        await self.join()
+        self._groups.clear()
+
+    async def _run(self, text: str, num_header: int) -> Elaboration:
+        folder = make_folder()
+        self._num_runs += 1
+        module = f"Candidate{self._num_runs}"
+        (folder / f"{module}.lean").write_text(text, encoding="utf-8")
+        variables = dict(self._toolchain.environment)
+        known = variables.get("LEAN_PATH")
+        paths = [known] if known else []
+        variables["LEAN_PATH"] = os.pathsep.join(paths + [str(g.folder) for g in self._groups])
+        files = ("-o", f"{module}.olean", f"{module}.lean")
+        group = await ProcessGroup.start(
+            (*self._toolchain.lean_command, "--json", *files),
+            folder,
+            environment=variables,
+            memory_limit_mb=self._memory_limit_mb,
+        )
+        self._groups.append(group)
+        said = bytearray()
+        while chunk := await group.read():
+            said += chunk
+            if len(said) > _MAX_OUTPUT_BYTES:
+                raise WorkerError(f"Lean printed over {_MAX_OUTPUT_BYTES} bytes")
+        code = await group.wait()
+        messages = read_messages(said)
+        failed = any(message.severity == "error" for message in messages)
+        if code not in _DONE or (code == 1) != failed:
+            tail = group.stderr_tail.strip()[-500:]
+            raise WorkerError(f"Lean ended with {code}; it said: {tail}", find_cause(code))
+        is_compiled = not failed and (folder / f"{module}.olean").is_file()
+        env = TextEnvironment(text, messages, num_header, module if is_compiled else "")
+        return Elaboration(env, messages)
+
+
+def read_messages(said: bytes | bytearray) -> tuple[LeanMessage, ...]:
+    """The messages that ``lean --json`` printed, in the order of their places, without silent ones
+    that are no errors. Raises ``WorkerError`` for anything else in the output."""
+    found = []
+    for line in bytes(said).decode("utf-8", "replace").split("\n"):
+        if not line.strip():
+            continue
+        try:
+            raw = json.loads(line)
+            raw["severity"] = _SEVERITIES.get(raw["severity"], raw["severity"])
+            message = _MESSAGE.validate_python(raw)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise WorkerError(f"Lean printed what is no message ({error}): {line:.200}") from None
+        if not (raw.get("isSilent") and message.severity == "info"):
+            found.append(message)
+    return tuple(sorted(found, key=lambda message: message.start))

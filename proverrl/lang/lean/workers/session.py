@@ -1,0 +1,56 @@
+"""How a Lean worker talks to Lean: one interface over the server, the REPL and single runs.
+
+Flows in: texts. Flows out: what Lean said of each, with positions in that text. Any doubt about an
+answer is a ``WorkerError``, after which the session must be killed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from proverrl.lang.lean.workers.messages import Elaboration, Environment
+
+
+class LeanSession(ABC):
+    """A way to have texts elaborated, one at a time."""
+
+    may_leak = False
+    """Whether what one text declares could be seen by the next, so that it must be asked for."""
+
+    @abstractmethod
+    async def load_header(self, header: str, options: str) -> Elaboration:
+        """Make an environment by a text that may start with imports, and set options."""
+
+    @abstractmethod
+    async def run(
+        self, text: str, env: Environment, *, num_shared: int = 0, all_tactics: bool = False
+    ) -> Elaboration:
+        """Elaborate a text without imports in an environment. Its first ``num_shared`` characters
+        are likely to come again; ``all_tactics`` asks for the goals before each tactic."""
+
+    def is_warm_for(self, header: str, text: str) -> bool:
+        """Whether a text that begins so, after imports that were loaded, would save time here."""
+        return True
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it should be replaced, because it keeps all that it was ever given."""
+        return False
+
+    @property
+    @abstractmethod
+    def pid(self) -> int:
+        """A process of the session; 0 when there is none now."""
+
+    @property
+    @abstractmethod
+    def memory_mb(self) -> float:
+        """Memory of all processes; 0 when unknown."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Kill all processes, without waiting; never raises."""
+
+    @abstractmethod
+    async def join(self) -> None:
+        """After ``kill``: wait for their end."""
