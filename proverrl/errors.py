@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-Cause = Literal["", "deadline", "out-of-memory", "died", "killed", "protocol", "no-result"]
+Cause = Literal[
+    "", "deadline", "out-of-memory", "died", "killed", "protocol", "no-result", "stalled"
+]
 """Why nothing was judged; empty for a verdict on the proof. A candidate on which two fresh workers
-failed is REJECTED and keeps the cause; not so for ``deadline``, and ``killed`` by someone else."""
+failed is REJECTED and keeps the cause, and so is one on which they were ``stalled``: at work for
+all of the time they had. Not so for ``deadline``, a machine too busy to let them work, and
+``killed`` by someone else."""
 
 
 class ProverRLError(Exception):

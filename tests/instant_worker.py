@@ -14,8 +14,8 @@ def ask(name: str, words: str = "", header: str = "") -> Candidate:
 
 
 class InstantWorker:
-    """Proves at once, but for the words ``crash``, ``killed``, ``hang``, ``wait``, ``grow`` and
-    ``unusable``.
+    """Proves at once, but for the words ``crash``, ``killed``, ``hang``, ``spin``, ``wait``,
+    ``grow`` and ``unusable``.
 
     ``wait`` lasts until the test sets ``gate``; ``unusable`` is a problem that no proof can be held
     to.
@@ -29,10 +29,16 @@ class InstantWorker:
         self.killed = False
         self.memory = 10.0
         self.spent = False
+        self.cpu = 0.0
 
     @property
     def memory_mb(self) -> float:
         return self.memory
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Much for each ``spin``."""
+        return self.cpu
 
     @property
     def is_spent(self) -> bool:
@@ -54,7 +60,9 @@ class InstantWorker:
             raise WorkerError("somebody killed it", "killed")
         if "grow" in words:
             self.memory = 999.0
-        if "hang" in words or "grow" in words:
+        if "spin" in words:
+            self.cpu += 1000.0
+        if {"hang", "spin", "grow"} & set(words):
             await asyncio.Event().wait()
         if "wait" in words:
             await self.gate.wait()

@@ -27,6 +27,7 @@ class SumWorker:
     """Adds."""
 
     memory_mb = 0.0
+    cpu_seconds = 0.0
     is_spent = False
 
     def is_warm_for(self, candidate: Candidate) -> bool:

@@ -190,6 +190,18 @@ def test_a_hang_has_twice_the_time_at_the_second_attempt() -> None:
     run(work)
 
 
+def test_what_two_workers_work_on_without_end_is_rejected() -> None:
+    async def work(instant: InstantPool) -> None:
+        verdict = await instant.pool.verify(ask("x", "spin"), deadline_seconds=0.05)
+        assert (verdict.status, verdict.cause) == (Status.REJECTED, "stalled")
+        assert verdict.diagnostics[0].message == (
+            "this text made 2 fresh workers fail: no answer within 0.1 seconds of work"
+        )
+        assert instant.log == ["x", "x"]
+
+    run(work)
+
+
 def test_the_wait_has_no_deadline_and_is_reported_apart() -> None:
     async def work(instant: InstantPool) -> None:
         first = start(instant.pool, "gate", "wait")

@@ -71,6 +71,10 @@ class _SleepingWorker:
         return 0.0
 
     @property
+    def cpu_seconds(self) -> float:
+        return 0.0
+
+    @property
     def is_spent(self) -> bool:
         return False
 

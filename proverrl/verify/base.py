@@ -138,6 +138,11 @@ class Worker(Protocol):
     def memory_mb(self) -> float:
         """Memory of all processes of the worker together; 0 when unknown."""
 
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of all processes of the worker so far, also after their end; 0 when
+        unknown."""
+
 
 SpawnWorker = Callable[[], Awaitable[Worker]]
 

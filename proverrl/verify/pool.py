@@ -4,10 +4,10 @@ Flows in: candidates from many callers, each in a lane. Flows out: a verdict for
 A body is audited before it queues, so that garbage never costs a worker. A worker whose answer was
 not read, or is in doubt, is killed and never asked again; the candidate is tried once more on a
 fresh worker with twice the deadline. If that fails too, the verdict is TIMEOUT or CRASHED with a
-cause, which judges nothing; but a candidate that makes two unused workers fail is REJECTED, so that
-no policy can leave its group this way. Covered: back-pressure (a waiting caller costs one future),
-cancelled callers, workers that grow, age, die or hang. Not covered: repeated candidates
-(``proverrl.verify.cache``), what a worker does.
+cause, which judges nothing; but a candidate that makes two unused workers fail, or on which two
+workers spend all of their time, is REJECTED, so that no policy can leave its group this way.
+Covered: back-pressure (a waiting caller costs one future), cancelled callers, workers that grow,
+age, die or hang. Not covered: repeated candidates (``proverrl.verify.cache``), what a worker does.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ _NUM_FRESH = 2
 _FOREIGN_CAUSES = ("deadline", "killed")
 _NUM_OWN_ATTEMPTS = _NUM_FRESH + 1
 _BUDGET_GROWTH = 2.0
+_BUSY_SHARE = 0.9
+"""A worker that had a processor for this share of its time did not wait for others."""
 _START_SECONDS = 120.0
 _RECYCLE_SHARE = 0.4
 """A worker above this share of its memory limit is replaced before its next candidate."""
@@ -245,7 +247,8 @@ class VerifierPool:
                 failure = error
             num_attempts += 1
             may_be_own = failure.cause not in _FOREIGN_CAUSES
-            num_fresh += may_be_own and unused
+            # What a worker works on for all of its time is what it was given last.
+            num_fresh += may_be_own and (unused or failure.cause == "stalled")
             is_own = num_fresh == _NUM_FRESH
             if is_own or num_attempts >= (_NUM_OWN_ATTEMPTS if may_be_own else _NUM_ATTEMPTS):
                 break
@@ -269,16 +272,21 @@ class VerifierPool:
     async def _judge_once(
         self, slot: _Slot, worker: Worker, candidate: Candidate, budget: float
     ) -> Verdict:
+        used = -worker.cpu_seconds
         try:
             async with asyncio.timeout(budget) as slot.scope:
                 verdict = await worker.judge(candidate)
         except BaseException as error:
             doomed = slot.doomed
             self._discard(slot)
+            used += worker.cpu_seconds
             self._counts["restarts"] += 1
             if doomed and isinstance(error, TimeoutError | WorkerError):
                 limit = f"the worker grew above {self._upkeep.memory_mb:g} MB"
                 raise WorkerError(limit, "out-of-memory") from error
+            if isinstance(error, TimeoutError) and used >= _BUSY_SHARE * budget:
+                said = f"no answer within {budget:g} seconds of work"
+                raise WorkerError(said, "stalled") from error
             if isinstance(error, TimeoutError):
                 raise WorkerError(f"no answer within {budget:g} seconds", "deadline") from error
             raise

@@ -71,6 +71,7 @@ class ProcessGroup:
         self._tail = bytearray()
         self._drain = asyncio.create_task(self._drain_stderr())
         self._killed = False
+        self._cpu_seconds = 0.0
 
     @classmethod
     async def start(
@@ -167,6 +168,12 @@ class ProcessGroup:
         return WorkerError(message, find_cause(await self.wait()))
 
     @property
+    def cpu_seconds(self) -> float:
+        """Processor time of the whole session so far, or until it was killed; 0 where /proc does
+        not report it."""
+        return self._cpu_seconds if self._killed else measure_cpu(self.pid)
+
+    @property
     def memory_mb(self) -> float:
         """Memory of the whole session (``measure_session``); 0 where /proc does not report it."""
         return 0.0 if self._killed else measure_session(self.pid)
@@ -175,6 +182,7 @@ class ProcessGroup:
         """Kill every process of the session, without waiting. Safe to call twice."""
         if self._killed:
             return
+        self._cpu_seconds = measure_cpu(self.pid)
         self._killed = True
         # The waiting shell keeps the session's id in use even after the main process was reaped.
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -228,6 +236,10 @@ class GroupWorker:
     @property
     def memory_mb(self) -> float:
         return self._group.memory_mb
+
+    @property
+    def cpu_seconds(self) -> float:
+        return self._group.cpu_seconds
 
     @property
     def is_spent(self) -> bool:
@@ -323,11 +335,20 @@ def measure_session(session: int) -> float:
     Pages of mapped files, such as compiled Lean libraries, do not count: all workers share them.
     Membership is at most ``_SNAPSHOT_SECONDS`` old: one scan of /proc measures many workers.
     """
+    return sum(_measure_process(pid) for pid in _list_members(session))
+
+
+def measure_cpu(session: int) -> float:
+    """Seconds of processor time that the members and their ended children used; 0 when unknown."""
+    return sum(_read_cpu(pid) for pid in _list_members(session))
+
+
+def _list_members(session: int) -> list[int]:
     global _snapshot, _snapshot_time
     now = time.monotonic()
     if not 0 <= now - _snapshot_time < _SNAPSHOT_SECONDS:
         _snapshot, _snapshot_time = list_sessions(), now
-    return sum(_measure_process(pid) for pid in _snapshot.get(session, ()))
+    return _snapshot.get(session, [])
 
 
 def kill_session(session: int) -> None:
@@ -353,3 +374,14 @@ def _measure_process(pid: int) -> float:
     except (OSError, ValueError):
         return 0.0
     return kilobytes / 1024
+
+
+def _read_cpu(pid: int) -> float:
+    try:
+        with open(f"{_PROC}/{pid}/stat", "rb") as file:
+            line = file.read()
+    except OSError:
+        return 0.0
+    # User and system time, the process's own and that of children that it waited for.
+    ticks = line[line.rfind(b")") + 2 :].split()[11:15]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")

@@ -56,6 +56,10 @@ class DafnyProcessWorker(DafnyProcess):
     def memory_mb(self) -> float:
         return self._group.memory_mb if self._group is not None else 0.0
 
+    @property
+    def cpu_seconds(self) -> float:
+        return self._group.cpu_seconds if self._group is not None else 0.0
+
     def is_warm_for(self, candidate: Candidate) -> bool:
         """Always: Dafny prepares nothing that another candidate could use."""
         return True

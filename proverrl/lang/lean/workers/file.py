@@ -53,6 +53,10 @@ class LeanFile(LeanSession):
     def memory_mb(self) -> float:
         return sum(group.memory_mb for group in self._groups)
 
+    @property
+    def cpu_seconds(self) -> float:
+        return sum(group.cpu_seconds for group in self._groups)
+
     def kill(self) -> None:
         for group in self._groups:
             group.kill()

@@ -84,7 +84,7 @@ class FrameReader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Utf16Place:
     """Lines and characters from 0; a character beyond the basic plane counts twice (UTF-16)."""
 
     __pydantic_config__ = ANY_KEYS
@@ -94,21 +94,21 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
+class _Utf16Range:
     __pydantic_config__ = ANY_KEYS
 
-    start: _Place
-    end: _Place
+    start: _Utf16Place
+    end: _Utf16Place
 
 
 @dataclass(frozen=True, slots=True)
-class _Diagnostic:
+class _Told:
     __pydantic_config__ = ANY_KEYS
 
     message: str
-    range: _Range
+    range: _Utf16Range
     severity: Literal[1, 2, 3, 4] = 1
-    full_range: Annotated[_Range | None, Field(alias="fullRange")] = None
+    full_range: Annotated[_Utf16Range | None, Field(alias="fullRange")] = None
     is_silent: Annotated[bool | None, Field(alias="isSilent")] = None
 
 
@@ -120,7 +120,7 @@ class Published:
 
     uri: str
     version: Natural
-    diagnostics: tuple[_Diagnostic, ...]
+    diagnostics: tuple[_Told, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class _DocumentVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class FileProgress:
     """What of a version is still being elaborated."""
 
     __pydantic_config__ = ANY_KEYS
@@ -154,7 +154,7 @@ class Progress:
 
 Parsed = TypeVar("Parsed")
 _PUBLISHED = TypeAdapter(Published)
-_PROGRESS = TypeAdapter(Progress)
+_PROGRESS = TypeAdapter(FileProgress)
 
 
 def parse_published(params: Any) -> Published:
@@ -162,7 +162,7 @@ def parse_published(params: Any) -> Published:
     return _parse(_PUBLISHED, params)
 
 
-def parse_progress(params: Any) -> Progress:
+def parse_progress(params: Any) -> FileProgress:
     """The parameters of ``$/lean/fileProgress``."""
     return _parse(_PROGRESS, params)
 
@@ -202,7 +202,7 @@ def encode_place(place: Position, text_line: str) -> dict[str, int]:
     return {"line": place.line - 1, "character": units}
 
 
-def _place(place: _Place, lines: Sequence[str]) -> Position:
+def _place(place: _Utf16Place, lines: Sequence[str]) -> Position:
     if place.line > len(lines):
         raise WorkerError(f"Lean's server speaks of line {place.line + 1}, and there are fewer")
     line = lines[place.line] if place.line < len(lines) else ""

@@ -78,6 +78,10 @@ class LeanRepl(LeanSession):
     def memory_mb(self) -> float:
         return self._group.memory_mb
 
+    @property
+    def cpu_seconds(self) -> float:
+        return self._group.cpu_seconds
+
     def kill(self) -> None:
         self._group.kill()
 

@@ -77,6 +77,10 @@ class LeanServer(LeanSession):
     def memory_mb(self) -> float:
         return sum(document.group.memory_mb for document in self._documents)
 
+    @property
+    def cpu_seconds(self) -> float:
+        return sum(document.group.cpu_seconds for document in self._documents)
+
     def kill(self) -> None:
         for document in self._documents:
             document.group.kill()

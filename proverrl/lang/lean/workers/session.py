@@ -47,6 +47,11 @@ class LeanSession(ABC):
     def memory_mb(self) -> float:
         """Memory of all processes; 0 when unknown."""
 
+    @property
+    @abstractmethod
+    def cpu_seconds(self) -> float:
+        """Processor time of all processes so far."""
+
     @abstractmethod
     def kill(self) -> None:
         """Kill all processes, without waiting; never raises."""

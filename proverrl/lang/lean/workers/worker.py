@@ -119,6 +119,10 @@ class LeanWorker:
     def memory_mb(self) -> float:
         return self.session.memory_mb
 
+    @property
+    def cpu_seconds(self) -> float:
+        return self.session.cpu_seconds
+
     def kill(self) -> None:
         self.session.kill()
 
