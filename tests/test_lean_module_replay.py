@@ -1,0 +1,221 @@
+"""Replaying a compiled module: the plumbing over a fake ``lean``, the kernel over a real one.
+
+The real one is named by PROVERRL_LEAN, and LEAN_PATH is handed on to it. It was tried with Lean
+4.35.0, elaborator and kernel; reduced core library (with declarations of the few types of
+``Lean`` that ``replay.lean`` names).
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proverrl.errors import WorkerError
+from proverrl.lang.lean.replay import ReplayOutcome, replay
+
+FAKE = """
+import os, sys, time
+run, program, nonce, olean = sys.argv[1:]
+assert run == "--run" and os.path.basename(program) == "replay.lean" and os.environ["MARK"] == "1"
+text = open(olean).read().replace("NONCE", nonce)
+if "SLEEP" in text: time.sleep(600)
+if "DIE" in text: os.abort()
+word, _, rest = text.partition("\\n")
+sys.stdout.write(rest)
+sys.stdout.flush()
+sys.exit(int(word))
+"""
+OK = "NONCE started\nNONCE theorem t\nNONCE theorem u\nNONCE replayed\n"
+
+
+def replay_fake(
+    folder: Path, code: int, says: str, theorem: str | None = "t", seconds: float = 60.0
+) -> ReplayOutcome:
+    olean = folder / "X.olean"
+    olean.write_text(f"{code}\n{says}")
+    lean = (sys.executable, "-c", FAKE)
+    return asyncio.run(replay(olean, lean, {"MARK": "1"}, theorem=theorem, seconds=seconds))
+
+
+def test_a_module_that_the_kernel_accepts_passes(tmp_path: Path) -> None:
+    assert replay_fake(tmp_path, 0, OK) == ReplayOutcome(True, True, "theorems:2")
+    private = OK.replace("theorem t", "theorem _private.X.0.t")
+    assert replay_fake(tmp_path, 0, private).passed
+    allowed = OK.replace("theorem u", "axiom propext")
+    assert replay_fake(tmp_path, 0, allowed) == ReplayOutcome(True, True, "theorems:1")
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        ("NONCE started\nNONCE refused (kernel) type\n mismatch\n", "(kernel) type mismatch"),
+        (OK.replace("theorem u", "axiom a"), "the module declares axioms: a"),
+        (OK.replace("theorem t", "theorem s.t"), "the module declares no theorem t"),
+        ("NONCE started\nNONCE replayed\n", "the module declares no theorem t"),
+        # A theorem's name may hold a line break, but not the word of this run.
+        (OK.replace("t\n", "«a\ntheorem t»\n"), "the module declares no theorem t"),
+    ],
+)
+def test_what_does_not_hold_is_refused(tmp_path: Path, says: str, why: str) -> None:
+    assert replay_fake(tmp_path, 0, says) == ReplayOutcome(True, False, why)
+
+
+def test_a_file_of_the_module_system_is_refused(tmp_path: Path) -> None:
+    """Its public part shows theorems without their proofs."""
+    (tmp_path / "X.olean.private").write_text("")
+    why = "a file of Lean's module system hides its proofs"
+    assert replay_fake(tmp_path, 0, OK) == ReplayOutcome(True, False, why)
+
+
+def test_a_lean_that_cannot_replay_says_so(tmp_path: Path) -> None:
+    outcome = replay_fake(tmp_path, 1, "unknown module prefix 'Lean'\n")
+    why = "this Lean cannot replay: unknown module prefix 'Lean'"
+    assert outcome == ReplayOutcome(False, False, why)
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (0, ""),
+        (0, "replayed\nstarted\n"),
+        (0, "NONCE started\n"),
+        (1, OK),
+        (1, "NONCE started\nuncaught exception: unknown module prefix 'Mathlib'\n"),
+        (0, OK + "and more\n"),
+        (0, OK.replace("theorem u", "lemma u")),
+        (0, OK.replace("theorem u", "replayed")),
+        (0, OK.replace("theorem u", "refused u")),
+        (0, OK.replace("NONCE started\n", "") + "NONCE started\n"),
+        (0, OK.replace("NONCE", "0" * 32)),
+        (0, "DIE"),
+    ],
+)
+def test_what_is_not_understood_is_no_answer(tmp_path: Path, code: int, says: str) -> None:
+    with pytest.raises(WorkerError):
+        replay_fake(tmp_path, code, says)
+
+
+def test_death_and_delay_name_their_cause(tmp_path: Path) -> None:
+    with pytest.raises(WorkerError) as died:
+        replay_fake(tmp_path, 0, "DIE")
+    assert (str(died.value), died.value.cause) == ("the replay was killed by signal 6", "died")
+    with pytest.raises(WorkerError) as late:
+        replay_fake(tmp_path, 0, "SLEEP", seconds=0.5)
+    assert (str(late.value), late.value.cause) == (
+        "the replay did not end in 0.5 seconds",
+        "deadline",
+    )
+
+
+# A real Lean
+
+SKIP = "set_option debug.skipKernelTC true in"
+FALSE = "theorem t : (1 : Nat) = 2 := "
+ATTACKS = {
+    "command": f"{SKIP}\n{FALSE}by decide +kernel",
+    "tactic": f"{FALSE}by\n  {SKIP}\n  decide +kernel",
+    "term": f"{FALSE}{SKIP} by decide +kernel",
+    "nested": f"{SKIP}\nset_option maxRecDepth 900 in\n{FALSE}by\n  {SKIP}\n  decide +kernel",
+    "whole file": f"set_option debug.skipKernelTC true\n{FALSE}by decide +kernel",
+    "helper": f"{SKIP}\ntheorem h : (1 : Nat) = 2 := by decide +kernel\n{FALSE}h",
+    "proof inside a definition": (
+        f"{SKIP}\ndef d : {{ n : Nat // n = 2 }} := ⟨1, by decide +kernel⟩\n"
+        "theorem t : d.val = 2 := d.property"
+    ),
+    "instance": (
+        "class Bad : Prop where bad : False\n"
+        f"{SKIP}\ninstance : Bad := ⟨by\n  have h : (1 : Nat) = 2 := by decide +kernel\n"
+        f"  exact absurd h (by decide)⟩\n{FALSE}Bad.bad.elim"
+    ),
+    "opaque": (
+        f"{SKIP}\nopaque o : {{ n : Nat // 1 = 2 }} := ⟨0, by decide +kernel⟩\n{FALSE}o.property"
+    ),
+    "section": f"section\nset_option debug.skipKernelTC true\n{FALSE}by decide +kernel\nend",
+}
+HONEST = """
+inductive Tree | leaf | node (l r : Tree)
+def Tree.size : Tree → Nat | leaf => 1 | node l r => l.size + r.size
+mutual
+inductive Even : Nat → Prop | zero : Even 0 | step : Odd n → Even (n + 1)
+inductive Odd : Nat → Prop | step : Even n → Odd (n + 1)
+end
+structure Point where
+  x : Nat
+  y : Nat
+  deriving DecidableEq
+opaque secret : Nat
+def half (n : Nat) : Nat := if h : n < 2 then 0 else half (n - 2) + 1
+termination_by n
+theorem u : Even 2 := .step (.step .zero)
+theorem t (s : Tree) : 0 < s.size := by
+  induction s with
+  | leaf => decide
+  | node l r a b => simp only [Tree.size]; omega
+"""
+
+
+def compile_real(folder: Path, source: str) -> Path:
+    lean = os.environ.get("PROVERRL_LEAN")
+    if not lean:
+        pytest.skip("no real Lean here: PROVERRL_LEAN names none")
+    (folder / "X.lean").write_text(source, encoding="utf-8")
+    command = [lean, "-o", str(folder / "X.olean"), str(folder / "X.lean")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    assert done.returncode == 0, done.stdout
+    return folder / "X.olean"
+
+
+def replay_real(olean: Path, theorem: str | None) -> ReplayOutcome:
+    known = {name: os.environ[name] for name in ("LEAN_PATH",) if name in os.environ}
+    outcome = asyncio.run(replay(olean, (os.environ["PROVERRL_LEAN"],), known, theorem=theorem))
+    if not outcome.ran:
+        pytest.skip(outcome.detail)
+    return outcome
+
+
+@pytest.mark.lean
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_skipped_the_kernel_is_refused(tmp_path: Path, name: str) -> None:
+    """Lean itself compiles each of these without an error."""
+    outcome = replay_real(compile_real(tmp_path, ATTACKS[name] + "\n"), "t")
+    assert (outcome.ran, outcome.passed) == (True, False)
+    assert "(kernel)" in outcome.detail
+
+
+@pytest.mark.lean
+def test_declarations_of_every_kind_pass(tmp_path: Path) -> None:
+    olean = compile_real(tmp_path, HONEST)
+    assert replay_real(olean, "t").passed
+    assert replay_real(olean, "v") == ReplayOutcome(True, False, "the module declares no theorem v")
+
+
+@pytest.mark.lean
+def test_a_new_axiom_is_refused(tmp_path: Path) -> None:
+    olean = compile_real(tmp_path, "axiom a : False\ntheorem t : 1 = 2 := a.elim\n")
+    assert replay_real(olean, "t") == ReplayOutcome(True, False, "the module declares axioms: a")
+
+
+@pytest.mark.lean
+def test_a_damaged_file_is_no_answer(tmp_path: Path) -> None:
+    olean = compile_real(tmp_path, HONEST)
+    assert replay_real(olean, "t").passed
+    olean.write_bytes(b"not a module")
+    with pytest.raises(WorkerError, match="failed to read file"):
+        replay_real(olean, "t")
+
+
+def load_sample() -> list[dict[str, str]]:
+    rows = Path("lean/benchmark.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(row) for row in rows][::4]
+
+
+@pytest.mark.lean
+@pytest.mark.parametrize("row", load_sample(), ids=lambda row: row["id"])
+def test_the_reference_proofs_pass(tmp_path: Path, row: dict[str, str]) -> None:
+    source = row["preamble"] + row["statement"].replace("/*{HOLE}*/", row["reference"])
+    outcome = replay_real(compile_real(tmp_path, source), None)
+    assert (outcome.ran, outcome.passed) == (True, True), outcome.detail
