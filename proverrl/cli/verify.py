@@ -135,6 +135,26 @@ def bench_pool(parts: tuple[str, ...], out: Path | None, **work: Any) -> None:
     _finish(make_table(results), results, out)
 
 
+@bench.command("lean")
+@_some_of("--part", "parts", "part", ["speed", "steps", "faults", "memory"])
+@count_option("--num", 288, "Candidates for each speed.", least=20)
+@count_option("--checks", 1000, "Candidates for faults and memory.", least=100)
+@click.option(
+    "--problems",
+    type=GivenPath(exists=True, dir_okay=False),
+    default="lean/benchmark.jsonl",
+    show_default=True,
+    help="Lean problems with references.",
+)
+@_OUT
+def bench_lean(parts: tuple[str, ...], out: Path | None, **work: Any) -> None:
+    """Measure Lean: its server against a process a candidate, incremental steps, faults."""
+    from proverrl.bench.lean_speed import PARTS, make_table, measure_lean
+
+    results = asyncio.run(measure_lean(parts=parts or PARTS, say=_say, **work))
+    _finish(make_table(results), results, out)
+
+
 @bench.command("grpo")
 @click.option(
     "--side",

@@ -87,7 +87,7 @@ def judge_messages(done: Elaboration, candidate: Candidate, first_line: int) -> 
     diagnostics = make_diagnostics(done.messages, candidate, first_line)
     errors = done.errors
     if errors:
-        limited = all(is_limit(message) for message in errors)
+        limited = all(is_limit(message.text) for message in errors)
         status = Status.EXHAUSTED if limited else Status.REJECTED
         return Verdict(status, diagnostics, find_open_goals(errors), checks=("audit", "messages"))
     if not done.reached_end:
@@ -156,9 +156,9 @@ def _unsound(
     )
 
 
-def is_limit(message: LeanMessage) -> bool:
-    """Whether Lean ran into one of its own deterministic limits."""
-    return any(words in message.text for words in _LIMITS)
+def is_limit(text: str) -> bool:
+    """Whether Lean says that it ran into one of its own deterministic limits."""
+    return any(words in text for words in _LIMITS)
 
 
 def _is_sorry_warning(message: LeanMessage) -> bool:

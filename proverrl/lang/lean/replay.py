@@ -48,7 +48,7 @@ async def replay(
     theorem: str | None,
     allowed_axioms: frozenset[str] = STANDARD_AXIOMS,
     seconds: float = 120.0,
-    memory_mb: float = 8192.0,
+    memory_mb: float | None = None,
 ) -> ReplayOutcome:
     """Replay the module in ``olean``, which must declare ``theorem`` (None: it may declare what it
     likes) and no axiom that is not allowed.

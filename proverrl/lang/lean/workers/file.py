@@ -17,6 +17,7 @@ from dataclasses import replace
 from pydantic import TypeAdapter
 
 from proverrl.errors import WorkerError
+from proverrl.lang.lean.replay import ReplayOutcome, replay
 from proverrl.lang.lean.workers.messages import (
     Elaboration,
     Environment,
@@ -26,7 +27,7 @@ from proverrl.lang.lean.workers.messages import (
     make_nonce,
     strip_end,
 )
-from proverrl.lang.lean.workers.session import LeanSession
+from proverrl.lang.lean.workers.session import LEAN_OPTIONS, LeanSession
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.verify.process_group import ProcessGroup, find_cause, make_folder
 
@@ -94,6 +95,21 @@ class LeanFile(LeanSession):
         here = tuple(message.down(-first_line) for message in done.messages[len(before) :])
         return strip_end(replace(done, messages=here), end, text.count("\n") + 2)
 
+    async def replay(
+        self, env: Environment, theorem: str | None, allowed_axioms: frozenset[str]
+    ) -> ReplayOutcome | None:
+        assert isinstance(env, TextEnvironment)
+        places = [group.folder / f"{env.module}.olean" for group in self._groups]
+        (compiled,) = (place for place in places if place.is_file())
+        return await replay(
+            compiled,
+            self._toolchain.lean_command,
+            dict(self._toolchain.environment),
+            theorem=theorem,
+            allowed_axioms=allowed_axioms,
+            memory_mb=self._memory_limit_mb,
+        )
+
     async def _forget(self) -> None:
         self.kill()
         await self.join()
@@ -110,7 +126,7 @@ class LeanFile(LeanSession):
         variables["LEAN_PATH"] = os.pathsep.join(paths + [str(g.folder) for g in self._groups])
         files = ("-o", f"{module}.olean", f"{module}.lean")
         group = await ProcessGroup.start(
-            (*self._toolchain.lean_command, "--json", *files),
+            (*self._toolchain.lean_command, "--json", *LEAN_OPTIONS, *files),
             folder,
             environment=variables,
             memory_limit_mb=self._memory_limit_mb,

@@ -43,13 +43,12 @@ from proverrl.lang.lean.workers.messages import (
     make_nonce,
     strip_end,
 )
-from proverrl.lang.lean.workers.session import LeanSession
+from proverrl.lang.lean.workers.session import LEAN_OPTIONS, LeanSession
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.verify.process_group import ProcessGroup
 
-# Without the first every answer waits for 200 ms. Without the second a theorem's body is elaborated
-# in a task of its own, so that messages come out of order and cost more processor time.
-_OPTIONS = ("-Dserver.reportDelayMs=0", "-DElab.async=false")
+# Without it every answer waits for 200 ms.
+_OPTIONS = ("-Dserver.reportDelayMs=0", *LEAN_OPTIONS)
 _URI = "file:///proverrl/Candidate.lean"
 _NO_ID = -1
 # A document without imports starts in under 0.1 seconds and holds about 40 MB.

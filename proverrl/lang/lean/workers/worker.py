@@ -27,6 +27,7 @@ from proverrl.lang.lean.judge import (
     STANDARD_AXIOMS,
     KnownStatements,
     LeanLimits,
+    is_limit,
     judge_declaration,
     judge_file,
     judge_messages,
@@ -45,6 +46,7 @@ _ALREADY_DECLARED = "has already been declared"
 # Core Lean binds unknown names of a statement by itself: a name that was misspelled, or that an
 # import lost, would make a statement of another meaning.
 _OUR_OPTIONS = "set_option autoImplicit false\nset_option relaxedAutoImplicit false\n"
+_SKIPS_KERNEL = "skipKernelTC"
 _HEARTBEATS = re.compile(r"(\bset_option\s+maxHeartbeats\s+)(\d+)")
 
 _CANARY_NAME = "proverrl_canary"
@@ -212,7 +214,30 @@ class LeanWorker:
             self._limits.allowed_axioms,
             make_diagnostics(done.messages, candidate, text.first_line),
         )
+        judged = await self._replay(judged, done.env, candidate, target)
         return replace(judged, states=self._find_states(done, candidate, text))
+
+    async def _replay(
+        self, verdict: Verdict, env: Environment, candidate: Candidate, target: str | None
+    ) -> Verdict:
+        """A proof after the kernel saw it once more, where there is a compiled file of it. Where
+        this Lean cannot replay, no text may even name the option that skips the kernel."""
+        if not verdict.proved:
+            return verdict
+        outcome = await self.session.replay(env, target, self._limits.allowed_axioms)
+        if outcome is None:
+            return verdict
+        if not outcome.ran and _SKIPS_KERNEL in candidate.source:
+            why = Diagnostic("error", f"the text speaks of {_SKIPS_KERNEL}; {outcome.detail}")
+            return replace(verdict, status=Status.UNSOUND, diagnostics=(why,))
+        if not outcome.ran:
+            return replace(verdict, checks=(*verdict.checks, "replay:not-possible-here"))
+        checks = (*verdict.checks, "replay")
+        if outcome.passed:
+            return replace(verdict, checks=checks)
+        why = Diagnostic("error", f"the kernel refuses what was compiled: {outcome.detail}")
+        status = Status.EXHAUSTED if is_limit(outcome.detail) else Status.UNSOUND
+        return replace(verdict, status=status, diagnostics=(why,), checks=checks)
 
     async def _see_no_leak(self, target: str, env: Environment) -> None:
         """The imports alone must not hold the declaration; raises ``WorkerError`` if they do."""
@@ -233,7 +258,8 @@ class LeanWorker:
             answer = await self.session.run(make_axioms_question(names), done.env)
             axioms = read_axioms(answer, names)
         diagnostics = make_diagnostics(done.messages, candidate, text.first_line)
-        return judge_file(axioms, self._limits.allowed_axioms, diagnostics)
+        judged = judge_file(axioms, self._limits.allowed_axioms, diagnostics)
+        return await self._replay(judged, done.env, candidate, None)
 
     async def _run(
         self, candidate: Candidate, text: SplitFile, env: Environment
