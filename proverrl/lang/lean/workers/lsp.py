@@ -33,6 +33,8 @@ _MAX_HEADER_BYTES = 4096
 _LENGTH = re.compile(rb"(?:\A|\r\n)content-length: *(\d{1,12})(?:\Z|\r\n)", re.IGNORECASE)
 _SEVERITIES: dict[int, Severity] = {1: "error", 2: "warning", 3: "info", 4: "info"}
 _FATAL = 2
+# References of names, which come by the dozen for each text.
+_FOR_EDITORS = b'{"jsonrpc":"2.0","method":"$/lean/ilean'
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
@@ -58,7 +60,14 @@ class FrameReader:
             raise WorkerError(f"Lean's server printed over {MAX_ANSWER_BYTES} bytes")
 
     def take(self) -> dict[str, Any] | None:
-        """The next message, None while it is incomplete; ``WorkerError`` when it is none."""
+        """The next message, None while it is incomplete; ``WorkerError`` when it is none. What is
+        only for editors is left out."""
+        while (text := self._take_text()) is not None:
+            if not text.startswith(_FOR_EDITORS):
+                return _decode(text)
+        return None
+
+    def _take_text(self) -> bytes | None:
         if self._length is None:
             end = self._received.find(_HEADER_END)
             if end < 0 and len(self._received) < _MAX_HEADER_BYTES:
@@ -74,13 +83,17 @@ class FrameReader:
         text = bytes(self._received[: self._length])
         del self._received[: self._length]
         self._length = None
-        try:
-            message = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise WorkerError(f"Lean's server sent no JSON ({error}): {text[:200]!r}") from None
-        if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-            raise WorkerError(f"Lean's server sent no message: {text[:200]!r}")
-        return message
+        return text
+
+
+def _decode(text: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WorkerError(f"Lean's server sent no JSON ({error}): {text[:200]!r}") from None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        raise WorkerError(f"Lean's server sent no message: {text[:200]!r}")
+    return message
 
 
 @dataclass(frozen=True, slots=True)

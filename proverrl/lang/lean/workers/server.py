@@ -47,8 +47,8 @@ from proverrl.lang.lean.workers.session import LEAN_OPTIONS, LeanSession
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.verify.process_group import ProcessGroup
 
-# Without it every answer waits for 200 ms.
-_OPTIONS = ("-Dserver.reportDelayMs=0", *LEAN_OPTIONS)
+# An answer waits for so long, without it for 200 ms; with 0 each of its parts is told anew.
+_OPTIONS = ("-Dserver.reportDelayMs=3", *LEAN_OPTIONS)
 _URI = "file:///proverrl/Candidate.lean"
 _NO_ID = -1
 # A document without imports starts in under 0.1 seconds and holds about 40 MB.
@@ -201,15 +201,16 @@ class _Document:
         (request,) = self._number(1)
         wait = {"id": request, "method": "textDocument/waitForDiagnostics", "params": document}
         await self._write(sent + encode(wait))
-        published = parse_published({"uri": _URI, "version": self._version, "diagnostics": []})
+        # Each publication replaces those before, so that only the last one is read.
+        newest: Any = {"uri": _URI, "version": self._version, "diagnostics": []}
         answered = is_done = is_fatal = False
         while not (answered and (is_done or is_fatal)):
             message = await self._read()
             method, params = message.get("method"), message.get("params")
             if method == "textDocument/publishDiagnostics":
-                found = parse_published(params)
-                self._check_version(found.version)
-                published = found if found.version == self._version else published
+                version = params.get("version") if isinstance(params, dict) else None
+                self._check_version(version)
+                newest = params if version == self._version else newest
             elif method == "$/lean/fileProgress":
                 progress = parse_progress(params)
                 self._check_version(progress.document.version)
@@ -219,7 +220,7 @@ class _Document:
                 if self._take_result(message, (request,)) != {}:
                     raise WorkerError(f"Lean's server answered with something: {message!r:.200}")
                 answered = True
-        return read_messages(published, text), is_fatal
+        return read_messages(parse_published(newest), text), is_fatal
 
     async def list_goals(self, places: Sequence[Position]) -> list[TacticStep]:
         """The goals at places of the newest text; places without a tactic are left out."""
@@ -252,8 +253,8 @@ class _Document:
         self._last_id += count
         return list(range(first, first + count))
 
-    def _check_version(self, version: int) -> None:
-        if version > self._version:
+    def _check_version(self, version: object) -> None:
+        if not isinstance(version, int) or version > self._version:
             raise WorkerError(f"Lean's server speaks of version {version} of {self._version}")
 
     def _take_result(self, message: dict[str, Any], expected: Sequence[int]) -> Any:
