@@ -45,6 +45,7 @@ AUDIT_LAYERS = {
     "keywords",
     "missing-body",
     "names",
+    "narrow-type",
     "not-ghost",
     "scope",
     "size",

@@ -23,6 +23,7 @@ from proverrl.lang.dafny.believed import (
 )
 from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.misjudged import Surroundings, find_misjudged
+from proverrl.lang.dafny.narrow_types import find_narrow_mixes
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_methods
 from proverrl.lang.dafny.syntax.hint_grammar import (
     FORBIDDEN_WORDS,
@@ -186,7 +187,9 @@ def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Find
     findings = list(find_infinite_sets(program, holds_infinite=infinite))
     findings += find_bit_measures(tokens, is_bits=is_bits)
     ours = read_untyped(problem.id, get_blank(problem))
-    findings += find_misjudged(program, Surroundings((ours, program)))
+    around = Surroundings((ours, program))
+    findings += find_misjudged(program, around)
+    findings += find_narrow_mixes(program, around)
     findings += _find_method_calls(tokens, methods)
     findings += [
         t.refuse("cheat", "names", f"{t.text!r} would capture a later name")

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 import networkx as nx
 
 from proverrl.lang.dafny.misjudged import Surroundings, find_misjudged
+from proverrl.lang.dafny.narrow_types import find_narrow_mixes
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram, TypePart
 from proverrl.lang.dafny.syntax.tokens import Token
@@ -53,8 +54,14 @@ def find_believed(program: ParsedProgram) -> list[Finding]:
     where a function that reads the heap may come to be stored, and for each set that is taken for
     finite, and what ``misjudged`` finds."""
     sets = find_infinite_sets(program, holds_infinite=has_infinite_types(program.tokens))
-    misjudged = find_misjudged(program, Surroundings((program,)))
-    return [*_find_circular(program), *_StoredFunctions(program).find(), *sets, *misjudged]
+    around = Surroundings((program,))
+    return [
+        *_find_circular(program),
+        *_StoredFunctions(program).find(),
+        *sets,
+        *find_misjudged(program, around),
+        *find_narrow_mixes(program, around),
+    ]
 
 
 def has_infinite_types(tokens: Sequence[Token]) -> bool:
