@@ -1,9 +1,9 @@
 """Every known way to cheat, one file each in ``attacks/``: the named layer must stop it.
 
 A case names the layer that stops it (``caught_by``; ``types`` are those of our text, which are
-written out), the verdict, and what Dafny with the verdict rule says of the bare text
-(``status_without_audit``, measured on Dafny 2.3.0 with z3 4.8.5; ``proved`` there means that only
-the named layer stands in the way).
+written out; ``problem``: the problem itself is refused), the verdict, and what Dafny with the
+verdict rule says of the bare text (``status_without_audit``, measured on Dafny 2.3.0 with z3 4.8.5;
+``proved`` there means that only the named layer stands in the way).
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from proverrl.errors import ToolchainError, WorkerError
+from proverrl.errors import ProblemError, ToolchainError, WorkerError
 from proverrl.lang.dafny.audit import audit_candidate
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.syntax.plain import WrittenText
@@ -28,26 +28,33 @@ CASES = [
     for path in sorted(Path(__file__).with_name("attacks").glob("*.json"))
 ]
 AUDIT_LAYERS = {
+    "after-fresh",
     "assignment",
     "attributes",
     "bit-measure",
     "changed-program",
     "characters",
     "circular-type",
+    "circular-witness",
     "comments",
     "contract",
     "declaration",
+    "generic-choice",
     "grammar",
     "infinite-set",
     "keywords",
     "missing-body",
     "names",
+    "narrow-type",
     "not-ghost",
     "scope",
     "size",
+    "staged-ordinal",
     "stored-function",
     "strings",
+    "two-parents",
     "typed-pattern",
+    "unchecked-key",
     "unread-heap",
     "wildcard",
 }
@@ -71,6 +78,10 @@ def find_toolchain() -> DafnyToolchain:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_the_named_layer_stops_it(case: dict[str, Any]) -> None:
+    if case["caught_by"] == "problem":
+        with pytest.raises(ProblemError, match="no proof can be held to its program"):
+            audit_candidate(make_candidate(case))
+        return
     verdict = audit_candidate(make_candidate(case))
     if case["caught_by"] in ("dafny", "types"):
         assert verdict is None
@@ -85,7 +96,11 @@ def test_the_named_layer_stops_it(case: dict[str, Any]) -> None:
 
 def test_every_layer_of_the_audit_stops_something() -> None:
     layers = Counter(case["caught_by"] for case in CASES)
-    assert {f"audit:{layer}" for layer in AUDIT_LAYERS} == layers.keys() - {"dafny", "types"}
+    assert {f"audit:{layer}" for layer in AUDIT_LAYERS} == layers.keys() - {
+        "dafny",
+        "types",
+        "problem",
+    }
     assert len(CASES) >= 360
     assert sum(case["kind"] == "annotate" for case in CASES) >= 90
     assert sum(case["status_without_audit"] == "proved" for case in CASES) >= 90

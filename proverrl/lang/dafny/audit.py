@@ -22,6 +22,8 @@ from proverrl.lang.dafny.believed import (
     has_infinite_types,
 )
 from proverrl.lang.dafny.file_audit import audit_file
+from proverrl.lang.dafny.misjudged import Surroundings, find_misjudged
+from proverrl.lang.dafny.narrow_types import find_narrow_mixes
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_methods
 from proverrl.lang.dafny.syntax.hint_grammar import (
     FORBIDDEN_WORDS,
@@ -37,7 +39,7 @@ from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column, find_body_place
 
-AUDIT_VERSION = 8
+AUDIT_VERSION = 9
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 HOLE_KINDS = ("invariants", "statements", "calc", "assertions")
@@ -184,6 +186,10 @@ def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Find
     infinite = ours_infinite or has_infinite_types(tokens)
     findings = list(find_infinite_sets(program, holds_infinite=infinite))
     findings += find_bit_measures(tokens, is_bits=is_bits)
+    ours = read_untyped(problem.id, get_blank(problem))
+    around = Surroundings((ours, program))
+    findings += find_misjudged(program, around)
+    findings += find_narrow_mixes(program, around)
     findings += _find_method_calls(tokens, methods)
     findings += [
         t.refuse("cheat", "names", f"{t.text!r} would capture a later name")

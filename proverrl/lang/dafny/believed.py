@@ -26,6 +26,8 @@ from collections.abc import Iterator, Sequence
 
 import networkx as nx
 
+from proverrl.lang.dafny.misjudged import Surroundings, find_misjudged
+from proverrl.lang.dafny.narrow_types import find_narrow_mixes
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram, TypePart
 from proverrl.lang.dafny.syntax.tokens import Token
@@ -50,9 +52,16 @@ Mention = tuple[str, bool]
 def find_believed(program: ParsedProgram) -> list[Finding]:
     """A finding for each type that contains itself where its values are asked for, for each place
     where a function that reads the heap may come to be stored, and for each set that is taken for
-    finite."""
+    finite, and what ``misjudged`` finds."""
     sets = find_infinite_sets(program, holds_infinite=has_infinite_types(program.tokens))
-    return [*_find_circular(program), *_StoredFunctions(program).find(), *sets]
+    around = Surroundings((program,))
+    return [
+        *_find_circular(program),
+        *_StoredFunctions(program).find(),
+        *sets,
+        *find_misjudged(program, around),
+        *find_narrow_mixes(program, around),
+    ]
 
 
 def has_infinite_types(tokens: Sequence[Token]) -> bool:

@@ -196,6 +196,7 @@ class CodeTypes(Cursor):
 
     def parse_type(self, *, in_expression: bool = False) -> None:
         self.enter()
+        start = self._place
         if self.take("("):
             self.parse_list(self.parse_type, ")")
         elif self.at(*_BASE_TYPES):
@@ -205,6 +206,8 @@ class CodeTypes(Cursor):
         if self.at(*ARROWS):
             self.advance()
             self.parse_type(in_expression=in_expression)
+        if self._text(start - 1) == ":":
+            self.program.declared_types.append((start, self._place))
         self.leave()
 
     def _parse_named_type(self, in_expression: bool) -> None:

@@ -89,7 +89,8 @@ class ParsedProgram:
     ``constructors``: of datatypes. ``finite``: start, bar and end of the range of each
     comprehension of a finite set or map. ``two_state``: names of two-state functions.
     ``in_lambdas``: names inside lambdas. ``reading_lambdas`` and ``reading_functions`` have a
-    ``reads`` clause."""
+    ``reads`` clause. ``declared_types``: start and end of each type after a colon. ``promises``:
+    start and end of what a forall statement ensures."""
 
     tokens: list[Token]
     text: str = ""
@@ -113,6 +114,8 @@ class ParsedProgram:
     in_lambdas: set[int] = field(default_factory=set)
     reading_lambdas: list[int] = field(default_factory=list)
     reading_functions: set[str] = field(default_factory=set)
+    declared_types: list[tuple[int, int]] = field(default_factory=list)
+    promises: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def has_untyped(self) -> bool:

@@ -178,7 +178,9 @@ class StatementElements(SimpleElements):
             self.parse_domain()
         while self.take("ensures"):
             self.skip_attributes()
+            start = self._place
             self.parse_expression()
+            self.program.promises.append((start, self._place))
             self.take(";")
         if not self.whole and self.at("::"):
             raise self.fail("expected 'ensures' or '{'")

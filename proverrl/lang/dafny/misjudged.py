@@ -1,0 +1,275 @@
+"""Finds text of which Dafny 2.3 forgets to check a part, by bugs that its issue tracker lists.
+
+Flows in: what was read of a program or of a body, and what is known of the program around it.
+Flows out: findings. Each rule refuses the smallest form of text that needs the bug. A name stands
+for all that has this name in the program, so that too much is refused rather than too little.
+Not handled here: bugs that let types or stored functions prove anything (``believed``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+
+from proverrl.lang.dafny.syntax.cursor import is_name, list_declared
+from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
+from proverrl.lang.dafny.syntax.tokens import Token, find_close
+from proverrl.lang.records import Finding
+
+_MAPS = ("map", "imap")
+_FUNCTIONS = ("function", "predicate", "copredicate")
+_EVALUATED = (*_FUNCTIONS, "method", "lemma", "colemma", "const")
+_STAGED = frozenset("inductive copredicate least greatest".split())
+_PROOF_STEPS = frozenset("assert calc reveal".split())
+_PLAIN_TYPES = frozenset("int bool real char string ORDINAL seq set iset multiset map imap".split())
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """A program, or the program around a body and the body."""
+
+    programs: tuple[ParsedProgram, ...]
+
+    def has_word(self, *words: str) -> bool:
+        """Whether one of these words stands anywhere."""
+        return any(token.text in words for p in self.programs for token in p.tokens)
+
+    @cached_property
+    def types(self) -> dict[str, list[list[str]]]:
+        """The names that are declared with a type, and the words of all types of each."""
+        found: dict[str, list[list[str]]] = {}
+        for program in self.programs:
+            tokens = program.tokens
+            for start, end in program.declared_types:
+                if is_name(tokens[start - 2]):
+                    words = [token.text for token in tokens[start:end]]
+                    found.setdefault(tokens[start - 2].text, []).append(words)
+        return found
+
+    @cached_property
+    def untyped(self) -> frozenset[str]:
+        """The names that are declared without a type somewhere."""
+        return frozenset(
+            p.tokens[b.place].text for p in self.programs for b in p.bindings if b.kind != "value"
+        )
+
+    @cached_property
+    def functions(self) -> list[tuple[ParsedProgram, Element]]:
+        """All declared functions."""
+        return [(p, e) for p in self.programs for e in list_elements(p.root) if _is_function(e)]
+
+    @cached_property
+    def partial(self) -> frozenset[str]:
+        """Functions that may not be called with every value: they have a ``requires``, or a
+        parameter whose type may leave values out."""
+        found = {e.name for p, e in self.functions if "requires" in _read_clauses(p, e)}
+        for program in self.programs:
+            for name, _, place in program.formals:
+                words = {token.text for token in program.tokens[slice(*program.typed[place])]}
+                if not {word for word in words if word[0].isalpha()} <= _PLAIN_TYPES:
+                    found.add(name)
+        return frozenset(found)
+
+    @cached_property
+    def reads_partly(self) -> bool:
+        """Whether a function or lambda that reads the heap has a ``requires``."""
+        lambdas = any(
+            token.text == "requires"
+            for program in self.programs
+            for start in program.reading_lambdas
+            for token in takewhile(lambda token: token.text != "=>", program.tokens[start:])
+        )
+        return lambdas or any(
+            {"reads", "requires"} <= _read_clauses(program, element)
+            for program, element in self.functions
+        )
+
+
+def _is_function(element: Element) -> bool:
+    return element.word in _FUNCTIONS and bool(element.slots)
+
+
+def _read_clauses(program: ParsedProgram, function: Element) -> set[str]:
+    """The words of the clauses of a function."""
+    clauses = function.slots[0].elements if function.slots[0].kind == "member-clauses" else []
+    return {program.tokens[clause.start].text for clause in clauses}
+
+
+def list_elements(element: Element) -> Iterator[Element]:
+    """All that is inside an element, from outside to inside."""
+    for slot in element.slots:
+        for inner in slot.elements:
+            yield inner
+            yield from list_elements(inner)
+
+
+def find_misjudged(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
+    """What Dafny 2.3 would prove anything from, in a program or a body."""
+    yield from _find_promises(program, around)
+    yield from _find_reads(program, around)
+    for part in program.parts:
+        if part.inherited and program.tokens[part.start - 1].text == ",":
+            message = "Dafny takes two parent traits for one, from which it proves anything"
+            yield program.tokens[part.start].refuse("cheat", "two-parents", message)
+    yield from _find_staged_ordinals(program)
+    elements = list(list_elements(program.root))
+    yield from _find_choices(program, elements)
+    yield from _find_witnesses(program, elements)
+    for element in elements:
+        if element.word == "constructor":
+            yield from _find_after_fresh(program, element, around)
+
+
+def _find_promises(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
+    """Selections from what may be a map in what a forall statement ensures (issues 2375, 2605)."""
+    if program.promises and around.has_word(*_MAPS):
+        for start, end in program.promises:
+            for place in _find_selections(program, start, end, around):
+                message = (
+                    "Dafny does not check that the key is in the map where a forall statement "
+                    "ensures this; give the map a name and a type, or state it with a function"
+                )
+                yield program.tokens[place].refuse("cheat", "unchecked-key", message)
+
+
+def _find_selections(
+    program: ParsedProgram, start: int, end: int, around: Surroundings
+) -> Iterator[int]:
+    """Where something is selected that may be a value of a map."""
+    tokens = program.tokens
+    for place in range(start + 1, end):
+        before = tokens[place - 1]
+        opens = tokens[place].text == "[" and tokens[place].kind == "operator"
+        if not opens or not (is_name(before) or before.text in (")", "]", "}", ">")):
+            continue
+        inside = [token.text for token in tokens[place : find_close(tokens, place)]]
+        is_typed = before.text in around.types and before.text not in around.untyped
+        if ".." in inside or (
+            is_typed
+            and tokens[place - 2].text != "."
+            and all(words[0] in ("seq", "string", "array") for words in around.types[before.text])
+        ):
+            continue
+        yield place
+
+
+def _find_reads(program: ParsedProgram, around: Surroundings) -> Iterator[Finding]:
+    """``f.reads``, which is believed of every heap where ``f`` may not be called (4489, 2201)."""
+    for dot, word in zip(program.tokens, program.tokens[1:], strict=False):
+        if dot.text == "." and word.text == "reads" and around.reads_partly:
+            message = "what a function reads is believed of every heap where it may not be called"
+            yield word.refuse("cheat", "unread-heap", message)
+
+
+def _find_staged_ordinals(program: ParsedProgram) -> Iterator[Finding]:
+    """Ordinals that a copredicate or an inductive predicate may range over (6522, 6523)."""
+    tokens = program.tokens
+    ordinals = [i for i, token in enumerate(tokens) if token.text == "ORDINAL"]
+    staged = [
+        (element.start, element.end)
+        for element in list_elements(program.root)
+        if _is_function(element)
+        and not _STAGED.isdisjoint(t.text for t in tokens[element.start : element.slots[0].start])
+    ]
+    if not ordinals or not staged:
+        return
+    inside = {i for start, end in staged for i in range(start, end)}
+    inside |= {i for part in program.parts for i in range(part.start, part.end)}
+    is_generic = any(not inside.isdisjoint(range(*span)) for span in _list_generic(program))
+    for place in ordinals:
+        is_alone = tokens[place - 1].text in (":", "[", "as") and tokens[place + 1].text != "->"
+        if is_generic or place in inside or not is_alone:
+            message = "Dafny forgets that the stages of a predicate may be reached by an ORDINAL"
+            yield tokens[place].refuse("cheat", "staged-ordinal", message)
+
+
+def _list_generic(program: ParsedProgram) -> list[tuple[int, int]]:
+    """Start and end of the declarations that have type parameters."""
+    found = []
+    for element in list_elements(program.root):
+        if element.name and element.word != "var":
+            place = element.start
+            while program.tokens[place].text != element.name:
+                place += 1
+            if program.tokens[place + 1].text == "<" or (
+                program.tokens[place + 1].text == "(" and element.word == "type"
+            ):
+                found.append((element.start, element.end))
+    return found
+
+
+def _find_choices(program: ParsedProgram, elements: list[Element]) -> Iterator[Finding]:
+    """Choices that may depend on a type argument, which Dafny forgets (1256)."""
+    tokens = program.tokens
+    generic = {i for span in _list_generic(program) for i in range(*span)}
+    proofs = {
+        i
+        for element in elements
+        for slot in element.slots
+        if slot.kind == "statements"
+        for i in range(slot.start, slot.end)
+    }
+    constants = list_declared(tokens, "const") if generic else set()
+    for place in sorted(generic - proofs):
+        if tokens[place].text == ":|" and not _is_member_choice(tokens, place, constants):
+            message = (
+                "Dafny takes a choice in a generic declaration for one that does not depend on "
+                "the type; choose from a set ('var x :| x in s;') or leave it out"
+            )
+            yield tokens[place].refuse("cheat", "generic-choice", message)
+
+
+def _is_member_choice(tokens: list[Token], place: int, constants: set[str]) -> bool:
+    """Whether the choice is of any element of a variable, whose value says it all."""
+    var, name, _, again, word, source, end = [t.text for t in tokens[place - 2 : place + 5]]
+    is_whole = (var, word, end) == ("var", "in", ";") and name == again
+    return is_whole and is_name(tokens[place + 3]) and source not in {name, *constants}
+
+
+def _find_witnesses(program: ParsedProgram, elements: list[Element]) -> Iterator[Finding]:
+    """Proof steps and calls in a witness, which may need that the type has values (1290)."""
+    tokens = program.tokens
+    called = list_declared(tokens, *_EVALUATED) - program.constructors
+    for element in elements:
+        inside = range(element.start, element.end)
+        words = [i for i in inside if tokens[i].kind == "word" and tokens[i].text == "witness"]
+        if element.word not in ("type", "newtype") or not words:
+            continue
+        for place in range(words[0], element.end):
+            if tokens[place].text in called | _PROOF_STEPS:
+                message = "Dafny does not see that a witness may need the type that it is to prove"
+                yield tokens[place].refuse("cheat", "circular-witness", message)
+
+
+def _find_after_fresh(
+    program: ParsedProgram, constructor: Element, around: Surroundings
+) -> Iterator[Finding]:
+    """What must be checked after ``fresh`` in what a constructor ensures, and is not (4700)."""
+    tokens = program.tokens
+    clauses = [
+        e for slot in constructor.slots if slot.kind == "member-clauses" for e in slot.elements
+    ]
+    promised = [
+        i for e in clauses if tokens[e.start].text == "ensures" for i in range(e.start, e.end)
+    ]
+    after = [i for i in promised if any(tokens[j].text == "fresh" for j in promised if j < i)]
+    members = {e.name for _, e in around.functions}
+    has_maps = around.has_word(*_MAPS)
+    selections = (
+        set(_find_selections(program, after[0], after[-1] + 1, around))
+        if after and has_maps
+        else set()
+    )
+    for place in after:
+        name = tokens[place].text
+        is_member = (
+            name in members and tokens[place - 1].text == "." and tokens[place - 2].text != "this"
+        )
+        is_call = tokens[place + 1].text in ("(", "<") and (name in around.partial or is_member)
+        if is_call or place in selections:
+            message = (
+                "Dafny checks nothing after 'fresh' in what a constructor ensures; state it before"
+            )
+            yield tokens[place].refuse("cheat", "after-fresh", message)
