@@ -86,10 +86,15 @@ def find_keywords(lean: Path, words: Iterable[str]) -> set[str]:
 
 
 def find_commands(lean: Path, words: Iterable[str]) -> set[str]:
-    """Those of ``words`` that start a command, or go on with a declaration that is finished."""
+    """Those of ``words`` that start a command, or go on with a declaration that is finished, or
+    behind which Lean reads no further."""
     found: set[str] = set()
     for word in sorted(words):
-        said = ask(lean, ["theorem finished : True := trivial", word, ""])
+        try:
+            said = ask(lean, ["theorem finished : True := trivial", word, ""])
+        except RuntimeError:  # mutual takes all that follows, import ends the file
+            found.add(word)
+            continue
         refused = [text for line, column, text in said if (line, column) == (2, 0)]
         if not any(text.endswith("expected command") for text in refused):
             found.add(word)
