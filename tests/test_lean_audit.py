@@ -37,8 +37,8 @@ from proverrl.lang.lean.keywords import PROOF_KEYWORDS
 from proverrl.lang.lean.syntax.declarations import find_target, problem_from_statement
 from proverrl.lang.lean.syntax.tokens import scan_tokens
 from proverrl.lang.lean.words import COMMANDS, KEYWORDS, judge_word
+from proverrl.lang.lean.workers.messages import Elaboration
 from proverrl.lang.lean.workers.protocol import CommandAnswer, parse_answer
-from proverrl.lang.lean.workers.repl import Elaboration
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from tests.test_problems_lean import texts
 
