@@ -33,11 +33,12 @@ from proverrl.lang.lean.judge import (
     judge_declaration,
     judge_messages,
 )
+from proverrl.lang.lean.keywords import PROOF_KEYWORDS
 from proverrl.lang.lean.syntax.declarations import find_target, problem_from_statement
 from proverrl.lang.lean.syntax.tokens import scan_tokens
-from proverrl.lang.lean.words import COMMANDS
+from proverrl.lang.lean.words import COMMANDS, KEYWORDS, judge_word
+from proverrl.lang.lean.workers.messages import Elaboration
 from proverrl.lang.lean.workers.protocol import CommandAnswer, parse_answer
-from proverrl.lang.lean.workers.repl import Elaboration
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from tests.test_problems_lean import texts
 
@@ -53,7 +54,8 @@ HONEST = [
     for line in (HERE / "honest" / "lean_bodies.jsonl").read_text("utf-8").splitlines()
 ]
 RULES = {
-    "attributes", "brackets", "characters", "commands", "comments", "holes", "leftovers", "meta",
+    "attributes", "brackets", "characters", "commands", "comments", "holes", "keywords",
+    "leftovers", "meta",
     "names", "native", "open", "options", "prelude", "resources", "scope", "size", "strings",
 }  # fmt: skip
 LATER_LAYERS = {"elaboration", "axioms", "type-identity"}
@@ -140,7 +142,7 @@ def test_the_layer_behind_the_text_stops_it_too(case: dict[str, Any]) -> None:
 def test_the_cases_are_many_and_every_layer_stops_something() -> None:
     layers = Counter(case["caught_by"] for case in CASES)
     assert {f"text:{rule}" for rule in RULES} | LATER_LAYERS == layers.keys()
-    assert len({case["name"] for case in CASES}) == len(CASES) >= 190
+    assert len({case["name"] for case in CASES}) == len(CASES) >= 285
     texts_seen = {
         (case["statement"], case["body"], case.get("prelude", ""), case.get("preamble"))
         for case in CASES
@@ -291,6 +293,85 @@ def test_a_character_of_the_problem_is_free_to_use() -> None:
 def test_options_are_on_a_list(option: str, rule: str | None) -> None:
     verdict = audit_lean_candidate(make(f"set_option {option} in\n  rfl"))
     assert (verdict and verdict.checks) == (None if rule is None else (f"audit:{rule}",))
+
+
+# Among them: what Lean checks, how it says so, what it runs, and how much of it it says.
+REFUSED_OPTIONS = """debug.skipKernelTC debug.byAsSorry debug.terminalTacticsAsSorry
+    debug.proofAsSorry Elab.async Elab.inServer internal.cmdlineSnapshots
+    stderrAsMessages printMessageEndPos maxErrors warn.sorry warningAsError server.reportDelayMs
+    compiler.extract_closed compiler.check interpreter.prefer_native trace.Meta.synthInstance
+    trace.profiler profiler autoImplicit relaxedAutoImplicit autoLift hygiene quotPrecheck
+    experimental.module smartUnfolding bootstrap.inductiveCheckResultingUniverse doc.verso
+    showPartialSyntaxErrors backward.isDefEq.lazyProjDelta structureDiamondWarning
+    genInjectivity inductive.autoPromoteIndices an.option.of.the.future""".split()
+
+
+@pytest.mark.parametrize("name", REFUSED_OPTIONS)
+def test_an_option_that_is_on_no_list_is_refused_in_every_part(name: str) -> None:
+    first, _, rest = name.partition(".")
+    quoted = ".".join([f"«{first}»", *([rest] if rest else [])])
+    for spelling in (name, quoted, f"\n   {name}\n  ", f"/- x -/ {name} --x\n "):
+        option = f"set_option {spelling} true in"
+        for body in (
+            f"{option}\n  rfl",
+            f"exact ({option} rfl)",
+            f"conv =>\n    {option}\n    skip",
+            f"simp (config := {{}})\n  {option} rfl",
+            f"set_option pp.all true in {option} rfl",
+        ):
+            verdict = audit_lean_candidate(make(body))
+            assert verdict is not None
+            assert verdict.checks == ("audit:options",)
+        lemma = f"{option}\ntheorem own : True := trivial\n"
+        verdict = audit_lean_candidate(make("rfl", lemma))
+        assert verdict is not None
+        assert verdict.checks == ("audit:options",)
+        if name not in ("autoImplicit", "relaxedAutoImplicit"):
+            assert [f.rule for f in audit_text(lemma, "file")][:1] == ["options"]
+
+
+def test_every_keyword_is_allowed_or_refused() -> None:
+    assert not PROOF_KEYWORDS - KEYWORDS
+    refused = {word for word in KEYWORDS if judge_word(word) is not None}
+    assert refused | PROOF_KEYWORDS == KEYWORDS
+    assert not refused & PROOF_KEYWORDS
+    for word in ("idbg", "by?", "partial_fixpoint", "binop%", "leading_parser", "max_prec"):
+        for body in (word, f"exact {word} 1", f"rfl\n{word}", f"simp [{word}]"):
+            verdict = audit_lean_candidate(make(body))
+            assert verdict is not None
+            assert verdict.checks == ("audit:keywords",)
+    assert audit_lean_candidate(make("exact (a%b, type_of% x)")) is None
+
+
+def test_a_word_of_a_term_is_free_where_the_problem_uses_it() -> None:
+    statement = f"theorem target (max_prec : Nat) : max_prec = max_prec := by\n  {HOLE}\n"
+    problem = Problem("p", "lean", "tactics", "", statement)
+    assert audit_lean_candidate(Candidate(problem, "exact Eq.refl max_prec")) is None
+
+
+@pytest.mark.parametrize(
+    ("honest", "stalling"),
+    [
+        ("exact f " + "9" * 2000, "exact f " + "9" * 2001),
+        ("norm_num [2 ^ 100000]", "norm_num [2 ^ 100001]"),
+        ("exact 1 <<< 100_000", "exact 1 <<< 100_001"),
+        ("exact Nat.pow 2 0x186A0", "exact Nat.pow 2 0x186A1"),
+        ("exact Nat.shiftLeft 1 1e5", "exact Nat.shiftLeft 1 1e11"),
+        ("exact (x ^ 300) ^ 300", "exact (x ^ 400) ^ 300"),
+        ("decide (Nat.factorial 1000)", "decide (Nat.factorial 1000000)"),
+        ("exact 1000! = 0", "exact 1000000! = 0"),
+        ("exact " + "1 + " * 500 + "1", "exact " + "1 + " * 501 + "1"),
+        ("exact h" + ".symm" * 500, "exact h" + ".symm" * 501),
+        ("exact (h)" + ".1" * 500, "exact (h)" + ".symm" * 501),
+        ("exact (" + "¬" * 500 + "p)", "exact (" + "¬" * 501 + "p)"),
+        ("have := h\n  " * 500 + "rfl", "have := h\n  " * 501 + "rfl"),
+    ],
+)  # fmt: skip
+def test_what_stalls_lean_is_refused(honest: str, stalling: str) -> None:
+    assert audit_lean_candidate(make(honest)) is None
+    verdict = audit_lean_candidate(make(stalling))
+    assert verdict is not None
+    assert (verdict.status, verdict.checks) == (Status.REJECTED, ("audit:resources",))
 
 
 @pytest.mark.parametrize(

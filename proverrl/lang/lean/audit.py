@@ -22,6 +22,7 @@ from proverrl.lang.lean.prelude import (
     find_prelude_findings,
     read_problem_words,
 )
+from proverrl.lang.lean.syntax.bounds import find_cost_findings
 from proverrl.lang.lean.syntax.declarations import find_target, split_header
 from proverrl.lang.lean.syntax.lexical import find_lexical_findings, make_finding
 from proverrl.lang.lean.syntax.tokens import Token, scan_tokens
@@ -29,6 +30,7 @@ from proverrl.lang.lean.words import (
     COMMANDS,
     FILE_ATTRIBUTES,
     FILE_WORDS,
+    KEYWORDS,
     judge_option,
     judge_word,
 )
@@ -36,7 +38,7 @@ from proverrl.lang.records import Category, Finding
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column
 
-LEAN_AUDIT_VERSION = 2
+LEAN_AUDIT_VERSION = 3
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 LEAN_KINDS = ("tactics", "term", "file")
@@ -99,6 +101,7 @@ def audit_text(text: str, part: Part, problem: ProblemWords | None = None) -> li
         *islice(find_lexical_findings(text, tokens, known.characters), _MAX_FINDINGS),
         *islice(_find_words(code, part, known), _MAX_FINDINGS),
         *islice(_find_docs(tokens, part), 1),
+        *islice(find_cost_findings(code), 3),
     ]
     if part == "prelude":
         findings += islice(find_prelude_findings(text, tokens, known), _MAX_FINDINGS)
@@ -197,6 +200,8 @@ def _find_words(code: Sequence[Token], part: Part, known: ProblemWords) -> Itera
             yield from _check_hash(code, place, part)
         elif token.kind != "word" or (before is not None and before.text == "set_option"):
             continue
+        elif _attach_percent(code, place) in KEYWORDS:
+            yield from _check_percent(code, place, known)
         elif token.text == "open":
             yield from _check_open(code, place, part)
         elif token.text == "set_option":
@@ -217,6 +222,19 @@ def _find_words(code: Sequence[Token], part: Part, known: ProblemWords) -> Itera
             yield from _check_program(code, place)
         elif token.text == "config":
             yield from _check_config(code, place)
+
+
+def _attach_percent(code: Sequence[Token], place: int) -> str:
+    """A word with the ``%`` that touches it, as in ``type_of%``; "" where none does."""
+    token = code[place]
+    sign = code[place + 1] if place + 1 < len(code) else token
+    return token.text + "%" if sign.text == "%" and sign.offset == token.end else ""
+
+
+def _check_percent(code: Sequence[Token], place: int, known: ProblemWords) -> Iterator[Finding]:
+    judged = judge_word(_attach_percent(code, place), known.words)
+    if judged is not None:
+        yield make_finding(*judged, code[place])
 
 
 def _check_hash(code: Sequence[Token], place: int, part: Part) -> Iterator[Finding]:

@@ -1,9 +1,9 @@
 """The words, options and characters that the audit of Lean text knows.
 
 Flows in: nothing. Flows out: tables, and the judgement of one word.
-Not handled here: where a word stands (``audit``). Lean's keywords are those of v4.15 to
-v4.33; those of Mathlib, Batteries and Aesop that start a command are here too. A word that is in
-no table is an identifier, or a keyword that only Lean knows.
+Not handled here: where a word stands (``audit``). The commands are those of Lean 4.15 to 4.35,
+Mathlib, Batteries and Aesop. A keyword of ``keywords`` that no list allows is refused. A word that
+is in no table is an identifier, or a keyword that only Lean knows.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 
+from proverrl.lang.lean.keywords import LEAN_KEYWORDS, OTHER_KEYWORDS, PROOF_KEYWORDS
 from proverrl.lang.lean.syntax.tokens import split_name
 from proverrl.lang.records import Category
 
@@ -37,15 +38,20 @@ CHEATING_COMMANDS = frozenset(
     suppress_compilation unsuppress_compilation gen_injective_theorems
     extend_docs recommended_spelling register_error_explanation register_tactic_tag
     initialize_simps_projections simps_projections run_parser_attribute_hooks
-    dbg_trace dbg_sleep dbg_stack_trace""".split()
+    deprecated_syntax init_grind_norm gen_injective_theorems% set_config def_eval_config_item
+    builtin_env_linter declare! ensure_eval_expr_instance ensure_eval_term_instance
+    ensure_eval_term_expr_instances dbg_trace dbg_sleep dbg_stack_trace""".split()
 )
 OTHER_COMMANDS = frozenset(
     """theorem lemma def abbrev example structure inductive coinductive mutual
     namespace section end universe variable include omit import
     private protected public noncomputable nonrec meta alias proof_wanted
-    assert_not_exists assert_not_imported library_note docs_to_verso deprecated_module""".split()
+    assert_not_exists assert_not_imported library_note docs_to_verso deprecated_module
+    recall recall? test_extern""".split()
 )
 COMMANDS = CHEATING_COMMANDS | OTHER_COMMANDS
+KEYWORDS = LEAN_KEYWORDS | OTHER_KEYWORDS | COMMANDS
+"""Every word that some Lean is known to read as a keyword."""
 
 FILE_WORDS = frozenset(
     """theorem lemma def abbrev example structure inductive coinductive mutual instance class
@@ -83,6 +89,12 @@ _THEORIES = frozenset(
 # These give an IO action without naming its type.
 _PRINTERS = frozenset("println! eprintln! print! eprint!".split())
 _RESOURCES = frozenset({"sleep", "heartbeats_sleep"})
+# Terms that log a message, wait for a task or, as idbg, open a port of the network under a server.
+_RUNNING_TERMS = frozenset(
+    "idbg by? exact?% show_term_elab logNamedError logNamedErrorAt logNamedWarning "
+    "logNamedWarningAt throwNamedError throwNamedErrorAt let_mvar% elabToSyntax% "
+    "wait_for_sync wait_for_test_task".split()
+)
 
 
 def judge_word(text: str, known: Set[str] = frozenset()) -> tuple[Category, str, str] | None:
@@ -109,6 +121,9 @@ def judge_word(text: str, known: Set[str] = frozenset()) -> tuple[Category, str,
     is_meta_root = bool(parts) and parts[0] in _META_ROOTS and tuple(parts[:2]) not in _THEORIES
     if _META_NAMES.intersection(parts) or is_meta_root or text in _PRINTERS:
         return "cheat", "meta", f"{text!r} reaches into Lean itself"
+    if text in KEYWORDS and text not in PROOF_KEYWORDS:
+        message = f"{text!r} is a keyword that is not on the list for proofs"
+        return "cheat" if text in _RUNNING_TERMS else "syntax", "keywords", message
     return None
 
 
