@@ -12,6 +12,9 @@ FAKE_REPL = Path(__file__).with_name("fake_lean_repl.py")
 FAKE_LEAN = LeanToolchain(
     "4.0.0", ("lean",), repl_command=(sys.executable, str(FAKE_REPL)), backend="lean-repl"
 )
+FAKE_PROGRAM = Path(__file__).with_name("fake_lean_server.py")
+FAKE_SERVER = LeanToolchain("4.0.0", (sys.executable, str(FAKE_PROGRAM)))
+FAKE_FILE = LeanToolchain("4.0.0", (sys.executable, str(FAKE_PROGRAM)), backend="lean-file")
 WALKS_LEAN = LeanToolchain(
     "4.0.0",
     ("lean",),

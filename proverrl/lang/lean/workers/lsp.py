@@ -76,6 +76,9 @@ class FrameReader:
         self._length = None
         try:
             message = json.loads(text)
+            if b"\\ud" in text.lower():
+                # Half a pair is no character: nothing that is stored or printed may hold one.
+                json.dumps(message, ensure_ascii=False).encode("utf-8")
         except (ValueError, RecursionError) as error:
             raise WorkerError(f"Lean's server sent no JSON ({error}): {text[:200]!r}") from None
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
@@ -134,6 +137,7 @@ class _Processing:
 class _DocumentVersion:
     __pydantic_config__ = ANY_KEYS
 
+    uri: str
     version: Natural
 
 

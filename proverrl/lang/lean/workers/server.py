@@ -208,11 +208,11 @@ class _Document:
             method, params = message.get("method"), message.get("params")
             if method == "textDocument/publishDiagnostics":
                 found = parse_published(params)
-                self._check_version(found.version)
+                self._check_document(found.uri, found.version)
                 published = found if found.version == self._version else published
             elif method == "$/lean/fileProgress":
                 progress = parse_progress(params)
-                self._check_version(progress.document.version)
+                self._check_document(progress.document.uri, progress.document.version)
                 if progress.document.version == self._version:
                     is_done, is_fatal = not progress.processing, progress.is_fatal or is_fatal
             elif method is None:
@@ -252,7 +252,9 @@ class _Document:
         self._last_id += count
         return list(range(first, first + count))
 
-    def _check_version(self, version: int) -> None:
+    def _check_document(self, uri: str, version: int) -> None:
+        if uri != _URI:
+            raise WorkerError(f"Lean's server speaks of another document: {uri:.200}")
         if version > self._version:
             raise WorkerError(f"Lean's server speaks of version {version} of {self._version}")
 
