@@ -153,13 +153,15 @@ class Repl:
     def check(self, name: str, line: int, env: Environment) -> Message:
         found = env.declarations.get(name)
         if found is None:
-            return say("error", f"Unknown identifier `{name}`", line)
-        return say("info", f"@{name} : {found.type}", line)
+            return say("error", f"Unknown identifier `_root_.{name}`", line, 8)
+        # As Lean 4.35.0 does: the sign stands only before a first argument that is implicit.
+        sign = "@" if re.match(r"∀ [{\[]", found.type) else ""
+        return say("info", f"{sign}{name} : {found.type}", line)
 
     def axioms(self, name: str, line: int, env: Environment) -> Message:
         found = env.declarations.get(name)
         if found is None:
-            return say("error", f"Unknown constant `{name}`", line)
+            return say("error", f"Unknown constant `_root_.{name}`", line, 14)
         if not found.axioms:
             return say("info", f"'{name}' does not depend on any axioms", line)
         listed = ",\n ".join(found.axioms)

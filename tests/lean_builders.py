@@ -9,12 +9,18 @@ from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.types import HOLE, Candidate, Problem
 
 FAKE_REPL = Path(__file__).with_name("fake_lean_repl.py")
-FAKE_LEAN = LeanToolchain("4.0.0", FAKE_REPL.parent, (sys.executable, str(FAKE_REPL)))
+FAKE_LEAN = LeanToolchain(
+    "4.0.0", ("lean",), repl_command=(sys.executable, str(FAKE_REPL)), backend="lean-repl"
+)
+FAKE_PROGRAM = Path(__file__).with_name("fake_lean_server.py")
+FAKE_SERVER = LeanToolchain("4.0.0", (sys.executable, str(FAKE_PROGRAM)))
+FAKE_FILE = LeanToolchain("4.0.0", (sys.executable, str(FAKE_PROGRAM)), backend="lean-file")
 WALKS_LEAN = LeanToolchain(
     "4.0.0",
-    FAKE_REPL.parent,
-    (sys.executable, "-m", "tests.fake_walks"),
+    ("lean",),
     (("PYTHONPATH", str(FAKE_REPL.parents[1])),),
+    repl_command=(sys.executable, "-m", "tests.fake_walks"),
+    backend="lean-repl",
 )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from proverrl.lang.lean.identity import read_report
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
 from proverrl.lang.lean.syntax.declarations import find_target
-from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
+from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.types import Candidate, Status, Verdict
 from tests.lean_builders import FAKE_LEAN, build_lean_candidate
 from tests.test_lean_audit import ANSWERED, judge_answer, make_candidate, place_report
@@ -44,7 +44,7 @@ def make_stand_in(case: dict[str, Any], name: str) -> Candidate:
 
 
 async def judge_all(candidates: list[Candidate]) -> list[Verdict]:
-    worker = await LeanReplWorker.start(FAKE_LEAN, LeanLimits(), KnownStatements())
+    worker = await LeanWorker.start(FAKE_LEAN, LeanLimits(), KnownStatements())
     try:
         return [await worker.judge(candidate) for candidate in candidates]
     finally:

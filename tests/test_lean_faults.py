@@ -9,7 +9,7 @@ import pytest
 
 from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
+from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.types import Status, Verdict
 from proverrl.verify.pool import VerifierPool
 from tests.lean_builders import (
@@ -17,7 +17,7 @@ from tests.lean_builders import (
     FAKE_REPL,
     build_lean_candidate,
 )
-from tests.test_lean_worker import PATIENCE_SECONDS, run
+from tests.test_lean_worker import PATIENCE_SECONDS, get_repl, run
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from tests.test_lean_worker import PATIENCE_SECONDS, run
     ],
 )
 def test_an_answer_in_doubt_is_a_worker_error(word: str, cause: str, why: str) -> None:
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         with pytest.raises(WorkerError, match=why) as caught:
             await worker.judge(build_lean_candidate(f"trivial {word}"))
         assert caught.value.cause == cause
@@ -43,7 +43,7 @@ def test_an_answer_in_doubt_is_a_worker_error(word: str, cause: str, why: str) -
 
 @pytest.mark.parametrize("word", ["HUGE", "FLOOD", "MEMORY"])
 def test_noise_alone_changes_no_verdict(word: str) -> None:
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         verdict = await worker.judge(build_lean_candidate(f"trivial {word}"))
         assert verdict.status is Status.PROVED
         if word == "MEMORY":
@@ -54,13 +54,13 @@ def test_noise_alone_changes_no_verdict(word: str) -> None:
         if word == "HUGE":
             assert verdict.diagnostics[0].message.endswith("… (980000 more characters)")
         if word == "FLOOD":
-            assert worker.repl.group.stderr_tail.endswith("noise\n")
+            assert get_repl(worker)._group.stderr_tail.endswith("noise\n")
 
     run(work)
 
 
 def test_a_second_question_before_the_first_answer_is_refused() -> None:
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         task = asyncio.create_task(worker.judge(build_lean_candidate("HANG")))
         await asyncio.sleep(0.5)
         with pytest.raises(WorkerError, match="still owes an answer"):
@@ -97,7 +97,7 @@ def test_a_lean_that_cannot_tell_true_from_false_is_refused(
     command = (FAKE_LEAN.repl_command[0], str(liar))
     toolchain = replace(FAKE_LEAN, repl_command=command)
 
-    async def nothing(worker: LeanReplWorker) -> None:
+    async def nothing(worker: LeanWorker) -> None:
         raise AssertionError(worker)
 
     with pytest.raises((ToolchainError, WorkerError), match=said):
@@ -107,7 +107,7 @@ def test_a_lean_that_cannot_tell_true_from_false_is_refused(
 def test_a_program_that_is_missing_is_found_out() -> None:
     toolchain = replace(FAKE_LEAN, repl_command=("/nowhere/lake", "env", "repl"))
 
-    async def nothing(worker: LeanReplWorker) -> None:
+    async def nothing(worker: LeanWorker) -> None:
         raise AssertionError(worker)
 
     with pytest.raises((ToolchainError, WorkerError), match=r"died|gone"):
@@ -125,7 +125,7 @@ def is_alive(pid: int) -> bool:
 def test_killing_a_worker_takes_its_children_along(tmp_path: Path) -> None:
     pids_file = tmp_path / "pids"
 
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         task = asyncio.create_task(worker.judge(build_lean_candidate(f"GRANDCHILD {pids_file} ")))
         give_up = time.monotonic() + PATIENCE_SECONDS
         while not (pids_file.exists() and pids_file.read_text()):
@@ -148,7 +148,7 @@ def test_in_a_pool_a_fault_stays_with_its_candidate(tmp_path: Path) -> None:
 
     async def main() -> list[Verdict]:
         pool = VerifierPool(
-            lambda: LeanReplWorker.start(FAKE_LEAN, LeanLimits(), known),
+            lambda: LeanWorker.start(FAKE_LEAN, LeanLimits(), known),
             workers=2,
             audit=lambda _: None,
             toolchain=FAKE_LEAN.name,

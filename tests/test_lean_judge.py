@@ -21,8 +21,13 @@ from proverrl.lang.lean.judge import (
     judge_messages,
     make_diagnostics,
 )
-from proverrl.lang.lean.workers.protocol import LeanMessage, Position, Severity, Sorry
-from proverrl.lang.lean.workers.repl import Elaboration
+from proverrl.lang.lean.workers.messages import (
+    Elaboration,
+    LeanMessage,
+    Position,
+    Severity,
+    Sorry,
+)
 from proverrl.types import Candidate, Diagnostic, Status
 from proverrl.verify.body_place import find_body_place
 from tests.lean_builders import build_lean_candidate, build_lean_problem
@@ -72,7 +77,7 @@ def test_errors_come_before_limits_and_those_before_holes() -> None:
 
 
 def test_a_hole_without_a_warning_is_incomplete() -> None:
-    done = Elaboration(1, (), (Sorry("⊢ p", 0), Sorry("⊢ q", 1)))
+    done = Elaboration(1, (), (Sorry("⊢ p"), Sorry("⊢ q")))
     judgement = judge_messages(done, build_lean_candidate("x"), 0)
     assert judgement is not None
     assert (judgement.status, judgement.goals) == (Status.INCOMPLETE, ("⊢ p", "⊢ q"))
@@ -240,8 +245,6 @@ def test_known_statements_do_not_depend_on_the_body() -> None:
     "wrong",
     [
         {"max_heartbeats": 0},
-        {"max_environments": 0},
-        {"max_headers": 0},
         {"memory_mb": 0.0},
         {"allowed_axioms": frozenset({"sorryAx"})},
     ],

@@ -10,9 +10,8 @@ import pytest
 
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.search.tactic_states import apply_tactic, open_problem
-from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
 from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
+from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.types import HOLE, Candidate, Problem, Status
 from tests.lean_builders import build_lean_problem
 
@@ -29,12 +28,12 @@ def toolchain() -> LeanToolchain:
 
 def run(
     toolchain: LeanToolchain,
-    work: Callable[[LeanReplWorker], Awaitable[None]],
+    work: Callable[[LeanWorker], Awaitable[None]],
     limits: LeanLimits | None = None,
 ) -> None:
     async def main() -> None:
         # Starting runs the canaries: true, false, sorry, axiom.
-        worker = await LeanReplWorker.start(toolchain, limits or LeanLimits(), KnownStatements())
+        worker = await LeanWorker.start(toolchain, limits or LeanLimits(), KnownStatements())
         try:
             await work(worker)
         finally:
@@ -49,7 +48,7 @@ FALSE = build_lean_problem("no", "(1 : Nat) = 2")
 
 
 def test_each_kind_of_body_gets_its_status(toolchain: LeanToolchain) -> None:
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         got = {}
         for body in ("intro a b\n  exact Nat.add_comm a b", "sorry", "admit", "intro a b\n  rfl"):
             got[body] = (await worker.judge(Candidate(ADD_COMM, body))).status
@@ -73,7 +72,7 @@ def test_cheats_that_the_text_audit_did_not_see(toolchain: LeanToolchain) -> Non
         ("trivial\n#exit", ""),
     ]
 
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         for body, prelude in cheats:
             verdict = await worker.judge(Candidate(FALSE, body, prelude))
             assert verdict.status is not Status.PROVED, (body, prelude, verdict)
@@ -82,7 +81,7 @@ def test_cheats_that_the_text_audit_did_not_see(toolchain: LeanToolchain) -> Non
 
 
 def test_axioms_and_places_are_reported(toolchain: LeanToolchain) -> None:
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         excluded = build_lean_problem("lem", "∀ p : Prop, p ∨ ¬p")
         verdict = await worker.judge(Candidate(excluded, "exact Classical.em"))
         assert verdict.status is Status.PROVED
@@ -95,7 +94,7 @@ def test_axioms_and_places_are_reported(toolchain: LeanToolchain) -> None:
 
 
 def test_a_deterministic_limit_is_not_a_time_out(toolchain: LeanToolchain) -> None:
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         heavy = Candidate(ADD_COMM, "set_option maxHeartbeats 1 in\n  omega")
         assert (await worker.judge(heavy)).status is Status.EXHAUSTED
 
@@ -103,7 +102,7 @@ def test_a_deterministic_limit_is_not_a_time_out(toolchain: LeanToolchain) -> No
 
 
 def test_imports_are_kept_and_nothing_else_is(toolchain: LeanToolchain) -> None:
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         helper = "theorem helper : ∀ a b : Nat, a + b = b + a := Nat.add_comm\n"
         first = await worker.judge(Candidate(ADD_COMM, "exact helper", helper))
         assert first.status is Status.PROVED
@@ -122,20 +121,8 @@ def test_imports_are_kept_and_nothing_else_is(toolchain: LeanToolchain) -> None:
 
 
 def test_characters_beyond_the_basic_plane_survive(toolchain: LeanToolchain) -> None:
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         problem = Problem("face", "lean", "term", "", f'theorem face : "😀".length = 1 := {HOLE}\n')
         assert (await worker.judge(Candidate(problem, "by decide"))).status is Status.PROVED
-
-    run(toolchain, work)
-
-
-def test_tactic_mode(toolchain: LeanToolchain) -> None:
-    async def work(worker: LeanReplWorker) -> None:
-        (start,) = await open_problem(worker, ADD_COMM)
-        intro = await apply_tactic(worker, start, "intro a b")
-        assert intro.goals == ("a b : Nat\n⊢ a + b = b + a",)
-        done = await apply_tactic(worker, intro, "exact Nat.add_comm a b")
-        assert (done.goals, done.status) == ((), "completed")
-        assert (await apply_tactic(worker, intro, "exact nonsense")).is_failure
 
     run(toolchain, work)

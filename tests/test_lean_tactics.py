@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
 
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.lean.deep import (
@@ -26,7 +27,6 @@ from proverrl.lang.lean.search.tactic_states import (
     read_state,
 )
 from proverrl.lang.lean.workers.protocol import LeanMessage, Position, Sorry, StepAnswer
-from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import DEFAULT_LANE
 from tests.lean_builders import FAKE_LEAN, build_lean_candidate, build_lean_problem

@@ -5,13 +5,17 @@ The processes are ``fake_lean_repl.py``, so these tests need no Lean and say not
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from proverrl.errors import ProblemError
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
+from proverrl.lang.lean.workers import repl as lean_repl
+from proverrl.lang.lean.workers.messages import Elaboration, Environment
+from proverrl.lang.lean.workers.repl import LeanRepl
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
+from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 from tests.lean_builders import (
     FAKE_LEAN,
@@ -24,12 +28,12 @@ STANDARD = ("propext", "Classical.choice", "Quot.sound")
 
 
 def run(
-    work: Callable[[LeanReplWorker], Awaitable[None]],
+    work: Callable[[LeanWorker], Awaitable[None]],
     limits: LeanLimits | None = None,
     toolchain: LeanToolchain = FAKE_LEAN,
 ) -> None:
     async def main() -> None:
-        worker = await LeanReplWorker.start(toolchain, limits or LeanLimits(), KnownStatements())
+        worker = await LeanWorker.start(toolchain, limits or LeanLimits(), KnownStatements())
         try:
             await work(worker)
         finally:
@@ -39,10 +43,15 @@ def run(
     asyncio.run(main())
 
 
+def get_repl(worker: LeanWorker) -> LeanRepl:
+    assert isinstance(worker.session, LeanRepl)
+    return worker.session
+
+
 def judge_one(candidate: Candidate, limits: LeanLimits | None = None) -> Verdict:
     verdicts = []
 
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         verdicts.append(await worker.judge(candidate))
 
     run(work, limits)
@@ -85,7 +94,10 @@ def test_a_proof_names_what_was_checked() -> None:
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        ('{"missing": true}', "the statement is not in the environment: Unknown identifier `t`"),
+        (
+            '{"missing": true}',
+            "the statement is not in the environment: Unknown identifier `_root_.t`",
+        ),
         ('{"type": "False"}', "what was proved is not our statement"),
         (
             '{"axioms": ["sorryAx"]}',
@@ -146,7 +158,7 @@ def test_goals_of_holes_and_of_unsolved_errors_are_given() -> None:
 
 
 def test_nothing_that_one_candidate_declares_is_there_for_the_next() -> None:
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         first = build_lean_candidate("exact evil", "a", prelude="axiom evil : False\n")
         assert (await worker.judge(first)).status is Status.UNSOUND
         # To the fake, an unknown name is harmless, and a leaked axiom is not.
@@ -158,7 +170,7 @@ def test_nothing_that_one_candidate_declares_is_there_for_the_next() -> None:
 
 
 def test_imports_are_elaborated_once() -> None:
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         candidates = [
             Candidate(build_lean_problem(f"n{i}", preamble="import Init\n"), "trivial")
             for i in range(3)
@@ -167,42 +179,47 @@ def test_imports_are_elaborated_once() -> None:
         assert worker.is_warm_for(candidates[0]) is False
         counts = []
         for candidate in candidates:
-            before = worker.repl.num_environments
+            before = get_repl(worker).num_environments
             assert (await worker.judge(candidate)).status is Status.PROVED
             assert worker.is_warm_for(candidate) is True
-            counts.append(worker.repl.num_environments - before)
+            counts.append(get_repl(worker).num_environments - before)
         # Imports, then per problem: the clean statement and its question, the text and its
         # question, and the look for a leak.
         assert counts == [6, 5, 5]
-        before = worker.repl.num_environments
+        before = get_repl(worker).num_environments
         await worker.judge(candidates[0])
-        assert worker.repl.num_environments - before == 3
+        assert get_repl(worker).num_environments - before == 3
 
     run(work)
 
 
-def test_a_worker_is_spent_after_so_many_environments_or_headers() -> None:
-    async def many(worker: LeanReplWorker) -> None:
+def test_a_repl_is_spent_after_so_many_environments_or_headers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lean_repl, "_MAX_ENVIRONMENTS", 100)
+    monkeypatch.setattr(lean_repl, "_MAX_HEADERS", 2)  # One of them is that of the canaries.
+
+    async def many(worker: LeanWorker) -> None:
         assert worker.is_spent is False
-        while worker.repl.num_environments < 100:
+        while get_repl(worker).num_environments < 100:
             assert worker.is_spent is False
             await worker.judge(build_lean_candidate("trivial"))
         assert worker.is_spent is True
 
-    run(many, LeanLimits(max_environments=100))
+    run(many)
 
-    async def headers(worker: LeanReplWorker) -> None:
+    async def headers(worker: LeanWorker) -> None:
         for name in ("A", "B"):
             assert worker.is_spent is False
             problem = build_lean_problem(preamble=f"import {name}\n")
             await worker.judge(Candidate(problem, "trivial"))
         assert worker.is_spent is True
 
-    run(headers, LeanLimits(max_headers=1))
+    run(headers)
 
 
 def test_a_broken_problem_is_not_the_candidates_fault() -> None:
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         missing = build_lean_problem(preamble="import Missing.Module\n")
         with pytest.raises(ProblemError, match="imports fail in Lean: unknown module prefix"):
             await worker.judge(Candidate(missing, "trivial"))
@@ -217,14 +234,14 @@ def test_a_broken_problem_is_not_the_candidates_fault() -> None:
 def test_larger_heartbeats_of_a_preamble_are_brought_down() -> None:
     sent = []
 
-    async def work(worker: LeanReplWorker) -> None:
-        original = worker.repl.run
+    async def work(worker: LeanWorker) -> None:
+        original = worker.session.run
 
-        async def spy(text: str, env: int, *, all_tactics: bool = False) -> object:
+        async def spy(text: str, env: Environment, **options: Any) -> Elaboration:
             sent.append(text)
-            return await original(text, env, all_tactics=all_tactics)
+            return await original(text, env, **options)
 
-        worker.repl.run = spy  # type: ignore[method-assign,assignment]
+        worker.session.run = spy  # type: ignore[method-assign]
         preamble = "set_option maxHeartbeats 0\nset_option maxHeartbeats 12\n"
         await worker.judge(Candidate(build_lean_problem(preamble=preamble), "trivial"))
 
@@ -234,7 +251,7 @@ def test_larger_heartbeats_of_a_preamble_are_brought_down() -> None:
 
 
 def test_a_lone_surrogate_is_rejected_without_harm() -> None:
-    async def work(worker: LeanReplWorker) -> None:
+    async def work(worker: LeanWorker) -> None:
         verdict = await worker.judge(build_lean_candidate("exact '\ud800'"))
         assert verdict.status is Status.REJECTED
         assert "not valid Unicode" in verdict.diagnostics[0].message

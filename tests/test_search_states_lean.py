@@ -8,6 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 
 import pytest
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
 
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lang.lean.goals import find_states
@@ -17,7 +18,6 @@ from proverrl.lang.lean.search.tactic_mode import PlacedTactic, TacticMode, spli
 from proverrl.lang.lean.search.tactic_states import LeanStates
 from proverrl.lang.lean.workers.protocol import CommandAnswer, parse_answer
 from proverrl.lang.lean.workers.repl import Elaboration
-from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
 from proverrl.lang.records import Prefix, Segment
 from proverrl.types import HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
 from tests.lean_builders import FAKE_LEAN, build_lean_candidate, build_lean_problem

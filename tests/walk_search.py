@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
+
 from proverrl.config.search import SearchConfig, SearchName
 from proverrl.lang.lean.audit import audit_lean_candidate
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
 from proverrl.lang.lean.search.states import segment_lean
 from proverrl.lang.lean.search.tactic_mode import TacticMode
 from proverrl.lang.lean.search.tactic_states import LeanStates
-from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
 from proverrl.lang.records import Prefix, Verify
 from proverrl.search.base import Functions, Proposal, SearchResult
 from proverrl.search.run import TreeSearch

@@ -143,8 +143,9 @@ class LeanFile(LeanSession):
         if code not in _DONE or (code == 1) != failed:
             tail = group.stderr_tail.strip()[-500:]
             raise WorkerError(f"Lean ended with {code}; it said: {tail}", find_cause(code))
-        is_compiled = not failed and (folder / f"{module}.olean").is_file()
-        env = TextEnvironment(text, messages, num_header, module if is_compiled else "")
+        if not failed and not (folder / f"{module}.olean").is_file():
+            raise WorkerError(f"Lean compiled nothing and said no error: {messages!r:.300}", "died")
+        env = TextEnvironment(text, messages, num_header, "" if failed else module)
         return Elaboration(env, messages)
 
 

@@ -89,6 +89,9 @@ class FrameReader:
 def _decode(text: bytes) -> dict[str, Any]:
     try:
         message = json.loads(text)
+        if b"\\ud" in text.lower():
+            # Half a pair is no character: nothing that is stored or printed may hold one.
+            json.dumps(message, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         raise WorkerError(f"Lean's server sent no JSON ({error}): {text[:200]!r}") from None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
@@ -147,6 +150,7 @@ class _Processing:
 class _DocumentVersion:
     __pydantic_config__ = ANY_KEYS
 
+    uri: str
     version: Natural
 
 

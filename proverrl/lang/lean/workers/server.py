@@ -201,26 +201,25 @@ class _Document:
         (request,) = self._number(1)
         wait = {"id": request, "method": "textDocument/waitForDiagnostics", "params": document}
         await self._write(sent + encode(wait))
-        # Each publication replaces those before, so that only the last one is read.
-        newest: Any = {"uri": _URI, "version": self._version, "diagnostics": []}
+        published = parse_published({"uri": _URI, "version": self._version, "diagnostics": []})
         answered = is_done = is_fatal = False
         while not (answered and (is_done or is_fatal)):
             message = await self._read()
             method, params = message.get("method"), message.get("params")
             if method == "textDocument/publishDiagnostics":
-                version = params.get("version") if isinstance(params, dict) else None
-                self._check_version(version)
-                newest = params if version == self._version else newest
+                found = parse_published(params)
+                self._check_document(found.uri, found.version)
+                published = found if found.version == self._version else published
             elif method == "$/lean/fileProgress":
                 progress = parse_progress(params)
-                self._check_version(progress.document.version)
+                self._check_document(progress.document.uri, progress.document.version)
                 if progress.document.version == self._version:
                     is_done, is_fatal = not progress.processing, progress.is_fatal or is_fatal
             elif method is None:
                 if self._take_result(message, (request,)) != {}:
                     raise WorkerError(f"Lean's server answered with something: {message!r:.200}")
                 answered = True
-        return read_messages(parse_published(newest), text), is_fatal
+        return read_messages(published, text), is_fatal
 
     async def list_goals(self, places: Sequence[Position]) -> list[TacticStep]:
         """The goals at places of the newest text; places without a tactic are left out."""
@@ -253,8 +252,10 @@ class _Document:
         self._last_id += count
         return list(range(first, first + count))
 
-    def _check_version(self, version: object) -> None:
-        if not isinstance(version, int) or version > self._version:
+    def _check_document(self, uri: str, version: int) -> None:
+        if uri != _URI:
+            raise WorkerError(f"Lean's server speaks of another document: {uri:.200}")
+        if version > self._version:
             raise WorkerError(f"Lean's server speaks of version {version} of {self._version}")
 
     def _take_result(self, message: dict[str, Any], expected: Sequence[int]) -> Any:

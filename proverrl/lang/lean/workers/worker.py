@@ -139,7 +139,7 @@ class LeanWorker:
         text = split_candidate(candidate)
         if not any(header == text.header for header, _ in self._headers):
             return False
-        ours = self.cap_heartbeats(candidate.problem, text)[: _count_ours(candidate, text)]
+        ours = self.cap_heartbeats(candidate.problem, text)[: _count_ours(candidate.problem, text)]
         return self.session.is_warm_for(text.header, ours)
 
     async def judge(self, candidate: Candidate) -> Verdict:
@@ -268,7 +268,7 @@ class LeanWorker:
         done = await self.session.run(
             rest,
             env,
-            num_shared=_count_ours(candidate, text),
+            num_shared=_count_ours(candidate.problem, text),
             all_tactics=self._limits.trace_states,
         )
         verdict = judge_messages(done, candidate, text.first_line)
@@ -298,7 +298,9 @@ class LeanWorker:
     async def run_statement(self, problem: Problem, env: Environment) -> Elaboration:
         """A statement with ``sorry`` in its hole; raises ``ProblemError`` when it fails in Lean."""
         text = split_candidate(Candidate(problem, "sorry"))
-        done = await self.session.run(self.cap_heartbeats(problem, text), env)
+        done = await self.session.run(
+            self.cap_heartbeats(problem, text), env, num_shared=_count_ours(problem, text)
+        )
         if done.errors or not done.reached_end:
             said = done.errors[0].text if done.errors else "it was not read to its end"
             raise ProblemError(f"problem {problem.id!r}: its own statement fails in Lean: {said}")
@@ -331,10 +333,10 @@ def split_candidate(candidate: Candidate) -> SplitFile:
     return SplitFile(header, rest)
 
 
-def _count_ours(candidate: Candidate, text: SplitFile) -> int:
+def _count_ours(problem: Problem, text: SplitFile) -> int:
     """How many characters of ``rest`` are the problem's own: its preamble without the imports."""
-    ours = len(candidate.problem.preamble) - len(text.header)
-    return 0 if candidate.problem.kind == FILE else max(0, ours)
+    ours = len(problem.preamble) - len(text.header)
+    return 0 if problem.kind == FILE else max(0, ours)
 
 
 def list_theorems(text: str) -> tuple[str, ...]:

@@ -1,0 +1,114 @@
+"""Single runs of Lean, over the fake program: what is no whole answer is no verdict."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from proverrl.errors import ProblemError, WorkerError
+from proverrl.lang.lean.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.workers import file as lean_file
+from proverrl.lang.lean.workers.file import LeanFile
+from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.types import Candidate, Status
+from tests.lean_builders import FAKE_FILE, build_lean_candidate, build_lean_problem
+from tests.test_lean_worker import run
+
+
+def run_quickly(work: Callable[[LeanWorker], Awaitable[None]]) -> None:
+    """Without the canaries of the start."""
+
+    async def main() -> None:
+        session = LeanFile(FAKE_FILE)
+        try:
+            await work(LeanWorker(session, FAKE_FILE, LeanLimits(), KnownStatements()))
+        finally:
+            session.kill()
+            await session.join()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("word", "cause", "why"),
+    [
+        ("CUT", "protocol", "Lean printed what is no message"),
+        ("NO_JSON_LINE", "protocol", "Lean printed what is no message .*: PANIC"),
+        ("A_LIST_LINE", "protocol", "Lean printed what is no message"),
+        ("NULL_LINE", "protocol", "Lean printed what is no message"),
+        ("ODD_SEVERITY", "protocol", "Lean printed what is no message .*severity"),
+        ("LIST_SEVERITY", "protocol", "Lean printed what is no message"),
+        ("NO_PLACE", "protocol", "Lean printed what is no message .*pos"),
+        ("NO_BEGIN", "protocol", "does not start as the question did"),
+        ("EXIT_1", "died", "Lean ended with 1"),
+        ("EXIT_3", "died", "Lean ended with 3"),
+        ("ERROR_BUT_EXIT_0", "died", "Lean ended with 0"),
+        ("NO_OLEAN", "died", "Lean compiled nothing"),
+        ("SIGKILL", "killed", "Lean ended with -9"),
+        ("SIGSEGV", "died", "Lean ended with -11"),
+        ("SIGABRT", "died", "Lean ended with -6"),
+        ("CRASH", "protocol", "Lean printed what is no message"),
+    ],
+)
+def test_an_answer_in_doubt_is_a_worker_error(word: str, cause: str, why: str) -> None:
+    async def work(worker: LeanWorker) -> None:
+        with pytest.raises(WorkerError, match=f"(?s){why}") as caught:
+            await worker.judge(build_lean_candidate(f"trivial {word}"))
+        assert (caught.value.cause, word) == (cause, word)
+
+    run_quickly(work)
+
+
+def test_what_is_understood_is_judged() -> None:
+    expected = {
+        "trivial": Status.PROVED,
+        "exact choice": Status.PROVED,
+        "trivial SILENT": Status.PROVED,
+        "trivial BACKWARDS": Status.PROVED,
+        "wrong": Status.REJECTED,
+        "trivial SILENT_ERROR": Status.REJECTED,
+        "wrong BACKWARDS": Status.REJECTED,
+        "sorry": Status.INCOMPLETE,
+        "exhaust": Status.EXHAUSTED,
+        "trivial\n#exit": Status.UNSOUND,
+        "trivial NO_END": Status.UNSOUND,
+    }
+
+    async def work(worker: LeanWorker) -> None:
+        found = {body: await worker.judge(build_lean_candidate(body)) for body in expected}
+        assert {body: verdict.status for body, verdict in found.items()} == expected
+        assert found["exact choice"].axioms == ("propext", "Classical.choice", "Quot.sound")
+        assert found["trivial SILENT"].diagnostics == ()
+        assert found["trivial"].toolchain == "lean 4.0.0 (lean-file)"
+
+    run(work, toolchain=FAKE_FILE)
+
+
+def test_nothing_is_left_of_the_candidate_before() -> None:
+    async def work(worker: LeanWorker) -> None:
+        first = build_lean_candidate("exact evil", "a", prelude="axiom evil : False\n")
+        assert (await worker.judge(first)).status is Status.UNSOUND
+        # To the fake, an unknown name is harmless, and a leaked axiom is not.
+        assert (await worker.judge(build_lean_candidate("exact evil", "b"))).axioms == ()
+
+    run_quickly(work)
+
+
+def test_a_missing_import_is_the_problems_fault() -> None:
+    async def work(worker: LeanWorker) -> None:
+        problem = build_lean_problem(preamble="import Missing.Module\n")
+        with pytest.raises(ProblemError, match="imports fail in Lean: unknown module prefix"):
+            await worker.judge(Candidate(problem, "trivial"))
+        assert (await worker.judge(build_lean_candidate("trivial"))).status is Status.PROVED
+
+    run_quickly(work)
+
+
+def test_endless_output_is_a_worker_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lean_file, "_MAX_OUTPUT_BYTES", 300)
+
+    async def work(worker: LeanWorker) -> None:
+        with pytest.raises(WorkerError, match="Lean printed over 300 bytes"):
+            await worker.judge(build_lean_candidate("wrong"))
+
+    run_quickly(work)
