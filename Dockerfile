@@ -1,6 +1,7 @@
 # ProverRL with Dafny: docker build -t proverrl . && docker run --rm proverrl
+# With Lean too:       docker build --target lean -t proverrl-lean .
 # Work in a mounted folder: docker run --rm -v "$PWD:/home/prover/data" proverrl verify data/a.dfy
-FROM debian:bookworm-slim
+FROM debian:bookworm-slim AS dafny
 
 RUN apt-get update \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
@@ -27,3 +28,18 @@ WORKDIR /home/prover
 
 ENTRYPOINT ["proverrl"]
 CMD ["doctor"]
+
+# elan and the release that lean/lean-toolchain pins; neither the REPL nor Mathlib.
+FROM dafny AS lean
+USER root
+RUN apt-get update \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends curl \
+    && rm -rf /var/lib/apt/lists/*
+COPY --chown=prover lean /opt/proverrl/lean
+COPY scripts/setup_lean.sh /opt/proverrl/scripts/
+USER prover
+ENV PATH="/home/prover/.elan/bin:$PATH"
+RUN bash /opt/proverrl/scripts/setup_lean.sh
+
+# What is built without --target is the last stage: the one without Lean.
+FROM dafny

@@ -1,20 +1,24 @@
 #!/usr/bin/env bash
-# Prepares the Lean side: elan when it is missing, the pinned Lean, the REPL, and on request Mathlib.
+# Installs Lean: elan when there is no Lean yet, and the release that lean/lean-toolchain pins.
 #
-#   bash scripts/setup_lean.sh              the REPL in lean/
-#   bash scripts/setup_lean.sh --mathlib    the REPL and Mathlib's compiled files in lean/mathlib/
+#   bash scripts/setup_lean.sh              Lean; nothing is built, and nothing else is needed
+#   bash scripts/setup_lean.sh --mathlib    also Mathlib's compiled files, in lean/mathlib/
+#   bash scripts/setup_lean.sh --repl       also the community REPL, in lean/repl/, which only
+#                                           pool.lean_backend = "lean-repl" asks for
 #   bash scripts/setup_lean.sh --plan       only print what would be done and what it needs
 #
-# Needs the network: github.com and raw.githubusercontent.com (elan, the REPL, Mathlib's sources),
-# the servers of Lean's releases, and with --mathlib the servers of Mathlib's cache.
-# Safe to run again and to interrupt. Never asks a question. ELAN_HOME is honoured.
+# Needs the network: raw.githubusercontent.com and github.com (elan, the sources of the REPL and of
+# Mathlib), the servers of Lean's releases, and with --mathlib the servers of Mathlib's cache.
+# Safe to run again and to interrupt. Never asks a question. ELAN_HOME is honoured. Linux and macOS.
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 ELAN_DIR="${ELAN_HOME:-$HOME/.elan}"
 ELAN_INSTALLER="https://raw.githubusercontent.com/leanprover/elan/master/elan-init.sh"
-PLAIN_NEEDS="by estimate 3 GB of disk (Lean itself and the REPL)"
-MATHLIB_NEEDS="by estimate 12 GB of disk (Lean, the REPL, Mathlib and its compiled files)"
+PIN="$(cat "$ROOT/lean/lean-toolchain")"
+LEAN_NEEDS="2 GB of disk for Lean"
+REPL_NEEDS="1 GB for the REPL"
+MATHLIB_NEEDS="9 GB for Mathlib and its compiled files"
 
 say() { printf 'setup_lean: %s\n' "$*"; }
 
@@ -29,14 +33,20 @@ need_command() {
   command -v "$1" >/dev/null 2>&1 || fail "$1 is missing" "Debian and Ubuntu: sudo apt-get install -y $1"
 }
 
-find_lake() {
-  if command -v lake >/dev/null 2>&1; then
-    command -v lake
-  elif [[ -x "$ELAN_DIR/bin/lake" ]]; then
-    printf '%s\n' "$ELAN_DIR/bin/lake"
+find_program() {
+  if command -v "$1" >/dev/null 2>&1; then
+    command -v "$1"
+  elif [[ -x "$ELAN_DIR/bin/$1" ]]; then
+    printf '%s\n' "$ELAN_DIR/bin/$1"
   else
     return 1
   fi
+}
+
+# elan names the folder of leanprover/lean4:v4.32.0 leanprover--lean4---v4.32.0.
+is_installed() {
+  local folder="${PIN/\//--}"
+  [[ -x "$ELAN_DIR/toolchains/${folder/:/---}/bin/lean" ]]
 }
 
 install_elan() {
@@ -47,80 +57,112 @@ install_elan() {
   curl --fail --silent --show-error --location --proto '=https' --output "$installer" \
     "$ELAN_INSTALLER" || status=$?
   if [[ $status -eq 0 ]]; then
-    ELAN_HOME="$ELAN_DIR" sh "$installer" -y --no-modify-path --default-toolchain none || status=$?
+    # The default release is the one that runs where no project pins another.
+    ELAN_HOME="$ELAN_DIR" sh "$installer" -y --no-modify-path --default-toolchain "$PIN" || status=$?
   fi
   rm -f "$installer"
   [[ $status -eq 0 ]] || fail "elan was not installed" \
     "It comes from $ELAN_INSTALLER; is there a way to the network?"
 }
 
-repl_of() { printf '%s/.lake/packages/REPL/.lake/build/bin/repl\n' "$1"; }
+# elan installs a release when it is first run; a Lean without elan is only asked for its version.
+install_lean() {
+  local lean said
+  find_program lean >/dev/null || install_elan
+  lean="$(find_program lean)" || fail "elan was installed, but there is no $ELAN_DIR/bin/lean"
+  export PATH="${lean%/*}:$PATH" ELAN_HOME="$ELAN_DIR" ELAN_TOOLCHAIN="$PIN"
+  said="$("$lean" --version)" || fail "$PIN was not installed" \
+    "What failed is shown above; run this command again once there is a network."
+  case "$said" in
+    *"version ${PIN##*:v},"*) say "Lean is there: $said" ;;
+    *) fail "$lean is another release: $said" \
+      "This project pins $PIN. Remove that Lean from PATH, or use it as it is: PROVERRL_LEAN=$lean" ;;
+  esac
+}
 
-# The release that a build was made for, so that a changed pin builds anew.
-stamp_of() { cat "$1/lean-toolchain" "$1/lakefile.toml" | sha256sum | cut -d ' ' -f 1; }
+# What an extra was made of, so that a changed pin makes it anew.
+stamp_of() { cat "$1/lean-toolchain" "$1/lakefile.toml"; }
 
-is_built() {
-  local project="$1" stamp="$1/.lake/proverrl-built"
-  [[ -x "$(repl_of "$project")" && -f "$stamp" ]] || return 1
-  [[ "$(cat "$stamp")" == "$(stamp_of "$project")" ]]
+is_ready() {
+  [[ -f "$1/.lake/proverrl-ready" && "$(cat "$1/.lake/proverrl-ready")" == "$(stamp_of "$1")" ]]
 }
 
 fetch_dependencies() {
   local lake="$1" project="$2"
-  say "fetching the dependencies of ${project#"$ROOT"/} (from github.com), and Lean if it is missing"
-  # The toolchain is pinned here; an update must not move it. Mathlib's cache is fetched below.
+  say "fetching the dependencies of ${project#"$ROOT"/} (from github.com)"
+  # The release is pinned here; an update must not move it. Mathlib's cache is fetched below.
   (cd "$project" && MATHLIB_NO_CACHE_ON_UPDATE=1 "$lake" --keep-toolchain update) ||
     fail "the dependencies were not fetched" "Run this command again once there is a network."
 }
 
-build() {
-  local lake="$1" project="$2" mathlib="$3"
+fetch_mathlib() {
+  local lake="$1" project="$ROOT/lean/mathlib"
   fetch_dependencies "$lake" "$project"
-  if [[ "$mathlib" == yes ]]; then
-    say "fetching Mathlib's compiled files (gigabytes)"
-    (cd "$project" && "$lake" exe cache get) || fail "Mathlib's compiled files were not fetched" \
-      "Without them Mathlib takes hours to build; run this command again."
-  fi
+  say "fetching Mathlib's compiled files (gigabytes)"
+  (cd "$project" && "$lake" exe cache get) || fail "Mathlib's compiled files were not fetched" \
+    "Without them Mathlib takes hours to build; run this command again."
+  (cd "$project" && printf 'import Mathlib\n' | "$lake" env lean --stdin) ||
+    fail "Mathlib was fetched, but Lean cannot import it" "In $project: lake exe cache get!"
+  stamp_of "$project" >"$project/.lake/proverrl-ready"
+}
+
+build_repl() {
+  local lake="$1" project="$ROOT/lean/repl"
+  local program="$project/.lake/packages/REPL/.lake/build/bin/repl"
+  fetch_dependencies "$lake" "$project"
   say "building the REPL"
   (cd "$project" && "$lake" build @REPL/repl) || fail "the REPL was not built" \
     "What failed is shown above. In $project: lake build @REPL/repl"
-  [[ -x "$(repl_of "$project")" ]] || fail "the REPL was built, but not at $(repl_of "$project")" \
+  [[ -x "$program" ]] || fail "the REPL was built, but not at $program" \
     "Find it and set PROVERRL_LEAN_REPL to it."
-  stamp_of "$project" >"$project/.lake/proverrl-built"
+  stamp_of "$project" >"$project/.lake/proverrl-ready"
 }
 
 show_plan() {
-  local project="$1" needs="$2" lake
-  if lake="$(find_lake)"; then say "lake is there: $lake"; else say "would install elan into $ELAN_DIR"; fi
-  say "release: $(cat "$project/lean-toolchain")"
-  if is_built "$project"; then say "the REPL is built in $project"; else say "would build the REPL in $project"; fi
-  say "needs the network and $needs"
+  local lean needs="$LEAN_NEEDS"
+  if is_installed; then
+    say "$PIN is installed"
+  elif lean="$(find_program lean)"; then
+    say "would ask $lean for $PIN, which elan installs if it is missing"
+  else
+    say "would install elan and $PIN into $ELAN_DIR"
+  fi
+  for extra in "$@"; do
+    case "$extra" in
+      mathlib) needs="$needs, $MATHLIB_NEEDS" ;;
+      repl) needs="$needs, $REPL_NEEDS" ;;
+    esac
+    if is_ready "$ROOT/lean/$extra"; then say "lean/$extra is ready"; else say "would make lean/$extra"; fi
+  done
+  say "needs the network and by estimate $needs"
 }
 
 main() {
-  local mathlib=no plan=no project="$ROOT/lean" needs="$PLAIN_NEEDS" lake argument
+  local plan=no extras="" extra lake argument
   for argument in "$@"; do
     case "$argument" in
-      --mathlib) mathlib=yes project="$ROOT/lean/mathlib" needs="$MATHLIB_NEEDS" ;;
+      --mathlib | --repl) extras="$extras ${argument#--}" ;;
       --plan) plan=yes ;;
-      *) fail "unknown argument '$argument'" "usage: bash scripts/setup_lean.sh [--mathlib] [--plan]" ;;
+      *) fail "unknown argument '$argument'" \
+        "usage: bash scripts/setup_lean.sh [--mathlib] [--repl] [--plan]" ;;
     esac
   done
   if [[ "$plan" == yes ]]; then
-    show_plan "$project" "$needs"
+    # shellcheck disable=SC2086  # words without blanks
+    show_plan $extras
     return 0
   fi
-  if find_lake >/dev/null && is_built "$project"; then
-    say "everything is installed: $(cat "$project/lean-toolchain"), REPL in $project"
-    return 0
-  fi
-  say "this needs the network and $needs"
-  need_command git
-  find_lake >/dev/null || install_elan
-  lake="$(find_lake)" || fail "elan was installed, but there is no $ELAN_DIR/bin/lake"
-  export PATH="${lake%/*}:$PATH" ELAN_HOME="$ELAN_DIR"
-  build "$lake" "$project" "$mathlib"
-  say "done; try: proverrl doctor, or pytest -m lean"
+  install_lean
+  for extra in $extras; do
+    if is_ready "$ROOT/lean/$extra"; then
+      say "lean/$extra is ready"
+      continue
+    fi
+    need_command git
+    lake="$(find_program lake)" || fail "there is no lake beside $(find_program lean)"
+    if [[ "$extra" == mathlib ]]; then fetch_mathlib "$lake"; else build_repl "$lake"; fi
+  done
+  say "done; try: proverrl doctor"
 }
 
 if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then main "$@"; fi

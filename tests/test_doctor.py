@@ -17,7 +17,8 @@ from proverrl.errors import ToolchainError
 from proverrl.lang.dafny.workers import toolchain as dafny
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.lean import backend as lean
-from proverrl.lang.lean.workers.toolchain import LeanToolchain
+from proverrl.lang.lean.workers import toolchain
+from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
 from proverrl.lang.records import Part
 from proverrl.verify.memory_cgroup import CGROUP_GUARD, WATCH_GUARD
 
@@ -109,18 +110,104 @@ def test_a_missing_lean_is_optional_and_names_the_script(
     assert is_healthy(findings)
 
 
-def test_a_lean_is_shown_with_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = LeanToolchain("4.32.0", Path("/p"), ("/bin/lake", "env", "/p/repl"), lake="/bin/lake")
-    monkeypatch.setattr(lean, "find_lean_toolchain", lambda: found)
+def find_lean_states() -> dict[str, tuple[str, str, str]]:
+    return {part.name: (part.state, part.detail, part.remedy) for part in lean.check_lean()}
+
+
+FALSE_LEAN = """#!/bin/sh
+case "$*" in
+--print-prefix) echo "{prefix}";;
+--version) echo "Lean (version 4.99.0, x86_64-unknown-linux-gnu, Release)";;
+--worker*) echo "no library here" >&2; exit 3;;
+--json*) touch Candidate1.olean;;
+esac
+"""
+
+
+@pytest.fixture
+def false_lean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Lean that finds nothing wrong with anything, and whose server dies."""
+    program = tmp_path / "bin" / "lean"
+    program.parent.mkdir()
+    program.write_text(FALSE_LEAN.format(prefix=tmp_path), encoding="utf-8")
+    program.chmod(0o755)
+    for name in ("PROJECT", "REPL"):
+        monkeypatch.delenv(f"PROVERRL_LEAN_{name}", raising=False)
+    monkeypatch.setenv("PROVERRL_LEAN", str(program))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("ELAN_HOME", str(tmp_path / "elan"))
+    monkeypatch.setattr(toolchain, "_REPOSITORY_PROJECT", tmp_path / "none")
+    return program
+
+
+def test_a_lean_whose_canaries_fail_is_named_with_the_reason(
+    false_lean: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lean, "find_checkers", lambda: {"leanchecker": "/bin/leanchecker"})
+    findings = find_lean_states()
+    unread = (
+        "Lean cannot read a plain theorem (problem 'proverrl_canary_0': its imports fail in Lean: "
+        "they were not read to their end)"
+    )
+    script = "bash scripts/setup_lean.sh"
+    none = "the Lean REPL is not built; lean-server does without it"
+    absent = ("absent", "not found; verify --paranoid does without it", "")
+    assert findings == {
+        "Lean": ("ok", f"4.99.0, without Mathlib, {false_lean}", ""),
+        "lean-server": ("weak", "Lean's server died; it said: no library here", ""),
+        "lean-file": ("weak", unread, script),
+        "lean-repl": ("absent", none, f"{script} --repl"),
+        "leanchecker": ("ok", "/bin/leanchecker", ""),
+        "safe_verify": absent,
+        "comparator": absent,
+    }
+    assert is_healthy(lean.check_lean())
+
+
+def test_a_lean_that_never_answers_does_not_hold_the_doctor_up(
+    false_lean: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = false_lean.read_text("utf-8").replace("exit 3", "exec sleep 1000")
+    false_lean.write_text(text, encoding="utf-8")
+    monkeypatch.setattr(lean, "_CANARY_SECONDS", 0.2)
+    assert find_lean_states()["lean-server"] == ("weak", "no answer in 0.2 seconds", "")
+
+
+def test_a_project_that_is_not_used_is_a_part_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    trouble = "/p is not used, only core Lean is there: no manifest; run: cd /p && lake update"
+    found = LeanToolchain("4.32.0", ("/no/lean",), trouble=trouble)
+    monkeypatch.setattr(lean, "find_lean_toolchain", lambda *_: found)
     findings = lean.check_lean()
-    assert findings[:2] == [
-        Part("Lean", "ok", "4.32.0, without Mathlib, /bin/lake"),
-        Part("Lean REPL", "ok", "/p/repl"),
-    ]
-    states = {finding.name: finding.state for finding in findings[2:]}
-    assert states.pop("leanchecker") == "ok"
-    assert set(states.values()) == {"absent"}
+    assert findings[1] == Part(
+        "Lean project",
+        "weak",
+        "/p is not used, only core Lean is there: no manifest",
+        "cd /p && lake update",
+    )
+
+
+@pytest.mark.lean
+def test_a_real_lean_tells_true_from_false_in_every_way_that_is_there() -> None:
+    try:
+        found = find_lean_toolchain()
+    except ToolchainError as error:
+        pytest.skip(f"no real Lean here: {error}")
+    findings = find_lean_states()
+    assert findings["Lean"][:2] == (
+        "ok",
+        f"{found.lean_version}, {'with' if found.has_mathlib else 'without'} Mathlib, "
+        f"{found.lean_command[0]}",
+    )
+    assert findings["lean-server"] == (
+        "ok",
+        "tells true from false; used, because it needs Lean alone and elaborates only what changed",
+        "",
+    )
+    assert findings["lean-file"] == (
+        "ok",
+        "tells true from false; a fresh process each; confirms what was accepted",
+        "",
+    )
 
 
 def test_the_memory_limit_says_what_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -333,11 +333,10 @@ def test_the_dockerfile_agrees_with_the_project() -> None:
     text = (ROOT / "Dockerfile").read_text("utf-8")
     project = read_project()
     # bookworm's python3 is 3.11.
-    assert "FROM debian:bookworm-slim\n" in text
+    assert "FROM debian:bookworm-slim AS dafny\n" in text
     assert project["requires-python"] == ">=3.11"
-    sources = [
-        word for line in re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE) for word in line.split()
-    ]
+    copied = re.findall(r"^COPY (?:--chown=prover )?(.*) \S+$", text, re.MULTILINE)
+    sources = [word for line in copied for word in line.split()]
     assert sources
     assert [source for source in sources if not (ROOT / source).exists()] == []
     assert text.count("-c constraints.txt") == text.count("pip install") == 2
@@ -347,6 +346,30 @@ def test_the_dockerfile_agrees_with_the_project() -> None:
     assert 'ENTRYPOINT ["proverrl"]' in text
     assert "proverrl" in project["scripts"]
     assert text.index("USER prover") < text.index("ENTRYPOINT")
+
+
+def test_the_dockerfile_has_a_stage_with_lean_that_is_not_the_default() -> None:
+    """Never built here. The back end looks for ``lean/`` beside the installed package."""
+    text = (ROOT / "Dockerfile").read_text("utf-8")
+    stages = re.split(r"^(?=FROM )", text, flags=re.MULTILINE)[1:]
+    heads = [stage.splitlines()[0] for stage in stages]
+    assert heads == ["FROM debian:bookworm-slim AS dafny", "FROM dafny AS lean", "FROM dafny"]
+    assert "pip install --no-cache-dir -c constraints.txt -e ." in stages[0]
+    assert "setup_lean" not in stages[0] + stages[2]
+    script = (ROOT / "scripts" / "setup_lean.sh").read_text("utf-8")
+    lines = stages[1].splitlines()
+    # What the script calls for without options, as the user that will run it.
+    assert "need_command curl" in script
+    assert any(line.endswith("--no-install-recommends curl \\") for line in lines)
+    wanted = [
+        "COPY --chown=prover lean /opt/proverrl/lean",
+        "COPY scripts/setup_lean.sh /opt/proverrl/scripts/",
+        "USER prover",
+        'ENV PATH="/home/prover/.elan/bin:$PATH"',
+        "RUN bash /opt/proverrl/scripts/setup_lean.sh",
+    ]
+    assert [line for line in lines if line in wanted] == wanted
+    assert 'ELAN_DIR="${ELAN_HOME:-$HOME/.elan}"' in script
 
 
 def test_the_license_is_the_one_that_the_project_names() -> None:

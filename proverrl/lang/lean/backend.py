@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError, UsageError, VerifierError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.lean.audit import LEAN_AUDIT_VERSION, audit_lean_candidate
@@ -16,13 +17,21 @@ from proverrl.lang.lean.canaries import CANARIES
 from proverrl.lang.lean.confirm import ConfirmingVerifier, read_rate
 from proverrl.lang.lean.deep import CHECKERS, ParanoidVerifier, find_checkers
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
-from proverrl.lang.lean.workers.toolchain import REMEDY, LeanToolchain, find_lean_toolchain
+from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
 from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.lang.records import Part
 from proverrl.verify.base import Worker
 from proverrl.verify.canaries import mix_in_canaries
 from proverrl.verify.pool import VerifierPool, make_upkeep
 from proverrl.verify.router import Backend
+
+_CANARY_SECONDS = 120.0
+_WAYS: dict[LeanBackend, str] = {
+    "lean-server": "used, because it needs Lean alone and elaborates only what changed",
+    "lean-file": "a fresh process each; confirms what was accepted",
+    "lean-repl": "used if pool.lean_backend says so",
+}
+"""How Lean can be asked, the preferred way first, and why."""
 
 
 def open_lean(options: BackendOptions) -> Backend:
@@ -63,6 +72,8 @@ def open_lean(options: BackendOptions) -> Backend:
         options.confirm,
         str(LEAN_AUDIT_VERSION),
         "paranoid" if options.paranoid else "",
+        # Two projects may hold other things under the same names.
+        *(value for name, value in toolchain.environment if name == "LEAN_PATH"),
         # Only where it is on, so that verdicts of earlier versions stay known.
         *(("states",) if options.trace_states else ()),
     )
@@ -83,35 +94,52 @@ def open_lean(options: BackendOptions) -> Backend:
 
 
 def check_lean() -> list[Part]:
-    """Lean, whether it tells true from false, its REPL and the deep checkers. Starts Lean."""
+    """Lean, its project, which ways to ask it tell true from false, and the deep checkers. Starts
+    Lean."""
     try:
         found = find_lean_toolchain()
     except ToolchainError as error:
-        # The remedy stands in a line of its own.
-        text = str(error).removesuffix(f"; run: {REMEDY}")
-        return [Part("Lean", "absent", f"{text}; only Dafny can be judged", REMEDY)]
+        text, remedy = _split_remedy(error)
+        return [Part("Lean", "absent", f"{text}; only Dafny can be judged", remedy)]
     mathlib = "with Mathlib" if found.has_mathlib else "without Mathlib"
-    detail = f"{found.lean_version}, {mathlib}, {found.lean_command[0]}"
-    try:
-        asyncio.run(_try_canaries(found))
-        findings = [Part("Lean", "ok", f"{detail}; {found.backend} tells true from false")]
-    except VerifierError as error:
-        text = str(error).removesuffix(f"; run: {REMEDY}")
-        findings = [Part("Lean", "weak", f"{detail}; {text}", REMEDY)]
-    try:
-        repl = find_lean_toolchain("lean-repl").repl_command[0]
-        findings.append(Part("Lean REPL", "ok", repl))
-    except ToolchainError:
-        findings.append(Part("Lean REPL", "absent", "not built; lean-server needs none"))
+    parts = [Part("Lean", "ok", f"{found.lean_version}, {mathlib}, {found.lean_command[0]}")]
+    if found.trouble:
+        parts.append(Part("Lean project", "weak", *_split_remedy(ToolchainError(found.trouble))))
+    parts += [_check_way(backend, why) for backend, why in _WAYS.items()]
     checkers = find_checkers()
     absent = "not found; verify --paranoid does without it"
-    return findings + [
+    return parts + [
         Part(name, "ok", checkers[name]) if name in checkers else Part(name, "absent", absent)
         for name in CHECKERS
     ]
 
 
+def _check_way(backend: LeanBackend, why: str) -> Part:
+    """Whether workers that ask Lean in one way start, which means that it passes the canaries."""
+    try:
+        found = find_lean_toolchain(backend)
+    except ToolchainError as error:
+        # Lean itself was found, so that only the REPL can be missing.
+        text, remedy = _split_remedy(error)
+        return Part(backend, "absent", f"{text}; lean-server does without it", remedy)
+    try:
+        asyncio.run(_try_canaries(found))
+    except VerifierError as error:
+        return Part(backend, "weak", *_split_remedy(error))
+    return Part(backend, "ok", f"tells true from false; {why}")
+
+
+def _split_remedy(error: VerifierError) -> tuple[str, str]:
+    """The remedy stands in a line of its own."""
+    text, _, remedy = str(error).partition("; run: ")
+    return text, remedy
+
+
 async def _try_canaries(toolchain: LeanToolchain) -> None:
-    worker = await LeanWorker.start(toolchain, LeanLimits(), KnownStatements())
+    try:
+        async with asyncio.timeout(_CANARY_SECONDS):
+            worker = await LeanWorker.start(toolchain, LeanLimits(), KnownStatements())
+    except TimeoutError:
+        raise ToolchainError(f"no answer in {_CANARY_SECONDS:g} seconds") from None
     worker.kill()
     await worker.join()

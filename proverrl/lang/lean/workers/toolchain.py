@@ -2,8 +2,9 @@
 
 Flows in: PATH, elan's folder, and the variables PROVERRL_LEAN (a program ``lean``, used as it is),
 PROVERRL_LEAN_PROJECT (a folder with a lakefile), PROVERRL_LEAN_REPL (the REPL's program),
-ELAN_HOME. Flows out: a ``LeanToolchain``. Without a project Lean knows its core library alone.
-Not handled here: installing anything (``scripts/setup_lean.sh``), starting a worker.
+ELAN_HOME, ELAN_TOOLCHAIN. Flows out: a ``LeanToolchain``. Without a project Lean knows its core
+library alone. A project that nobody named may fail: Lean then works without it, and ``trouble``
+says so. Not handled here: installing anything (``scripts/setup_lean.sh``), starting a worker.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ REMEDY = "bash scripts/setup_lean.sh"
 _VERSION_SECONDS = 120
 _REPOSITORY_PROJECT = Path(__file__).resolve().parents[4] / "lean"
 _LAKEFILES = ("lakefile.toml", "lakefile.lean")
+_MATHLIB_PLACE = "mathlib/.lake/packages/mathlib"
 _REPL_PLACE = ".lake/packages/REPL/.lake/build/bin/repl"
 # One question for all: the search path, where the program really is (not elan's), its version.
-_ASK = 'printf "%s\\n" "$LEAN_PATH"; "$0" --print-prefix; "$0" --version'
+_ASK = 'printf "%s\\n" "$LEAN_PATH" && "$0" --print-prefix && "$0" --version'
+_VERSION = re.compile(r"version (\d+\.\d+\.\d+(?:-[\w.-]+)?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class LeanToolchain:
     ``lean_command`` runs Lean and ``repl_command`` the REPL, empty where none was built;
     ``environment`` holds the variables that both need beside PATH. ``backend`` is the way in which
     workers talk to Lean. A worker runs in a folder of its own and never in the project.
+    ``trouble`` says why a project that is there is not used, and what to run.
     """
 
     lean_version: str
@@ -45,6 +49,7 @@ class LeanToolchain:
     lake: str = ""
     has_mathlib: bool = False
     backend: LeanBackend = "lean-server"
+    trouble: str = ""
 
     @property
     def name(self) -> str:
@@ -54,37 +59,57 @@ class LeanToolchain:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a ``lean`` said of itself. ``search_path`` holds the folders that exist."""
+
+    version: str
+    program: Path
+    search_path: tuple[Path, ...]
+
+
 def find_lean_toolchain(backend: LeanBackend = "lean-server") -> LeanToolchain:
     """Find Lean for a back end; raises ``ToolchainError`` naming the remedy."""
-    named = os.environ.get("PROVERRL_LEAN")
-    if named and not _is_program(Path(named)):
+    named, named_project = _read_variable("PROVERRL_LEAN"), _read_variable("PROVERRL_LEAN_PROJECT")
+    if named and not _is_program(named):
         raise ToolchainError(f"PROVERRL_LEAN names no program: {named}; run: {REMEDY}")
-    lake = None if named else _find_program("lake")
-    project = _find_project() if lake else None
-    environment = _make_environment(lake, project)
-    if named:
-        command = [str(Path(named).absolute())]
-    elif lake and project:
-        # --dir and not a working folder: what runs in a worker must not stand in the project.
-        command = [lake, f"--dir={project}", "env", "lean"]
-    elif lean := _find_program("lean"):
-        command = [lean]
-    else:
+    lean = named or _find_program("lean")
+    lake = _find_program("lake", named and named.with_name("lake"))
+    if named_project and lake is None:
+        raise ToolchainError(f"PROVERRL_LEAN_PROJECT needs lake, which is not here; run: {REMEDY}")
+    # A program that was named goes with no project but one that was named.
+    project = _find_project(named_project) if lake and (named_project or not named) else None
+    environment = _make_environment([lean, lake], project)
+    answer, trouble = None, ""
+    if lake and project:
+        try:
+            answer = _ask_lean(str(named or "lean"), environment, lake, project)
+        except ToolchainError as error:
+            if named_project or lean is None:
+                raise
+            trouble = f"{project} is not used, only core Lean is there: {error}"
+            project = None
+    if answer is None and lean:
+        answer = _ask_lean(str(lean), environment)
+    if answer is None:
         place = find_elan_home() / "bin"
         raise ToolchainError(f"Lean is not installed (not on PATH or in {place}); run: {REMEDY}")
-    search_path, program, version = _ask_lean(command, environment)
-    if search_path:
-        environment["LEAN_PATH"] = search_path
+    program = named if named and not _is_elan(named) else answer.program
+    # A REPL asks the first ``lean`` on PATH for its library.
+    environment["PATH"] = _put_first(program.parent, environment["PATH"])
+    if answer.search_path:
+        environment["LEAN_PATH"] = os.pathsep.join(map(str, answer.search_path))
     repl = _find_repl(project) if backend == "lean-repl" else None
     return LeanToolchain(
-        lean_version=version,
-        lean_command=(program,),
+        lean_version=answer.version,
+        lean_command=(str(program),),
         environment=tuple(sorted(environment.items())),
         project=project,
         repl_command=(str(repl),) if repl else (),
-        lake=lake or "",
-        has_mathlib=project is not None and _has_mathlib(project),
+        lake=str(lake or ""),
+        has_mathlib=any((place / "Mathlib.olean").is_file() for place in answer.search_path),
         backend=backend,
+        trouble=trouble,
     )
 
 
@@ -94,21 +119,25 @@ def find_elan_home() -> Path:
     return Path(named) if named else Path.home() / ".elan"
 
 
-def _find_program(name: str) -> str | None:
+def _read_variable(name: str) -> Path | None:
+    text = os.environ.get(name)
+    return Path(text).absolute() if text else None
+
+
+def _find_program(name: str, first: Path | None = None) -> Path | None:
     on_path = shutil.which(name)
-    place = find_elan_home() / "bin" / name
-    if on_path is not None:
-        return str(Path(on_path).absolute())
-    return str(place) if _is_program(place) else None
+    for place in (first, on_path and Path(on_path).absolute(), find_elan_home() / "bin" / name):
+        if place and _is_program(place):
+            return place
+    return None
 
 
-def _find_project() -> Path | None:
+def _find_project(named: Path | None) -> Path | None:
     """The project that was named, else the first that is there; one with Mathlib, once it was
     fetched, can do all that the plain one can."""
-    named = os.environ.get("PROVERRL_LEAN_PROJECT")
     roots = [_REPOSITORY_PROJECT, Path.cwd() / "lean"]
-    fetched = [root / "mathlib" for root in roots if _has_mathlib(root / "mathlib")]
-    for place in [Path(named)] if named else [*fetched, *roots]:
+    fetched = [root / "mathlib" for root in roots if (root / _MATHLIB_PLACE).is_dir()]
+    for place in [named] if named else [*fetched, *roots]:
         if any((place / name).is_file() for name in _LAKEFILES):
             return place.resolve()
     if named:
@@ -118,15 +147,11 @@ def _find_project() -> Path | None:
     return None
 
 
-def _has_mathlib(project: Path) -> bool:
-    return (project / ".lake" / "packages" / "mathlib").is_dir()
-
-
 def _find_repl(project: Path | None) -> Path:
-    named = os.environ.get("PROVERRL_LEAN_REPL")
+    named = _read_variable("PROVERRL_LEAN_REPL")
     if named:
-        if _is_program(Path(named)):
-            return Path(named).resolve()
+        if _is_program(named):
+            return named.resolve()
         raise ToolchainError(f"PROVERRL_LEAN_REPL names no program: {named}; run: {REMEDY} --repl")
     roots = [project, _REPOSITORY_PROJECT] if project else [_REPOSITORY_PROJECT]
     for root in roots:
@@ -140,13 +165,19 @@ def _is_program(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
-def _make_environment(lake: str | None, project: Path | None) -> dict[str, str]:
+def _is_elan(lean: Path) -> bool:
+    """Whether a program is elan's, which starts the ``lean`` of some toolchain: it needs variables
+    that a worker should not need, and time."""
+    return lean.parent == find_elan_home().absolute() / "bin" or lean.resolve().name == "elan"
+
+
+def _make_environment(programs: Sequence[Path | None], project: Path | None) -> dict[str, str]:
     """A worker's HOME and working folder are its own, so elan has to be told where its toolchains
     are and which one the project pins."""
     path = os.environ.get("PATH", os.defpath)
-    folder = str(Path(lake).parent) if lake else ""
-    if folder and folder not in path.split(os.pathsep):
-        path = folder + os.pathsep + path
+    for program in programs:
+        if program and str(program.parent) not in path.split(os.pathsep):
+            path = _put_first(program.parent, path)
     variables = {"PATH": path}
     elan_home = find_elan_home()
     if elan_home.is_dir():
@@ -158,15 +189,37 @@ def _make_environment(lake: str | None, project: Path | None) -> dict[str, str]:
     return variables
 
 
-def _ask_lean(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, str, str]:
-    """The search path of Lean's project, its program behind elan's, and its version."""
-    *before, lean = command
+def _put_first(folder: Path, path: str) -> str:
+    others = [place for place in path.split(os.pathsep) if place != str(folder)]
+    return os.pathsep.join([str(folder), *others])
+
+
+def _ask_lean(
+    lean: str,
+    environment: Mapping[str, str],
+    lake: Path | None = None,
+    project: Path | None = None,
+) -> _Answer:
+    """What a ``lean``, alone or in the environment of its project, says of itself."""
+    # --dir and not a working folder: what runs in a worker must not stand in the project.
+    before = (str(lake), f"--dir={project}", "env") if lake and project else ()
+    remedy = _find_remedy(project) if before else REMEDY
     asked = [*before, "/bin/sh", "-c", _ASK, lean]
-    done = ask_version(asked, _VERSION_SECONDS, None, environment, f"; run: {REMEDY}")
-    lines = [*done.stdout.split("\n"), "", "", ""]
-    version = re.search(r"version (\d+\.\d+\.\d+(?:-\w+)?)", lines[2])
-    if done.returncode != 0 or version is None:
-        said = (done.stderr or done.stdout).strip()[-300:]
-        raise ToolchainError(f"{' '.join(command)} does not answer: {said!r}; run: {REMEDY}")
-    program = Path(lines[1]) / "bin" / "lean"
-    return lines[0], str(program) if _is_program(program) else lean, version.group(1)
+    done = ask_version(asked, _VERSION_SECONDS, None, environment, f"; run: {remedy}")
+    # The last three lines: elan and Lake may speak before.
+    path, prefix, said = ["", "", *done.stdout.rstrip("\n").split("\n")][-3:]
+    version = _VERSION.search(said)
+    program = Path(prefix) / "bin" / "lean"
+    if done.returncode != 0 or version is None or not _is_program(program):
+        answer = (done.stderr or done.stdout).strip()[-300:]
+        raise ToolchainError(
+            f"{' '.join([*before, lean])} gave no answer: {answer!r}; run: {remedy}"
+        )
+    places = [Path(place).absolute() for place in path.split(os.pathsep) if place]
+    return _Answer(version.group(1), program, tuple(place for place in places if place.is_dir()))
+
+
+def _find_remedy(project: Path | None) -> str:
+    """What brings the dependencies of a project."""
+    ours = [(root / "mathlib").resolve() for root in (_REPOSITORY_PROJECT, Path.cwd() / "lean")]
+    return f"{REMEDY} --mathlib" if project in ours else f"cd {project} && lake update"
