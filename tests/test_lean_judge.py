@@ -120,11 +120,49 @@ def test_a_file_is_proved_only_when_every_theorem_was_asked_for() -> None:
             "'a.b' depends on axioms: [propext,\n Classical.choice,\n Quot.sound]",
             ("propext", "Classical.choice", "Quot.sound"),
         ),
-        ("'_private.Main.0.a.b' does not depend on any axioms", ()),
     ],
 )
 def test_both_answers_about_axioms_are_read(text: str, axioms: tuple[str, ...]) -> None:
     assert parse_axioms(text, "a.b") == axioms
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "same"),
+    [
+        # Lean 4.35.0 says 'theorem' and '«a.b».c'.
+        ("theorem", "«theorem»", True),
+        ("foo", "«foo»", True),
+        ("«a.b».c", "«a.b».c", True),
+        ("a.b", "a.«b»", True),
+        ("a.b.c", "«a.b».c", False),
+        ("«a.b».c", "a.b.c", False),
+        ("a b", "«a.b»", False),
+    ],
+)
+def test_a_name_is_the_same_with_signs_around_its_parts(said: str, asked: str, same: bool) -> None:
+    text = f"'{said}' does not depend on any axioms"
+    if same:
+        assert parse_axioms(text, asked) == ()
+        return
+    with pytest.raises(WorkerError, match="is not understood"):
+        parse_axioms(text, asked)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "t : True",
+        "@t : ∀ {p : Prop}, p → p",
+        "«a b» : True",
+        "@«a b».«c: d».{u_1} : ∀ {α : Type u_1} (x : α), @Eq.{u_1 + 1} α x x",
+        "α₁ : True",
+        "foo' : True",
+        "t.{u, v} :\n  True",
+    ],
+)
+def test_each_way_to_print_a_type_is_understood(text: str) -> None:
+    done = Elaboration(1, (say("info", text, CHECK_LINE), AXIOMS))
+    assert read_report(done, "t") == DeclarationReport(text)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +177,7 @@ def test_both_answers_about_axioms_are_read(text: str, axioms: tuple[str, ...]) 
         "'a.b' depends on axioms: [propext,]",
         "'a.b' depends on axioms: [propext] 'a.b' does not depend on any axioms",
         "a.b does not depend on any axioms",
+        "'_private.Main.0.a.b' does not depend on any axioms",
     ],
 )
 def test_an_answer_about_axioms_that_is_odd_is_not_believed(text: str) -> None:
@@ -146,9 +185,10 @@ def test_an_answer_about_axioms_that_is_odd_is_not_believed(text: str) -> None:
         parse_axioms(text, "a.b")
 
 
-CHECK_LINE = make_report_question("t").split("\n").index("#check @_root_.t") + 1
+QUESTION = make_report_question("t").split("\n")
+CHECK_LINE = QUESTION.index("#check @_root_.t") + 1
 CHECK = say("info", "@t : True", CHECK_LINE)
-AXIOMS = say("info", "'t' does not depend on any axioms", CHECK_LINE + 1)
+AXIOMS = say("info", "'t' does not depend on any axioms", len(QUESTION))
 
 
 def test_a_report_is_read_from_its_two_messages() -> None:
@@ -184,11 +224,14 @@ def test_a_report_that_was_cut_short_is_not_believed() -> None:
 
 
 def test_the_axioms_of_several_theorems_are_told_apart_by_their_lines() -> None:
-    assert make_axioms_question(["a", "b"]) == "#print axioms _root_.a\n#print axioms _root_.b"
-    clean = say("info", "'a' does not depend on any axioms", 1)
-    unknown = say("error", "Unknown constant `b`", 2)
+    assert make_axioms_question(["a", "b"]) == (
+        "set_option pp.fullNames true\nset_option pp.privateNames true\n"
+        "#print axioms _root_.a\n#print axioms _root_.b"
+    )
+    clean = say("info", "'a' does not depend on any axioms", 3)
+    unknown = say("error", "Unknown constant `b`", 4)
     assert read_axioms(Elaboration(1, (clean, unknown)), ["a", "b"]) == {"a": (), "b": None}
-    for messages in [(clean,), (clean, clean), (clean, say("info", "x", 3)), (unknown, unknown)]:
+    for messages in [(clean,), (clean, clean), (clean, say("info", "x", 5)), (unknown, unknown)]:
         with pytest.raises(WorkerError, match="axioms"):
             read_axioms(Elaboration(1, messages), ["a", "b"])
 

@@ -29,10 +29,14 @@ _PRINTING = (
 )
 _OPTIONS = "".join(f"set_option {option} in\n" for option in _PRINTING)
 _CHECK_LINE = len(_PRINTING) + 1
-_AXIOMS_LINE = _CHECK_LINE + 1
+# Without these an axiom of a namespace that is open is called by a short name, ours perhaps.
+_IN_FULL = ("pp.fullNames true", "pp.privateNames true")
+_AXIOMS_LINE = _CHECK_LINE + len(_IN_FULL) + 1
 _ELISION = "⋯"
 # Lean prints the ``@`` only before a first argument that is implicit.
-_TYPED = re.compile(r"@?[^\s:]+(?:\.\{[^}]*\})? :\s")
+_TYPED = re.compile(r"@?(?:«[^»]*»|[^\s:«»])+(?:\.\{[^}]*\})? :\s")
+# Lean puts a part of a name between these signs where it must, in messages not even there.
+_PART = re.compile(r"«([^»]*)»|([^.«»]+)")
 _NO_AXIOMS = " does not depend on any axioms"
 _SOME_AXIOMS = " depends on axioms:"
 
@@ -50,7 +54,8 @@ class DeclarationReport:
 def make_report_question(name: str) -> str:
     """A text without imports that makes Lean print the type and the axioms of a declaration."""
     root = f"_root_.{name}"
-    return f"{_OPTIONS}#check @{root}\n#print axioms {root}"
+    in_full = "".join(f"set_option {option} in\n" for option in _IN_FULL)
+    return f"{_OPTIONS}#check @{root}\n{in_full}#print axioms {root}"
 
 
 def read_report(done: Elaboration, name: str) -> DeclarationReport:
@@ -74,7 +79,8 @@ def read_report(done: Elaboration, name: str) -> DeclarationReport:
 
 def make_axioms_question(names: Sequence[str]) -> str:
     """A text without imports that makes Lean print the axioms of each declaration, in order."""
-    return "\n".join(f"#print axioms _root_.{name}" for name in names)
+    lines = [f"set_option {option}" for option in _IN_FULL]
+    return "\n".join(lines + [f"#print axioms _root_.{name}" for name in names])
 
 
 def read_axioms(done: Elaboration, names: Sequence[str]) -> dict[str, tuple[str, ...] | None]:
@@ -84,13 +90,13 @@ def read_axioms(done: Elaboration, names: Sequence[str]) -> dict[str, tuple[str,
         raise WorkerError("Lean did not finish the question about axioms")
     found: dict[str, tuple[str, ...] | None] = {}
     for message in done.messages:
-        line = message.start.line
-        if not 1 <= line <= len(names) or names[line - 1] in found:
+        index = message.start.line - len(_IN_FULL) - 1
+        if not 0 <= index < len(names) or names[index] in found:
             raise WorkerError(f"Lean spoke out of place about axioms: {message.text[:200]!r}")
-        found[names[line - 1]] = None
+        found[names[index]] = None
         if message.severity != "error":
-            _expect_place(message, line)
-            found[names[line - 1]] = parse_axioms(message.text, names[line - 1])
+            _expect_place(message, message.start.line)
+            found[names[index]] = parse_axioms(message.text, names[index])
     if len(found) != len(names):
         raise WorkerError("Lean did not speak about the axioms of every declaration")
     return found
@@ -115,11 +121,15 @@ def parse_axioms(text: str, name: str) -> tuple[str, ...]:
 
 
 def _names(quoted: str, name: str) -> bool:
-    """``'name'``, also as the mangled ``'_private.Module.0.name'`` of a private declaration."""
+    """Whether it is ``'name'``."""
     if len(quoted) < 3 or quoted[0] not in "'`" or quoted[-1] not in "'`":
         return False
-    inner = quoted[1:-1]
-    return inner == name or (inner.startswith("_private.") and inner.endswith(f".{name}"))
+    return _split_name(quoted[1:-1]) == _split_name(name)
+
+
+def _split_name(name: str) -> list[str]:
+    """The parts of a name, without signs that mark their bounds."""
+    return [marked or plain for marked, plain in _PART.findall(name)]
 
 
 def _expect_place(message: LeanMessage, line: int) -> None:

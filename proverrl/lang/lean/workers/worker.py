@@ -340,9 +340,10 @@ def _count_ours(problem: Problem, text: SplitFile) -> int:
 
 
 def list_theorems(text: str) -> tuple[str, ...]:
-    """The full names of the theorems that a file declares, without repeats."""
+    """The full names of the theorems that a file offers to others, without repeats. What a private
+    one rests on shows in those that use it."""
     found = [d for d in find_declarations(text) if d.keyword in ("theorem", "lemma")]
-    return tuple(dict.fromkeys(d.name for d in found if d.name))
+    return tuple(dict.fromkeys(d.name for d in found if d.name and "private" not in d.modifiers))
 
 
 def refuse_encoding(text: str, check: str) -> Verdict | None:
