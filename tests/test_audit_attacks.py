@@ -41,6 +41,7 @@ AUDIT_LAYERS = {
     "declaration",
     "generic-choice",
     "grammar",
+    "hidden-references",
     "infinite-set",
     "keywords",
     "missing-body",

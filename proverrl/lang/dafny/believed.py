@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 
 import networkx as nx
 
+from proverrl.lang.dafny.hidden_references import find_hidden_references
 from proverrl.lang.dafny.misjudged import Surroundings, find_misjudged
 from proverrl.lang.dafny.narrow_types import find_narrow_mixes
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
@@ -61,6 +62,7 @@ def find_believed(program: ParsedProgram) -> list[Finding]:
         *sets,
         *find_misjudged(program, around),
         *find_narrow_mixes(program, around),
+        *find_hidden_references(program, around),
     ]
 
 

@@ -17,7 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proverrl.lang.dafny.believed import find_believed
+import networkx as nx
+
+from proverrl.lang.dafny.believed import find_believed, has_bit_types
+from proverrl.lang.dafny.misjudged import list_elements
 from proverrl.lang.dafny.syntax.cursor import MAX_DEPTH, GrammarError, list_methods
 from proverrl.lang.dafny.syntax.parsed import ParsedProgram
 from proverrl.lang.dafny.syntax.program import read_program
@@ -40,6 +43,7 @@ _FORBIDDEN = {
 _MAX_NESTING = 4 * MAX_DEPTH
 
 _MAY_LACK_BODY = frozenset("function predicate copredicate".split())
+_RECURSIVE = frozenset("function predicate copredicate method lemma colemma const".split())
 _LEAVES = frozenset("return break yield modify".split())
 # Going back from ``:=``: what shows that a statement begins there, and what that it does not.
 _STARTS = frozenset([";", "{", "}", "=>", "label", "else"])
@@ -49,7 +53,31 @@ _GUARDS = frozenset(["if", "case"])
 
 def audit_file(text: str) -> list[Finding]:
     """Findings about a whole program; an empty list admits it."""
-    return audit_program(text, ALLOWED_ATTRIBUTES)[1]
+    program, findings = audit_program(text, ALLOWED_ATTRIBUTES)
+    return findings if program is None else [*findings, *_find_bit_recursion(program)]
+
+
+def _find_bit_recursion(program: ParsedProgram) -> Iterator[Finding]:
+    """Bit vectors in a program with loops, measures or recursion (Dafny's issue 2511)."""
+    tokens = program.tokens
+    members = [e for e in list_elements(program.root) if e.word in _RECURSIVE and e.name]
+    calls = nx.DiGraph()
+    for member in members:
+        inside = {token.text for token in tokens[member.start : member.end]}
+        own = [t.text for t in tokens[member.start : member.end]].count(member.name) > 1
+        others = {other.name for other in members} & inside - {member.name}
+        calls.add_edges_from(
+            (member.name, other) for other in others | ({member.name} if own else set())
+        )
+    has_cycle = not nx.is_directed_acyclic_graph(calls)
+    measured = has_cycle or any(token.text in ("while", "decreases") for token in tokens)
+    for token in tokens if measured else ():
+        if has_bit_types([token]):
+            message = (
+                "Dafny lets a bit vector decrease for ever, so a file with loops, measures or "
+            )
+            message += "recursion may hold none"
+            yield token.refuse("cheat", "bit-measure", message)
 
 
 def audit_program(
