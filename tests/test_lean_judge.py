@@ -134,6 +134,7 @@ def test_both_answers_about_axioms_are_read(text: str, axioms: tuple[str, ...]) 
         ("foo", "«foo»", True),
         ("«a.b».c", "«a.b».c", True),
         ("a.b", "a.«b»", True),
+        ("_private.«external:file:///a/B.lean».0.t", "t", True),
         ("a.b.c", "«a.b».c", False),
         ("«a.b».c", "a.b.c", False),
         ("a b", "«a.b»", False),
@@ -177,7 +178,7 @@ def test_each_way_to_print_a_type_is_understood(text: str) -> None:
         "'a.b' depends on axioms: [propext,]",
         "'a.b' depends on axioms: [propext] 'a.b' does not depend on any axioms",
         "a.b does not depend on any axioms",
-        "'_private.Main.0.a.b' does not depend on any axioms",
+        "'_private.Main.0.b' does not depend on any axioms",
     ],
 )
 def test_an_answer_about_axioms_that_is_odd_is_not_believed(text: str) -> None:

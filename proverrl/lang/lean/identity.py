@@ -121,10 +121,12 @@ def parse_axioms(text: str, name: str) -> tuple[str, ...]:
 
 
 def _names(quoted: str, name: str) -> bool:
-    """Whether it is ``'name'``."""
+    """``'name'``, also as the mangled ``'_private.Module.0.name'`` of one that a candidate made
+    private: its type is printed with that name too, and is not that of our statement."""
     if len(quoted) < 3 or quoted[0] not in "'`" or quoted[-1] not in "'`":
         return False
-    return _split_name(quoted[1:-1]) == _split_name(name)
+    said, asked = _split_name(quoted[1:-1]), _split_name(name)
+    return said == asked or (said[:1] == ["_private"] and said[-len(asked) :] == asked)
 
 
 def _split_name(name: str) -> list[str]:
