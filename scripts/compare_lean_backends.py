@@ -29,8 +29,10 @@ from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
-# Folders and what a private name is called differ by nature.
-_OWN_WORDS = re.compile(r"search path entries:.*|_private\.[^ ]*?\.0\.|\?m\.\d+", re.DOTALL)
+# Folders and the name of the module, which is a part of some names, differ by nature.
+_OWN_WORDS = re.compile(
+    r"in the search path.*|in the $|[^\s(]*(external:file|[Cc]andidate)[^\s)]*", re.DOTALL
+)
 _PLAIN = ("rfl", "decide", "simp", "trivial", "omega", "sorry", "exact fun h => h", "intro h", "")
 _DAMAGE = ("cut", "swap", "number", "double")
 

@@ -33,6 +33,7 @@ from proverrl.verify.process_group import ProcessGroup, find_cause, make_folder
 
 _MAX_OUTPUT_BYTES = 256 * 2**20
 _DONE = (0, 1)
+_CANDIDATE, _QUESTION = "Candidate", "Question"
 _SEVERITIES = {"information": "info", "trace": "info"}
 _MESSAGE: TypeAdapter[LeanMessage] = TypeAdapter(LeanMessage)
 
@@ -44,7 +45,6 @@ class LeanFile(LeanSession):
         self._toolchain = toolchain
         self._memory_limit_mb = memory_limit_mb
         self._groups: list[ProcessGroup] = []
-        self._num_runs = 0
 
     @property
     def pid(self) -> int:
@@ -117,8 +117,9 @@ class LeanFile(LeanSession):
 
     async def _run(self, text: str, num_header: int) -> Elaboration:
         folder = make_folder()
-        self._num_runs += 1
-        module = f"Candidate{self._num_runs}"
+        # Lean makes the module a part of the names that it gives to instances and private names,
+        # so that a statement and a proof of it must be compiled under one name.
+        module = _QUESTION if self._groups else _CANDIDATE
         (folder / f"{module}.lean").write_text(text, encoding="utf-8")
         variables = dict(self._toolchain.environment)
         known = variables.get("LEAN_PATH")

@@ -204,11 +204,9 @@ def read_messages(published: Published, text: str) -> tuple[LeanMessage, ...]:
         if said.is_silent and severity == "info":
             continue
         whole = said.full_range or said.range
-        found.append(
-            LeanMessage(
-                severity, said.message, _place(whole.start, lines), _place(whole.end, lines)
-            )
-        )
+        start, end = _place(whole.start, lines), _place(whole.end, lines)
+        # A message about one place has no end in Lean's own output.
+        found.append(LeanMessage(severity, said.message, start, None if end == start else end))
     # Elaboration in tasks may publish out of order; a stable sort keeps the order at one place.
     return tuple(sorted(found, key=lambda message: message.start))
 
