@@ -12,7 +12,10 @@ import pytest
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError
 from proverrl.lang.lean.workers import toolchain as lean_toolchain
+from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage, Position
 from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
+from proverrl.lang.lean.workers.worker import _explain_header as explain_header
+from proverrl.types import HOLE, Problem
 
 REMEDY = "bash scripts/setup_lean.sh"
 REPL = ".lake/packages/REPL/.lake/build/bin/repl"
@@ -236,6 +239,12 @@ def test_a_project_that_was_not_fetched_leaves_plain_lean(
         f"'lake speaks first\\nerror: missing manifest'; run: {remedy.format(folder)}"
     )
     assert found.trouble == f"{folder} is not used, only core Lean is there: {why}"
+    # An import that fails for that reason says so.
+    failed = Elaboration(None, (LeanMessage("error", "unknown module", Position(1, 0)),))
+    problem = Problem("p", "lean", "term", "import Mathlib\n", f"theorem p : True := {HOLE}\n")
+    assert explain_header(problem, failed, found) == (
+        f"problem 'p': its imports fail in Lean: unknown module; {found.trouble}"
+    )
     # One that was asked for by name is never left out.
     monkeypatch.setenv("PROVERRL_LEAN_PROJECT", str(folder))
     assert explain() == why

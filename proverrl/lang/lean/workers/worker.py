@@ -361,6 +361,8 @@ def _explain_header(problem: Problem, done: Elaboration, toolchain: LeanToolchai
     remedy = ""
     if not toolchain.has_mathlib and "Mathlib" in problem.preamble:
         remedy = f"; Mathlib is not installed here, run: {REMEDY} --mathlib"
+    if toolchain.trouble:
+        remedy = f"; {toolchain.trouble}"
     return f"problem {problem.id!r}: its imports fail in Lean: {said[:500]}{remedy}"
 
 
