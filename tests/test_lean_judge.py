@@ -13,6 +13,7 @@ from proverrl.lang.lean.identity import (
 )
 from proverrl.lang.lean.judge import (
     STANDARD_AXIOMS,
+    KnownStatement,
     KnownStatements,
     LeanLimits,
     find_open_goals,
@@ -280,9 +281,19 @@ def test_known_statements_do_not_depend_on_the_body() -> None:
     known = KnownStatements()
     problem = build_lean_problem()
     assert known.find(problem) is None
-    known.record(problem, "@t : True")
-    assert known.find(build_lean_problem()) == "@t : True"
+    known.record(problem, KnownStatement("@t : True"))
+    assert known.find(build_lean_problem()) == KnownStatement("@t : True", b"")
     assert known.find(build_lean_problem(preamble="open A\n")) is None
+
+
+def test_the_oldest_challenges_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proverrl.lang.lean.judge._MAX_CHALLENGE_BYTES", 8)
+    known = KnownStatements()
+    problems = [build_lean_problem(preamble=f"open A{i}\n") for i in range(4)]
+    for problem, size in zip((*problems, problems[2]), (3, 3, 3, 2, 6), strict=True):
+        known.record(problem, KnownStatement("", b"x" * size))
+    found = [known.find(problem) for problem in problems]
+    assert [f and len(f.challenge) for f in found] == [None, None, 6, 2]
 
 
 @pytest.mark.parametrize(

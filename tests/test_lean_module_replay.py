@@ -19,9 +19,9 @@ from proverrl.lang.lean.replay import ReplayOutcome, replay
 
 FAKE = """
 import os, sys, time
-run, program, nonce, olean = sys.argv[1:]
+run, program, nonce, olean, *ours = sys.argv[1:]
 assert run == "--run" and os.path.basename(program) == "replay.lean" and os.environ["MARK"] == "1"
-text = open(olean).read().replace("NONCE", nonce)
+text = open(olean).read().replace("NONCE", nonce).replace("OURS", " ".join(ours))
 if "SLEEP" in text: time.sleep(600)
 if "DIE" in text: os.abort()
 word, _, rest = text.partition("\\n")
@@ -30,15 +30,25 @@ sys.stdout.flush()
 sys.exit(int(word))
 """
 OK = "NONCE started\nNONCE theorem t\nNONCE theorem u\nNONCE replayed\n"
+SAME = OK.replace("NONCE replayed", "NONCE same\nNONCE replayed")
 
 
 def replay_fake(
-    folder: Path, code: int, says: str, theorem: str | None = "t", seconds: float = 60.0
+    folder: Path,
+    code: int,
+    says: str,
+    theorem: str | None = "t",
+    seconds: float = 60.0,
+    challenge: Path | None = None,
 ) -> ReplayOutcome:
     olean = folder / "X.olean"
     olean.write_text(f"{code}\n{says}")
     lean = (sys.executable, "-c", FAKE)
-    return asyncio.run(replay(olean, lean, {"MARK": "1"}, theorem=theorem, seconds=seconds))
+    return asyncio.run(
+        replay(
+            olean, lean, {"MARK": "1"}, theorem=theorem, challenge=challenge, seconds=seconds
+        )
+    )
 
 
 def test_a_module_that_the_kernel_accepts_passes(tmp_path: Path) -> None:
@@ -62,6 +72,27 @@ def test_a_module_that_the_kernel_accepts_passes(tmp_path: Path) -> None:
 )
 def test_what_does_not_hold_is_refused(tmp_path: Path, says: str, why: str) -> None:
     assert replay_fake(tmp_path, 0, says) == ReplayOutcome(True, False, why)
+
+
+def test_the_challenge_must_have_been_compared(tmp_path: Path) -> None:
+    """A word about it is due exactly when there is one."""
+    ours = tmp_path / "Challenge.olean"
+    assert replay_fake(tmp_path, 0, SAME, challenge=ours) == ReplayOutcome(True, True, "theorems:2")
+    other = SAME.replace("same", "differs d is defined in another way")
+    why = "what was proved is not our statement: d is defined in another way"
+    assert replay_fake(tmp_path, 0, other, challenge=ours) == ReplayOutcome(True, False, why)
+    refused = SAME.replace("replayed", "refused (kernel) no")
+    assert replay_fake(tmp_path, 0, refused, challenge=ours).detail == "(kernel) no"
+    given = SAME.replace("same", "differs OURS")
+    assert replay_fake(tmp_path, 0, given, challenge=ours).detail.endswith(f": {ours} t")
+    twice = SAME.replace("NONCE same", "NONCE same\nNONCE differs d")
+    for wrong in (OK, twice, SAME.replace("same", "equal"), OK + "NONCE same\n"):
+        with pytest.raises(WorkerError, match="is not understood"):
+            replay_fake(tmp_path, 0, wrong, challenge=ours)
+    for theorem, challenge in (("t", None), (None, ours)):
+        assert replay_fake(tmp_path, 0, OK, theorem, challenge=challenge).passed
+        with pytest.raises(WorkerError, match="is not understood"):
+            replay_fake(tmp_path, 0, SAME, theorem, challenge=challenge)
 
 
 def test_a_file_of_the_module_system_is_refused(tmp_path: Path) -> None:
@@ -156,6 +187,138 @@ theorem t (s : Tree) : 0 < s.size := by
   | leaf => decide
   | node l r a b => simp only [Tree.size]; omega
 """
+
+
+# Each of them: our text before the statement, the statement, and the candidate's text instead, in
+# which HERE stands for ours. Then the constant that is not ours.
+TREE = "inductive Tree | leaf | node (l r : Tree)\n"
+SIZE = "def Tree.size : Tree → Nat | leaf => 1 | node l r => l.size + r.size\n"
+ONE_IS_TWO = "theorem t : (1 : Nat) = 2"
+FORGERIES = {
+    "another theorem": ("", ONE_IS_TWO, "theorem t : (1 : Nat) = 1 := rfl", "t has another type"),
+    "an equation over =": (
+        "",
+        ONE_IS_TWO,
+        'notation:50 (priority := high) a:51 " = " b:51 => a < b\nHERE := by decide',
+        "t has another type",
+    ),
+    "a numeral": (
+        "",
+        ONE_IS_TWO,
+        "instance two : OfNat Nat 2 := ⟨1⟩\nHERE := rfl",
+        "t has another type",
+    ),
+    "a sum": (
+        "",
+        "theorem t : (1 : Nat) + 1 = 3",
+        "instance plus : HAdd Nat Nat Nat := ⟨fun _ _ => 3⟩\nHERE := rfl",
+        "t has another type",
+    ),
+    "a function in an inner namespace": (
+        "def f (n : Nat) : Nat := n\nnamespace A\n",
+        "theorem t : f 1 = 2",
+        "def f (_ : Nat) : Nat := 2\nHERE := rfl",
+        "A.t has another type",
+    ),
+    "a type in an inner namespace": (
+        "namespace A\n",
+        "theorem t (a b : Nat) : a = b",
+        "abbrev Nat := Unit\nHERE := rfl",
+        "A.t has another type",
+    ),
+    "an open namespace": (
+        TREE,
+        "theorem t (s : Tree) : s = .leaf",
+        "inductive B.Tree | leaf\nopen B (Tree)\nHERE := by cases s; rfl",
+        "t has another type",
+    ),
+    "a hypothesis": (
+        "",
+        ONE_IS_TWO,
+        "section\nvariable (h : False)\ninclude h\nHERE := h.elim\nend",
+        "t has another type",
+    ),
+    "another universe": (
+        "",
+        "theorem t.{u} (α : Type u) (a : α) : ∃ b : α, b = a",
+        "theorem t.{u} (α : Type (u + 1)) (a : α) : ∃ b : α, b = a := ⟨a, rfl⟩",
+        "t has another type",
+    ),
+    "no universe": (
+        "",
+        "theorem t.{u} (α : Sort u) (a : α) : a = a",
+        "theorem t (α : Prop) (a : α) : a = a := rfl",
+        "t has other universes",
+    ),
+    "a definition": (
+        "def f (n : Nat) : Nat := n + 1\n",
+        "theorem t : f 1 = 1",
+        "def f (n : Nat) : Nat := n\ntheorem t : f 1 = 1 := rfl",
+        "f is defined in another way",
+    ),
+    "a definition behind another": (
+        "def f (n : Nat) : Nat := n + 1\ndef g (n : Nat) : Nat := f n\n",
+        "theorem t : g 1 = 1",
+        "def f (n : Nat) : Nat := n\ndef g (n : Nat) : Nat := f n\ntheorem t : g 1 = 1 := rfl",
+        "f is defined in another way",
+    ),
+    "one more constructor": (
+        TREE,
+        "theorem t : ∃ s : Tree, ∀ l r, s ≠ .leaf ∧ s ≠ .node l r",
+        "inductive Tree | leaf | node (l r : Tree) | other\n"
+        "theorem t : ∃ s : Tree, ∀ l r, s ≠ .leaf ∧ s ≠ .node l r :=\n"
+        "  ⟨.other, fun _ _ => ⟨nofun, nofun⟩⟩",
+        "Tree is defined in another way",
+    ),
+    "a constructor of another type": (
+        "inductive Box (α : Type) : Prop | mk (a : α)\n",
+        "theorem t : Box Empty",
+        "inductive Box (α : Type) : Prop | mk\ntheorem t : Box Empty := .mk",
+        "Box.mk has another type",
+    ),
+    "a structure": (
+        "structure Small where\n  n : Nat\n  small : n < 2\n",
+        "theorem t : ∃ s : Small, s.n = 5",
+        "structure Small where\n  n : Nat\n  small : n < 9\n"
+        "theorem t : ∃ s : Small, s.n = 5 := ⟨⟨5, by decide⟩, rfl⟩",
+        "Small.mk has another type",
+    ),
+    "a measure": (
+        "def half (n : Nat) : Nat := if h : n < 2 then 0 else half (n - 2) + 1\n",
+        "theorem t : half 1 = 1",
+        "def half (n : Nat) : Nat := if h : n < 2 then 1 else half (n - 2) + 1\n"
+        "theorem t : half 1 = 1 := by unfold half; rfl",
+        "is defined in another way",
+    ),
+    "a recursive function": (
+        TREE + SIZE,
+        "theorem t : Tree.leaf.size = 2",
+        TREE + SIZE.replace("=> 1", "=> 2") + "theorem t : Tree.leaf.size = 2 := rfl",
+        "is defined in another way",
+    ),
+    "a definition that became opaque": (
+        "def d : { n : Nat // n < 3 } := ⟨1, by decide⟩\n",
+        "theorem t : d.val < 3",
+        "opaque d : { n : Nat // n < 3 } := ⟨1, by decide⟩\ntheorem t : d.val < 3 := d.property",
+        "d is defined in another way",
+    ),
+    "an axiom": ("", ONE_IS_TWO, "axiom a : False\nHERE := a.elim", "a is not ours"),
+    "an axiom of another type": (
+        "axiom a : True\n",
+        ONE_IS_TWO,
+        "axiom a : False\nHERE := a.elim",
+        "a has another type",
+    ),
+}
+CHECK = "set_option pp.all true in\n#check @_root_.t\n"
+FORGED = {
+    "macro": "macro_rules | `(command| #check $_:term) => `(command| #print \"SAID\")",
+    "syntax": (
+        "syntax (priority := high) \"#check\" term : command\n"
+        "macro_rules | `(command| #check $_) => `(command| #print \"SAID\")"
+    ),
+    "name": "macro_rules | `($x:ident) => if x.getId == `_root_.t then `(ours) else `(_)",
+}
 
 
 def compile_real(folder: Path, source: str) -> Path:

@@ -27,6 +27,7 @@ STANDARD_AXIOMS = frozenset({"propext", "Classical.choice", "Quot.sound"})
 _MAX_DIAGNOSTICS = 50
 _MAX_MESSAGE_LENGTH = 20_000
 _MAX_KNOWN_PROBLEMS = 100_000
+_MAX_CHALLENGE_BYTES = 256 * 2**20
 _SORRY = re.compile(r"\bsorry(?:Ax)?\b")
 _UNSOLVED = "unsolved goals"
 # Lean's own words for its deterministic limits, those of its kernel included.
@@ -64,21 +65,39 @@ class LeanLimits:
             raise UsageError("sorryAx cannot be allowed: it proves everything")
 
 
+@dataclass(frozen=True, slots=True)
+class KnownStatement:
+    """A statement of ours as Lean knows it without any candidate: the fingerprint of its type, and
+    its challenge, the compiled file that it makes with ``sorry``. That is empty where the worker
+    compiles none."""
+
+    fingerprint: str
+    challenge: bytes = b""
+
+
 class KnownStatements:
-    """The type fingerprints of our own statements, found once per problem and pool."""
+    """Our own statements, elaborated once per problem and pool."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, str] = OrderedDict()
+        self._known: OrderedDict[str, KnownStatement] = OrderedDict()
+        self._num_bytes = 0
 
-    def find(self, problem: Problem) -> str | None:
-        """The fingerprint found earlier; None when unknown."""
+    def find(self, problem: Problem) -> KnownStatement | None:
+        """What was found earlier; None when unknown."""
         return self._known.get(Candidate(problem, "").key)
 
-    def record(self, problem: Problem, fingerprint: str) -> None:
-        """Remember a fingerprint; the oldest is forgotten when there are too many."""
-        self._known[Candidate(problem, "").key] = fingerprint
-        while len(self._known) > _MAX_KNOWN_PROBLEMS:
-            self._known.popitem(last=False)
+    def record(self, problem: Problem, statement: KnownStatement) -> None:
+        """Remember a statement; the oldest is forgotten when there are too many, or too many bytes
+        of challenges."""
+        key = Candidate(problem, "").key
+        self._forget(self._known.pop(key, None))
+        self._known[key] = statement
+        self._num_bytes += len(statement.challenge)
+        while len(self._known) > _MAX_KNOWN_PROBLEMS or self._num_bytes > _MAX_CHALLENGE_BYTES:
+            self._forget(self._known.popitem(last=False)[1])
+
+    def _forget(self, statement: KnownStatement | None) -> None:
+        self._num_bytes -= len(statement.challenge) if statement else 0
 
 
 def judge_messages(done: Elaboration, candidate: Candidate, first_line: int) -> Verdict | None:

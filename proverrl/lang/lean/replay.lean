@@ -2,15 +2,18 @@
 Sends the declarations of one compiled module through the kernel, into the environment of the
 module's imports. Nothing of the module is run: its data is read, and it is never imported.
 
-  lean --run replay.lean NONCE MODULE.olean
+  lean --run replay.lean NONCE MODULE.olean [CHALLENGE.olean THEOREM]
 
 Every line that counts begins with NONCE, a word that the module's author cannot know. "started"
 comes before the module is read; then a line for each axiom and each theorem that the module
-declares; last "replayed", or "refused" with the kernel's words. Whatever else happens, such as
-imports that are not found, ends the program with an error and without either word.
+declares; with a challenge, which is our own statement compiled with `sorry`, "same", or "differs"
+with the constant that is not ours; last "replayed", or "refused" with the kernel's words. Whatever
+else happens, such as imports that are not found, ends the program with an error and without
+either word.
 -/
 import Lean.CoreM
 import Lean.Replay
+import Lean.Util.FoldConsts
 
 open Lean
 
@@ -40,16 +43,73 @@ def collect : List ConstantInfo → NewConstants → NewConstants
   | [], found => found
   | constant :: others, found => collect others (found.insert constant.name constant)
 
+/-- Whether two constants are of one kind and mean the same, if their types are equal. Theorems and
+`opaque` are never unfolded, and the kernel makes recursors out of the inductive types. -/
+def agree : ConstantInfo → ConstantInfo → Bool
+  | .defnInfo a, .defnInfo b => a.value == b.value
+  | .inductInfo a, .inductInfo b => a.numParams == b.numParams && a.ctors == b.ctors
+  | .axiomInfo _, .axiomInfo _ | .thmInfo _, .thmInfo _ | .opaqueInfo _, .opaqueInfo _
+  | .quotInfo _, .quotInfo _ | .ctorInfo _, .ctorInfo _ | .recInfo _, .recInfo _ => true
+  | _, _ => false
+
+/-- The constants on which the meaning of one rests. -/
+def parts (constant : ConstantInfo) : List Name :=
+  let others := match constant with
+    | .defnInfo definition => definition.value.getUsedConstants.toList
+    | .inductInfo type => type.ctors
+    | _ => []
+  constant.type.getUsedConstants.toList ++ others
+
+/-- The first difference in what is reached from these names. What a module imports is not among its
+constants, and what was compared is taken out. Equality of expressions is up to the names of bound
+variables. -/
+partial def differ : List Name → NewConstants → NewConstants → Option String
+  | [], _, _ => none
+  | name :: names, ours, theirs =>
+    match ours.get? name, theirs.get? name with
+    | none, none => differ names ours theirs
+    | none, some _ => some (name.toString ++ " is not ours")
+    | some _, none => some (name.toString ++ " is missing")
+    | some our, some their =>
+      if our.levelParams != their.levelParams then some (name.toString ++ " has other universes")
+      else if our.type != their.type then some (name.toString ++ " has another type")
+      else if !agree our their then some (name.toString ++ " is defined in another way")
+      else differ (parts our ++ names) (ours.erase name) (theirs.erase name)
+
+/-- What in a module is not as our challenge has it, in its axioms and in all that the type of the
+target reaches. -/
+def compareModules (challenge theirs : ModuleData) (target : String) : Option String :=
+  let imports (data : ModuleData) := data.imports.toList.map (·.module)
+  let isTarget : ConstantInfo → Bool
+    | .thmInfo value => (ConstantInfo.thmInfo value).name.toString == target
+    | _ => false
+  let isAxiom : ConstantInfo → Bool
+    | .axiomInfo _ => true
+    | _ => false
+  let targets := challenge.constants.toList.filter isTarget
+  let axioms := theirs.constants.toList.filter isAxiom
+  if targets.isEmpty then some (target ++ " is no theorem of our own statement")
+  else if imports challenge != imports theirs then some "it has other imports"
+  else differ ((targets ++ axioms).map (·.name))
+    (collect challenge.constants.toList {}) (collect theirs.constants.toList {})
+
 def main (arguments : List String) : IO Unit := do
   match arguments with
-  | [nonce, path] =>
+  | nonce :: path :: challenge =>
     say nonce "started"
     let (data, _) ← readModuleData ⟨path⟩
     let imported ← importModules data.imports {}
     let constants := data.constants.toList
     list nonce constants
+    match challenge with
+    | [ours, target] =>
+      let (challenge, _) ← readModuleData ⟨ours⟩
+      match compareModules challenge data target with
+      | none => say nonce "same"
+      | some why => say nonce ("differs " ++ why)
+    | _ => pure ()
     try
       check imported (collect constants {})
       say nonce "replayed"
     catch error => say nonce ("refused " ++ toString error)
-  | _ => IO.println "usage: lean --run replay.lean NONCE MODULE.olean"
+  | _ => IO.println "usage: lean --run replay.lean NONCE MODULE.olean [CHALLENGE.olean THEOREM]"

@@ -1,13 +1,16 @@
 """Replays the declarations of a compiled Lean module through the kernel.
 
 Flows in: an ``.olean`` file that ``lean -o`` wrote from a candidate's text, and the ``lean`` that
-wrote it. Flows out: whether the kernel accepts every declaration of that module, and which axioms
-and theorems it declares. ``replay.lean``, beside this file, does the work with Lean's own
+wrote it; of a statement of ours also the file that it makes with ``sorry``, its challenge. Flows
+out: whether the kernel accepts every declaration of that module, which axioms and theorems it
+declares, and whether its theorem states what the challenge does. ``replay.lean``, beside this file, does the work with Lean's own
 ``Kernel.Environment.replay``; it reads the module's data and never imports it, so that no option,
 macro or initializer of the candidate is at work while the kernel checks.
 Covered: theorems, their auxiliary lemmas, definitions, ``opaque``, inductive types with their
 constructors and recursors; what skipped the kernel, as ``debug.skipKernelTC`` permits. Unsafe and
-partial definitions are left out, and nothing that is replayed may name them.
+partial definitions are left out, and nothing that is replayed may name them. Compared with the
+challenge, as expressions and not as text: the target, the axioms, and all that their types reach,
+through the types of constants, the values of definitions and the constructors of inductive types.
 Not covered: the imports, whose compiled files are believed; bugs of the kernel itself.
 """
 
@@ -46,14 +49,16 @@ async def replay(
     environment: Mapping[str, str],
     *,
     theorem: str | None,
+    challenge: Path | None = None,
     allowed_axioms: frozenset[str] = STANDARD_AXIOMS,
     seconds: float = 120.0,
     memory_mb: float | None = None,
 ) -> ReplayOutcome:
     """Replay the module in ``olean``, which must declare ``theorem`` (None: it may declare what it
-    likes) and no axiom that is not allowed.
+    likes) and no axiom that is not allowed. With a ``challenge``, which the same imports, the same
+    release and the same name of a module made, it must state ``theorem`` as that file does.
 
-    ``olean`` is an absolute path. ``lean`` starts the same release that wrote the file, and with
+    ``olean`` and ``challenge`` are absolute paths. ``lean`` starts the same release that wrote the file, and with
     ``environment`` finds the module's imports; it must not find the candidate's own module under
     the name of a library.
     Raises ``WorkerError`` when the program died, did not end within ``seconds`` or gave an answer
@@ -63,7 +68,8 @@ async def replay(
     if _has_other_parts(olean):
         return ReplayOutcome(True, False, "a file of Lean's module system hides its proofs")
     nonce = secrets.token_hex(16)
-    command = [*lean, "--run", str(_PROGRAM), nonce, str(olean)]
+    ours = [str(challenge), theorem] if challenge and theorem else []
+    command = [*lean, "--run", str(_PROGRAM), nonce, str(olean), *ours]
     group = await ProcessGroup.start(command, environment=environment, memory_limit_mb=memory_mb)
     try:
         said = await asyncio.wait_for(_read_all(group), seconds)
@@ -76,7 +82,7 @@ async def replay(
     if code < 0:
         raise await group.explain_end(f"the replay was killed by signal {-code}")
     words = f"{said} {group.stderr_tail}"
-    return judge_answer(said, nonce, code, theorem, allowed_axioms, _shorten(words))
+    return judge_answer(said, nonce, code, theorem, allowed_axioms, bool(ours), _shorten(words))
 
 
 def judge_answer(
@@ -85,9 +91,11 @@ def judge_answer(
     code: int,
     theorem: str | None,
     allowed_axioms: frozenset[str],
+    is_compared: bool,
     words: str,
 ) -> ReplayOutcome:
     """What the program's output and exit code mean; ``words`` is all that it wrote, shortened.
+    With ``is_compared`` it had to look at a challenge too.
     Raises ``WorkerError`` for an answer that is not understood."""
     answers = re.findall(rf"^{nonce} (\w+) ?([^\n]*)$", said, re.MULTILINE)
     kinds = [kind for kind, _ in answers]
@@ -96,7 +104,9 @@ def judge_answer(
             raise WorkerError(f"the replay gave no answer: {words}")
         return ReplayOutcome(False, False, f"this Lean cannot replay: {words}")
     names = {kind: [n for k, n in answers if k == kind] for kind in ("axiom", "theorem")}
-    if code != 0 or kinds[0] != "started" or set(kinds[1:-1]) - names.keys():
+    compared = [(kind, why) for kind, why in answers if kind in ("same", "differs")]
+    listed = [kind for kind in kinds[1:-1] if kind not in ("same", "differs")]
+    if code != 0 or kinds[0] != "started" or len(compared) != is_compared or set(listed) - {*names}:
         raise WorkerError(f"the replay's answer is not understood: {words}")
     if kinds[-1] == "refused":
         why = said[said.rindex(f"{nonce} refused") + len(nonce) + len(" refused") :]
@@ -107,6 +117,8 @@ def judge_answer(
         return ReplayOutcome(True, False, f"the module declares axioms: {', '.join(foreign)}")
     if theorem is not None and not any(_is_named(name, theorem) for name in names["theorem"]):
         return ReplayOutcome(True, False, f"the module declares no theorem {theorem}")
+    if is_compared and compared[0][0] != "same":
+        return ReplayOutcome(True, False, f"what was proved is not our statement: {compared[0][1]}")
     return ReplayOutcome(True, True, f"theorems:{len(names['theorem'])}")
 
 

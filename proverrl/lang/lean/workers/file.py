@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 from pydantic import TypeAdapter
 
@@ -96,24 +98,41 @@ class LeanFile(LeanSession):
         return strip_end(replace(done, messages=here), end, text.count("\n") + 2)
 
     async def replay(
-        self, env: Environment, theorem: str | None, allowed_axioms: frozenset[str]
+        self,
+        env: Environment,
+        theorem: str | None,
+        allowed_axioms: frozenset[str],
+        challenge: bytes = b"",
     ) -> ReplayOutcome | None:
+        with tempfile.TemporaryDirectory(prefix="proverrl-challenge-") as folder:
+            # Written only now, into a folder that the candidate's text never knew.
+            ours = Path(folder) / "Challenge.olean"
+            ours.write_bytes(challenge)
+            return await replay(
+                self._find_compiled(env),
+                self._toolchain.lean_command,
+                dict(self._toolchain.environment),
+                theorem=theorem,
+                challenge=ours if challenge else None,
+                allowed_axioms=allowed_axioms,
+                memory_mb=self._memory_limit_mb,
+            )
+
+    def read_compiled(self, env: Environment) -> bytes:
+        return self._find_compiled(env).read_bytes()
+
+    def _find_compiled(self, env: Environment) -> Path:
         assert isinstance(env, TextEnvironment)
         places = [group.folder / f"{env.module}.olean" for group in self._groups]
         (compiled,) = (place for place in places if place.is_file())
-        return await replay(
-            compiled,
-            self._toolchain.lean_command,
-            dict(self._toolchain.environment),
-            theorem=theorem,
-            allowed_axioms=allowed_axioms,
-            memory_mb=self._memory_limit_mb,
-        )
+        return compiled
 
     async def _forget(self) -> None:
         self.kill()
         await self.join()
         self._groups.clear()
+        # Names of instances and of what is private hold the module's, so that all have the same.
+        self._num_runs = 0
 
     async def _run(self, text: str, num_header: int) -> Elaboration:
         folder = make_folder()

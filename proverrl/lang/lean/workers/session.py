@@ -40,10 +40,19 @@ class LeanSession(ABC):
         return True
 
     async def replay(
-        self, env: Environment, theorem: str | None, allowed_axioms: frozenset[str]
+        self,
+        env: Environment,
+        theorem: str | None,
+        allowed_axioms: frozenset[str],
+        challenge: bytes = b"",
     ) -> ReplayOutcome | None:
-        """Have the kernel check once more all that was declared; None where nothing is compiled."""
+        """Have the kernel check once more all that was declared, and compare it with the compiled
+        file of our own statement, where there is one; None where nothing is compiled."""
         return None
+
+    def read_compiled(self, env: Environment) -> bytes:
+        """The compiled file of what was elaborated just now; empty where nothing is compiled."""
+        return b""
 
     @property
     def is_spent(self) -> bool:

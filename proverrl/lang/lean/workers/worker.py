@@ -25,6 +25,7 @@ from proverrl.lang.lean.identity import (
 )
 from proverrl.lang.lean.judge import (
     STANDARD_AXIOMS,
+    KnownStatement,
     KnownStatements,
     LeanLimits,
     is_limit,
@@ -196,10 +197,10 @@ class LeanWorker:
     ) -> Verdict:
         problem = candidate.problem
         target = find_target(problem)
-        fingerprint = self._known.find(problem)
-        if fingerprint is None:
-            fingerprint = await self._find_fingerprint(problem, target, env)
-            self._known.record(problem, fingerprint)
+        known = self._known.find(problem)
+        if known is None:
+            known = await self._find_statement(problem, target, env)
+            self._known.record(problem, known)
         done, verdict = await self._run(candidate, text, env)
         if verdict is not None:
             if any(_ALREADY_DECLARED in message.text for message in done.errors):
@@ -210,21 +211,27 @@ class LeanWorker:
         await self._see_no_leak(target, env)
         judged = judge_declaration(
             read_report(answer, target),
-            fingerprint,
+            known.fingerprint,
             self._limits.allowed_axioms,
             make_diagnostics(done.messages, candidate, text.first_line),
         )
-        judged = await self._replay(judged, done.env, candidate, target)
+        judged = await self._replay(judged, done.env, candidate, target, known.challenge)
         return replace(judged, states=self._find_states(done, candidate, text))
 
     async def _replay(
-        self, verdict: Verdict, env: Environment, candidate: Candidate, target: str | None
+        self,
+        verdict: Verdict,
+        env: Environment,
+        candidate: Candidate,
+        target: str | None = None,
+        challenge: bytes = b"",
     ) -> Verdict:
-        """A proof after the kernel saw it once more, where there is a compiled file of it. Where
+        """A proof after the kernel saw it once more, where there is a compiled file of it, and
+        after its statement was compared with the challenge, unless it is a bare file. Where
         this Lean cannot replay, no text may even name the option that skips the kernel."""
         if not verdict.proved:
             return verdict
-        outcome = await self.session.replay(env, target, self._limits.allowed_axioms)
+        outcome = await self.session.replay(env, target, self._limits.allowed_axioms, challenge)
         if outcome is None:
             return verdict
         if not outcome.ran and _SKIPS_KERNEL in candidate.source:
@@ -235,7 +242,7 @@ class LeanWorker:
         checks = (*verdict.checks, "replay")
         if outcome.passed:
             return replace(verdict, checks=checks)
-        why = Diagnostic("error", f"the kernel refuses what was compiled: {outcome.detail}")
+        why = Diagnostic("error", f"what was compiled is refused: {outcome.detail}")
         status = Status.EXHAUSTED if is_limit(outcome.detail) else Status.UNSOUND
         return replace(verdict, status=status, diagnostics=(why,), checks=checks)
 
@@ -259,7 +266,7 @@ class LeanWorker:
             axioms = read_axioms(answer, names)
         diagnostics = make_diagnostics(done.messages, candidate, text.first_line)
         judged = judge_file(axioms, self._limits.allowed_axioms, diagnostics)
-        return await self._replay(judged, done.env, candidate, None)
+        return await self._replay(judged, done.env, candidate)
 
     async def _run(
         self, candidate: Candidate, text: SplitFile, env: Environment
@@ -283,17 +290,20 @@ class LeanWorker:
             return ()
         return find_states(done.tactics, candidate, text.first_line)
 
-    async def _find_fingerprint(self, problem: Problem, target: str, env: Environment) -> str:
+    async def _find_statement(
+        self, problem: Problem, target: str, env: Environment
+    ) -> KnownStatement:
         """The type of our own statement, in an environment without the candidate's text."""
         done = await self.run_statement(problem, env)
         assert done.env is not None
+        challenge = self.session.read_compiled(done.env)
         report = read_report(await self.session.run(make_report_question(target), done.env), target)
         if report.missing:
             raise ProblemError(
                 f"problem {problem.id!r}: Lean knows no {target} after the statement: "
                 f"{report.missing}"
             )
-        return report.fingerprint
+        return KnownStatement(report.fingerprint, challenge)
 
     async def run_statement(self, problem: Problem, env: Environment) -> Elaboration:
         """A statement with ``sorry`` in its hole; raises ``ProblemError`` when it fails in Lean."""
