@@ -23,13 +23,14 @@ from proverrl.lang.lean.prelude import (
     read_problem_words,
 )
 from proverrl.lang.lean.syntax.bounds import find_cost_findings
-from proverrl.lang.lean.syntax.declarations import find_target, split_header
+from proverrl.lang.lean.syntax.declarations import find_declarations, find_target, split_header
 from proverrl.lang.lean.syntax.lexical import find_lexical_findings, make_finding
-from proverrl.lang.lean.syntax.tokens import Token, scan_tokens
+from proverrl.lang.lean.syntax.tokens import Token, scan_tokens, split_name
 from proverrl.lang.lean.words import (
     COMMANDS,
     FILE_ATTRIBUTES,
     FILE_WORDS,
+    KERNEL_NAMES,
     KEYWORDS,
     judge_option,
     judge_word,
@@ -38,7 +39,7 @@ from proverrl.lang.records import Category, Finding
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column
 
-LEAN_AUDIT_VERSION = 3
+LEAN_AUDIT_VERSION = 4
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 LEAN_KINDS = ("tactics", "term", "file")
@@ -105,6 +106,8 @@ def audit_text(text: str, part: Part, problem: ProblemWords | None = None) -> li
     ]
     if part == "prelude":
         findings += islice(find_prelude_findings(text, tokens, known), _MAX_FINDINGS)
+    if part != "body":
+        findings += islice(_find_kernel_names(text), _MAX_FINDINGS)
     findings.sort(key=lambda finding: _RANKS[finding.category])
     return findings[:_MAX_FINDINGS]
 
@@ -179,6 +182,21 @@ def _make_diagnostic(candidate: Candidate, part: Part, finding: Finding) -> Diag
         body_line=finding.line if in_body else None,
         body_column=finding.column if in_body else None,
     )
+
+
+def _find_kernel_names(text: str) -> Iterator[Finding]:
+    """Declarations of what the kernel computes by itself: it trusts that these names mean what they
+    do in core, and a library that lacks one would let a text define it otherwise."""
+    for declared in find_declarations(text):
+        if KERNEL_NAMES.intersection(_list_endings(declared.name)):
+            line = text.count("\n", 0, declared.offset) + 1
+            message = f"the kernel computes {declared.name!r} by itself"
+            yield Finding("cheat", "names", message, line, 0)
+
+
+def _list_endings(name: str) -> list[str]:
+    parts = split_name(name)
+    return [".".join(parts[i:]) for i in range(len(parts))]
 
 
 def _find_docs(tokens: Sequence[Token], part: Part) -> Iterator[Finding]:

@@ -3,9 +3,10 @@
 Flows in: an ``.olean`` file that ``lean -o`` wrote from a candidate's text, and the ``lean`` that
 wrote it; of a statement of ours also the file that it makes with ``sorry``, its challenge. Flows
 out: whether the kernel accepts every declaration of that module, which axioms and theorems it
-declares, and whether its theorem states what the challenge does. ``replay.lean``, beside this file, does the work with Lean's own
-``Kernel.Environment.replay``; it reads the module's data and never imports it, so that no option,
-macro or initializer of the candidate is at work while the kernel checks.
+declares, and whether its theorem states what the challenge does. ``replay.lean``, beside this
+file, does the work with Lean's own ``Kernel.Environment.replay``; it reads the module's data and
+never imports it, so that no option, macro or initializer of the candidate is at work while the
+kernel checks.
 Covered: theorems, their auxiliary lemmas, definitions, ``opaque``, inductive types with their
 constructors and recursors; what skipped the kernel, as ``debug.skipKernelTC`` permits. Unsafe and
 partial definitions are left out, and nothing that is replayed may name them. Compared with the

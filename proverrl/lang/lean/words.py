@@ -127,6 +127,12 @@ def judge_word(text: str, known: Set[str] = frozenset()) -> tuple[Category, str,
     return None
 
 
+KERNEL_NAMES = frozenset(
+    f"Nat.{name}"
+    for name in "add sub mul div mod gcd beq ble land lor xor shiftLeft shiftRight pow log2".split()
+)
+"""Functions that Lean's kernel evaluates with code of its own, found by their names."""
+
 MAX_HEARTBEATS = 1_000_000
 """Of ``set_option maxHeartbeats N in``, in Lean's own unit; 0 would take the limit away."""
 
