@@ -27,6 +27,10 @@ def check (imported : Environment) (new : NewConstants) : IO Unit := by
   | exact discard (Environment.replay new imported)
   | exact discard (Environment.replay new imported.toKernelEnv)
 
+/-- A name without the signs that quote parts of it. -/
+def plain (name : Name) : String :=
+  name.toString (escape := false)
+
 def say (nonce words : String) : IO Unit :=
   IO.println (nonce ++ " " ++ words)
 
@@ -34,8 +38,8 @@ def list (nonce : String) : List ConstantInfo → IO Unit
   | [] => pure ()
   | constant :: others => do
     match constant with
-    | .axiomInfo _ => say nonce ("axiom " ++ constant.name.toString)
-    | .thmInfo _ => say nonce ("theorem " ++ constant.name.toString)
+    | .axiomInfo _ => say nonce ("axiom " ++ plain constant.name)
+    | .thmInfo _ => say nonce ("theorem " ++ plain constant.name)
     | _ => pure ()
     list nonce others
 
@@ -68,12 +72,12 @@ partial def differ : List Name → NewConstants → NewConstants → Option Stri
   | name :: names, ours, theirs =>
     match ours.get? name, theirs.get? name with
     | none, none => differ names ours theirs
-    | none, some _ => some (name.toString ++ " is not ours")
-    | some _, none => some (name.toString ++ " is missing")
+    | none, some _ => some (plain name ++ " is not ours")
+    | some _, none => some (plain name ++ " is missing")
     | some our, some their =>
-      if our.levelParams != their.levelParams then some (name.toString ++ " has other universes")
-      else if our.type != their.type then some (name.toString ++ " has another type")
-      else if !agree our their then some (name.toString ++ " is defined in another way")
+      if our.levelParams != their.levelParams then some (plain name ++ " has other universes")
+      else if our.type != their.type then some (plain name ++ " has another type")
+      else if !agree our their then some (plain name ++ " is defined in another way")
       else differ (parts our ++ names) (ours.erase name) (theirs.erase name)
 
 /-- What in a module is not as our challenge has it, in its axioms and in all that the type of the
@@ -81,7 +85,7 @@ target reaches. -/
 def compareModules (challenge theirs : ModuleData) (target : String) : Option String :=
   let imports (data : ModuleData) := data.imports.toList.map (·.module)
   let isTarget : ConstantInfo → Bool
-    | .thmInfo value => (ConstantInfo.thmInfo value).name.toString == target
+    | .thmInfo value => plain (ConstantInfo.thmInfo value).name == target
     | _ => false
   let isAxiom : ConstantInfo → Bool
     | .axiomInfo _ => true

@@ -69,6 +69,8 @@ async def replay(
     if _has_other_parts(olean):
         return ReplayOutcome(True, False, "a file of Lean's module system hides its proofs")
     nonce = secrets.token_hex(16)
+    # Lean prints names without the signs that quote parts of them.
+    theorem = theorem and theorem.replace("«", "").replace("»", "")
     ours = [str(challenge), theorem] if challenge and theorem else []
     command = [*lean, "--run", str(_PROGRAM), nonce, str(olean), *ours]
     group = await ProcessGroup.start(command, environment=environment, memory_limit_mb=memory_mb)
