@@ -11,11 +11,14 @@ import pytest
 
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError
+from proverrl.lang.base import BackendOptions
+from proverrl.lang.lean.backend import open_lean
 from proverrl.lang.lean.workers import toolchain as lean_toolchain
 from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage, Position
 from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
 from proverrl.lang.lean.workers.worker import _explain_header as explain_header
 from proverrl.types import HOLE, Problem
+from proverrl.verify.base import Limits
 
 REMEDY = "bash scripts/setup_lean.sh"
 REPL = ".lake/packages/REPL/.lake/build/bin/repl"
@@ -218,6 +221,21 @@ def test_a_fetched_mathlib_project_is_preferred_and_named(machine: Path) -> None
     found = find_lean_toolchain()
     assert found.name == "lean 4.32.0 (lean-server), mathlib"
     assert find_variables(found)["LEAN_PATH"] == str(library)
+
+
+def test_verdicts_of_one_search_path_are_not_those_of_another(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two projects may declare other things under the same names."""
+    monkeypatch.setenv("PROVERRL_LEAN", str(write_lean(machine / "bin" / "lean", machine)))
+    salts = set()
+    for folder in ("a", "b"):
+        (machine / folder).mkdir()
+        monkeypatch.setenv("LEAN_PATH", str(machine / folder))
+        opened = open_lean(BackendOptions(workers=1, limits=Limits()))
+        assert opened.toolchain == "lean 4.32.0 (lean-server)"
+        salts.add(opened.salt)
+    assert len(salts) == 2
 
 
 @pytest.mark.parametrize(
