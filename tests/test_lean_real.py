@@ -66,8 +66,7 @@ def judge_all(
     verdicts: list[Verdict] = []
 
     async def work(worker: LeanWorker) -> None:
-        for candidate in candidates:
-            verdicts.append(await worker.judge(candidate))
+        verdicts.extend([await worker.judge(candidate) for candidate in candidates])
 
     run(toolchain, work, limits)
     return verdicts
@@ -262,6 +261,17 @@ FILES = {
     "theorem a : True := sorry": ("incomplete", "messages"),
     "import No.Such\ntheorem a : True := trivial": ("rejected", "header"),
 }
+
+
+def test_instances_of_the_problem_are_the_same_in_statement_and_proof(
+    toolchain: LeanToolchain,
+) -> None:
+    """Lean puts the name of the module into the names that it gives to them."""
+    turned = "instance (priority := 10000) : LT Nat := ⟨fun a b => Nat.lt b a⟩\n"
+    problem = state("theorem t (a b : Nat) (h : a < b) : a < b := by\n  _\n", turned)
+    hidden = state("theorem t : Hidden.one = 1 := by\n  _\n", "private def Hidden.one : Nat := 1\n")
+    verdicts = judge_all(toolchain, [Candidate(problem, "exact h"), Candidate(hidden, "rfl")])
+    assert [verdict.status for verdict in verdicts] == [Status.PROVED, Status.PROVED]
 
 
 def test_bare_files_are_judged_by_their_theorems(toolchain: LeanToolchain) -> None:
