@@ -15,13 +15,6 @@ FAKE_LEAN = LeanToolchain(
 FAKE_PROGRAM = Path(__file__).with_name("fake_lean_server.py")
 FAKE_SERVER = LeanToolchain("4.0.0", (sys.executable, str(FAKE_PROGRAM)))
 FAKE_FILE = LeanToolchain("4.0.0", (sys.executable, str(FAKE_PROGRAM)), backend="lean-file")
-WALKS_LEAN = LeanToolchain(
-    "4.0.0",
-    ("lean",),
-    (("PYTHONPATH", str(FAKE_REPL.parents[1])),),
-    repl_command=(sys.executable, "-m", "tests.fake_walks"),
-    backend="lean-repl",
-)
 
 
 def build_lean_problem(
@@ -36,8 +29,3 @@ def build_lean_problem(
 
 def build_lean_candidate(body: str, name: str = "t", *, prelude: str = "") -> Candidate:
     return Candidate(build_lean_problem(name), body, prelude)
-
-
-def build_walk_problem(word: str = "abba", name: str = "t") -> Problem:
-    """A theorem of ``tests.fake_walks``."""
-    return build_lean_problem(name, f"walk {word}")

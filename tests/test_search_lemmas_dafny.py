@@ -56,7 +56,7 @@ def test_facts_stand_under_their_conditions() -> None:
 @pytest.mark.slow
 def test_a_fact_stands_when_nothing_fails_in_it() -> None:
     facts = ["Lem(1);", "assert m > 2;", "Lem(2);"]
-    candidate = Candidate(LEM, put_together(facts))
+    candidate = Candidate(LEM, put_together(LEM, facts))
     # Line 5 of the file is the first of the body, which begins in column 2.
     assert candidate.source.split("\n")[4] == "  Lem(1);"
     assert find_standing(candidate, build_refused((6, 9)), facts) == ["Lem(1);", "Lem(2);"]
@@ -75,7 +75,7 @@ def test_a_fact_alone_and_its_negation_are_lemmas() -> None:
         f"lemma {{:induction false}} LemAlone(m: nat)\n  requires m > 3\n"
         f"  ensures !(Val(m) > 9)\n{{\n  {HOLE}\n}}\n"
     )
-    assert prove_alone(fact, "Lem(m);\n") == "if m > 3 { assert Val(m) > 9 by { Lem(m); } }"
+    assert prove_alone(LEM, fact, "Lem(m);\n") == "if m > 3 { assert Val(m) > 9 by { Lem(m); } }"
     assert negate(LEM, "Lem(2);") is None
     assert negate(LOOP, SUM) is None
 

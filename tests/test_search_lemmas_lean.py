@@ -1,126 +1,158 @@
-"""Lemmas of Lean proofs: exact texts by hand, and a proof with lemmas over the fake REPL."""
+"""Facts of Lean bodies: exact texts by hand, and a search with lemmas on a real Lean."""
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
 
 import pytest
 
-from proverrl.errors import ProblemError
-from proverrl.lang.lean.audit import audit_lean_candidate
-from proverrl.lang.lean.search.lemmas import (
-    find_used,
-    lemma_problem,
+from proverrl.lang.lean.search.facts import (
+    calls_itself,
+    find_standing,
+    list_facts,
     negate,
-    prove_with,
-    read_lemmas,
-    write_prelude,
+    prove_alone,
+    put_together,
+    show,
 )
-from proverrl.lang.records import Lemma
-from proverrl.search.lemma_search import LemmaPool
-from proverrl.types import HOLE, Candidate
-from tests.lean_builders import build_walk_problem
-from tests.walk_search import Confirmer
+from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from tests.lean_search import SPLIT, Lean, follow_script, open_lean
 
-PRELUDE = """\
-/-- The first. -/
-theorem lem_a (x y : Nat) (h : x < y) : x ≤ y := by
-  intro z
-  exact Nat.le_of_lt h
-
-lemma lem_b : 0 = 0 := rfl
-
-def f (x : Nat) := x
-
-theorem lem_c : (fun x : Nat => x) = id ∧ 0 = 0 := by constructor
-                                                      · exact (lem_b).symm
-theorem lem_d : p := lem_a.trans lem_c.2
-"""
+P = Problem(
+    "p",
+    "lean",
+    "tactics",
+    "import Mathlib\n",
+    f"theorem N.foo {{x : Nat}} (h0 : 0 < x) : x ≠ 0 := by\n  {HOLE}\n\nend N\n",
+)
+BOUND = "have h1 : 0 + x = x := by\n    simp\n    omega"
+ALL = "have h2 (y : Nat) : y = y := rfl"
+NAMELESS = "have : x ≠ 1 := by omega"
+READ = Verdict(
+    Status.REJECTED, (Diagnostic("error", "unsolved goals\n⊢ x ≠ 0"),), checks=("audit", "messages")
+)
 
 
-def test_lemmas_before_a_theorem_are_read() -> None:
-    assert read_lemmas(PRELUDE) == [
-        Lemma(
-            "lem_a",
-            "theorem lem_a (x y : Nat) (h : x < y) : x ≤ y",
-            body="intro z\n  exact Nat.le_of_lt h",
-        ),
-        Lemma("lem_b", "lemma lem_b : 0 = 0", body="exact rfl"),
-        Lemma(
-            "lem_c",
-            "theorem lem_c : (fun x : Nat => x) = id ∧ 0 = 0",
-            body="constructor\n  · exact (lem_b).symm",
-            needs=("lem_b",),
-        ),
-        Lemma(
-            "lem_d",
-            "theorem lem_d : p",
-            body="exact lem_a.trans lem_c.2",
-            needs=("lem_a", "lem_c"),
-        ),
-    ]
-    assert read_lemmas("theorem broken : p\n") == []
+def failed(*places: tuple[int, int]) -> Verdict:
+    errors = [Diagnostic("error", "no", body_line=line, body_column=c) for line, c in places]
+    return Verdict(Status.REJECTED, tuple(errors), checks=("audit", "messages"))
 
 
-def test_a_lemma_is_a_problem_of_its_own() -> None:
-    problem = build_walk_problem("ab")
-    made = lemma_problem(problem, "theorem lem (h : walk a) : walk b")
-    assert made.statement == f"theorem lem (h : walk a) : walk b := by\n  {HOLE}\n"
-    assert (made.id, made.metadata) == ("t/lem", {"parent": "t", "lemma": "lem"})
-    with pytest.raises(ProblemError, match="no 'theorem name"):
-        lemma_problem(problem, "theorem lem")
-    with pytest.raises(ProblemError, match="must begin with"):
-        lemma_problem(problem, "def lem : Nat")
+def test_facts_are_the_haves_of_the_own_block() -> None:
+    bodies = {
+        f"intro h\n  {BOUND}\n  {NAMELESS}\n  · have h3 : p := by simp\n    omega": READ,
+        f"{BOUND}\n  obtain ⟨y, hy⟩ := h\n  {ALL}\n  have ⟨z, hz⟩ := h\n  have h4 := h": READ,
+        "have h5 : p := by run_tac evil": Verdict(Status.UNSOUND, checks=("audit:meta",)),
+        "have h6 : p := by simp": Verdict(Status.TIMEOUT),
+    }
+    assert list_facts(P, bodies) == {BOUND: 2, NAMELESS: 1, ALL: 1}
 
 
-def test_the_negation_is_closed() -> None:
-    assert negate("theorem lem (x y : Nat) {h : x < y} : x ≤ y") == (
-        "theorem lem_negation : ¬ (∀ (x y : Nat) {h : x < y}, x ≤ y)"
+def test_facts_stand_before_a_body_and_before_a_hole() -> None:
+    body = put_together(P, [BOUND, ALL], "exact foo\n  done")
+    assert body == f"{BOUND}\n  {ALL}\n  exact foo\n  done"
+    assert put_together(P, []) == ""
+    shown = show(P, [BOUND, ALL])
+    assert shown.id == "p+2"
+    assert shown.statement == P.statement.replace(HOLE, f"{BOUND}\n  {ALL}\n  {HOLE}")
+
+
+def test_what_a_verdict_leaves_standing() -> None:
+    facts = [BOUND, ALL, NAMELESS]
+    candidate = Candidate(P, put_together(P, facts))
+    assert find_standing(candidate, READ, facts) == facts
+    assert find_standing(candidate, failed((3, 4)), facts) == [ALL, NAMELESS]
+    assert find_standing(candidate, failed((4, 29), (5, 2)), facts) == [BOUND]
+    assert find_standing(candidate, Verdict(Status.PROVED, checks=("a",)), facts) == facts
+    assert find_standing(candidate, Verdict(Status.TIMEOUT), facts) == []
+    # An error of no place may be anybody's.
+    odd = Verdict(Status.REJECTED, (Diagnostic("error", "kernel"),), checks=("messages",))
+    assert find_standing(candidate, odd, facts) == []
+
+
+def test_a_fact_and_its_negation_are_theorems() -> None:
+    alone = negate(P, ALL, says_not=False)
+    assert alone is not None
+    assert alone.statement == (
+        "theorem foo_alone {x : Nat} (h0 : 0 < x) : ∀ (y : Nat), y = y := by\n"
+        f"  {HOLE}\n\nend N\n"
     )
-    assert negate("lemma b : ∀ x, x = x") == "theorem b_negation : ¬ (∀ x, x = x)"
-    # A negation is a statement like any other, and its own negation too.
-    twice = negate(negate("theorem b (x : Nat) : x = 0"))
-    assert twice == "theorem b_negation_negation : ¬ (¬ (∀ (x : Nat), x = 0))"
-
-
-def test_what_a_proof_uses_is_read_from_its_names() -> None:
-    names = ["lem", "lem_a", "f.g", "h"]
-    assert find_used("exact lem.symm ▸ f.g.trans h' -- lem_a", names) == ("lem", "f.g")
-    assert find_used("simp [lem_a, h]", names) == ("lem_a", "h")
-
-
-def test_only_the_lemmas_that_a_proof_depends_on_stand_before_it() -> None:
-    lemmas = [one for one in read_lemmas(PRELUDE) if one.name != "lem_d"]
-    problem = build_walk_problem("ab")
-    candidate = prove_with(problem, "exact lem_c.1", lemmas)
-    assert candidate.prelude == (
-        "lemma lem_b : 0 = 0 := by\n  exact rfl\n\n"
-        "theorem lem_c : (fun x : Nat => x) = id ∧ 0 = 0 := by\n"
-        "  constructor\n  · exact (lem_b).symm\n\n"
+    against = negate(P, BOUND)
+    assert against is not None
+    assert (against.id, against.preamble) == ("p.not", "import Mathlib\n")
+    assert against.statement.startswith(
+        "theorem foo_alone : ¬ (∀ {x : Nat} (h0 : 0 < x), 0 + x = x) := by\n"
     )
-    assert prove_with(problem, "simp", lemmas).prelude == ""
-    assert audit_lean_candidate(candidate) is None
-    # What was written is read back as it was.
-    assert read_lemmas(write_prelude(lemmas)) == lemmas
+    assert negate(P, "obtain h := g") is None
+    assert calls_itself(P, "exact foo_alone h0")
+    assert not calls_itself(P, "exact foo_alone' h0")
 
 
-def test_a_proved_lemma_carries_a_proof_over_the_fake() -> None:
-    async def main() -> None:
-        confirm, problem, pool = Confirmer(), build_walk_problem("ab"), LemmaPool()
-        for name, word in (("lem_a", "a"), ("lem_b", "b"), ("lem_c", "c")):
-            statement = f"theorem {name} : walk {word}"
-            body = f"step {word}"
-            made = lemma_problem(problem, statement)
-            assert (await confirm(Candidate(made, body))).proved
-            pool.add(Lemma(name, statement, status="proved", body=body))
-        body = "have g : walk a := by\n    recall lem_a\n  have h : walk b := by\n    recall lem_b"
-        body += "\n  join g h"
-        lemmas = [pool.lemmas[name] for name in pool.closure(pool.lemmas)]
-        candidate = prove_with(problem, body, lemmas)
-        assert "lem_c" not in candidate.prelude
-        assert (await confirm(candidate)).proved
-        assert not (await confirm(Candidate(problem, body))).proved
-        assert pool.credit(find_used(body, pool.lemmas)) == ["lem_a", "lem_b"]
-        assert pool.lemmas["lem_c"].uses == 0
+def test_a_proof_found_alone_takes_the_place_of_the_own() -> None:
+    proof = "cases x with\n  | zero => simp\n  | succ n =>\n    omega"
+    assert prove_alone(P, BOUND, proof) == (
+        "have h1 : 0 + x = x := by\n    cases x with\n    | zero => simp\n"
+        "    | succ n =>\n      omega"
+    )
 
-    asyncio.run(main())
+
+# Real Lean
+
+
+@pytest.fixture(scope="module")
+def lean() -> Iterator[Lean]:
+    yield from open_lean()
+
+
+HELPS = "have h1 : x ≠ 0 := by omega"
+FALSE = "have h2 : x = 1 := by simp wrong"
+OPEN = "have h3 : q ∨ p := by\n    exact wrong"
+
+
+@pytest.mark.lean
+def test_facts_that_hold_together_are_shown(lean: Lean) -> None:
+    """Two bodies fail, each with a fact that holds; with both shown a short body is a proof, which
+    rests on one of them."""
+    script = follow_script(
+        {
+            "have h1": ["exact ⟨h1, hp.symm⟩", "exact ⟨h1, by cases hp <;> simp_all⟩"],
+            "": [f"{HELPS}\n  {FALSE}\n  exact wrong", f"{FALSE}\n  {OPEN}\n  exact ⟨h1, h3⟩"],
+        }
+    )
+    result = lean.search(script, SPLIT, name="lemmas", calls=40)
+    assert result.stopped == "proved"
+    pool = {one["statement"]: one["status"] for one in result.tree["lemmas"]}
+    assert pool == {HELPS: "proved", FALSE: "open", OPEN: "open"}
+    assert result.tree["used"] == ["L1"]
+    assert result.proofs[0].confirmed
+    assert result.proofs[0].body.startswith(f"{HELPS}\n  exact ⟨h1")
+
+
+@pytest.mark.lean
+def test_what_does_not_stand_is_proved_or_refuted_apart(lean: Lean) -> None:
+    swap = "cases hp with\n  | inl a => exact Or.inr a\n  | inr b => exact Or.inl b"
+    refute = "intro h\n  exact absurd (h 2 True True (Or.inl trivial) (by decide)) (by decide)"
+    script = follow_script(
+        {
+            "theorem split_alone (x": [swap],
+            "theorem split_alone": [refute],
+            "have h3": ["exact ⟨by omega, h3⟩"],
+            "": [f"{FALSE}\n  {OPEN}\n  exact wrong"],
+        }
+    )
+    result = lean.search(script, SPLIT, name="lemmas", tier="heavy", calls=80)
+    assert result.stopped == "proved"
+    pool = {one["statement"]: one["status"] for one in result.tree["lemmas"]}
+    assert pool == {FALSE: "disproved", OPEN: "proved"}
+    assert "malformed" not in result.tree
+
+
+@pytest.mark.lean
+def test_a_part_that_lean_cannot_read_has_no_proof(lean: Lean) -> None:
+    """The fact speaks of a name that only its body introduced: it is a theorem of nothing."""
+    script = follow_script(
+        {"": ["obtain ⟨y, hy⟩ : ∃ y, y = x := ⟨x, rfl⟩\n  have h : y = x := by simp wrong\n  done"]}
+    )
+    result = lean.search(script, SPLIT, name="lemmas", tier="heavy", calls=30, max_idle=3)
+    assert not result.proved
+    assert "its own statement fails in Lean" in next(iter(result.tree["malformed"].values()))

@@ -1,27 +1,18 @@
-"""States of Lean proofs: truncate-and-resume by hand, on recorded answers, and in tactic mode over
-the fake REPL (nothing here says anything about a real Lean)."""
+"""States of Lean proofs: truncate-and-resume by hand, and on a real Lean where one is installed."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
 
 import pytest
-from proverrl.lang.lean.workers.repl_worker import LeanReplWorker
 
-from proverrl.errors import ProblemError, UsageError
-from proverrl.lang.lean.goals import find_states
-from proverrl.lang.lean.judge import KnownStatements, LeanLimits, judge_messages
-from proverrl.lang.lean.search.states import find_cut, resume_comment, segment_lean
-from proverrl.lang.lean.search.tactic_mode import PlacedTactic, TacticMode, split_tactics
-from proverrl.lang.lean.search.tactic_states import LeanStates
-from proverrl.lang.lean.workers.protocol import CommandAnswer, parse_answer
-from proverrl.lang.lean.workers.repl import Elaboration
+from proverrl.errors import UsageError
+from proverrl.lang.lean.search.blocks import Block, find_blocks, find_tactics
+from proverrl.lang.lean.search.states import SEARCHING, Cut, find_cut, resume_comment, segment_lean
 from proverrl.lang.records import Prefix, Segment
 from proverrl.types import HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
-from tests.lean_builders import FAKE_LEAN, build_lean_candidate, build_lean_problem
-from tests.test_lean_replay import OWN, RECORDED, TRANSCRIPTS, load
+from tests.lean_builders import build_lean_problem
+from tests.lean_search import SPLIT, Lean, open_lean
 
 PROBLEM = build_lean_problem("t", "p ∧ q → q ∧ p")
 BODY = "intro h\n  -- split it\n  constructor\n  · exact h.2\n  · exact h.3"
@@ -56,18 +47,95 @@ def test_a_failed_proof_is_cut_at_its_first_error() -> None:
     assert segment_lean(Candidate(PROBLEM, BODY), judged(error(1, 2))) == ()
 
 
-def test_unsolved_goals_do_not_cut() -> None:
+def test_what_a_block_leaves_open_cuts_where_the_block_ends() -> None:
     candidate = Candidate(PROBLEM, BODY)
-    inner = error(1, 0, "unsolved goals\n⊢ q")
-    assert find_cut(candidate, judged(inner)) == len(BODY)
-    cut = find_cut(candidate, judged(inner, error(5, 10)))
-    assert BODY[cut:] == "h.3"
-    # Goals of a block inside the body are not what is open after it.
-    assert len(segment_lean(candidate, judged(inner))) == 3
-    # Those of the theorem are.
+    blocks = find_blocks(PROBLEM, BODY)
+    # The first bullet leaves its goal: more could be written behind ``h.2``.
+    inner = error(4, 2, "unsolved goals\nh : p ∧ q\n⊢ q")
+    cut = find_cut(candidate, judged(inner), blocks)
+    assert BODY[: cut.place].endswith("· exact h.2")
+    assert cut.state == "h : p ∧ q\n⊢ q"
+    assert segment_lean(candidate, judged(inner))[2:] == (
+        Segment("intro h\n  -- split it\n  constructor\n  · exact h.2", cut.state),
+    )
+    # An error before the end of the block comes first.
+    assert find_cut(candidate, judged(inner, error(4, 10)), blocks) == Cut(BODY.index("h.2"))
+    # An error of no block that is known stands where it is.
+    assert BODY[find_cut(candidate, judged(error(5, 10, inner.message)), blocks).place :] == "h.3"
+    # What the theorem leaves open is open at the end.
     outer = error(None, 0, "unsolved goals\ncase right\nh : p ∧ q\n⊢ p  ∧ p\n\n⊢ q")
     segments = segment_lean(candidate, judged(outer))
     assert segments[3:] == (Segment(BODY, "h : p ∧ q\n⊢ p ∧ p\n\n⊢ q"),)
+    # The last block and the theorem end together: the inner goals are what is open.
+    both = find_cut(candidate, judged(outer, error(5, 2, "unsolved goals\n⊢ r")), blocks)
+    assert both == Cut(len(BODY), "⊢ r")
+
+
+def test_alternatives_that_are_missing_are_open_at_the_end() -> None:
+    body = "intro h\n  cases h with\n  | inl a => exact a"
+    states: tuple[BodyState, ...] = ((1, 0, "a"), (2, 2, "h : p ∨ q\n⊢ r"), (3, 2, "a : p\n⊢ r"))
+    missing = error(2, 2, "Alternative `inr` has not been provided")
+    verdict = Verdict(Status.REJECTED, (missing,), states=states)
+    assert segment_lean(Candidate(PROBLEM, body), verdict)[-1] == Segment(
+        body, "h : p ∨ q\n⊢ r\nAlternative `inr` has not been provided"
+    )
+    # Behind another tactic none can be written.
+    after = segment_lean(Candidate(PROBLEM, body + "\n  simp"), verdict)
+    assert after == (Segment("intro h", "h : p ∨ q\n⊢ r"),)
+
+
+def test_a_finished_block_is_not_the_proof() -> None:
+    body = "have a : p := by\n    simp\n    simp\n  exact a"
+    states: tuple[BodyState, ...] = ((1, 0, "a"), (2, 4, "⊢ p"), (3, 4, "no goals"), (4, 2, "b"))
+    verdict = Verdict(Status.REJECTED, (error(3, 4),), states=states)
+    assert segment_lean(Candidate(PROBLEM, body), verdict) == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "blocks"),
+    [
+        ("intro h\n  simp", []),
+        ("have h : p := by simp\n  exact h", ["simp"]),
+        ("have h : p := by\n    a\n    b\n  exact h", ["a\n    b"]),
+        ("have h : p := by\n    have g : q := by c\n    b", ["have g : q := by c\n    b", "c"]),
+        ("constructor\n  · a\n    b\n  · c", ["a\n    b", "c"]),
+        (". a\n  . b", ["a", "b"]),
+        (
+            "cases h with\n  | inl a => b\n  | inr c =>\n    d\n    e",
+            ["b", "d\n    e"],
+        ),
+        ("case left => a\n  next h => b", ["a", "b"]),
+        # Alternatives of a term, and blocks in brackets, are part of their tactic.
+        ("exact match h with\n  | .inl a => b", []),
+        ("exact foo (by simp) (by\n    omega)", []),
+        ("exact h.1\n  .trans g", []),
+        ("have h : p := by", [""]),
+        ("calc a = b := by c\n    _ = d := by e\n  f", ["c", "e"]),
+    ],
+)
+def test_blocks(body: str, blocks: list[str]) -> None:
+    own, *inner = find_blocks(PROBLEM, body)
+    assert own == Block(-1, 0, len(body), 2, -1)
+    assert [body[block.start : block.end] for block in inner] == blocks
+    term = find_blocks(build_lean_problem(kind="term"), body)
+    assert all(block.opener >= 0 for block in term)
+
+
+def test_tactics_of_a_block() -> None:
+    body = "intro h\n  cases h with\n  | inl a =>\n    exact a\n  -- then\n  done\n    <;> simp"
+    assert find_tactics(PROBLEM, body, find_blocks(PROBLEM, body)[0]) == [
+        "intro h",
+        "cases h with\n  | inl a =>\n    exact a\n  -- then",
+        "done\n    <;> simp",
+    ]
+
+
+def test_the_column_of_what_comes_next() -> None:
+    columns = {
+        text: SEARCHING.next_column(PROBLEM, text)
+        for text in ("intro h", "have h : p := by", "have h : p := by\n    simp", "split\n  ·")
+    }
+    assert list(columns.values()) == [2, 4, 2, 4]
 
 
 def test_a_proof_ends_in_no_goals() -> None:
@@ -135,131 +203,81 @@ def test_the_state_is_a_comment_before_what_is_written_next() -> None:
     assert resume_comment(PROBLEM, Prefix("", "")) == ""
 
 
-def answers() -> list[tuple[str, CommandAnswer]]:
-    """The texts that a REPL was asked to run with all tactics, with its answers."""
-    found = []
-    for transcript in [*load(OWN), *load(RECORDED / TRANSCRIPTS)]:
-        for exchange in transcript["exchanges"]:
-            answer = parse_answer(json.dumps(exchange["response"]))
-            if isinstance(answer, CommandAnswer) and answer.tactics:
-                found.append((exchange["request"]["cmd"], answer))
-    return found
+# Real Lean
 
 
-def test_recorded_answers_of_a_repl_are_cut() -> None:
-    """The made-up proof and the recorded one: its first ``sorry`` stands in the first step of a
-    calculation, before which no tactic ends."""
-    cut = {}
-    for text, answer in answers():
-        head, body = text.partition("by ")[::2]
-        if not body:
-            head, body = text.partition("by\n")[::2]
-            head += "by\n"
-        else:
-            head += "by "
-        candidate = Candidate(Problem("r", "lean", "tactics", "", head + HOLE), body)
-        done = Elaboration(answer.env, answer.messages, answer.sorries, answer.tactics)
-        judgement = judge_messages(done, candidate, 0)
-        status = Status.PROVED if judgement is None else judgement.status
-        verdict = Verdict(
-            status,
-            () if judgement is None else judgement.diagnostics,
-            states=find_states(answer.tactics, candidate, 0),
-            checks=("fake",),
-        )
-        cut[body] = segment_lean(candidate, verdict)
-    assert cut["  skip\n  trivial"] == (
-        Segment("  skip", "⊢ True"),
-        Segment("  skip\n  trivial", "no goals"),
-    )
-    calculation = "calc\n  3 = 4 := by sorry\n  4 = 5 := by sorry"
-    assert cut[calculation] == ()
-    assert len(cut) == 2
+@pytest.fixture(scope="module")
+def lean() -> Iterator[Lean]:
+    yield from open_lean()
 
 
-# Tactic mode
+PROOF = (
+    "have h1 : 0 < x := by\n    exact h0\n  constructor\n  · intro h\n    omega\n"
+    "  · cases hp with\n    | inl a =>\n      exact Or.inr a\n    | inr b => exact Or.inl b"
+)
 
 
-def run(work: Callable[[TacticMode, LeanReplWorker], Awaitable[None]]) -> None:
-    async def spawn() -> LeanReplWorker:
-        return await LeanReplWorker.start(FAKE_LEAN, LeanLimits(), KnownStatements())
-
-    async def main() -> None:
-        worker, states = await spawn(), LeanStates(spawn)
-        try:
-            await work(TacticMode(states, worker.judge), worker)
-        finally:
-            worker.kill()
-            await worker.join()
-            await states.aclose()
-
-    asyncio.run(main())
-
-
-def test_tactics_are_split() -> None:
-    body = "intro h\n  cases h with\n  | inl a =>\n    exact a\n  done"
-    # The hole stands in column 2: a line in that column begins a tactic, but for an alternative.
-    assert split_tactics(PROBLEM, body) == [
-        PlacedTactic("intro h", 1, 0),
-        PlacedTactic("cases h with\n| inl a =>\n  exact a", 2, 2),
-        PlacedTactic("done", 5, 2),
+@pytest.mark.lean
+def test_every_beginning_of_a_proof_is_a_state_to_go_on_from(lean: Lean) -> None:
+    """Line by line, inside blocks and between alternatives: each is kept, and no two are one."""
+    lines = PROOF.split("\n")
+    reached = []
+    for number in range(1, len(lines)):
+        body = "\n".join(lines[:number])
+        verdict = lean.judge(SPLIT, body)
+        assert verdict.status is Status.REJECTED, body
+        segments = segment_lean(Candidate(SPLIT, body), verdict)
+        assert segments[-1].text == body
+        reached.append(segments[-1].state)
+    assert len(set(reached)) == len(lines) - 1
+    shown = [state.partition("\n\n")[0].split("⊢")[1].split("\n") for state in reached]
+    assert shown == [
+        [" 0 < x"],
+        [" x ≠ 0 ∧ (q ∨ p)"],
+        [" x ≠ 0"],
+        [" False"],
+        [" q ∨ p"],
+        [" q ∨ p", "Alternative `inl` has not been provided"],
+        [" q ∨ p"],
+        [" q ∨ p", "Alternative `inr` has not been provided"],
     ]
+    # Each missing alternative counts as open.
+    assert [SEARCHING.count_open(state) for state in reached] == [1, 1, 2, 1, 1, 2, 1, 1]
+    assert segment_lean(Candidate(SPLIT, PROOF), lean.judge(SPLIT, PROOF))[-1].state == "no goals"
 
 
-def test_steps_in_tactic_mode() -> None:
-    async def work(mode: TacticMode, worker: LeanReplWorker) -> None:
-        problem = build_lean_problem("t", "p")
-        bad, half, done = await mode.step(problem, (), ["bad", "split", "exact choice"])
-        assert bad.is_failure
-        assert half.goals == ("⊢ p (half)",)
-        assert done.status == "completed"
-        (twice,) = await mode.step(problem, ("split",), ["split"])
-        assert twice.goals == ("⊢ p (half) (half)",)
-        assert mode.states.num_steps == 4
-        # A failed path stays failed, and nothing is computed twice.
-        (after,) = await mode.step(problem, ("bad",), ["split"])
-        assert after.is_failure
-        assert mode.states.num_steps == 4
-        broken = Problem("b", "lean", "tactics", "", f"theorem b : wrong := wrong\n  {HOLE}\n")
-        with pytest.raises(ProblemError, match="its own statement fails"):
-            await mode.step(broken, (), ["split"])
-
-    run(work)
-
-
-def test_a_search_goes_on_from_the_last_state_until_the_whole_file_is_judged() -> None:
-    """Three attempts, each after what was kept of the one before."""
-
-    async def work(mode: TacticMode, worker: LeanReplWorker) -> None:
-        problem = build_lean_problem("t", "p")
-        prefix = Prefix("", "")
-        seen = []
-        for written in ("split\n  bad", "split", "exact choice"):
-            body = f"{prefix.text}\n  {written}" if prefix.text else written
-            candidate = Candidate(problem, body)
-            verdict = await mode.verify(candidate)
-            last = segment_lean(candidate, verdict)[-1]
-            prefix = Prefix(last.text, last.state)
-            seen.append((verdict.status, last))
-        assert seen == [
-            (Status.REJECTED, Segment("split", "⊢ p (half)")),
-            (Status.REJECTED, Segment("split\n  split", "⊢ p (half) (half)")),
-            (Status.PROVED, Segment("split\n  split\n  exact choice", "no goals")),
-        ]
-
-    run(work)
+@pytest.mark.lean
+@pytest.mark.parametrize(
+    ("body", "kept", "state"),
+    [
+        # An error inside a block; what stands before it in the block is kept.
+        (
+            "constructor\n  · intro h\n    exact wrong\n  · simp",
+            "constructor\n  · intro h",
+            "h : x = 0\n⊢ False",
+        ),
+        # A block that is left open before other tactics.
+        (
+            "have h1 : x = x + 0 := by\n    skip\n  constructor",
+            "have h1 : x = x + 0 := by\n    skip",
+            "⊢ x = x + 0",
+        ),
+        ("constructor <;> skip", "constructor <;> skip", "⊢ x ≠ 0"),
+    ],
+)
+def test_real_errors_are_cut(lean: Lean, body: str, kept: str, state: str) -> None:
+    last = segment_lean(Candidate(SPLIT, body), lean.judge(SPLIT, body))[-1]
+    assert last.text == kept
+    assert last.state.partition("\n\n")[0].endswith(state)
 
 
-def test_tactic_mode_alone_proves_nothing() -> None:
-    async def work(mode: TacticMode, worker: LeanReplWorker) -> None:
-        # The fake completes any tactic that it does not know; the whole file fails on this word.
-        verdict = await mode.verify(build_lean_candidate("split\n  wrong"))
-        assert verdict.status is Status.REJECTED
-        assert verdict.states == ((1, 0, "⊢ True"), (2, 2, "⊢ True (half)"))
-        left = await mode.verify(build_lean_candidate("split\n  sorry"))
-        assert left.status is Status.INCOMPLETE
-        assert segment_lean(build_lean_candidate("split\n  sorry"), left) == (
-            Segment("split", "⊢ True (half)"),
-        )
-
-    run(work)
+@pytest.mark.lean
+def test_a_term_has_states_in_its_blocks(lean: Lean) -> None:
+    statement = SPLIT.statement.replace(":= by", ":=")
+    problem = Problem("split", "lean", "term", "", statement)
+    body = "by\n    constructor\n    intro h"
+    segments = segment_lean(Candidate(problem, body), lean.judge(problem, body))
+    assert [segment.text for segment in segments] == ["by\n    constructor", body]
+    # Without a block there is none.
+    bare = "⟨fun h => by omega, wrong⟩"
+    assert segment_lean(Candidate(problem, bare), lean.judge(problem, bare)) == ()

@@ -18,9 +18,8 @@ from proverrl.search.frontier import BestFirst
 from proverrl.search.proposals import PROPOSERS, Proposer, StepProposer
 from proverrl.search.run import TreeSearch
 from proverrl.types import HOLE, Completion, Problem, Prompt, Sampling
-from tests.lean_builders import build_walk_problem
+from tests.lean_search import build_walk_problem, verify_walk
 from tests.test_search_proposals import LEAN, LOOP, Watched, encode
-from tests.walk_search import StatesFrom, open_tools
 
 SAMPLING = Sampling(max_new_tokens=6)
 
@@ -69,6 +68,13 @@ def test_a_line_is_read(text: str, body: str | None) -> None:
     assert (read.num_tokens, read.logprob) == (2, -0.75)
 
 
+def test_a_line_after_one_that_opens_a_block_stands_deeper() -> None:
+    proposer = StepProposer(Watched().policy, SAMPLING)
+    completion = Completion("exact h", (1,), (7, 8), (-0.5, -0.25), "stop", 0)
+    read = proposer._read(LEAN, Prefix("have g : p := by", "s"), completion)
+    assert read.body == "have g : p := by\n    exact h"
+
+
 def test_steps_by_name_and_for_lean_only() -> None:
     assert set(PROPOSERS) == set(get_args(StepName))
     policy = Watched().policy
@@ -92,40 +98,37 @@ class LetterPolicy(Watched):
         return Completion("  " + text, prompt.token_ids, (7, 8), (logprob, 0.0), "stop", 0)
 
 
-@pytest.mark.parametrize("states_from", ["tactic-mode", "whole-file"])
-def test_best_first_proves_a_walk_one_tactic_at_a_time(states_from: StatesFrom) -> None:
+def test_best_first_proves_a_walk_one_tactic_at_a_time() -> None:
     async def main() -> None:
-        async with open_tools(states_from) as tools:
-            given = tools.functions
-            functions = Functions(
-                propose=PROPOSERS["tactic"](LetterPolicy().policy, SAMPLING),
-                verify=given.verify,
-                segment=segment_lean,
-                confirm=given.confirm,
-            )
-            config = SearchConfig(name="best_first", step="tactic", calls=200, check=True)
-            search = TreeSearch(build_walk_problem("abba"), functions, config)
-            result = await search.run()
-            (proof,) = result.proofs
-            assert proof.confirmed
-            assert [t for t in proof.body.split("\n  ") if t != "idle"] == [
-                "step a",
-                "step b",
-                "step b",
-                "step a",
-            ]
-            nodes = {node.state: node for node in search.strategy.tree.nodes}
-            # BFS-Prover's score: the log-probabilities of the tactics over depth ** 0.5.
-            # step a, step b: (-1.0 - 1.5) / sqrt(2) = -1.76777.
-            node = nodes["⊢ walk ba"]
-            assert node.depth == 2
-            assert node.value == pytest.approx(-2.5)
-            assert isinstance(search.strategy, BestFirst)
-            assert search.strategy.score(node) == pytest.approx(-1.76777, abs=1e-5)
-            # Each tactic is one edge: no body is more than one line longer than its node's.
-            for one in search.strategy.tree.nodes[1:]:
-                body, end = one.prefixes[0]
-                assert body[:end].count("\n") == one.depth - 1
-            assert HOLE not in proof.body
+        functions = Functions(
+            propose=PROPOSERS["tactic"](LetterPolicy().policy, SAMPLING),
+            verify=verify_walk,
+            segment=segment_lean,
+            confirm=verify_walk,
+        )
+        config = SearchConfig(name="best_first", step="tactic", calls=200, check=True)
+        search = TreeSearch(build_walk_problem("abba"), functions, config)
+        result = await search.run()
+        (proof,) = result.proofs
+        assert proof.confirmed
+        assert [t for t in proof.body.split("\n  ") if t != "idle"] == [
+            "step a",
+            "step b",
+            "step b",
+            "step a",
+        ]
+        nodes = {node.state: node for node in search.strategy.tree.nodes}
+        # BFS-Prover's score: the log-probabilities of the tactics over depth ** 0.5.
+        # step a, step b: (-1.0 - 1.5) / sqrt(2) = -1.76777.
+        node = nodes["⊢ walk ba"]
+        assert node.depth == 2
+        assert node.value == pytest.approx(-2.5)
+        assert isinstance(search.strategy, BestFirst)
+        assert search.strategy.score(node) == pytest.approx(-1.76777, abs=1e-5)
+        # Each tactic is one edge: no body is more than one line longer than its node's.
+        for one in search.strategy.tree.nodes[1:]:
+            body, end = one.prefixes[0]
+            assert body[:end].count("\n") == one.depth - 1
+        assert HOLE not in proof.body
 
     asyncio.run(main())

@@ -1,15 +1,13 @@
-"""Subgoals of Lean: goals as Lean printed them (recorded), texts by hand, and whole decompositions
-over the fake REPL. Nothing here says that a real Lean takes a lifted theorem."""
+"""Subgoals of Lean: goals as theorems, sketches by hand as Lean 4.35.0 answers them, and whole
+decompositions on a real Lean."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
 
 import pytest
 
-from proverrl.errors import ProblemError, RecordError
+from proverrl.errors import ProblemError
 from proverrl.lang.lean.search.extract import (
     Goal,
     Hypothesis,
@@ -18,25 +16,10 @@ from proverrl.lang.lean.search.extract import (
     parse_goal,
     write_theorem,
 )
-from proverrl.lang.lean.search.subgoals import (
-    LeanSketch,
-    hide_failing,
-    lift,
-    read_sketch,
-    sketch_from_failure,
-    sketch_from_sorries,
-    sketch_from_text,
-    splice,
-)
-from proverrl.lang.lean.search.tactic_states import LeanStates
-from proverrl.lang.lean.syntax.declarations import read_theorem
-from proverrl.lang.lean.workers.protocol import CommandAnswer, Position, Sorry, parse_answer
+from proverrl.lang.lean.search.subgoals import close, fill, lift, make_sketch, refine, splice
 from proverrl.lang.records import Sketch, Subgoal
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from tests.decompose import SubgoalFunctions, decompose
-from tests.lean_builders import build_lean_problem, build_walk_problem
-from tests.test_lean_replay import RECORDED, TRANSCRIPTS, load
-from tests.walk_search import Confirmer, spawn
+from tests.lean_search import SPLIT, Lean, follow_script, open_lean
 
 P = Problem(
     "p",
@@ -45,11 +28,6 @@ P = Problem(
     "import Mathlib\n",
     f"theorem foo (x : Int) (h0 : 0 < x) : x ≠ 0 := by\n  {HOLE}\n",
 )
-
-
-def sorry(line: int, column: int, goal: str) -> Sorry:
-    return Sorry(goal, 0, Position(line, column), Position(line, column + 5))
-
 
 # Goals as theorems
 
@@ -115,103 +93,194 @@ def test_a_hypothesis_that_the_rest_speaks_of_stays() -> None:
     assert mentions("exact h.2 -- g", ["h", "g", "h2"]) == {"h"}
 
 
-def recorded(name: str) -> list[tuple[str, CommandAnswer]]:
-    found = []
-    for transcript in load(RECORDED / TRANSCRIPTS):
-        if transcript["file"].endswith(name):
-            for exchange in transcript["exchanges"]:
-                answer = parse_answer(json.dumps(exchange["response"]))
-                if isinstance(answer, CommandAnswer):
-                    found.append((exchange["request"]["cmd"], answer))
-    return found
-
-
-def test_a_recorded_sketch_is_lifted() -> None:
-    """A real Lean's goals for ``have h : x = 1 := by sorry``."""
-    text, answer = recorded("have_by_sorry.in")[0]
-    head, _, body = text.partition("by\n  ")
-    problem = Problem("foo", "lean", "tactics", "", f"{head}by\n  {HOLE}\n")
-    sketch = sketch_from_sorries(problem, body, answer.sorries)
-    assert sketch is not None
-    assert sketch.subgoals == (Subgoal("h"),)
-    lifted = lift(problem, sketch, sketch.subgoals[0], ())
-    assert lifted.statement == f"theorem foo_h\n    (x : Int) :\n    x = 1 := by\n  {HOLE}\n"
-    assert (lifted.id, lifted.metadata["parent"]) == ("foo/h", "foo")
-
-
-def test_every_recorded_goal_of_a_sorry_is_stated() -> None:
-    stated = 0
-    for transcript in load(RECORDED / TRANSCRIPTS):
-        for exchange in transcript["exchanges"]:
-            for told in exchange["response"].get("sorries", []):
-                text = write_theorem("t", parse_goal(told["goal"]))
-                assert "✝" not in text
-                # What was written is read back: binders, and the same target.
-                parts = read_theorem(Problem("t", "lean", "tactics", "", text))
-                shown = told["goal"].partition("⊢ ")[2].split()
-                assert parts.target.split() == shown
-                stated += 1
-    assert stated >= 40
-
-
 # Sketches
+
+FAILING = (
+    "have a : q := by\n"
+    "    have b : r := by\n"
+    "      simp\n"
+    "    exact b\n"
+    "  have c : s := by exact foo\n"
+    "  constructor\n"
+    "  · omega\n"
+    "  · cases h with\n"
+    "    | inl g => exact g\n"
+    "    | inr g =>\n"
+    "      exact g\n"
+    "  done"
+)
+
+
+def failed(*places: tuple[int, int], text: str = "no") -> Verdict:
+    errors = tuple(
+        Diagnostic("error", text, body_line=line, body_column=column) for line, column in places
+    )
+    return Verdict(Status.REJECTED, errors, checks=("audit", "messages"))
+
+
+def hole(number: int) -> str:
+    return f'fail "hole H{number}"'
+
+
+@pytest.mark.parametrize(
+    ("places", "old", "new"),
+    [
+        # The innermost block that holds the error; a block on the line of its word gets a line.
+        ([(3, 6)], "simp", hole(1)),
+        ([(4, 4)], "have b : r := by\n      simp\n    exact b", hole(1)),
+        ([(3, 6), (4, 4)], "have b : r := by\n      simp\n    exact b", hole(1)),
+        ([(5, 25)], " exact foo", f"\n    {hole(1)}"),
+        ([(7, 4)], "omega", hole(1)),
+        ([(9, 21)], " exact g\n    | inr", f"\n      {hole(1)}\n    | inr"),
+        ([(11, 6)], "      exact g\n  done", f"      {hole(1)}\n  done"),
+        # In the theorem's own block: the tactic that fails and all after it.
+        ([(12, 2)], "done", hole(1)),
+        ([(8, 4)], "cases h with" + FAILING.partition("cases h with")[2][:-7], hole(1)),
+        ([(6, 2)], FAILING[FAILING.index("constructor") :], hole(1)),
+        ([(5, 11)], FAILING[FAILING.index("have c") :], hole(1)),
+    ],
+)
+def test_what_failed_becomes_a_hole(places: list[tuple[int, int]], old: str, new: str) -> None:
+    sketch = make_sketch(Candidate(P, FAILING), failed(*places))
+    assert sketch == Sketch(FAILING.replace(old, new), (Subgoal("H1"),))
+
+
+def test_holes_are_numbered_in_the_order_of_the_text() -> None:
+    sketch = make_sketch(Candidate(P, FAILING), failed((7, 4), (3, 6)))
+    assert sketch is not None
+    assert sketch.subgoals == (Subgoal("H1"), Subgoal("H2", ("H1",)))
+    assert sketch.body.index("H1") < sketch.body.index("H2")
+    assert close(P, sketch) == Candidate(P, sketch.body)
+    # What a block leaves open is told of the word that opens it; the theorem's own of no place.
+    unsolved = make_sketch(Candidate(P, FAILING), failed((5, 16), text="unsolved goals\n⊢ s"))
+    assert unsolved == make_sketch(Candidate(P, FAILING), failed((5, 25)))
+    left = Verdict(
+        Status.REJECTED, (Diagnostic("error", "unsolved goals\n⊢ s"),), checks=("messages",)
+    )
+    ended = make_sketch(Candidate(P, FAILING), left)
+    assert ended is not None
+    assert ended.body == f"{FAILING}\n  {hole(1)}"
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict"),
+    [
+        # All of it fails; it was not read; the error is elsewhere; a term without a block.
+        ("omega", failed((1, 0))),
+        ("omega", Verdict(Status.REJECTED, checks=("audit:size",))),
+        ("omega", Verdict(Status.TIMEOUT)),
+        ("skip", Verdict(Status.REJECTED, (Diagnostic("error", "x"),), checks=("messages",))),
+    ],
+)
+def test_what_is_no_sketch(body: str, verdict: Verdict) -> None:
+    assert make_sketch(Candidate(P, body), verdict) is None
+    term = Problem("p", "lean", "term", "", P.statement.replace(":= by", ":="))
+    assert make_sketch(Candidate(term, "foo x"), failed((1, 0))) is None
 
 
 BODY = (
-    "have h1 : x + 0 = x := by sorry\n"
-    "  have h2 : 0 ≤ x := by\n"
-    "    have h3 : 1 ≤ x := by\n"
-    "      sorry\n"
-    "    · exact (by sorry)\n"
-    "  omega"
+    f"have h1 : x + 0 = x := by\n    {hole(1)}\n  have h2 : 0 ≤ x := by\n"
+    f"    have h3 : 1 ≤ x := by\n      {hole(2)}\n    · {hole(3)}\n  omega"
 )
-SORRIES = (
-    sorry(2, 28, "x : Int\nh0 : 0 < x\n⊢ x + 0 = x"),
-    sorry(5, 6, "x : Int\nh0 : 0 < x\nh1 : x + 0 = x\n⊢ 1 ≤ x"),
-    sorry(6, 16, "x : Int\nh0 : 0 < x\nh1 : x + 0 = x\nh3 : 1 ≤ x\n⊢ 0 ≤ x"),
+GOALS = (
+    "x : Int\nh0 : 0 < x\n⊢ x + 0 = x",
+    "x : Int\nh0 : 0 < x\nh1 : x + 0 = x\n⊢ 1 ≤ x",
+    "x : Int\nh0 : 0 < x\nh1 : x + 0 = x\nh3 : 1 ≤ x\n⊢ 0 ≤ x",
 )
 
 
-def read(body: str = BODY, sorries: tuple[Sorry, ...] = SORRIES) -> LeanSketch | None:
-    return sketch_from_sorries(P, body, sorries)
-
-
-def test_holes_have_names_and_needs_from_what_is_known_there() -> None:
-    sketch = read()
-    assert sketch is not None
-    assert sketch.subgoals == (
-        Subgoal("h1"),
-        Subgoal("h3", ("h1",)),
-        Subgoal("goal_3", ("h1", "h3")),
+def answer(*goals: str, more: tuple[Diagnostic, ...] = ()) -> Verdict:
+    """What Lean says of a sketch whose holes have these goals."""
+    told = (
+        Diagnostic("error", f"hole H{n}\n{goal}", body_line=BODY[: BODY.index(hole(n))].count("\n"))
+        for n, goal in enumerate(goals, 1)
     )
-    assert [BODY[hole.start : hole.end] for hole in sketch.holes] == ["sorry"] * 3
-    # A hypothesis of the name that says something else is no hole's.
-    other = SORRIES[1].goal.replace("x + 0 = x", "True")
-    changed = read(sorries=(SORRIES[0], sorry(5, 6, other), SORRIES[2]))
-    assert changed is not None
-    assert changed.subgoals[1] == Subgoal("h3")
+    return Verdict(Status.REJECTED, (*told, *more), checks=("audit", "messages"))
+
+
+def build_sketch(*goals: str) -> Sketch:
+    plain = Sketch(BODY, (Subgoal("H1"), Subgoal("H2", ("H1",)), Subgoal("H3", ("H1", "H2"))))
+    found = refine(P, plain, close(P, plain), answer(*(goals or GOALS)))
+    assert found is not None
+    return found
+
+
+def test_a_sketch_learns_its_goals_and_what_each_hole_needs() -> None:
+    sketch = build_sketch()
+    assert sketch.subgoals == (Subgoal("H1"), Subgoal("H2", ("H1",)), Subgoal("H3", ("H1", "H2")))
+    # Asked again it stays as it is, so that its holes can be filled.
+    assert refine(P, sketch, close(P, sketch), answer(*GOALS)) == sketch
+    # A hypothesis that says something else is no hole's, whatever its name.
+    other = GOALS[1].replace("x + 0 = x", "True")
+    assert build_sketch(GOALS[0], other, GOALS[2]).subgoals[1] == Subgoal("H2")
+    # A goal that cannot be stated has no theorem.
+    odd = answer(GOALS[0], "⊢ ?m.3", GOALS[2])
+    assert refine(P, sketch, close(P, sketch), odd) is None
+
+
+def test_several_goals_become_several_holes_and_none_goes() -> None:
+    body = f"constructor\n  {hole(1)}"
+    plain = Sketch(body, (Subgoal("H1"),))
+    both = Verdict(
+        Status.REJECTED, (Diagnostic("error", "hole H1\n⊢ p\n\n⊢ q"),), checks=("messages",)
+    )
+    found = refine(P, plain, close(P, plain), both)
+    assert found is not None
+    assert found.body == f"constructor\n  · {hole(1)}\n  · {hole(2)}"
+    none = Verdict(Status.REJECTED, (Diagnostic("error", "hole H1\n"),), checks=("messages",))
+    assert refine(P, plain, close(P, plain), none) is None
+    two = Sketch(f"have h : p := by\n    {hole(1)}\n  {hole(2)}", plain.subgoals)
+    left = refine(P, two, close(P, two), answer("⊢ p", more=(Diagnostic("error", "hole H2\n"),)))
+    assert left == Sketch(f"have h : p := by\n    {hole(1)}", (Subgoal("H1"),))
+
+
+def test_another_error_makes_a_sketch_with_more_holes() -> None:
+    sketch = build_sketch()
+    more = Diagnostic("error", "no", body_line=7, body_column=2)
+    worse = refine(P, sketch, close(P, sketch), answer(*GOALS, more=(more,)))
+    assert worse is not None
+    assert worse.body == BODY.replace("omega", hole(4))
 
 
 def test_both_forms_of_a_hole() -> None:
-    sketch = read()
-    assert sketch is not None
+    sketch = build_sketch()
     third = sketch.subgoals[2]
     alone, given = lift(P, sketch, third, ()), lift(P, sketch, third, third.needs)
-    start = "theorem foo_goal_3\n    (x : Int)\n    (h0 : 0 < x)"
+    assert alone is not None
+    assert given is not None
+    start = "theorem foo_H3\n    (x : Int)\n    (h0 : 0 < x)"
     assert alone.statement == f"{start} :\n    0 ≤ x := by\n  {HOLE}\n"
     assert given.statement == (
         f"{start}\n    (h1 : x + 0 = x)\n    (h3 : 1 ≤ x) :\n    0 ≤ x := by\n  {HOLE}\n"
     )
-    assert (alone.id, given.id) == ("p/goal_3", "p/goal_3+h1+h3")
-    assert alone.preamble == "import Mathlib\n"
-    assert given.metadata == {"parent": "p", "subgoal": "goal_3", "given": ["h1", "h3"]}
+    assert (alone.id, given.id, given.preamble) == ("p.H3", "p.H3+H1+H2", "import Mathlib\n")
+    # A hole that is the problem again is no part of it.
+    again = build_sketch("x : Int\nh0 : 0 < x\n⊢ x ≠ 0", *GOALS[1:])
+    assert lift(P, again, again.subgoals[0], ()) is None
 
 
-def test_proofs_are_spliced_at_the_indentation_of_their_holes() -> None:
-    sketch = read()
-    assert sketch is not None
-    proofs = {"h1": "simp", "h3": "intro a\n  cases a with\n  | b =>\n    c", "goal_3": "d\n  e"}
-    assert splice(P, sketch, proofs) == (
+def test_the_text_around_a_theorem_stays() -> None:
+    problem = Problem(
+        "p",
+        "lean",
+        "term",
+        "",
+        f"namespace N\n/-- doc -/\ntheorem foo {{x : Int}} : x = x :=\n  {HOLE}\n\nend N\n",
+    )
+    sketch = build_sketch()
+    lifted = lift(problem, sketch, sketch.subgoals[0], ())
+    assert lifted is not None
+    assert lifted.kind == "tactics"
+    assert lifted.statement == (
+        "namespace N\ntheorem foo_H1\n    (x : Int)\n    (h0 : 0 < x) :\n    x + 0 = x := by\n"
+        f"  {HOLE}\n\nend N\n"
+    )
+
+
+def test_proofs_are_spliced_in_the_columns_of_their_holes() -> None:
+    sketch = build_sketch()
+    proofs = {"H1": "simp", "H2": "intro a\n  cases a with\n  | b =>\n    c", "H3": "d\n  e"}
+    whole = (
         "have h1 : x + 0 = x := by\n"
         "    simp\n"
         "  have h2 : 0 ≤ x := by\n"
@@ -220,225 +289,84 @@ def test_proofs_are_spliced_at_the_indentation_of_their_holes() -> None:
         "      cases a with\n"
         "      | b =>\n"
         "        c\n"
-        "    · exact (by\n"
-        "        d\n"
-        "        e)\n"
+        "    · d\n"
+        "      e\n"
         "  omega"
     )
-    with pytest.raises(RecordError, match="no proof for the hole 'goal_3'"):
-        splice(P, sketch, {"h1": "simp"})
-    with pytest.raises(RecordError, match="not read from Lean text"):
-        splice(P, Sketch(BODY, ()), {})
-    with pytest.raises(RecordError, match="no hole 'h9', only h1, h3, goal_3"):
-        lift(P, sketch, Subgoal("h9"), ())
-
-
-@pytest.mark.parametrize(
-    ("body", "place", "whole"),
-    [
-        ("sorry", (2, 2), "a\n  b"),
-        ("have h : q := sorry\n  c", (2, 16), "have h : q := by\n    a\n    b\n  c"),
-        ("have h : q :=\n    sorry", (3, 4), "have h : q :=\n    by\n      a\n      b"),
-        ("· sorry", (2, 4), "· a\n    b"),
-        (
-            "skip\n  · have h : q := by sorry",
-            (3, 21),
-            "skip\n  · have h : q := by\n      a\n      b",
-        ),
-        ("cases h with\n  | z => sorry", (3, 9), "cases h with\n  | z =>\n    a\n    b"),
-        ("exact fun h => sorry", (2, 17), "exact fun h => by\n    a\n    b"),
-        ("exact ⟨sorry, h⟩", (2, 9), "exact ⟨by\n    a\n    b, h⟩"),
-    ],
-)
-def test_each_place_of_a_sorry(body: str, place: tuple[int, int], whole: str) -> None:
-    sketch = read(body, (sorry(*place, "⊢ q"),))
-    assert sketch is not None
-    assert splice(P, sketch, {sketch.subgoals[0].name: "a\n  b"}) == whole
+    assert splice(P, sketch, proofs) == whole
+    # Some first, then the rest: those that are left keep their names and need the others no more.
+    rest = fill(sketch, {"H1": proofs["H1"], "H3": proofs["H3"]})
+    assert rest.subgoals == (Subgoal("H2"),)
+    assert splice(P, rest, proofs) == whole
 
 
 def test_hypotheses_without_a_name_get_one_where_a_proof_uses_it() -> None:
-    sketch = read("intro\n  sorry", (sorry(3, 2, "x : Int\na✝ : q\n⊢ r"),))
-    assert sketch is not None
+    sketch = build_sketch("x : Int\na✝ : q\n⊢ r", *GOALS[1:])
     lifted = lift(P, sketch, sketch.subgoals[0], ())
+    assert lifted is not None
     assert "(a_1 : q)" in lifted.statement
-    assert splice(P, sketch, {"goal_1": "exact f a_1"}) == "intro\n  rename_i a_1\n  exact f a_1"
-    assert splice(P, sketch, {"goal_1": "simp"}) == "intro\n  simp"
-
-
-def test_what_is_no_sketch() -> None:
-    assert read("omega", ()) is None
-    # Lean told of one sorry only, of one for two goals, of one that the body does not have.
-    assert read(sorries=SORRIES[:2]) is None
-    assert read("all_goals sorry", (sorry(2, 12, "⊢ a"), sorry(2, 12, "⊢ b"))) is None
-    assert read("simp", (sorry(2, 2, "⊢ a"),)) is None
-    assert read("sorry", (sorry(2, 2, "⊢ ?m.3"),)) is None
-    # One in a comment is none.
-    sketch = read("skip -- sorry\n  sorry", (sorry(3, 2, "⊢ a"),))
-    assert sketch is not None
-    assert sketch.subgoals == (Subgoal("goal_1"),)
-
-
-def test_a_sketch_is_read_from_text_where_only_haves_stand_before() -> None:
-    body = (
-        "have a : q x := by sorry\n  have b : r := by\n    simp\n"
-        "  have c :\n      s := sorry\n  omega"
+    named = fill(sketch, {"H1": "exact f a_1"}).body
+    assert named.startswith(
+        "have h1 : x + 0 = x := by\n    rename_i a_1\n    exact f a_1\n  have h2"
     )
-    sketch = sketch_from_text(P, body)
-    assert sketch is not None
-    assert sketch.subgoals == (Subgoal("a"), Subgoal("c", ("a",)))
-    assert lift(P, sketch, sketch.subgoals[1], ("a",)).statement == (
-        f"theorem foo_c (x : Int) (h0 : 0 < x) (a : q x) :\n    s := by\n  {HOLE}\n"
-    )
-    assert splice(P, sketch, {"a": "t", "c": "u"}) == (
-        "have a : q x := by\n    t\n  have b : r := by\n    simp\n"
-        "  have c :\n      s := by\n        u\n  omega"
-    )
-    for other in (
-        "intro y\n  have a : q := by sorry",
-        "have a : q := by sorry\n  have a : r := by sorry",
-        "have a : q := by\n    skip\n    sorry",
-        "omega",
-    ):
-        assert sketch_from_text(P, other) is None
+    assert "rename_i" not in fill(sketch, {"H1": "simp"}).body
 
 
-def test_the_text_around_a_theorem_stays() -> None:
-    statement = (
-        f"namespace N\n/-- doc -/\ntheorem foo {{x : Int}} : x = x := by\n  {HOLE}\n\nend N\n"
-    )
-    problem = Problem("p", "lean", "tactics", "", statement)
-    parts = read_theorem(problem)
-    assert (parts.name, parts.binders, parts.target) == ("foo", "{x : Int}", "x = x")
-    sketch = sketch_from_text(problem, "have a : x = x + 0 := by sorry\n  simp")
-    assert sketch is not None
-    assert lift(problem, sketch, sketch.subgoals[0], ()).statement == (
-        f"namespace N\ntheorem foo_a {{x : Int}} :\n    x = x + 0 := by\n  {HOLE}\n\nend N\n"
-    )
-    with pytest.raises(ProblemError, match="no 'theorem name"):
-        read_theorem(build_lean_problem(kind="file"))
+# Real Lean
 
 
-# Sketches from failed proofs
+@pytest.fixture(scope="module")
+def lean() -> Iterator[Lean]:
+    yield from open_lean()
 
 
-def failed(*places: tuple[int, int], text: str = "no") -> Verdict:
-    errors = tuple(
-        Diagnostic("error", text, body_line=line, body_column=column) for line, column in places
-    )
-    return Verdict(Status.REJECTED, errors)
-
-
-FAILING = (
-    "have a : q := by\n"
-    "    have b : r := by\n"
-    "      simp\n"
-    "    exact b\n"
-    "  have c : s := foo\n"
-    "    bar\n"
-    "  omega\n"
-    "  done"
+DRAFT = (
+    "have h1 : x + 0 = x := by\n    exact wrong\n  have h2 : 0 ≤ x := by simp wrong\n"
+    "  constructor\n  · intro h\n    omega\n  · cases hp with\n    | inl a => exact a\n"
+    "    | inr b =>\n      exact Or.inl b"
 )
 
 
-@pytest.mark.parametrize(
-    ("verdict", "expected"),
-    [
-        # The innermost have that holds the error.
-        (failed((3, 6)), FAILING.replace("by\n      simp", "by sorry")),
-        (
-            failed((4, 4)),
-            FAILING.replace("by\n    have b : r := by\n      simp\n    exact b", "by sorry"),
-        ),
-        # Two haves; one within the other is part of it.
-        (
-            failed((3, 6), (4, 4), (6, 4)),
-            "have a : q := by sorry\n  have c : s := by sorry\n  omega\n  done",
-        ),
-        # What is left open is told of the whole have.
-        (failed((5, 2), text="unsolved goals\n⊢ s"), FAILING.replace("foo\n    bar", "by sorry")),
-        # In no have: that tactic and all after it; with it the have before.
-        (failed((7, 2), (6, 4)), FAILING[: FAILING.index("foo")] + "by sorry\n  sorry"),
-        # In what a have states: the tactic that is the have.
-        (failed((5, 11)), FAILING[: FAILING.index("have c")] + "sorry"),
-        (failed(), None),
-        (Verdict(Status.REJECTED, (Diagnostic("error", "elsewhere"),)), None),
-    ],
-)
-def test_what_failed_is_hidden(verdict: Verdict, expected: str | None) -> None:
-    assert hide_failing(P, FAILING, verdict) == expected
-
-
-# Over the fake REPL
-
-
-def run(work: Callable[[LeanStates], Awaitable[None]]) -> None:
-    async def main() -> None:
-        states = LeanStates(spawn)
-        try:
-            await work(states)
-        finally:
-            await states.aclose()
-
-    asyncio.run(main())
-
-
-def test_a_problem_is_solved_by_its_parts_over_the_fake() -> None:
-    """From a failed body to a sketch, its holes as theorems, their proofs and the whole file."""
-
-    async def work(states: LeanStates) -> None:
-        confirm = Confirmer()
-        problem = build_walk_problem("abba")
-        draft = (
-            "have h1 : walk ab := by\n    step b\n  have h2 : walk ba := by\n    step b\n"
-            "    have g : walk a := by\n      stray\n    recall g\n  join h1 h2"
-        )
-        tried: list[tuple[str, str]] = []
-
-        async def sketch(wanted: Problem, depth: int) -> Sketch | None:
-            return await sketch_from_failure(states, confirm, wanted, draft)
-
-        async def solve(wanted: Problem, calls: int) -> str | None:
-            word = wanted.statement.rpartition("walk ")[2].split()[0]
-            tried.append((wanted.id, wanted.statement.partition(" :=")[0]))
-            body = "\n  ".join(f"step {letter}" for letter in word)
-            if wanted is problem or not (await confirm(Candidate(wanted, body))).proved:
-                return None
-            return body
-
-        found = await decompose(
-            problem, SubgoalFunctions(sketch, lift, solve, splice), calls=4, max_depth=1
-        )
-        assert tried == [
-            ("t", "theorem t : walk abba"),
-            ("t/h1", "theorem t_h1 :\n    walk ab"),
-            ("t/g+h1", "theorem t_g\n    (h1 : walk ab) :\n    walk a"),
-        ]
-        assert found.body == (
-            "have h1 : walk ab := by\n    step a\n    step b\n  have h2 : walk ba := by\n"
-            "    step b\n    have g : walk a := by\n      step a\n    recall g\n  join h1 h2"
-        )
-        # What the parts are worth is seen of the whole.
-        assert (await confirm(Candidate(problem, found.body))).proved
-        wrong = splice(problem, LeanSketch("step a\n  sorry", (), ()), {})
-        assert not (await confirm(Candidate(problem, wrong))).proved
-        assert found.blocking == {}
-        # Three verdicts, two holes hidden one after the other; one text for the goals.
-        assert states.num_texts == 1
-        assert await sketch_from_failure(states, confirm, problem, draft, rounds=2) is None
-        assert [one.alone and one.alone.id for one in found.lifted] == ["t/h1", "t/g"]
-
-    run(work)
-
-
-def test_a_body_with_errors_or_cheats_is_no_sketch() -> None:
-    async def work(states: LeanStates) -> None:
-        problem = build_walk_problem("ab")
-        assert await read_sketch(states, problem, "step a\n  step b") is None
-        assert await read_sketch(states, problem, "step b\n  sorry") is None
-        # Not admitted: no worker is even started for it.
-        assert await read_sketch(states, problem, "run_tac evil\n  sorry") is None
-        sketch = await read_sketch(states, problem, "step a\n  sorry")
+@pytest.mark.lean
+def test_a_draft_is_closed_lifted_and_spliced(lean: Lean) -> None:
+    """Errors in two blocks, one of which hides another; Lean reads the theorems back."""
+    sketch = make_sketch(Candidate(SPLIT, DRAFT), lean.judge(SPLIT, DRAFT))
+    for _ in range(3):
         assert sketch is not None
-        assert sketch.holes[0].goal == Goal((), "walk b")
+        closed = close(SPLIT, sketch)
+        sketch = refine(SPLIT, sketch, closed, lean.judge(SPLIT, closed.body))
+    assert sketch is not None
+    assert refine(SPLIT, sketch, closed, lean.judge(SPLIT, closed.body)) == sketch
+    assert sketch.subgoals == (Subgoal("H1"), Subgoal("H2", ("H1",)), Subgoal("H3", ("H1", "H2")))
+    bodies = {}
+    for subgoal, body in zip(sketch.subgoals, ("rfl", "omega", "exact Or.inr a"), strict=True):
+        for given in ((), subgoal.needs):
+            lifted = lift(SPLIT, sketch, subgoal, given)
+            assert lifted is not None
+            assert lean.judge(lifted, body).proved, lifted.statement
+        bodies[subgoal.name] = body
+    whole = splice(SPLIT, sketch, bodies)
+    assert lean.judge(SPLIT, whole).proved
+    assert "| inl a =>\n      exact Or.inr a\n" in whole
 
-    run(work)
+
+@pytest.mark.lean
+def test_a_search_solves_a_problem_by_its_parts(lean: Lean) -> None:
+    """No whole body is right; what failed is proved apart, a part by parts of its own."""
+    script = follow_script(
+        {
+            "split_H2_H1": ["exact Or.inl b"],
+            "split_H2": ["cases hp with\n  | inl a => exact Or.inr a\n  | inr b => simp"],
+            "split_H1": ["simp", "omega"],
+            "theorem split": ["constructor\n  · simp\n  · exact wrong"],
+        }
+    )
+    result = lean.search(script, SPLIT, name="subgoals", calls=96)
+    assert result.stopped == "proved"
+    assert result.proofs[0].confirmed
+    assert result.proofs[0].body == (
+        "constructor\n  · omega\n  · cases hp with\n    | inl a => exact Or.inr a\n"
+        "    | inr b =>\n      exact Or.inl b"
+    )
+    outcomes = [record["outcome"] for record in result.tree["sketches"].values()]
+    assert outcomes.count("solved") == 2

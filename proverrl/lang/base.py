@@ -28,6 +28,7 @@ from proverrl.lang.records import (
 )
 from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Problem, Verdict
 from proverrl.verify.base import Limits
+from proverrl.verify.body_place import hole_column
 from proverrl.verify.canaries import Canary
 from proverrl.verify.pool import Upkeep
 from proverrl.verify.router import Backend
@@ -87,6 +88,10 @@ class Searching(ABC):
         """What is shown between a kept prefix and what is written next."""
         return ""
 
+    def next_column(self, problem: Problem, text: str) -> int:
+        """The column of a step that is written without blanks before it after a kept text."""
+        return hole_column(problem)
+
 
 class Sketching(Protocol):
     """A proof in parts: a failed body with holes, each hole a problem of its own."""
@@ -124,7 +129,7 @@ class Facts(Protocol):
     def list_facts(self, problem: Problem, verdicts: Mapping[str, Verdict]) -> dict[str, int]:
         """The facts that judged bodies state, with how often."""
 
-    def put_together(self, facts: Sequence[str], body: str = "") -> str:
+    def put_together(self, problem: Problem, facts: Sequence[str], body: str = "") -> str:
         """A body of facts and what follows from them."""
 
     def find_standing(
@@ -138,7 +143,7 @@ class Facts(Protocol):
     def negate(self, problem: Problem, fact: str, *, says_not: bool = True) -> Problem | None:
         """The fact, or that it does not hold, as a problem."""
 
-    def prove_alone(self, fact: str, body: str) -> str:
+    def prove_alone(self, problem: Problem, fact: str, body: str) -> str:
         """The fact with a proof of its own."""
 
     def calls_itself(self, problem: Problem, body: str) -> bool:

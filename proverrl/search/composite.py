@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 from proverrl.config.search import SearchConfig
-from proverrl.errors import UsageError
+from proverrl.errors import ProblemError, UsageError
 from proverrl.lang import find_language, list_languages
 from proverrl.search.base import (
     FoundProof,
@@ -62,6 +62,8 @@ class Composite(Search):
         self._saved: dict[str, dict[str, Any]] = {}
         self._taken: dict[str, int] = {}
         self._watch: Callable[[Any], None] | None = None
+        self.malformed: dict[str, str] = {}
+        """Parts whose statement the verifier could not read, with what it said."""
 
     @abstractmethod
     async def work(self) -> None:
@@ -129,12 +131,23 @@ class Composite(Search):
         if f"{name}/ended" not in self._log and search.calls < limit:
             rest = max(1, self.config.tokens - tokens) if self.config.tokens else 0
             search.config = search.config.model_copy(update={"calls": limit, "tokens": rest})
-            await search.run(lambda _: self._tick())
+            await self._run_part(key, search)
         self.decide(f"{name}/ended", 1)
         self._take_turns(key, search)
         if key == ROOT:
             self._take_proofs(search, apart, tokens)
         return search
+
+    async def _run_part(self, key: str, search: TreeSearch) -> None:
+        if key in self.malformed:
+            return
+        try:
+            await search.run(lambda _: self._tick())
+        except ProblemError as error:
+            # A part is made of what a policy and a verifier wrote; a problem of ours must be read.
+            if key == ROOT:
+                raise
+            self.malformed[key] = str(error)
 
     async def judge(self, candidate: Candidate) -> Verdict | None:
         """What the verifier says; no call for what it was asked before, None without one left."""
@@ -217,13 +230,15 @@ class Composite(Search):
 
     def describe(self) -> dict[str, Any]:
         root = self.searches.get(ROOT)
-        return {**(root.describe() if root else {}), **self.describe_walk()}
+        described = {**(root.describe() if root else {}), **self.describe_walk()}
+        return described | ({"malformed": dict(self.malformed)} if self.malformed else {})
 
     def state_dict(self) -> dict[str, Any]:
         searches = {key: search.state_dict() for key, search in self.searches.items()}
         return super().state_dict() | {
             "log": dict(self._log),
             "taken": dict(self._taken),
+            "malformed": dict(self.malformed),
             "verdicts": [[key, dump_verdict(verdict)] for key, verdict in self._verdicts.items()],
             "searches": {**self._saved, **searches},
         }
@@ -232,6 +247,7 @@ class Composite(Search):
         super().load_state_dict(state)
         self._log = dict(state["log"])
         self._taken = dict(state["taken"])
+        self.malformed = dict(state.get("malformed", {}))
         self._verdicts = {key: read_verdict(raw) for key, raw in state["verdicts"]}
         self.searches = {}
         self._saved = dict(state["searches"])

@@ -1,21 +1,21 @@
 """Whole proofs, and a pool of lemmas that is drawn from those that failed, on one budget.
 
-Flows in: a Dafny problem. Flows out: proofs of it, and the pool. A turn writes whole bodies with a
+Flows in: a problem. Flows out: proofs of it, and the pool. A turn writes whole bodies with a
 share of the calls that are left; then, by the tier:
 
 - ``light``: nothing more;
-- ``medium``: the facts of bodies that failed (``proverrl.lang.dafny.search.facts``) are
+- ``medium``: the facts of bodies that failed (``Facts`` of ``proverrl.lang.base``) are
   conjectures. All are verified together, those in which something fails are left out, and again,
   until all stand (after Houdini, Flanagan and Leino 2001). Those that are worth most are put before
   the hole, and the policy writes bodies for the problem in which they stand;
 - ``heavy``: as well, assertions that did not stand are attacked as lemmas of their own, and so are
   their negations.
 
-A proof is a body of the problem itself, facts included, verified as such; a body of a Dafny problem
-may declare nothing, so that facts stand in it with their proofs in place. A lemma counts as used
+A proof is a body of the problem itself, facts included, verified as such; facts stand in it with
+their proofs in place. A lemma counts as used
 when the proof fails without it: those that can be dropped one after another are not. What that
 costs is counted with the confirmations. (The shape is Seed-Prover's, Chen et al. 2025, arXiv
-2507.23726.) Not handled here: other languages, ``calc``, relevance as a model would judge it.
+2507.23726.) Not handled here: relevance as a model would judge it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from proverrl.lang.base import Facts
 from proverrl.lang.records import Lemma, LemmaStatus
 from proverrl.search.base import Functions
 from proverrl.search.composite import ROOT, Composite
-from proverrl.types import Candidate, Problem, Status
+from proverrl.types import Candidate, Problem
 
 _MAX_ROUNDS = 6
 _NOT = "not: "
@@ -213,22 +213,28 @@ class LemmaSearch(Composite):
         self.turns.append({"turn": turn, "standing": standing, "shown": shown})
         if not shown or not self.left:
             return
-        if await self.prove(self._facts.put_together(self._texts(shown))):
+        if await self.prove(self._write(shown)):
             await self._credit(shown, "")
             return
         part = self._facts.show(self.problem, self._texts(shown))
         budget = self.decide(f"turn {turn}/shown", math.ceil(self.left / 2))
         search = await self.search_part(f"shown {turn}", part, budget)
         for proof in search.spent.proofs:
-            if await self.prove(self._facts.put_together(self._texts(shown), proof.body)):
+            if await self.prove(
+                self._facts.put_together(self.problem, self._texts(shown), proof.body)
+            ):
                 await self._credit(shown, proof.body)
 
     def _texts(self, names: list[str]) -> list[str]:
+        prove_alone, problem = self._facts.prove_alone, self.problem
         lemmas = [self.pool.lemmas[name] for name in names]
         return [
-            self._facts.prove_alone(one.statement, one.body) if one.body else one.statement
+            prove_alone(problem, one.statement, one.body) if one.body else one.statement
             for one in lemmas
         ]
+
+    def _write(self, names: list[str], body: str = "") -> str:
+        return self._facts.put_together(self.problem, self._texts(names), body)
 
     async def _let_stand(self, names: list[str]) -> list[str]:
         """Those of the lemmas that hold together; none when that was not found out."""
@@ -236,7 +242,7 @@ class LemmaSearch(Composite):
             if not names:
                 break
             texts = self._texts(names)
-            candidate = Candidate(self.problem, self._facts.put_together(texts))
+            candidate = Candidate(self.problem, self._write(names))
             verdict = await self.judge(candidate)
             if verdict is None:
                 return []
@@ -244,8 +250,6 @@ class LemmaSearch(Composite):
             left = [name for name, text in zip(names, texts, strict=True) if text in standing]
             if left == names:
                 return names
-            if verdict.status is not Status.REJECTED or not verdict.obligations:
-                return []
             names = left
         return []
 
@@ -278,7 +282,9 @@ class LemmaSearch(Composite):
         for name in shown:
             fewer = [one for one in used if one != name]
             self.spent.confirmations += 1
-            candidate = Candidate(self.problem, self._facts.put_together(self._texts(fewer), body))
+            candidate = Candidate(
+                self.problem, self._facts.put_together(self.problem, self._texts(fewer), body)
+            )
             if (await self.functions.verify(candidate)).proved:
                 used = fewer
         self.used = self.pool.credit(used)

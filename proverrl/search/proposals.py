@@ -45,7 +45,6 @@ from proverrl.types import (
     Turn,
     Verdict,
 )
-from proverrl.verify.body_place import hole_column
 
 _NO_TACTIC = ("--", "/-", "```", "<")
 """Begin lines in which no tactic stands: comments, the end of a block of code, marks of an end."""
@@ -190,10 +189,9 @@ class StepProposer(Proposer):
     With ``best_first`` this is BFS-Prover (Xin et al. 2025, arXiv 2502.03438): each body is one
     edge of the tree with the log-probability of its own tokens, the end of the line among them. The
     policy is given the beginning of the answer up to the hole, so its first token is already proof.
-    The line is taken as it is indented; without indentation it stands in the hole's column. A line
-    that opens a block (``have h : p := by``) fails, or goes on where the next line is deeper. Dafny
-    has no such steps: its statements do not end with a line. ``num_unread`` counts the answers that
-    begin with no tactic.
+    The line is taken as it is indented; without indentation it stands in the hole's column, or
+    deeper after a line that opens a block (``have h : p := by``). Dafny has no such steps: its
+    statements do not end with a line. ``num_unread`` counts the answers that begin with no tactic.
     """
 
     def __post_init__(self) -> None:
@@ -219,8 +217,9 @@ class StepProposer(Proposer):
             return make_proposal(prefix.text, completion, "the answer begins with no tactic")
         if not prefix.text:
             return make_proposal(line.lstrip(), completion)
-        if line == line.lstrip():
-            line = " " * hole_column(problem) + line
+        searching = find_language(problem.language).searching
+        if line == line.lstrip() and searching is not None:
+            line = " " * searching.next_column(problem, prefix.text) + line
         return make_proposal(f"{prefix.text}\n{line}", completion)
 
 

@@ -1,6 +1,6 @@
 """Whole proofs, and failing them the parts of those that failed, on one budget of verifier calls.
 
-Flows in: a Dafny problem. Flows out: proofs of it, and what became of its parts. A turn writes
+Flows in: a problem. Flows out: proofs of it, and what became of its parts. A turn writes
 whole bodies with a share of the calls that are left (``config.whole_share``); the bodies that
 failed are the sketches. A sketch is closed first: with the statements of its holes given, all else
 must hold, and what does not is a hole more. Its holes share half of what is left, each searched
@@ -8,7 +8,7 @@ like a problem, by parts of its own down to ``config.part_depth``; solved parts 
 the whole is verified as any body. Holes that stay open are tried once more with the solved ones
 in place. What is left of the budget goes to the next turn. (After DeepSeek-Prover-V2, Ren et al.
 2025, arXiv 2504.21801, where a large model writes the sketches; here they are the policy's own
-failures.) Not handled here: other languages, and Dafny problems of whole programs.
+failures.)
 """
 
 from __future__ import annotations

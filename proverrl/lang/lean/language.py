@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from proverrl.lang.base import BackendOptions, Composing, Language, Searching
+from proverrl.lang.base import BackendOptions, Composing, Facts, Language, Searching, Sketching
 from proverrl.lang.lean.audit import LEAN_KINDS, audit_lean_candidate, check_lean_problem
 from proverrl.lang.lean.canaries import CANARIES
 from proverrl.lang.lean.skeletons import read_skeletons
@@ -46,6 +46,18 @@ class Lean(Language):
         from proverrl.lang.lean.search.states import SEARCHING
 
         return SEARCHING
+
+    @property
+    def sketching(self) -> Sketching:
+        from proverrl.lang.lean.search import subgoals
+
+        return subgoals
+
+    @property
+    def facts(self) -> Facts:
+        from proverrl.lang.lean.search import facts
+
+        return facts
 
     @property
     def composing(self) -> Composing:

@@ -60,7 +60,7 @@ def _condition(path: Sequence[str], statement: str) -> str:
     return f"if {join(path)} {{ {text} }}" if path else text
 
 
-def put_together(facts: Sequence[str], body: str = "") -> str:
+def put_together(problem: Problem, facts: Sequence[str], body: str = "") -> str:
     """A body that begins with facts."""
     return "\n".join([*facts, *([body] if body else [])])
 
@@ -83,7 +83,7 @@ def find_standing(candidate: Candidate, verdict: Verdict, facts: Sequence[str]) 
 
 def show(problem: Problem, facts: Sequence[str]) -> Problem:
     """The problem with facts before its hole."""
-    statement = fill_hole(problem.statement, put_together(facts, HOLE))
+    statement = fill_hole(problem.statement, put_together(problem, facts, HOLE))
     return restate(problem, f"+{len(facts)}", statement)
 
 
@@ -102,7 +102,7 @@ def negate(problem: Problem, fact: str, *, says_not: bool = True) -> Problem | N
     return restate(problem, ".not" if says_not else ".alone", statement)
 
 
-def prove_alone(fact: str, body: str) -> str:
+def prove_alone(problem: Problem, fact: str, body: str) -> str:
     """An assertion with a proof found for it alone in its place."""
     claim = read_facts(fact)[0][0]
     proof = " ".join(body.split())

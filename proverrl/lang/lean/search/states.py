@@ -4,13 +4,16 @@ et al. 2024, arXiv 2408.08152).
 Flows in: a candidate with a verdict whose ``states`` are the goals before every tactic. Flows out:
 segments up to the cut; a next attempt continues from the last.
 
-- The cut is the earliest error or ``sorry`` in the body; errors that begin with "unsolved goals" do
-  not count, since Lean reports them where a block begins and not where its proof breaks.
+- The cut is the earliest error or ``sorry`` in the body. Lean tells of what a block leaves open
+  where the block begins; such an error stands where the block ends, since more tactics could follow
+  there.
 - A line closes a segment when a tactic ends on it and another begins on a later line at or before
   the cut, whose goals are the state. A line that opens a block (its last word is ``by``, ``=>``,
   ...) ends no tactic. Comments after a line belong to the next segment.
-- A proved body gets a closing segment with ``no goals``; one that only leaves goals of the theorem
-  itself open, a closing segment with these.
+- Where the cut is the end of a block, or of the body, a closing segment has the goals that are open
+  in the innermost block there. A proved body gets one with ``no goals``.
+- Missing alternatives of ``cases`` or ``induction`` are open as long as the body ends with it: the
+  state is the goal before it, with what is missing.
 
 Where Lean read no tactic (a term, a text that was refused) there is no segment. Lean does not list
 a tactic that it cannot parse: then the segment before it is the last.
@@ -20,18 +23,22 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from dataclasses import dataclass
 
 from proverrl.config.search import SearchStates
 from proverrl.errors import UsageError
 from proverrl.lang.base import Searching
 from proverrl.lang.lean.audit import LEAN_KINDS
 from proverrl.lang.lean.goals import canonical_goals
+from proverrl.lang.lean.search.blocks import Block, find_blocks, find_inmost
 from proverrl.lang.lean.syntax.tokens import scan_code, scan_tokens
 from proverrl.lang.records import NO_GOALS, Prefix, Segment, SegmentFn
 from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import hole_column
 
 _UNSOLVED = "unsolved goals"
+_MISSING = re.compile(r"[Aa]lternative .* has not been provided")
+_BETWEEN = "\n\n"
 _SORRIES = frozenset({"sorry", "admit"})
 _OPENERS = frozenset("by => := <;> with · . calc then else do from at ; , ( ⟨ [ {".split())
 
@@ -51,25 +58,92 @@ def segment_lean(candidate: Candidate, verdict: Verdict) -> tuple[Segment, ...]:
         )
     if verdict.status not in (Status.PROVED, Status.REJECTED, Status.INCOMPLETE):
         return ()
-    cut = find_cut(candidate, verdict)
-    segments = _list_segments(candidate.body, verdict, cut)
-    ending = _find_ending(candidate, verdict, cut)
-    if ending is not None and (not segments or segments[-1].text != candidate.body.rstrip()):
-        segments.append(Segment(candidate.body.rstrip(), ending))
+    blocks = find_blocks(problem, candidate.body)
+    cut = find_cut(candidate, verdict, blocks)
+    segments = _list_segments(candidate.body, verdict, cut.place, blocks)
+    text = candidate.body[: cut.place].rstrip()
+    if cut.state and (not segments or segments[-1].text != text):
+        segments.append(Segment(text, cut.state))
     return tuple(segments)
 
 
-def find_cut(candidate: Candidate, verdict: Verdict) -> int:
-    """The place, in characters of the body, of its earliest error or ``sorry``, but for errors of
-    unsolved goals; the body's length without one."""
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The end of what is kept of a body, in characters, and the state there; "" where there is
+    none to go on from."""
+
+    place: int
+    state: str = ""
+
+
+def find_cut(candidate: Candidate, verdict: Verdict, blocks: list[Block]) -> Cut:
+    """Where a body is cut; see the module."""
     body = candidate.body
-    errors = [
-        _offset(body, d.body_line, d.body_column or 0)
-        for d in verdict.diagnostics
-        if d.severity == "error" and d.body_line is not None and not _is_unsolved(d)
-    ]
-    sorries = [t.offset for t in scan_tokens(body) if t.is_code and t.text in _SORRIES]
-    return min([*errors, *sorries, len(body)])
+    length = len(body.rstrip())
+    if verdict.proved:
+        return Cut(length, NO_GOALS)
+    last_line = candidate.head.count("\n") + body.count("\n") + 1
+    stops = [t.offset for t in scan_tokens(body) if t.is_code and t.text in _SORRIES]
+    left = list[tuple[int, int, str]]()
+    is_elsewhere = False
+    for error in verdict.diagnostics:
+        if error.severity != "error":
+            continue
+        place = None if error.body_line is None else offset_in(body, error)
+        found = _read_open(error, place, verdict, body, blocks)
+        if found is not None:
+            left.append(found)
+        elif place is None:
+            # Behind an unfinished body Lean stumbles over what follows it.
+            is_elsewhere |= error.line <= last_line
+        elif place < length:
+            stops.append(place)
+    cut = min([*stops, *(end for end, _, _ in left), length])
+    ended = [(begin, goal) for end, begin, goal in left if end == cut]
+    if cut in stops or is_elsewhere or not ended or not verdict.states:
+        return Cut(cut)
+    # Before a tactic inside a block Lean names that block's goals alone.
+    inmost, _ = max(ended)
+    goals = _BETWEEN.join(goal for begin, goal in ended if begin == inmost)
+    return Cut(cut, canonical_goals(goals.split(_BETWEEN)))
+
+
+def offset_in(body: str, diagnostic: Diagnostic) -> int:
+    """The place of a diagnostic that has one in the body, in characters."""
+    return _at(body, diagnostic.body_line or 1, diagnostic.body_column or 0)
+
+
+def is_unsolved(diagnostic: Diagnostic) -> bool:
+    """Whether Lean says of a block that goals are left at its end."""
+    return diagnostic.message.startswith(_UNSOLVED)
+
+
+def _read_open(
+    error: Diagnostic, place: int | None, verdict: Verdict, body: str, blocks: list[Block]
+) -> tuple[int, int, str] | None:
+    """Where the block ends that an error says is not finished, where it begins, and its goals."""
+    if is_unsolved(error):
+        goals = error.message.partition("\n")[2]
+        if place is None:
+            return len(body.rstrip()), -1, goals
+        ends = [block.end for block in blocks if block.opener == place]
+        return (ends[0], place, goals) if ends else None
+    block = None if place is None else find_inmost(blocks, place)
+    if block is None or place is None or _MISSING.match(error.message) is None:
+        return None
+    before = (state for line, column, state in verdict.states if _at(body, line, column) == place)
+    goal = f"{next(before, '').partition(_BETWEEN)[0]}\n{error.message}"
+    return (block.end, place, goal) if _ends_with(body, block, place) else None
+
+
+def _ends_with(body: str, block: Block, place: int) -> bool:
+    """Whether the tactic at a place is the last of its block."""
+    later = (t for t in scan_code(body[: block.end]) if t.offset > place)
+    return all(
+        token.text == "|" or token.column > block.column
+        for token in later
+        if not body[: token.offset].rpartition("\n")[2].strip()
+    )
 
 
 def resume_comment(problem: Problem, prefix: Prefix) -> str:
@@ -83,12 +157,12 @@ def resume_comment(problem: Problem, prefix: Prefix) -> str:
     return "\n" + "\n".join(indent + line if line else "" for line in lines) + "\n"
 
 
-def _list_segments(body: str, verdict: Verdict, cut: int) -> list[Segment]:
+def _list_segments(body: str, verdict: Verdict, cut: int, blocks: list[Block]) -> list[Segment]:
     """Segments that end before a tactic on a line of its own begins."""
     goals: dict[int, tuple[int, str]] = {}
     for line, column, state in verdict.states:
         # Of the tactics of a line the first one's goals are those after the line before.
-        goals.setdefault(line, (_offset(body, line, column), state))
+        goals.setdefault(line, (_at(body, line, column), state))
     tokens = scan_code(body)
     offsets = [token.offset for token in tokens]
     segments: list[Segment] = []
@@ -96,30 +170,17 @@ def _list_segments(body: str, verdict: Verdict, cut: int) -> list[Segment]:
         if place > cut:
             break
         before = tokens[: bisect_left(offsets, place)][-1:]
+        around = find_inmost(blocks, place)
+        if state == NO_GOALS and around is not None and around.opener >= 0:
+            # A block that is finished is not the proof.
+            continue
         # Only a line break ends a segment, and only where a tactic ended.
         if before and before[0].text not in _OPENERS and "\n" in body[before[0].end : place]:
             segments.append(Segment(body[: before[0].end], state))
     return segments
 
 
-def _find_ending(candidate: Candidate, verdict: Verdict, cut: int) -> str | None:
-    """The state after the whole body; None when it was cut, or when it is not known."""
-    if verdict.proved:
-        return NO_GOALS
-    errors = [d for d in verdict.diagnostics if d.severity == "error"]
-    if cut < len(candidate.body) or not verdict.states or not errors:
-        return None
-    if any(not _is_unsolved(d) or d.body_line is not None for d in errors):
-        # Goals of a block within the body: more text after its end is no way to close them.
-        return None
-    return canonical_goals(errors[0].message.partition("\n")[2].split("\n\n"))
-
-
-def _is_unsolved(diagnostic: Diagnostic) -> bool:
-    return diagnostic.message.startswith(_UNSOLVED)
-
-
-def _offset(body: str, line: int, column: int) -> int:
+def _at(body: str, line: int, column: int) -> int:
     return sum(len(text) + 1 for text in body.split("\n")[: line - 1]) + column
 
 
@@ -152,6 +213,11 @@ class LeanSearching(Searching):
 
     def resume_comment(self, problem: Problem, prefix: Prefix) -> str:
         return resume_comment(problem, prefix)
+
+    def next_column(self, problem: Problem, text: str) -> int:
+        blocks = find_blocks(problem, text)
+        is_open = bool(blocks) and blocks[-1].column < 0
+        return blocks[-1].indent + 2 if is_open else hole_column(problem)
 
 
 SEARCHING = LeanSearching()
