@@ -45,9 +45,7 @@ def replay_fake(
     olean.write_text(f"{code}\n{says}")
     lean = (sys.executable, "-c", FAKE)
     return asyncio.run(
-        replay(
-            olean, lean, {"MARK": "1"}, theorem=theorem, challenge=challenge, seconds=seconds
-        )
+        replay(olean, lean, {"MARK": "1"}, theorem=theorem, challenge=challenge, seconds=seconds)
     )
 
 
@@ -312,10 +310,10 @@ FORGERIES = {
 }
 CHECK = "set_option pp.all true in\n#check @_root_.t\n"
 FORGED = {
-    "macro": "macro_rules | `(command| #check $_:term) => `(command| #print \"SAID\")",
+    "macro": 'macro_rules | `(command| #check $_:term) => `(command| #print "SAID")',
     "syntax": (
-        "syntax (priority := high) \"#check\" term : command\n"
-        "macro_rules | `(command| #check $_) => `(command| #print \"SAID\")"
+        'syntax (priority := high) "#check" term : command\n'
+        'macro_rules | `(command| #check $_) => `(command| #print "SAID")'
     ),
     "name": "macro_rules | `($x:ident) => if x.getId == `_root_.t then `(ours) else `(_)",
 }

@@ -62,7 +62,7 @@ class LeanSpeed:
     proved: int
 
 
-class _Lean:
+class _MeasuredPool:
     """A pool of workers of one back end, of which this module knows the processes."""
 
     def __init__(self, backend: LeanBackend, workers: int, upkeep: Upkeep | None = None) -> None:
@@ -108,7 +108,7 @@ async def measure_speed(
     backend: LeanBackend, candidates: Sequence[Candidate], workers: int
 ) -> LeanSpeed:
     """The start of the workers is outside of the time, that of their documents inside."""
-    lean = _Lean(backend, workers)
+    lean = _MeasuredPool(backend, workers)
     try:
         warm = [Candidate(_TRIVIAL, "trivial")] * workers
         await lean.judge(warm)
@@ -139,7 +139,7 @@ async def measure_plain(candidates: Sequence[Candidate]) -> dict[str, Any]:
 
 async def measure_confirmed(candidates: Sequence[Candidate]) -> dict[str, Any]:
     """``lean-server`` with every proof confirmed by a fresh process, one at a time."""
-    fast, fresh = _Lean("lean-server", 1), _Lean("lean-file", 1)
+    fast, fresh = _MeasuredPool("lean-server", 1), _MeasuredPool("lean-file", 1)
     verifier = ConfirmingVerifier(fast.pool, fresh.pool, 1.0)
     started = time.perf_counter()
     try:
@@ -161,7 +161,7 @@ async def measure_confirmed(candidates: Sequence[Candidate]) -> dict[str, Any]:
 async def measure_steps(num: int) -> dict[str, Any]:
     """Milliseconds for a proof of 12 tactics of which only the last one changed, and for one of
     which the first one did."""
-    lean = _Lean("lean-server", 1)
+    lean = _MeasuredPool("lean-server", 1)
     times: dict[str, list[float]] = {"last": [], "first": []}
     try:
         for number in range(num):
@@ -198,12 +198,12 @@ async def measure_lean_faults(candidates: Sequence[Candidate], workers: int) -> 
         for i, candidate in enumerate(candidates)
     ]
     good = [i for i in range(len(asked)) if kinds.get(i) not in bodies]
-    clean = _Lean("lean-server", workers)
+    clean = _MeasuredPool("lean-server", workers)
     try:
         expected, clean_seconds = await clean.judge([asked[i] for i in good])
     finally:
         await clean.pool.aclose()
-    lean = _Lean("lean-server", workers)
+    lean = _MeasuredPool("lean-server", workers)
     killer = asyncio.create_task(_kill_some(lean, sum(kind == "kill" for kind in kinds.values())))
     try:
         verdicts, seconds = await lean.judge(asked, _STALL_SECONDS)
@@ -235,7 +235,7 @@ async def measure_lean_faults(candidates: Sequence[Candidate], workers: int) -> 
     }
 
 
-async def _kill_some(lean: _Lean, num: int) -> None:
+async def _kill_some(lean: _MeasuredPool, num: int) -> None:
     for _ in range(num):
         await asyncio.sleep(1.0)
         with contextlib.suppress(ProcessLookupError, IndexError):
@@ -245,7 +245,7 @@ async def _kill_some(lean: _Lean, num: int) -> None:
 async def measure_memory(candidates: Sequence[Candidate]) -> dict[str, Any]:
     """Megabytes of one worker that is never replaced, in twenty parts of the way."""
     upkeep = Upkeep(max_candidates=len(candidates) + 10, recycle_mb=1e6, memory_mb=1e6)
-    lean, megabytes = _Lean("lean-server", 1, upkeep), []
+    lean, megabytes = _MeasuredPool("lean-server", 1, upkeep), []
     try:
         size = max(1, len(candidates) // 20)
         for start in range(0, len(candidates), size):

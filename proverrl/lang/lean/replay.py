@@ -59,9 +59,9 @@ async def replay(
     likes) and no axiom that is not allowed. With a ``challenge``, which the same imports, the same
     release and the same name of a module made, it must state ``theorem`` as that file does.
 
-    ``olean`` and ``challenge`` are absolute paths. ``lean`` starts the same release that wrote the file, and with
-    ``environment`` finds the module's imports; it must not find the candidate's own module under
-    the name of a library.
+    ``olean`` and ``challenge`` are absolute paths. ``lean`` starts the same release that wrote
+    the file, and with ``environment`` finds the module's imports; it must not find the candidate's
+    own module under the name of a library.
     Raises ``WorkerError`` when the program died, did not end within ``seconds`` or gave an answer
     that is not understood: the proof is not judged then. A deterministic limit of the kernel is a
     refusal whose ``detail`` has Lean's words for it.
