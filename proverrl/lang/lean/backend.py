@@ -7,6 +7,7 @@ doctor``. Not handled here: finding Lean (``proverrl.lang.lean.workers.toolchain
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 
 from proverrl.config.base import LeanBackend
@@ -17,8 +18,9 @@ from proverrl.lang.lean.canaries import CANARIES
 from proverrl.lang.lean.confirm import ConfirmingVerifier, read_rate
 from proverrl.lang.lean.deep import CHECKERS, ParanoidVerifier, find_checkers
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.keywords import LEAN_RELEASE
 from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
-from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.lang.lean.workers.worker import NO_REPLAY, LeanWorker
 from proverrl.lang.records import Part
 from proverrl.verify.base import Worker
 from proverrl.verify.canaries import mix_in_canaries
@@ -103,6 +105,9 @@ def check_lean() -> list[Part]:
         return [Part("Lean", "absent", f"{text}; only Dafny can be judged", remedy)]
     mathlib = "with Mathlib" if found.has_mathlib else "without Mathlib"
     parts = [Part("Lean", "ok", f"{found.lean_version}, {mathlib}, {found.lean_command[0]}")]
+    if _number(found.lean_version) > _number(LEAN_RELEASE):
+        newer = f"the audit knows the keywords of {LEAN_RELEASE}; it takes newer ones for names"
+        parts.append(Part("Lean keywords", "weak", newer))
     if found.trouble:
         parts.append(Part("Lean project", "weak", *_split_remedy(ToolchainError(found.trouble))))
     parts += [_check_way(backend, why) for backend, why in _WAYS.items()]
@@ -123,9 +128,12 @@ def _check_way(backend: LeanBackend, why: str) -> Part:
         text, remedy = _split_remedy(error)
         return Part(backend, "absent", f"{text}; lean-server does without it", remedy)
     try:
-        asyncio.run(_try_canaries(found))
+        checks = asyncio.run(_try_canaries(found))
     except VerifierError as error:
         return Part(backend, "weak", *_split_remedy(error))
+    if NO_REPLAY in checks:
+        missing = "this Lean cannot replay proofs in its kernel (it has no compiled `Lean.Replay`)"
+        return Part(backend, "weak", f"tells true from false; {why}; {missing}")
     return Part(backend, "ok", f"tells true from false; {why}")
 
 
@@ -135,11 +143,19 @@ def _split_remedy(error: VerifierError) -> tuple[str, str]:
     return text, remedy
 
 
-async def _try_canaries(toolchain: LeanToolchain) -> None:
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
+
+
+async def _try_canaries(toolchain: LeanToolchain) -> tuple[str, ...]:
+    """What was checked of a true theorem, after a worker passed its canaries."""
     try:
         async with asyncio.timeout(_CANARY_SECONDS):
             worker = await LeanWorker.start(toolchain, LeanLimits(), KnownStatements())
+            try:
+                return (await worker.judge(CANARIES[0](2, 0))).checks
+            finally:
+                worker.kill()
+                await worker.join()
     except TimeoutError:
         raise ToolchainError(f"no answer in {_CANARY_SECONDS:g} seconds") from None
-    worker.kill()
-    await worker.join()

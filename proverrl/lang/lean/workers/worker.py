@@ -47,6 +47,8 @@ _ALREADY_DECLARED = "has already been declared"
 # Core Lean binds unknown names of a statement by itself: a name that was misspelled, or that an
 # import lost, would make a statement of another meaning.
 _OUR_OPTIONS = "set_option autoImplicit false\nset_option relaxedAutoImplicit false\n"
+NO_REPLAY = "replay:not-possible-here"
+"""Among the checks of a proof that no kernel saw again."""
 _SKIPS_KERNEL = "skipKernelTC"
 _HEARTBEATS = re.compile(r"(\bset_option\s+maxHeartbeats\s+)(\d+)")
 
@@ -238,7 +240,7 @@ class LeanWorker:
             why = Diagnostic("error", f"the text speaks of {_SKIPS_KERNEL}; {outcome.detail}")
             return replace(verdict, status=Status.UNSOUND, diagnostics=(why,))
         if not outcome.ran:
-            return replace(verdict, checks=(*verdict.checks, "replay:not-possible-here"))
+            return replace(verdict, checks=(*verdict.checks, NO_REPLAY))
         checks = (*verdict.checks, "replay")
         if outcome.passed:
             return replace(verdict, checks=checks)
