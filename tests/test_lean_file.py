@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
+from proverrl.lang.lean.replay import ReplayOutcome
 from proverrl.lang.lean.workers import file as lean_file
 from proverrl.lang.lean.workers.file import LeanFile
+from proverrl.lang.lean.workers.messages import Elaboration
 from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.types import Candidate, Status
 from tests.lean_builders import FAKE_FILE, build_lean_candidate, build_lean_problem
@@ -92,6 +95,60 @@ def test_nothing_is_left_of_the_candidate_before() -> None:
         assert (await worker.judge(build_lean_candidate("exact evil", "b"))).axioms == ()
 
     run_quickly(work)
+
+
+def test_a_proof_is_compared_with_our_own_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is compiled once for a problem, under the name that the candidate's module has."""
+    seen: list[tuple[str, str | None, str | None, str]] = []
+    texts: list[str] = []
+    outcomes = [
+        ReplayOutcome(True, True),
+        ReplayOutcome(True, False, "no"),
+        ReplayOutcome(True, True),
+    ]
+
+    def look(olean: Path, theorem: str | None, challenge: Path | None) -> None:
+        assert challenge is None or challenge.parent != olean.parent
+        ours = challenge.read_text() if challenge else None
+        seen.append((olean.name, theorem, ours, olean.read_text()))
+
+    async def replay_one(
+        olean: Path, *_: object, theorem: str | None, challenge: Path | None, **__: object
+    ) -> ReplayOutcome:
+        look(olean, theorem, challenge)
+        return outcomes.pop(0)
+
+    async def run_one(file: LeanFile, text: str, num_header: int) -> Elaboration:
+        texts.append(text)
+        return await compile_one(file, text, num_header)
+
+    compile_one = LeanFile._run
+    monkeypatch.setattr(lean_file, "replay", replay_one)
+    monkeypatch.setattr(LeanFile, "_run", run_one)
+
+    async def work(worker: LeanWorker) -> None:
+        for body, status in (("trivial", Status.PROVED), ("exact choice", Status.UNSOUND)):
+            verdict = await worker.judge(build_lean_candidate(body))
+            assert verdict.status is status
+            assert verdict.checks[-1] == "replay"
+        assert [d.message for d in verdict.diagnostics] == ["what was compiled is refused: no"]
+        bare = build_lean_problem(kind="file")
+        text = "theorem t : True := by\n  trivial\n"
+        assert (await worker.judge(Candidate(bare, text))).status is Status.PROVED
+
+    run_quickly(work)
+    assert [(name, theorem) for name, theorem, _, _ in seen] == [
+        ("Candidate1.olean", "t"),
+        ("Candidate1.olean", "t"),
+        ("Candidate1.olean", None),
+    ]
+    (_, _, first, theirs), (_, _, second, others), (_, _, third, _) = seen
+    assert first is not None
+    assert (second, third) == (first, None)
+    assert first not in (theirs, others)
+    assert "sorryAx" in first
+    assert "sorryAx" not in theirs
+    assert sum("sorry" in text for text in texts) == 1
 
 
 def test_a_missing_import_is_the_problems_fault() -> None:

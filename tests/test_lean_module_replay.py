@@ -8,14 +8,21 @@ The real one is named by PROVERRL_LEAN, and LEAN_PATH is handed on to it. It was
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from proverrl.errors import WorkerError
+from proverrl.lang.lean.judge import STANDARD_AXIOMS, KnownStatements, LeanLimits
 from proverrl.lang.lean.replay import ReplayOutcome, replay
+from proverrl.lang.lean.syntax.declarations import find_target
+from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
+from proverrl.lang.lean.workers.worker import LeanWorker
+from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
 
 FAKE = """
 import os, sys, time
@@ -187,8 +194,8 @@ theorem t (s : Tree) : 0 < s.size := by
 """
 
 
-# Each of them: our text before the statement, the statement, and the candidate's text instead, in
-# which HERE stands for ours. Then the constant that is not ours.
+# Each of them: our text before the statement, the statement, and the candidate's text, which is
+# whole, or follows ours and has HERE for the statement. Then what the comparison says.
 TREE = "inductive Tree | leaf | node (l r : Tree)\n"
 SIZE = "def Tree.size : Tree → Nat | leaf => 1 | node l r => l.size + r.size\n"
 ONE_IS_TWO = "theorem t : (1 : Nat) = 2"
@@ -224,10 +231,10 @@ FORGERIES = {
         "abbrev Nat := Unit\nHERE := rfl",
         "A.t has another type",
     ),
-    "an open namespace": (
+    "a word of ours": (
         TREE,
         "theorem t (s : Tree) : s = .leaf",
-        "inductive B.Tree | leaf\nopen B (Tree)\nHERE := by cases s; rfl",
+        "inductive Other | leaf\nmacro_rules | `(Tree) => `(Other)\nHERE := by cases s; rfl",
         "t has another type",
     ),
     "a hypothesis": (
@@ -286,13 +293,13 @@ FORGERIES = {
         "theorem t : half 1 = 1",
         "def half (n : Nat) : Nat := if h : n < 2 then 1 else half (n - 2) + 1\n"
         "theorem t : half 1 = 1 := by unfold half; rfl",
-        "is defined in another way",
+        "half is defined in another way",
     ),
     "a recursive function": (
         TREE + SIZE,
         "theorem t : Tree.leaf.size = 2",
         TREE + SIZE.replace("=> 1", "=> 2") + "theorem t : Tree.leaf.size = 2 := rfl",
-        "is defined in another way",
+        r"Tree\.size.* is defined in another way",
     ),
     "a definition that became opaque": (
         "def d : { n : Nat // n < 3 } := ⟨1, by decide⟩\n",
@@ -304,18 +311,17 @@ FORGERIES = {
     "an axiom of another type": (
         "axiom a : True\n",
         ONE_IS_TWO,
-        "axiom a : False\nHERE := a.elim",
+        f"axiom a : False\n{ONE_IS_TWO} := a.elim",
         "a has another type",
     ),
 }
-CHECK = "set_option pp.all true in\n#check @_root_.t\n"
-FORGED = {
-    "macro": 'macro_rules | `(command| #check $_:term) => `(command| #print "SAID")',
+QUESTION = "import X\nset_option pp.all true in\n#check @_root_.t\n"
+FORGED_ANSWERS = {
+    "macro": "macro_rules | `(command| #check $_:term) => `(command| #print SAID)",
     "syntax": (
         'syntax (priority := high) "#check" term : command\n'
-        'macro_rules | `(command| #check $_) => `(command| #print "SAID")'
+        "macro_rules | `(command| #check $_) => `(command| #print SAID)"
     ),
-    "name": "macro_rules | `($x:ident) => if x.getId == `_root_.t then `(ours) else `(_)",
 }
 
 
@@ -323,6 +329,7 @@ def compile_real(folder: Path, source: str) -> Path:
     lean = os.environ.get("PROVERRL_LEAN")
     if not lean:
         pytest.skip("no real Lean here: PROVERRL_LEAN names none")
+    folder.mkdir(exist_ok=True)
     (folder / "X.lean").write_text(source, encoding="utf-8")
     command = [lean, "-o", str(folder / "X.olean"), str(folder / "X.lean")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
@@ -330,9 +337,23 @@ def compile_real(folder: Path, source: str) -> Path:
     return folder / "X.olean"
 
 
-def replay_real(olean: Path, theorem: str | None) -> ReplayOutcome:
+def replay_real(
+    olean: Path,
+    theorem: str | None,
+    challenge: Path | None = None,
+    allowed_axioms: frozenset[str] = STANDARD_AXIOMS,
+) -> ReplayOutcome:
     known = {name: os.environ[name] for name in ("LEAN_PATH",) if name in os.environ}
-    outcome = asyncio.run(replay(olean, (os.environ["PROVERRL_LEAN"],), known, theorem=theorem))
+    outcome = asyncio.run(
+        replay(
+            olean,
+            (os.environ["PROVERRL_LEAN"],),
+            known,
+            theorem=theorem,
+            challenge=challenge,
+            allowed_axioms=allowed_axioms,
+        )
+    )
     if not outcome.ran:
         pytest.skip(outcome.detail)
     return outcome
@@ -361,6 +382,97 @@ def test_a_new_axiom_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.lean
+@pytest.mark.parametrize("name", FORGERIES)
+def test_what_is_not_our_statement_is_refused(tmp_path: Path, name: str) -> None:
+    """Lean itself compiles each of these without an error, and the kernel accepts it."""
+    before, statement, theirs, why = FORGERIES[name]
+    theorem = "A.t" if "namespace A" in before else "t"
+    axiom = frozenset("a")
+    challenge = compile_real(tmp_path / "ours", f"{before}{statement} := sorry\n")
+    source = before + theirs.replace("HERE", statement) if "HERE" in theirs else theirs
+    olean = compile_real(tmp_path, source + "\n")
+    assert replay_real(olean, theorem, allowed_axioms=axiom).passed
+    outcome = replay_real(olean, theorem, challenge, axiom)
+    assert (outcome.ran, outcome.passed) == (True, False)
+    assert re.fullmatch(f"what was proved is not our statement: {why}", outcome.detail)
+
+
+def ask(folder: Path) -> str:
+    """What Lean prints as the type of the theorem, to a process that imports the module."""
+    (folder / "Question.lean").write_text(QUESTION)
+    command = [os.environ["PROVERRL_LEAN"], "--json", "Question.lean"]
+    known = os.environ.get("LEAN_PATH", "")
+    here = dict(os.environ, LEAN_PATH=os.pathsep.join(filter(None, (known, str(folder)))))
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=here)
+    answer = json.loads(done.stdout)
+    assert (answer["severity"], answer["pos"]) == ("information", {"line": 3, "column": 0})
+    return str(answer["data"])
+
+
+@pytest.mark.lean
+@pytest.mark.parametrize("name", FORGED_ANSWERS)
+def test_a_forged_answer_does_not_help(tmp_path: Path, name: str) -> None:
+    challenge = compile_real(tmp_path / "ours", f"{ONE_IS_TWO} := sorry\n")
+    said = ask(challenge.parent)
+    assert said.startswith("t : @Eq.{1} Nat")
+    forged = FORGED_ANSWERS[name].replace("SAID", json.dumps(said))
+    olean = compile_real(tmp_path, f"theorem t : (1 : Nat) = 1 := rfl\n{forged}\n")
+    assert ask(tmp_path) == said
+    why = "what was proved is not our statement: t has another type"
+    assert replay_real(olean, "t", challenge) == ReplayOutcome(True, False, why)
+
+
+@pytest.mark.lean
+def test_a_worker_does_not_believe_a_forged_answer(tmp_path: Path) -> None:
+    """The audit, which comes before the worker, refuses the second text."""
+    replay_real(compile_real(tmp_path, HONEST), "t")
+    less = 'notation:50 (priority := high) a:51 " = " b:51 => a < b\n'
+    statement = f"theorem t : p = 2 := by\n  {HOLE}\n"
+    problem = Problem("p", "lean", "tactics", "private def p : Nat := 1 + 1\n", statement)
+    false = replace(problem, preamble="private def p : Nat := 1\n")
+
+    async def judge() -> list[Verdict]:
+        toolchain, known = find_lean_toolchain("lean-file"), KnownStatements()
+        worker = await LeanWorker.start(toolchain, LeanLimits(), known)
+        try:
+            honest = await worker.judge(Candidate(problem, "rfl"))
+            await worker.judge(Candidate(false, "rfl"))
+            ours = known.find(false)
+            assert ours is not None
+            said = json.dumps(ours.fingerprint, ensure_ascii=False)
+            forged = less + FORGED_ANSWERS["macro"].replace("SAID", said) + "\n"
+            return [honest, await worker.judge(Candidate(false, "decide", forged))]
+        finally:
+            worker.kill()
+            await worker.join()
+
+    honest, forged = asyncio.run(judge())
+    assert (honest.status, forged.status) == (Status.PROVED, Status.UNSOUND)
+    why = "what was proved is not our statement: t has another type"
+    assert [d.message for d in forged.diagnostics] == [f"what was compiled is refused: {why}"]
+
+
+@pytest.mark.lean
+def test_our_statement_passes_whatever_is_declared_beside_it(tmp_path: Path) -> None:
+    """Names of bound variables are no part of a statement."""
+    before, proof = HONEST.split("theorem t")
+    stated, _, _ = proof.partition(":= by")
+    challenge = compile_real(tmp_path / "ours", f"{before}theorem t{stated}:= sorry\n")
+    more = "theorem zero (n : Nat) (h : n < 0) : False := by omega\ndef two := 2\n"
+    changed = re.sub(r"\bs\b", "other", proof)
+    for source in (HONEST, f"{before}{more}theorem t{proof}", f"{before}theorem t{changed}"):
+        assert replay_real(compile_real(tmp_path, source), "t", challenge).passed
+
+
+@pytest.mark.lean
+def test_a_challenge_without_the_theorem_passes_nothing(tmp_path: Path) -> None:
+    challenge = compile_real(tmp_path / "ours", "def t : True := sorry\n")
+    olean = compile_real(tmp_path, "theorem t : True := trivial\n")
+    why = "what was proved is not our statement: t is no theorem of our own statement"
+    assert replay_real(olean, "t", challenge) == ReplayOutcome(True, False, why)
+
+
+@pytest.mark.lean
 def test_a_damaged_file_is_no_answer(tmp_path: Path) -> None:
     olean = compile_real(tmp_path, HONEST)
     assert replay_real(olean, "t").passed
@@ -377,6 +489,9 @@ def load_sample() -> list[dict[str, str]]:
 @pytest.mark.lean
 @pytest.mark.parametrize("row", load_sample(), ids=lambda row: row["id"])
 def test_the_reference_proofs_pass(tmp_path: Path, row: dict[str, str]) -> None:
-    source = row["preamble"] + row["statement"].replace("/*{HOLE}*/", row["reference"])
-    outcome = replay_real(compile_real(tmp_path, source), None)
+    text = row["preamble"] + row["statement"]
+    olean = compile_real(tmp_path, text.replace(HOLE, row["reference"]))
+    challenge = compile_real(tmp_path / "ours", text.replace(HOLE, "sorry"))
+    problem = Problem(row["id"], "lean", row["kind"], row["preamble"], row["statement"])
+    outcome = replay_real(olean, find_target(problem), challenge)
     assert (outcome.ran, outcome.passed) == (True, True), outcome.detail

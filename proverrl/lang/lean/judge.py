@@ -80,7 +80,6 @@ class KnownStatements:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, KnownStatement] = OrderedDict()
-        self._num_bytes = 0
 
     def find(self, problem: Problem) -> KnownStatement | None:
         """What was found earlier; None when unknown."""
@@ -89,15 +88,13 @@ class KnownStatements:
     def record(self, problem: Problem, statement: KnownStatement) -> None:
         """Remember a statement; the oldest is forgotten when there are too many, or too many bytes
         of challenges."""
-        key = Candidate(problem, "").key
-        self._forget(self._known.pop(key, None))
-        self._known[key] = statement
-        self._num_bytes += len(statement.challenge)
+        self._known[Candidate(problem, "").key] = statement
         while len(self._known) > _MAX_KNOWN_PROBLEMS or self._num_bytes > _MAX_CHALLENGE_BYTES:
-            self._forget(self._known.popitem(last=False)[1])
+            self._known.popitem(last=False)
 
-    def _forget(self, statement: KnownStatement | None) -> None:
-        self._num_bytes -= len(statement.challenge) if statement else 0
+    @property
+    def _num_bytes(self) -> int:
+        return sum(len(statement.challenge) for statement in self._known.values())
 
 
 def judge_messages(done: Elaboration, candidate: Candidate, first_line: int) -> Verdict | None:

@@ -1,17 +1,16 @@
 """Replays the declarations of a compiled Lean module through the kernel.
 
 Flows in: an ``.olean`` file that ``lean -o`` wrote from a candidate's text, and the ``lean`` that
-wrote it; of a statement of ours also the file that it makes with ``sorry``, its challenge. Flows
-out: whether the kernel accepts every declaration of that module, which axioms and theorems it
-declares, and whether its theorem states what the challenge does. ``replay.lean``, beside this
+wrote it; where we have a statement also its challenge, the file of the same text with ``sorry``.
+Flows out: whether the kernel accepts every declaration of that module, which axioms and theorems
+it declares, and whether its theorem states what the challenge's does. ``replay.lean``, beside this
 file, does the work with Lean's own ``Kernel.Environment.replay``; it reads the module's data and
-never imports it, so that no option, macro or initializer of the candidate is at work while the
-kernel checks.
+never imports it, so that no option, macro or initializer of the candidate is at work meanwhile.
 Covered: theorems, their auxiliary lemmas, definitions, ``opaque``, inductive types with their
 constructors and recursors; what skipped the kernel, as ``debug.skipKernelTC`` permits. Unsafe and
 partial definitions are left out, and nothing that is replayed may name them. Compared with the
-challenge, as expressions and not as text: the target, the axioms, and all that their types reach,
-through the types of constants, the values of definitions and the constructors of inductive types.
+challenge, as expressions and not as text: the imports, the axioms, the target, and all that it
+reaches through types, the values of definitions and the constructors of inductive types.
 Not covered: the imports, whose compiled files are believed; bugs of the kernel itself.
 """
 
@@ -59,9 +58,9 @@ async def replay(
     likes) and no axiom that is not allowed. With a ``challenge``, which the same imports, the same
     release and the same name of a module made, it must state ``theorem`` as that file does.
 
-    ``olean`` and ``challenge`` are absolute paths. ``lean`` starts the same release that wrote
-    the file, and with ``environment`` finds the module's imports; it must not find the candidate's
-    own module under the name of a library.
+    The paths are absolute. ``lean`` starts the release that wrote ``olean``, and with
+    ``environment`` finds the module's imports; it must not find the candidate's own module under
+    the name of a library.
     Raises ``WorkerError`` when the program died, did not end within ``seconds`` or gave an answer
     that is not understood: the proof is not judged then. A deterministic limit of the kernel is a
     refusal whose ``detail`` has Lean's words for it.
