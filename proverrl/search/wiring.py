@@ -1,7 +1,7 @@
 """A search by its name, and its functions, made of a policy and of verifiers.
 
 Flows in: a policy that samples, a verifier, and what confirms a proof. Flows out: ``Functions`` for
-a problem of any language, and a ``Search`` that can be run. Not handled here: files, tactic mode.
+a problem of any language, and a ``Search`` that can be run. Not handled here: files.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ def list (nonce : String) : List ConstantInfo → IO Unit
     match constant with
     | .axiomInfo _ => say nonce ("axiom " ++ plain constant.name)
     | .thmInfo _ => say nonce ("theorem " ++ plain constant.name)
+    | .defnInfo _ | .opaqueInfo _ => say nonce ("definition " ++ plain constant.name)
     | _ => pure ()
     list nonce others
 
@@ -80,21 +81,37 @@ partial def differ : List Name → NewConstants → NewConstants → Option Stri
       else if !agree our their then some (plain name ++ " is defined in another way")
       else differ (parts our ++ names) (ours.erase name) (theirs.erase name)
 
+def sameKind : ConstantInfo → ConstantInfo → Bool
+  | .thmInfo _, .thmInfo _ | .defnInfo _, .defnInfo _ | .opaqueInfo _, .opaqueInfo _ => true
+  | _, _ => false
+
+def sameTypes : List ConstantInfo → List ConstantInfo → Bool
+  | [], [] => true
+  | our :: ours, their :: theirs =>
+    our.name == their.name && our.levelParams == their.levelParams && our.type == their.type
+      && sameKind our their && sameTypes ours theirs
+  | _, _ => false
+
+def reached : List ConstantInfo → List Name
+  | [] => []
+  | constant :: others => constant.type.getUsedConstants.toList ++ reached others
+
 /-- What in a module is not as our challenge has it, in its axioms and in all that the type of the
 target reaches. -/
 def compareModules (challenge theirs : ModuleData) (target : String) : Option String :=
   let imports (data : ModuleData) := data.imports.toList.map (·.module)
-  let isTarget : ConstantInfo → Bool
-    | .thmInfo value => plain (ConstantInfo.thmInfo value).name == target
-    | _ => false
+  let isTarget (constant : ConstantInfo) : Bool := plain constant.name == target
   let isAxiom : ConstantInfo → Bool
     | .axiomInfo _ => true
     | _ => false
   let targets := challenge.constants.toList.filter isTarget
+  let theirTargets := theirs.constants.toList.filter isTarget
   let axioms := theirs.constants.toList.filter isAxiom
-  if targets.isEmpty then some (target ++ " is no theorem of our own statement")
+  if targets.isEmpty then some (target ++ " is not in our own statement")
   else if imports challenge != imports theirs then some "it has other imports"
-  else differ ((targets ++ axioms).map (·.name))
+  else if !sameTypes targets theirTargets then some (target ++ " has another type")
+  -- What a definition of the target's name is, was for the candidate to say.
+  else differ (axioms.map (·.name) ++ reached targets)
     (collect challenge.constants.toList {}) (collect theirs.constants.toList {})
 
 def main (arguments : List String) : IO Unit := do

@@ -25,11 +25,13 @@ from pathlib import Path
 
 from proverrl.errors import WorkerError
 from proverrl.lang.lean.judge import STANDARD_AXIOMS
+from proverrl.lang.lean.words import KERNEL_NAMES
 from proverrl.verify.process_group import ProcessGroup
 
 _PROGRAM = Path(__file__).with_suffix(".lean")
 _MAX_OUTPUT_BYTES = 16_000_000
 _MAX_DETAIL = 500
+_DECLARED = ("axiom", "theorem", "definition")
 _MODULE_PARTS = (".olean.server", ".olean.private")
 
 
@@ -105,7 +107,7 @@ def judge_answer(
         if code == 0:
             raise WorkerError(f"the replay gave no answer: {words}")
         return ReplayOutcome(False, False, f"this Lean cannot replay: {words}")
-    names = {kind: [n for k, n in answers if k == kind] for kind in ("axiom", "theorem")}
+    names = {kind: [n for k, n in answers if k == kind] for kind in _DECLARED}
     compared = [(kind, why) for kind, why in answers if kind in ("same", "differs")]
     listed = [kind for kind in kinds[1:-1] if kind not in ("same", "differs")]
     if code != 0 or kinds[0] != "started" or len(compared) != is_compared or set(listed) - {*names}:
@@ -117,8 +119,11 @@ def judge_answer(
         raise WorkerError(f"the replay's answer is not understood: {words}")
     if foreign := sorted(set(names["axiom"]) - allowed_axioms):
         return ReplayOutcome(True, False, f"the module declares axioms: {', '.join(foreign)}")
-    if theorem is not None and not any(_is_named(name, theorem) for name in names["theorem"]):
-        return ReplayOutcome(True, False, f"the module declares no theorem {theorem}")
+    declared = [name for found in names.values() for name in found]
+    if special := sorted(KERNEL_NAMES.intersection(declared)):
+        return ReplayOutcome(True, False, f"it declares what the kernel computes: {special[0]}")
+    if theorem is not None and not any(_is_named(name, theorem) for name in declared):
+        return ReplayOutcome(True, False, f"the module declares no {theorem}")
     if is_compared and compared[0][0] != "same":
         return ReplayOutcome(True, False, f"what was proved is not our statement: {compared[0][1]}")
     return ReplayOutcome(True, True, f"theorems:{len(names['theorem'])}")
