@@ -49,35 +49,11 @@ class Repl:
     # Answers
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        if "tactic" in request:
-            return self.step(request["proofState"], request["tactic"])
         number = request.get("env")
         if number is not None and number >= len(self.environments):
             return {"message": "Unknown environment."}
         before = deepcopy(self.base if number is None else self.environments[number])
         return self.elaborate(request["cmd"], before, bool(request.get("allTactics")))
-
-    def state(self, goal: str) -> dict[str, Any]:
-        self.goals.append(goal)
-        goals = [goal] if goal else []
-        status = "Incomplete: open goals remain" if goal else "Completed"
-        return {"proofStatus": status, "proofState": len(self.goals) - 1, "goals": goals}
-
-    def step(self, number: int, tactic: str) -> dict[str, Any]:
-        if number >= len(self.goals):
-            return {"message": "Unknown proof state."}
-        misbehave(tactic.split())
-        if tactic.startswith("bad"):
-            return {"message": "Lean error:\n<input>:1:1: unknown tactic"}
-        if tactic.startswith("split"):
-            return self.state(self.goals[number] + " (half)")
-        if tactic.startswith("sorry"):
-            return {**self.state(""), "proofStatus": "Incomplete: contains sorry"}
-        if tactic.startswith("old"):
-            answer = self.state("")
-            del answer["proofStatus"]
-            return answer
-        return self.state("")
 
     def elaborate(self, text: str, env: Environment, all_tactics: bool) -> dict[str, Any]:
         words = text.split()

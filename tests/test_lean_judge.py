@@ -227,13 +227,14 @@ def test_a_report_that_was_cut_short_is_not_believed() -> None:
 
 def test_the_axioms_of_several_theorems_are_told_apart_by_their_lines() -> None:
     assert make_axioms_question(["a", "b"]) == (
+        "set_option maxRecDepth 10000\nset_option maxHeartbeats 0\n"
         "set_option pp.fullNames true\nset_option pp.privateNames true\n"
         "#print axioms _root_.a\n#print axioms _root_.b"
     )
-    clean = say("info", "'a' does not depend on any axioms", 3)
-    unknown = say("error", "Unknown constant `b`", 4)
+    clean = say("info", "'a' does not depend on any axioms", 5)
+    unknown = say("error", "Unknown constant `b`", 6)
     assert read_axioms(Elaboration(1, (clean, unknown)), ["a", "b"]) == {"a": (), "b": None}
-    for messages in [(clean,), (clean, clean), (clean, say("info", "x", 5)), (unknown, unknown)]:
+    for messages in [(clean,), (clean, clean), (clean, say("info", "x", 7)), (unknown, unknown)]:
         with pytest.raises(WorkerError, match="axioms"):
             read_axioms(Elaboration(1, messages), ["a", "b"])
 

@@ -22,15 +22,17 @@ from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage
 _SHOWN = """deepTerms proofs explicit universes fullNames privateNames instances funBinderTypes
     piBinderTypes letVarTypes""".split()
 _NOT_USED = "notation coercions fieldNotation structureInstances match beta".split()
+# A text may have set these for all that follows it, our question too.
+_LIMITS = ("maxRecDepth 10000", "maxHeartbeats 0")
 _PRINTING = (
-    *("maxHeartbeats 0", "pp.all true", "pp.maxSteps 10000000"),
+    *(*_LIMITS, "pp.all true", "pp.maxSteps 10000000"),
     *(f"pp.{name} true" for name in _SHOWN),
     *(f"pp.{name} false" for name in _NOT_USED),
 )
 _OPTIONS = "".join(f"set_option {option} in\n" for option in _PRINTING)
 _CHECK_LINE = len(_PRINTING) + 1
 # Without these an axiom of a namespace that is open is called by a short name, ours perhaps.
-_IN_FULL = ("pp.fullNames true", "pp.privateNames true")
+_IN_FULL = (*_LIMITS, "pp.fullNames true", "pp.privateNames true")
 _AXIOMS_LINE = _CHECK_LINE + len(_IN_FULL) + 1
 _ELISION = "⋯"
 # Lean prints the ``@`` only before a first argument that is implicit.
