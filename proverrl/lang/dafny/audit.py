@@ -39,8 +39,9 @@ from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column, find_body_place
 
-AUDIT_VERSION = 9
-"""Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
+AUDIT_VERSION = 10
+"""Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
+what is sent to Dafny changes."""
 
 HOLE_KINDS = ("invariants", "statements", "calc", "assertions")
 KINDS = (*HOLE_KINDS, "file", ANNOTATE)

@@ -15,11 +15,14 @@ from typing import Literal
 
 from proverrl.errors import WorkerError
 from proverrl.lang.dafny.annotate import list_entry_names
+from proverrl.lang.dafny.joined_invariants import join_invariants
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
+from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
 from proverrl.lang.dafny.workers.reply import Reply
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.dafny.written_types import name_calc_line
+from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, Candidate, Diagnostic, Obligations, Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.body_place import find_body_place
@@ -46,8 +49,12 @@ async def judge_candidate(
     named, lines = name_calc_line(plain)
     problem = named.problem
     written = await known.write_types(process, named)
-    reply = await process.ask(written.text)
-    reply = given.restore(lines.restore(written.restore(reply)))
+    try:
+        joined = join_invariants(written.text)
+    except GrammarError as error:
+        return _refuse(error.finding, time.monotonic() - started, toolchain)
+    reply = await process.ask(joined.text)
+    reply = given.restore(lines.restore(written.restore(joined.restore(reply))))
     expected = None
     if problem.kind != "file":
         if not reply.resolved:
@@ -58,6 +65,17 @@ async def judge_candidate(
         expected = expected or frozenset()
     verdict = judge_reply(reply, candidate, expected)
     return replace(verdict, seconds=time.monotonic() - started, toolchain=toolchain)
+
+
+def _refuse(finding: Finding, seconds: float, toolchain: str) -> Verdict:
+    """The verdict of a file that cannot be sent."""
+    return Verdict(
+        Status.REJECTED,
+        (Diagnostic("error", f"{finding.rule}: {finding.message}", finding.line),),
+        checks=(f"audit:{finding.rule}",),
+        seconds=seconds,
+        toolchain=toolchain,
+    )
 
 
 def count_obligations(reply: Reply) -> tuple[Obligations, ...]:
