@@ -117,7 +117,7 @@ def find_lean_states() -> dict[str, tuple[str, str, str]]:
 FALSE_LEAN = """#!/bin/sh
 case "$*" in
 --print-prefix) echo "{prefix}";;
---version) echo "Lean (version 4.99.0, x86_64-unknown-linux-gnu, Release)";;
+--version) echo "Lean (version 4.35.0, x86_64-unknown-linux-gnu, Release)";;
 --worker*) echo "no library here" >&2; exit 3;;
 esac
 """
@@ -148,7 +148,7 @@ def test_a_lean_whose_canaries_fail_is_named_with_the_reason(
     none = "the Lean REPL is not built; lean-server does without it"
     absent = ("absent", "not found; verify --paranoid does without it", "")
     assert findings == {
-        "Lean": ("ok", f"4.99.0, without Mathlib, {false_lean}", ""),
+        "Lean": ("ok", f"4.35.0, without Mathlib, {false_lean}", ""),
         "lean-server": ("weak", "Lean's server died; it said: no library here", ""),
         "lean-file": ("weak", "Lean compiled nothing and said no error: ()", ""),
         "lean-repl": ("absent", none, f"{script} --repl"),

@@ -69,10 +69,10 @@ def test_a_module_that_the_kernel_accepts_passes(tmp_path: Path) -> None:
     [
         ("NONCE started\nNONCE refused (kernel) type\n mismatch\n", "(kernel) type mismatch"),
         (OK.replace("theorem u", "axiom a"), "the module declares axioms: a"),
-        (OK.replace("theorem t", "theorem s.t"), "the module declares no theorem t"),
-        ("NONCE started\nNONCE replayed\n", "the module declares no theorem t"),
+        (OK.replace("theorem t", "theorem s.t"), "the module declares no t"),
+        ("NONCE started\nNONCE replayed\n", "the module declares no t"),
         # A theorem's name may hold a line break, but not the word of this run.
-        (OK.replace("t\n", "«a\ntheorem t»\n"), "the module declares no theorem t"),
+        (OK.replace("t\n", "«a\ntheorem t»\n"), "the module declares no t"),
     ],
 )
 def test_what_does_not_hold_is_refused(tmp_path: Path, says: str, why: str) -> None:
@@ -372,7 +372,7 @@ def test_what_skipped_the_kernel_is_refused(tmp_path: Path, name: str) -> None:
 def test_declarations_of_every_kind_pass(tmp_path: Path) -> None:
     olean = compile_real(tmp_path, HONEST)
     assert replay_real(olean, "t").passed
-    assert replay_real(olean, "v") == ReplayOutcome(True, False, "the module declares no theorem v")
+    assert replay_real(olean, "v") == ReplayOutcome(True, False, "the module declares no v")
 
 
 @pytest.mark.lean

@@ -108,6 +108,11 @@ def audit_text(text: str, part: Part, problem: ProblemWords | None = None) -> li
         findings += islice(find_prelude_findings(text, tokens, known), _MAX_FINDINGS)
     if part != "body":
         findings += islice(_find_kernel_names(text), _MAX_FINDINGS)
+    findings += [
+        make_finding("cheat", "commands", "'prelude' leaves out what the kernel relies on", token)
+        for token in tokens
+        if part == "file" and token.offset < start and token.text == "prelude"
+    ]
     findings.sort(key=lambda finding: _RANKS[finding.category])
     return findings[:_MAX_FINDINGS]
 
