@@ -6,12 +6,20 @@ from pathlib import Path
 from typing import Literal
 
 Cause = Literal[
-    "", "deadline", "out-of-memory", "died", "killed", "protocol", "no-result", "stalled"
+    "",
+    "deadline",
+    "stalled",
+    "out-of-memory",
+    "died",
+    "killed",
+    "protocol",
+    "no-result",
+    "problem",
 ]
 """Why nothing was judged; empty for a verdict on the proof. A candidate on which two fresh workers
 failed is REJECTED and keeps the cause, and so is one on which they were ``stalled``: at work for
 all of the time they had. Not so for ``deadline``, a machine too busy to let them work, and
-``killed`` by someone else."""
+``killed`` by someone else. ``problem`` is our own text, which cannot be judged here."""
 
 
 class ProverRLError(Exception):

@@ -54,6 +54,7 @@ async def measure(backend: str, *, trace_states: bool, changes_first: bool) -> f
 
 
 async def main() -> None:
+    """Print the medians."""
     for backend, traces in (("lean-server", False), ("lean-server", True), ("lean-file", False)):
         for changes_first in (False, True):
             found = await measure(backend, trace_states=traces, changes_first=changes_first)

@@ -7,7 +7,7 @@ import pytest
 
 from proverrl.errors import UsageError, VerifierError, WorkerError
 from proverrl.types import Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, PoolStats, Worker
+from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, PoolStats, Worker, verify_all
 from proverrl.verify.pool import Upkeep, VerifierPool
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool, InstantWorker, ask
@@ -315,3 +315,17 @@ def test_stats_of_two_pools_add_up() -> None:
 def test_limits_that_make_no_sense() -> None:
     with pytest.raises(UsageError, match="must be positive"):
         Upkeep(memory_mb=0)
+
+
+def test_a_problem_that_cannot_be_judged_costs_its_own_candidates_alone() -> None:
+    async def work(instant: InstantPool) -> None:
+        asked = [ask("one"), ask("two", "unusable"), ask("three")]
+        verdicts = await verify_all(instant.pool, asked, deadline_seconds=PATIENCE_SECONDS)
+        assert [(v.status, v.cause) for v in verdicts] == [
+            (Status.PROVED, ""),
+            (Status.CRASHED, "problem"),
+            (Status.PROVED, ""),
+        ]
+        assert verdicts[1].diagnostics[0].message == ("problem 'two': no proof\ncan be held to it")
+
+    run(work)

@@ -31,6 +31,7 @@ from proverrl.rollout.samples import TrainingSample
 from proverrl.search.samples import SearchSample, build_path_sample, read_samples
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Verdict
+from proverrl.verify.base import verify_all
 
 DROPPED_FILE = "dropped_proofs.jsonl"
 _SLICE = 64
@@ -239,9 +240,7 @@ async def _verify_all(
     deadline = session.config.pool.deadline_seconds
     for start in range(0, len(candidates), _SLICE):
         part = candidates[start : start + _SLICE]
-        verdicts += await asyncio.gather(
-            *(session.verifier.verify(c, deadline_seconds=deadline) for c in part)
-        )
+        verdicts += await verify_all(session.verifier, part, deadline_seconds=deadline)
         session.monitor.phase(phase, f"{len(verdicts)}/{len(candidates)}")
     return verdicts
 

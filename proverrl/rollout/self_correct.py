@@ -15,7 +15,6 @@ feedback; what does not fit ``history_tokens`` is left out oldest first.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ from proverrl.rollout.hints import with_hint
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Completion, Prompt, Rollout, Sampling, Turn, Verdict
-from proverrl.verify.base import Verifier
+from proverrl.verify.base import Verifier, verify_all
 
 INTERPRETER = ("\n<interpreter>\n", "\n</interpreter>\n")
 
@@ -143,9 +142,7 @@ async def _judge_turn(
         turns.append(Turn(completion, candidate, None, reason=extraction.reason))
         if candidate is not None and (chain.draw, candidate.key) not in known:
             new[chain.draw, candidate.key] = candidate
-    verdicts = await asyncio.gather(
-        *(verifier.verify(c, deadline_seconds=deadline_seconds) for c in new.values())
-    )
+    verdicts = await verify_all(verifier, new.values(), deadline_seconds=deadline_seconds)
     judged = dict(zip(new, verdicts, strict=True))
     calls.update(draw for draw, _ in new)
     for chain, turn in zip(chains, turns, strict=True):

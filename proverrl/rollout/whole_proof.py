@@ -20,7 +20,7 @@ from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.extract import extract
 from proverrl.rollout.hints import with_hint
 from proverrl.types import Completion, Group, Problem, Rollout, Sampling, Turn
-from proverrl.verify.base import Verifier
+from proverrl.verify.base import Verifier, verify_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,7 @@ async def judge(draw: Draw, verifier: Verifier, *, deadline_seconds: float) -> J
     the token limit is still judged as it is: a proof that verifies is a proof."""
     candidates = [extraction.candidate(draw.problem) for extraction in draw.extractions]
     distinct = {c.key: c for c in candidates if c is not None}
-    verdicts = await asyncio.gather(
-        *(verifier.verify(c, deadline_seconds=deadline_seconds) for c in distinct.values())
-    )
+    verdicts = await verify_all(verifier, distinct.values(), deadline_seconds=deadline_seconds)
     by_key = dict(zip(distinct, verdicts, strict=True))
     rollouts = tuple(
         Rollout(

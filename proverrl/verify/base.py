@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Protocol, runtime_checkable
 
-from proverrl.errors import UsageError
-from proverrl.types import Candidate, Verdict
+from proverrl.errors import ProblemError, UsageError
+from proverrl.types import Candidate, Diagnostic, Status, Verdict
 
 DEFAULT_MEMORY_MB = 4096.0
 """For one worker. A Dafny server with its prover needs 200 to 400."""
@@ -66,6 +66,23 @@ class Verifier(Protocol):
 
     async def aclose(self) -> None:
         """Kill everything that runs; later calls to ``verify`` raise ``VerifierError``."""
+
+
+async def verify_all(
+    verifier: Verifier, candidates: Iterable[Candidate], *, deadline_seconds: float
+) -> list[Verdict]:
+    """Verdicts in order. Where the problem itself cannot be judged (its imports are missing, its
+    statement does not elaborate), the verdict is CRASHED with the cause ``problem`` and says why,
+    so that a problem costs its own candidates alone."""
+
+    async def ask(candidate: Candidate) -> Verdict:
+        try:
+            return await verifier.verify(candidate, deadline_seconds=deadline_seconds)
+        except ProblemError as error:
+            said = Diagnostic("error", str(error))
+            return Verdict(Status.CRASHED, (said,), cause="problem")
+
+    return list(await asyncio.gather(*map(ask, candidates)))
 
 
 @runtime_checkable
