@@ -101,10 +101,16 @@ def test_what_is_missing_is_said_with_its_remedy(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = machine / "elan" / "bin"
-    missing = f"Lean is not installed (not on PATH or in {place}); run: {REMEDY}"
+    missing = (
+        f"Lean is not installed (not on PATH or in {place}; PROVERRL_LEAN can name a program); "
+        f"run: {REMEDY}"
+    )
     assert explain() == missing
     monkeypatch.setenv("PROVERRL_LEAN", str(machine / "nothing"))
-    assert explain() == f"PROVERRL_LEAN names no program: {machine / 'nothing'}; run: {REMEDY}"
+    assert explain() == (
+        f"PROVERRL_LEAN names no program (correct it, or unset it): {machine / 'nothing'}; "
+        f"run: {REMEDY}"
+    )
     monkeypatch.delenv("PROVERRL_LEAN")
     monkeypatch.setenv("PROVERRL_LEAN_PROJECT", str(machine / "nowhere"))
     assert explain() == f"PROVERRL_LEAN_PROJECT needs lake, which is not here; run: {REMEDY}"

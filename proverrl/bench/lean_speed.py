@@ -164,8 +164,8 @@ async def measure_steps(num: int) -> dict[str, Any]:
     lean = _MeasuredPool("lean-server", 1)
     times: dict[str, list[float]] = {"last": [], "first": []}
     try:
-        for number in range(num):
-            for changed in times:
+        for changed in times:
+            for number in range(num):
                 first, last = (number if changed == word else 0 for word in ("first", "last"))
                 steps = [
                     f"have h{i} : a + {i + first} = b + {i + first} := by rw [h]"

@@ -39,8 +39,9 @@ _NUM_FRESH = 2
 _FOREIGN_CAUSES = ("deadline", "killed")
 _NUM_OWN_ATTEMPTS = _NUM_FRESH + 1
 _BUDGET_GROWTH = 2.0
-_BUSY_SHARE = 0.9
-"""A worker that had a processor for this share of its time did not wait for others."""
+_BUSY_SHARE = 0.5
+"""A worker that had a processor for this share of its time: at the second attempt, with twice the
+deadline, it worked for the whole of the first one."""
 _START_SECONDS = 120.0
 _RECYCLE_SHARE = 0.4
 """A worker above this share of its memory limit is replaced before its next candidate."""

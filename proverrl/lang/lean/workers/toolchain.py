@@ -72,7 +72,9 @@ def find_lean_toolchain(backend: LeanBackend = "lean-server") -> LeanToolchain:
     """Find Lean for a back end; raises ``ToolchainError`` naming the remedy."""
     named, named_project = _read_variable("PROVERRL_LEAN"), _read_variable("PROVERRL_LEAN_PROJECT")
     if named and not _is_program(named):
-        raise ToolchainError(f"PROVERRL_LEAN names no program: {named}; run: {REMEDY}")
+        raise ToolchainError(
+            f"PROVERRL_LEAN names no program (correct it, or unset it): {named}; run: {REMEDY}"
+        )
     lean = named or _find_program("lean")
     lake = _find_program("lake", named and named.with_name("lake"))
     if named_project and lake is None:
@@ -93,7 +95,10 @@ def find_lean_toolchain(backend: LeanBackend = "lean-server") -> LeanToolchain:
         answer = _ask_lean(str(lean), environment)
     if answer is None:
         place = find_elan_home() / "bin"
-        raise ToolchainError(f"Lean is not installed (not on PATH or in {place}); run: {REMEDY}")
+        raise ToolchainError(
+            f"Lean is not installed (not on PATH or in {place}; PROVERRL_LEAN can name a program); "
+            f"run: {REMEDY}"
+        )
     program = named if named and not _is_elan(named) else answer.program
     # A REPL asks the first ``lean`` on PATH for its library.
     environment["PATH"] = _put_first(program.parent, environment["PATH"])
