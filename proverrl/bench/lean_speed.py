@@ -172,12 +172,6 @@ async def measure_steps(num: int) -> dict[str, Any]:
                     for i in range(_NUM_STEPS - 1)
                 ]
                 steps.append(f"exact Nat.add_comm (a + b) c -- {last}")
-                if changed == "first":
-                    # The one before: what is measured is a change of its first tactic alone.
-                    await lean.judge(
-                        [Candidate(_STEPS, "\n  ".join([f"skip -- {number}", *steps]))]
-                    )
-                    steps[-1] += " "
                 (verdict,), seconds = await lean.judge([Candidate(_STEPS, "\n  ".join(steps))])
                 assert verdict.proved, verdict.diagnostics
                 times[changed].append(1000 * seconds)

@@ -253,10 +253,7 @@ def _read_candidate(entry_id: str, raw: dict[str, Any]) -> Candidate:
         if key in raw:
             _check_text(key, raw[key])
     if "code" not in raw:
-        prelude = raw.get("prelude", "")
-        # A last line without its break is no other text to the one who wrote it.
-        prelude += "\n" if prelude and not prelude.endswith("\n") else ""
-        return Candidate(_read_problem(raw["problem"]), raw["body"], prelude)
+        return Candidate(_read_problem(raw["problem"]), raw["body"], raw.get("prelude", ""))
     return make_file_candidate(entry_id, raw["code"], find_language(raw["language"]).name)
 
 
