@@ -385,7 +385,9 @@ async def _check_canaries(worker: LeanWorker) -> None:
         problem = Problem(name, "lean", "term", "", f"theorem {name} : {statement} := {HOLE}\n")
         try:
             verdict = await worker.judge(Candidate(problem, body, prelude))
-        except ProblemError as error:
+        except (ProblemError, WorkerError) as error:
+            if isinstance(error, WorkerError) and error.cause != "protocol":
+                raise
             raise ToolchainError(
                 f"Lean cannot read a plain theorem ({error}); run: {REMEDY}"
             ) from error
