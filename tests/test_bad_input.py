@@ -445,7 +445,7 @@ def test_memory_that_is_given_holds_for_either_language(
     monkeypatch.setattr(
         "proverrl.lang.dafny.backend.make_spawn", lambda _, limits: keep_dafny(limits)
     )
-    monkeypatch.setattr("proverrl.lang.lean.backend.find_lean_toolchain", lambda: None)
+    monkeypatch.setattr("proverrl.lang.lean.backend.find_lean_toolchain", lambda *_: None)
     usual = LeanLimits()
     monkeypatch.setattr(
         "proverrl.lang.lean.backend.LeanLimits",
