@@ -35,8 +35,8 @@ EXPECTED: list[tuple[str, AnswerTask, int, int]] = [
     ("verina", "given", 7, 0),
     ("clever", "given", 2, 7),  # 9 files; 7 leave the implementation open
     ("dafnybench_tasks.jsonl", "given", 212, 0),
-    ("dafnybench_layout", "given", 34, 45),  # 40 + 40 files, 1 pair: 79 names, 39 lack a blank
-    ("humaneval_dafny", "given", 17, 2),
+    ("dafnybench_layout", "given", 33, 46),  # 40 + 40 files, 1 pair: 79 names, 39 lack a blank
+    ("humaneval_dafny", "given", 14, 5),  # 3 mix collections over nat and int
     ("minif2f_dafny", "given", 15, 19),  # 34 lemmas; 19 lean on the inconsistent definitions
     ("clover", "given", 6, 32),
 ]

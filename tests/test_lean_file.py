@@ -138,9 +138,9 @@ def test_a_proof_is_compared_with_our_own_file(monkeypatch: pytest.MonkeyPatch) 
 
     run_quickly(work)
     assert [(name, theorem) for name, theorem, _, _ in seen] == [
-        ("Candidate1.olean", "t"),
-        ("Candidate1.olean", "t"),
-        ("Candidate1.olean", None),
+        ("Candidate.olean", "t"),
+        ("Candidate.olean", "t"),
+        ("Candidate.olean", None),
     ]
     (_, _, first, theirs), (_, _, second, others), (_, _, third, _) = seen
     assert first is not None

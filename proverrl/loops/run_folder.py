@@ -29,6 +29,8 @@ from proverrl.policy.loading import choose_device
 
 RESOLVED_FILE = "resolved.json"
 VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "z3-solver")
+_LATER_KEYS = frozenset({"pool.lean_backend", "pool.confirm"})
+"""Keys that a run of an earlier version does not have, because there was nothing to choose."""
 MAY_DIFFER = (
     "run",
     "max_minutes",
@@ -72,6 +74,8 @@ def check_resumable(folder: Path, config: Config) -> None:
         raise RunError(f"{path}: damaged ({error}); name another run folder") from error
     for key, value in _flatten(config.dump()).items():
         if key in MAY_DIFFER or key in ("grpo.steps", "expert_iteration.rounds"):
+            continue
+        if key in _LATER_KEYS and key not in before:
             continue
         if before.get(key) != value:
             raise RunError(

@@ -92,9 +92,9 @@ def audit_candidate(candidate: Candidate) -> Verdict | None:
     grammar. Raises ``ProblemError`` when the problem's hole could not hold any body.
     """
     problem = candidate.problem
-    findings = audit(problem.kind, candidate.body, problem=problem)
     if problem.kind in HOLE_KINDS:
         check_problem(problem)
+    findings = audit(problem.kind, candidate.body, problem=problem)
     if candidate.prelude:
         message = "a prelude is not allowed: all of the file but the hole belongs to the problem"
         return Verdict(Status.UNSOUND, (Diagnostic("error", message),), checks=("audit:prelude",))
