@@ -548,6 +548,7 @@ def test_a_lean_benchmark_without_lean_says_what_brings_it(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ELAN_HOME", str(tmp_path))
+    monkeypatch.delenv("PROVERRL_LEAN", raising=False)
     path = write_rows(tmp_path / "lean.jsonl", LEAN_ROW)
     with pytest.raises(ProverRLError, match=r"run: bash scripts/setup_lean\.sh"):
         _evaluate(path, tmp_path / "run", AnsweringPolicy({}), monkeypatch)

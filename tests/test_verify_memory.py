@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import WorkerError
-from proverrl.verify import memory_cgroup, process_group
+from proverrl.verify import memory_cgroup, process_group, process_table
 from proverrl.verify.memory_cgroup import MemoryCgroup, search_parent
 from proverrl.verify.process_group import ProcessGroup
 
@@ -29,7 +29,7 @@ time.sleep(600)
 
 def wait_for_no(session: int) -> bool:
     give_up = time.monotonic() + PATIENCE_SECONDS
-    while process_group.list_sessions().get(session):
+    while process_table.list_sessions().get(session):
         if time.monotonic() > give_up:
             return False
         time.sleep(0.02)
@@ -43,18 +43,18 @@ def test_a_session_is_found_measured_and_killed_whole() -> None:
     try:
         assert process.stdout is not None
         child = int(process.stdout.readline())
-        assert sorted(process_group.list_sessions()[process.pid]) == sorted([process.pid, child])
+        assert sorted(process_table.list_sessions()[process.pid]) == sorted([process.pid, child])
         give_up = time.monotonic() + PATIENCE_SECONDS
-        while process_group.measure_session(process.pid) < 150:
+        while process_table.measure_session(process.pid) < 150:
             assert time.monotonic() < give_up
             time.sleep(0.02)
-        assert 150 <= process_group.measure_session(process.pid) <= 250
-        assert process_group.measure_session(child) == 0.0
+        assert 150 <= process_table.measure_session(process.pid) <= 250
+        assert process_table.measure_session(child) == 0.0
     finally:
-        process_group.kill_session(process.pid)
+        process_table.kill_session(process.pid)
         process.communicate()
     assert wait_for_no(process.pid)
-    process_group.kill_session(process.pid)
+    process_table.kill_session(process.pid)
 
 
 def make_tree(root: Path, *, handed_down: str) -> Path:

@@ -85,6 +85,7 @@ def test_a_machine_without_lean_names_the_remedy(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ELAN_HOME", str(tmp_path))
+    monkeypatch.delenv("PROVERRL_LEAN", raising=False)
     router = open_router(BackendOptions(workers=1, limits=Limits()))
     with pytest.raises(ToolchainError, match=r"bash scripts/setup_lean\.sh"):
         router.open_backend("lean")

@@ -45,6 +45,13 @@ class EchoWorker(GroupWorker):
     """A real process. The body is a word (``answer``, ``crash``, ``hang``) and the seconds before
     it; a proof has the problem's id among its checks, so that an answer to another shows."""
 
+    def __init__(self, group: ProcessGroup) -> None:
+        self._group = group
+
+    @property
+    def groups(self) -> tuple[ProcessGroup, ...]:
+        return (self._group,)
+
     @classmethod
     async def start(cls) -> EchoWorker:
         """Start a process and wait for its first answer."""

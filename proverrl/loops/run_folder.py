@@ -29,8 +29,8 @@ from proverrl.policy.loading import choose_device
 
 RESOLVED_FILE = "resolved.json"
 VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "z3-solver")
-_LATER_KEYS = frozenset({"pool.lean_backend", "pool.confirm"})
-"""Keys that a run of an earlier version does not have, because there was nothing to choose."""
+_LATER_KEYS = {"pool.lean_backend": "lean-server", "pool.confirm": "proved"}
+"""What a run of an earlier version is held to, which had nothing to choose there."""
 MAY_DIFFER = (
     "run",
     "max_minutes",
@@ -69,13 +69,11 @@ def check_resumable(folder: Path, config: Config) -> None:
             raise RunError(f"{folder} exists and is not a run folder; name another with --run")
         return
     try:
-        before = _flatten(read_stored_table(path))
+        before = _LATER_KEYS | _flatten(read_stored_table(path))
     except ValueError as error:
         raise RunError(f"{path}: damaged ({error}); name another run folder") from error
     for key, value in _flatten(config.dump()).items():
         if key in MAY_DIFFER or key in ("grpo.steps", "expert_iteration.rounds"):
-            continue
-        if key in _LATER_KEYS and key not in before:
             continue
         if before.get(key) != value:
             raise RunError(

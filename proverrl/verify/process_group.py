@@ -17,7 +17,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from proverrl.concurrency import outlast
 from proverrl.errors import Cause, ToolchainError, WorkerError
 from proverrl.types import Candidate
 from proverrl.verify.memory_cgroup import MemoryCgroup, find_cgroup_parent
+from proverrl.verify.process_table import kill_session, measure_cpu, measure_session
 
 # Descriptors are named by path: a POSIX shell need not know <&N above 9. In a subshell $$ is still
 # the session's leader, so its own pid is read from /proc. The process joins its cgroup after the
@@ -46,12 +47,6 @@ _STDERR_TAIL_BYTES = 65536
 _CHUNK_BYTES = 65536
 _LAST_WORDS_SECONDS = 10.0
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "SYSTEMROOT")
-_PROC = Path("/proc")
-_SNAPSHOT_SECONDS = 0.2
-_MAX_KILL_ROUNDS = 20
-
-_snapshot: dict[int, list[int]] = {}
-_snapshot_time = -1.0
 
 
 class ProcessGroup:
@@ -159,6 +154,16 @@ class ProcessGroup:
             self._check_memory()
         return chunk
 
+    async def read_all(self, limit: int, name: str) -> bytes:
+        """Standard output up to its end; ``WorkerError`` when that has more than ``limit`` bytes or
+        came because memory ran out."""
+        said = bytearray()
+        while chunk := await self.read():
+            said += chunk
+            if len(said) > limit:
+                raise WorkerError(f"{name} printed over {limit} bytes")
+        return bytes(said)
+
     async def wait(self) -> int:
         """Wait for the end of the main process and return its exit code."""
         return await self._process.wait()
@@ -222,24 +227,40 @@ class ProcessGroup:
             pass
 
 
-class GroupWorker:
-    """A worker that owns one group of processes. Unless a subclass says otherwise, it is warm for
-    every candidate and never asks to be replaced."""
+class GroupOwner(ABC):
+    """Owns groups of processes, whose figures and end are its own."""
 
-    def __init__(self, group: ProcessGroup) -> None:
-        self._group = group
+    @property
+    @abstractmethod
+    def groups(self) -> Sequence[ProcessGroup]:
+        """The groups that it has now, the one used last at the end."""
 
     @property
     def pid(self) -> int:
-        return self._group.pid
+        """The process used last; 0 when there is none."""
+        return self.groups[-1].pid if self.groups else 0
 
     @property
     def memory_mb(self) -> float:
-        return self._group.memory_mb
+        return sum(group.memory_mb for group in self.groups)
 
     @property
     def cpu_seconds(self) -> float:
-        return self._group.cpu_seconds
+        return sum(group.cpu_seconds for group in self.groups)
+
+    def kill(self) -> None:
+        """Kill all processes, without waiting; never raises."""
+        for group in self.groups:
+            group.kill()
+
+    async def join(self) -> None:
+        """After ``kill``: wait for their end."""
+        await asyncio.gather(*(group.join() for group in self.groups))
+
+
+class GroupWorker(GroupOwner):
+    """A worker that owns groups of processes. Unless a subclass says otherwise, it is warm for
+    every candidate and never asks to be replaced."""
 
     @property
     def is_spent(self) -> bool:
@@ -247,12 +268,6 @@ class GroupWorker:
 
     def is_warm_for(self, candidate: Candidate) -> bool:
         return True
-
-    def kill(self) -> None:
-        self._group.kill()
-
-    async def join(self) -> None:
-        await self._group.join()
 
 
 async def _reap(process: asyncio.subprocess.Process) -> None:
@@ -304,84 +319,3 @@ def _make_cgroup(limit_mb: float | None) -> MemoryCgroup | None:
         return MemoryCgroup.create(parent, limit_mb)
     except OSError as error:
         raise ToolchainError(f"cannot make a cgroup under {parent}: {error}") from error
-
-
-def list_sessions() -> dict[int, list[int]]:
-    """Session id (the pid of its first process) to the pids of its live members, from one scan of
-    /proc."""
-    sessions: dict[int, list[int]] = {}
-    try:
-        names = os.listdir(_PROC)
-    except OSError:
-        return sessions
-    for name in names:
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"{_PROC}/{name}/stat", "rb") as file:
-                line = file.read()
-        except OSError:
-            continue
-        # The name stands in brackets and may hold anything, brackets too.
-        state, _parent, _group, session = line[line.rfind(b")") + 2 :].split()[:4]
-        if state not in (b"Z", b"X"):
-            sessions.setdefault(int(session), []).append(int(name))
-    return sessions
-
-
-def measure_session(session: int) -> float:
-    """Megabytes (2**20) that the members hold and the system cannot reclaim; 0 when unknown.
-
-    Pages of mapped files, such as compiled Lean libraries, do not count: all workers share them.
-    Membership is at most ``_SNAPSHOT_SECONDS`` old: one scan of /proc measures many workers.
-    """
-    return sum(_measure_process(pid) for pid in _list_members(session))
-
-
-def measure_cpu(session: int) -> float:
-    """Seconds of processor time that the members and their ended children used; 0 when unknown."""
-    return sum(_read_cpu(pid) for pid in _list_members(session))
-
-
-def _list_members(session: int) -> list[int]:
-    global _snapshot, _snapshot_time
-    now = time.monotonic()
-    if not 0 <= now - _snapshot_time < _SNAPSHOT_SECONDS:
-        _snapshot, _snapshot_time = list_sessions(), now
-    return _snapshot.get(session, [])
-
-
-def kill_session(session: int) -> None:
-    """Send SIGKILL to every member, repeatedly until no new one appears; never raises."""
-    seen: set[int] = set()
-    for _ in range(_MAX_KILL_ROUNDS):
-        new = set(list_sessions().get(session, ())) - seen
-        if not new:
-            return
-        for pid in new:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        seen |= new
-
-
-def _measure_process(pid: int) -> float:
-    kilobytes = 0
-    try:
-        with open(f"{_PROC}/{pid}/status", "rb") as file:
-            for line in file:
-                if line.startswith((b"RssAnon:", b"RssShmem:")):
-                    kilobytes += int(line.split()[1])
-    except (OSError, ValueError):
-        return 0.0
-    return kilobytes / 1024
-
-
-def _read_cpu(pid: int) -> float:
-    try:
-        with open(f"{_PROC}/{pid}/stat", "rb") as file:
-            line = file.read()
-    except OSError:
-        return 0.0
-    # User and system time, the process's own and that of children that it waited for.
-    ticks = line[line.rfind(b")") + 2 :].split()[11:15]
-    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")

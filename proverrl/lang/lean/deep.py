@@ -196,10 +196,7 @@ class _Bench:
 
     async def _run(self, command: Sequence[str]) -> tuple[int, str]:
         """Run a command where the project's modules and ours can be imported."""
-        known = dict(self._toolchain.environment).get("LEAN_PATH")
-        paths = [known] if known else []
-        variables = {"LEAN_PATH": os.pathsep.join([*paths, str(self._folder)])}
-        return await self._start(command, variables)
+        return await self._start(command, self._toolchain.add_to_path([self._folder]))
 
     async def _start(self, command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
         environment = {**dict(self._toolchain.environment), **variables}

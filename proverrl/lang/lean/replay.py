@@ -76,7 +76,8 @@ async def replay(
     command = [*lean, "--run", str(_PROGRAM), nonce, str(olean), *ours]
     group = await ProcessGroup.start(command, environment=environment, memory_limit_mb=memory_mb)
     try:
-        said = await asyncio.wait_for(_read_all(group), seconds)
+        printed = group.read_all(_MAX_OUTPUT_BYTES, "the replay")
+        said = (await asyncio.wait_for(printed, seconds)).decode("utf-8", "replace")
         code = await asyncio.wait_for(group.wait(), seconds)
     except TimeoutError as error:
         raise WorkerError(f"the replay did not end in {seconds:g} seconds", "deadline") from error
@@ -131,15 +132,6 @@ def judge_answer(
 
 def _has_other_parts(olean: Path) -> bool:
     return any(olean.with_suffix(suffix).exists() for suffix in _MODULE_PARTS)
-
-
-async def _read_all(group: ProcessGroup) -> str:
-    said = bytearray()
-    while chunk := await group.read():
-        said += chunk
-        if len(said) > _MAX_OUTPUT_BYTES:
-            raise WorkerError("the replay wrote too much")
-    return said.decode("utf-8", "replace")
 
 
 def _is_named(name: str, theorem: str) -> bool:

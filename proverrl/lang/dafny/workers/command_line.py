@@ -25,7 +25,12 @@ from proverrl.lang.dafny.workers.selfcheck import check_canaries
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.types import Candidate, Verdict
 from proverrl.verify.base import Limits
-from proverrl.verify.process_group import ProcessGroup, find_cause, make_folder
+from proverrl.verify.process_group import (
+    GroupWorker,
+    ProcessGroup,
+    find_cause,
+    make_folder,
+)
 
 # Not /verifySnapshots:0: here it means "look for p.v0.dfy", and then nothing is verified.
 _CLI_OPTIONS = ("/compile:0", "/nologo", "/trace")
@@ -43,7 +48,7 @@ class Output:
     log: str = ""
 
 
-class DafnyProcessWorker(DafnyProcess):
+class DafnyProcessWorker(GroupWorker, DafnyProcess):
     """Starts a process for each question and holds none between questions."""
 
     def __init__(self, toolchain: DafnyToolchain, limits: Limits, known: KnownProblems) -> None:
@@ -53,28 +58,8 @@ class DafnyProcessWorker(DafnyProcess):
         self._group: ProcessGroup | None = None
 
     @property
-    def memory_mb(self) -> float:
-        return self._group.memory_mb if self._group is not None else 0.0
-
-    @property
-    def cpu_seconds(self) -> float:
-        return self._group.cpu_seconds if self._group is not None else 0.0
-
-    def is_warm_for(self, candidate: Candidate) -> bool:
-        """Always: Dafny prepares nothing that another candidate could use."""
-        return True
-
-    @property
-    def is_spent(self) -> bool:
-        return False
-
-    def kill(self) -> None:
-        if self._group is not None:
-            self._group.kill()
-
-    async def join(self) -> None:
-        if self._group is not None:
-            await self._group.join()
+    def groups(self) -> tuple[ProcessGroup, ...]:
+        return () if self._group is None else (self._group,)
 
     async def judge(self, candidate: Candidate) -> Verdict:
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer."""
@@ -86,12 +71,8 @@ class DafnyProcessWorker(DafnyProcess):
         (folder / FILE_NAME).write_text(source, encoding="utf-8", newline="")
         group = await ProcessGroup.start(command, folder, memory_limit_mb=self._limits.memory_mb)
         self._group = group
-        received = bytearray()
         try:
-            while chunk := await group.read():
-                received += chunk
-                if len(received) > _MAX_REPLY_BYTES:
-                    raise WorkerError(f"dafny printed over {_MAX_REPLY_BYTES} bytes")
+            received = await group.read_all(_MAX_REPLY_BYTES, "dafny")
             exit_code = await group.wait()
             log = folder / log_name
             log_text = log.read_text(encoding="utf-8-sig") if log.is_file() else ""

@@ -45,11 +45,15 @@ class DafnyServerWorker(GroupWorker):
         limits: Limits,
         known: KnownProblems,
     ) -> None:
-        super().__init__(group)
+        self._group = group
         self._toolchain = toolchain
         self._limits = limits
         self._known = known
         self._busy = False
+
+    @property
+    def groups(self) -> tuple[ProcessGroup, ...]:
+        return (self._group,)
 
     @classmethod
     async def start(

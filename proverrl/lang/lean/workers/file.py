@@ -9,9 +9,7 @@ message. Not covered: what the compiled file holds that the kernel never saw (``
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +24,7 @@ from proverrl.lang.lean.workers.messages import (
     LeanMessage,
     TextEnvironment,
     is_nonce,
+    join_header,
     make_nonce,
     strip_end,
 )
@@ -49,27 +48,11 @@ class LeanFile(LeanSession):
         self._groups: list[ProcessGroup] = []
 
     @property
-    def pid(self) -> int:
-        return self._groups[-1].pid if self._groups else 0
-
-    @property
-    def memory_mb(self) -> float:
-        return sum(group.memory_mb for group in self._groups)
-
-    @property
-    def cpu_seconds(self) -> float:
-        return sum(group.cpu_seconds for group in self._groups)
-
-    def kill(self) -> None:
-        for group in self._groups:
-            group.kill()
-
-    async def join(self) -> None:
-        await asyncio.gather(*(group.join() for group in self._groups))
+    def groups(self) -> list[ProcessGroup]:
+        return self._groups
 
     async def load_header(self, header: str, options: str) -> Elaboration:
-        separator = "" if header.endswith("\n") or not header else "\n"
-        before, begin = f"{header}{separator}{options}", make_nonce()
+        before, begin = join_header(header, options), make_nonce()
         text = f'{before}#print "{begin}"\n'
         done = strip_end(await self._run(text, len(header)), begin, before.count("\n") + 1)
         if done.reached_end and not done.errors and isinstance(done.env, TextEnvironment):
@@ -94,8 +77,8 @@ class LeanFile(LeanSession):
         before = [message for message in done.messages if message.start.line <= first_line]
         if not before or not is_nonce(before[-1], begin, first_line):
             raise WorkerError("Lean's answer does not start as the question did")
-        here = tuple(message.down(-first_line) for message in done.messages[len(before) :])
-        return strip_end(replace(done, messages=here), end, text.count("\n") + 2)
+        here = replace(done, messages=done.messages[len(before) :]).down(-first_line)
+        return strip_end(here, end, text.count("\n") + 2)
 
     async def replay(
         self,
@@ -131,8 +114,6 @@ class LeanFile(LeanSession):
         self.kill()
         await self.join()
         self._groups.clear()
-        # Names of instances and of what is private hold the module's, so that all have the same.
-        self._num_runs = 0
 
     async def _run(self, text: str, num_header: int) -> Elaboration:
         folder = make_folder()
@@ -140,23 +121,15 @@ class LeanFile(LeanSession):
         # so that a statement and a proof of it must be compiled under one name.
         module = _QUESTION if self._groups else _CANDIDATE
         (folder / f"{module}.lean").write_text(text, encoding="utf-8")
-        variables = dict(self._toolchain.environment)
-        known = variables.get("LEAN_PATH")
-        paths = [known] if known else []
-        variables["LEAN_PATH"] = os.pathsep.join(paths + [str(g.folder) for g in self._groups])
         files = ("-o", f"{module}.olean", f"{module}.lean")
         group = await ProcessGroup.start(
             (*self._toolchain.lean_command, "--json", *LEAN_OPTIONS, *files),
             folder,
-            environment=variables,
+            environment=self._toolchain.add_to_path(group.folder for group in self._groups),
             memory_limit_mb=self._memory_limit_mb,
         )
         self._groups.append(group)
-        said = bytearray()
-        while chunk := await group.read():
-            said += chunk
-            if len(said) > _MAX_OUTPUT_BYTES:
-                raise WorkerError(f"Lean printed over {_MAX_OUTPUT_BYTES} bytes")
+        said = await group.read_all(_MAX_OUTPUT_BYTES, "Lean")
         code = await group.wait()
         messages = read_messages(said)
         failed = any(message.severity == "error" for message in messages)
@@ -169,11 +142,11 @@ class LeanFile(LeanSession):
         return Elaboration(env, messages)
 
 
-def read_messages(said: bytes | bytearray) -> tuple[LeanMessage, ...]:
+def read_messages(said: bytes) -> tuple[LeanMessage, ...]:
     """The messages that ``lean --json`` printed, in the order of their places, without silent ones
     that are no errors. Raises ``WorkerError`` for anything else in the output."""
     found = []
-    for line in bytes(said).decode("utf-8", "replace").split("\n"):
+    for line in said.decode("utf-8", "replace").split("\n"):
         if not line.strip():
             continue
         try:

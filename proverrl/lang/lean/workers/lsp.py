@@ -23,6 +23,7 @@ from proverrl.lang.lean.workers.messages import (
     Natural,
     Position,
     Severity,
+    explain_misfit,
 )
 
 MAX_ANSWER_BYTES = 256 * 2**20
@@ -188,8 +189,7 @@ def _parse(adapter: TypeAdapter[Parsed], params: Any) -> Parsed:
     try:
         return adapter.validate_python(params)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        why = explain_misfit(error)
         raise WorkerError(f"Lean's server is not understood ({why}): {params!r:.200}") from None
 
 

@@ -10,7 +10,7 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 
 from proverrl.errors import WorkerError
 
@@ -101,6 +101,29 @@ class Elaboration:
     @property
     def errors(self) -> tuple[LeanMessage, ...]:
         return tuple(m for m in self.messages if m.severity == "error")
+
+    def down(self, num_lines: int) -> Elaboration:
+        """The same with all places so many lines further down."""
+        return replace(
+            self,
+            messages=tuple(message.down(num_lines) for message in self.messages),
+            sorries=tuple(
+                replace(one, start=one.start and one.start.down(num_lines)) for one in self.sorries
+            ),
+            tactics=tuple(replace(one, start=one.start.down(num_lines)) for one in self.tactics),
+        )
+
+
+def join_header(header: str, options: str) -> str:
+    """Imports and, on lines of their own, options."""
+    separator = "" if header.endswith("\n") or not header else "\n"
+    return f"{header}{separator}{options}"
+
+
+def explain_misfit(error: ValidationError) -> str:
+    """Which part of an answer was not understood first, and why."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def make_nonce() -> str:

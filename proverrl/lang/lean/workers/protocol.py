@@ -17,7 +17,13 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from proverrl.errors import WorkerError
-from proverrl.lang.lean.workers.messages import LeanMessage, Natural, Sorry, TacticStep
+from proverrl.lang.lean.workers.messages import (
+    LeanMessage,
+    Natural,
+    Sorry,
+    TacticStep,
+    explain_misfit,
+)
 
 _KNOWN_KEYS = ConfigDict(extra="forbid")
 """For answers: a key that is not known may say that something is wrong."""
@@ -138,8 +144,7 @@ def parse_answer(text: str) -> Answer:
     try:
         return _parse_object(raw)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        why = explain_misfit(error)
         raise WorkerError(
             f"the Lean REPL's answer is not understood ({why}): {text[:200]!r}"
         ) from None

@@ -22,6 +22,7 @@ from proverrl.lang.lean.workers.messages import (
     LeanMessage,
     Position,
     is_nonce,
+    join_header,
     make_nonce,
     strip_end,
 )
@@ -71,26 +72,11 @@ class LeanRepl(LeanSession):
         return self.num_environments >= _MAX_ENVIRONMENTS or self._num_headers > _MAX_HEADERS
 
     @property
-    def pid(self) -> int:
-        return self._group.pid
-
-    @property
-    def memory_mb(self) -> float:
-        return self._group.memory_mb
-
-    @property
-    def cpu_seconds(self) -> float:
-        return self._group.cpu_seconds
-
-    def kill(self) -> None:
-        self._group.kill()
-
-    async def join(self) -> None:
-        await self._group.join()
+    def groups(self) -> tuple[ProcessGroup, ...]:
+        return (self._group,)
 
     async def load_header(self, header: str, options: str) -> Elaboration:
-        separator = "" if header.endswith("\n") or not header else "\n"
-        text = f"{header}{separator}{options}"
+        text = join_header(header, options)
         end, last_line = make_nonce(), text.count("\n") + 1
         answer = await self._ask(encode_command(f'{text}#print "{end}"\n'))
         self._num_headers += 1
@@ -113,7 +99,8 @@ class LeanRepl(LeanSession):
         if not first or not is_nonce(first[0], begin, 1):
             raise WorkerError("the Lean REPL's answer does not start as the question did")
         rest = replace(done, messages=done.messages[1:])
-        return _shift_up(strip_end(rest, end, text.count("\n") + 3))
+        # The opening ``#print`` takes a line.
+        return strip_end(rest, end, text.count("\n") + 3).down(-1)
 
     def _take(self, answer: CommandAnswer) -> Elaboration:
         if answer.env != self.num_environments:
@@ -145,13 +132,3 @@ class LeanRepl(LeanSession):
     def _last_words(self) -> str:
         said = self._group.stderr_tail.strip()[-500:]
         return f"it said: {said}" if said else "it said nothing"
-
-
-def _shift_up(done: Elaboration) -> Elaboration:
-    """Undo the one line that the opening ``#print`` takes."""
-    return replace(
-        done,
-        messages=tuple(message.down(-1) for message in done.messages),
-        sorries=tuple(replace(one, start=one.start and one.start.down(-1)) for one in done.sorries),
-        tactics=tuple(replace(one, start=one.start.down(-1)) for one in done.tactics),
-    )

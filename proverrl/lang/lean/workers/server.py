@@ -16,10 +16,8 @@ confirmed elsewhere (``proverrl.lang.lean.confirm``).
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from proverrl.errors import WorkerError
@@ -40,6 +38,7 @@ from proverrl.lang.lean.workers.messages import (
     TacticStep,
     TextEnvironment,
     is_nonce,
+    join_header,
     make_nonce,
     strip_end,
 )
@@ -69,27 +68,11 @@ class LeanServer(LeanSession):
         self._begin = make_nonce()
 
     @property
-    def pid(self) -> int:
-        return self._documents[-1].group.pid if self._documents else 0
-
-    @property
-    def memory_mb(self) -> float:
-        return sum(document.group.memory_mb for document in self._documents)
-
-    @property
-    def cpu_seconds(self) -> float:
-        return sum(document.group.cpu_seconds for document in self._documents)
-
-    def kill(self) -> None:
-        for document in self._documents:
-            document.group.kill()
-
-    async def join(self) -> None:
-        await asyncio.gather(*(document.group.join() for document in self._documents))
+    def groups(self) -> list[ProcessGroup]:
+        return [document.group for document in self._documents]
 
     async def load_header(self, header: str, options: str) -> Elaboration:
-        separator = "" if header.endswith("\n") or not header else "\n"
-        before = f"{header}{separator}{options}"
+        before = join_header(header, options)
         text = f'{before}#print "{self._begin}"\n'
         messages, _, is_fatal = await self._elaborate(text, len(header), 0)
         num_lines = before.count("\n")
@@ -119,15 +102,10 @@ class LeanServer(LeanSession):
         before = tuple(message for message in messages if message.start.line <= first_line)
         if is_fatal or before != env.messages:
             raise WorkerError("Lean's server says something else of the text before the question")
-        here = tuple(message.down(-first_line) for message in messages[len(before) :])
+        tactics = await document.list_goals(_find_steps(text, first_line)) if all_tactics else ()
         after = TextEnvironment(whole, messages, env.num_header)
-        done = strip_end(Elaboration(after, here), end, text.count("\n") + 2)
-        if not all_tactics:
-            return done
-        steps = await document.list_goals(_find_steps(text, first_line))
-        return replace(
-            done, tactics=tuple(replace(one, start=one.start.down(-first_line)) for one in steps)
-        )
+        done = Elaboration(after, messages[len(before) :], tactics=tactics).down(-first_line)
+        return strip_end(done, end, text.count("\n") + 2)
 
     async def _elaborate(
         self, text: str, num_header: int, num_shared: int
@@ -141,14 +119,15 @@ class LeanServer(LeanSession):
         header = text[:num_header]
         fitting = [document for document in self._documents if document.header == header]
         best = max(fitting, key=lambda document: document.count_shared(text), default=None)
+        fits = best is not None and best.text[:num_shared] == text[:num_shared]
         may_add = not header.strip() and len(fitting) < _MAX_PLAIN_DOCUMENTS
-        if best is None or (may_add and best.count_shared(text) < num_shared):
+        if best is None or (may_add and not fits):
             while len(self._documents) >= _MAX_DOCUMENTS:
                 oldest = self._documents.pop(0)
                 oldest.group.kill()
                 await oldest.group.join()
             best = await _Document.start(self._toolchain, header, self._memory_limit_mb)
-        elif best.count_shared(text) < num_shared:
+        elif not fits:
             # None fits: the one that was not used for longest has the least to lose.
             best = fitting[0]
         if best in self._documents:
@@ -221,7 +200,7 @@ class _Document:
                 answered = True
         return read_messages(published, text), is_fatal
 
-    async def list_goals(self, places: Sequence[Position]) -> list[TacticStep]:
+    async def list_goals(self, places: Sequence[Position]) -> tuple[TacticStep, ...]:
         """The goals at places of the newest text; places without a tactic are left out."""
         lines = self.text.split("\n")
         requests = self._number(len(places))
@@ -244,7 +223,7 @@ class _Document:
                 if not isinstance(goals, list) or not all(isinstance(goal, str) for goal in goals):
                     raise WorkerError(f"Lean's server gave no goals: {result!r:.200}")
                 found[message["id"]] = TacticStep("\n\n".join(goals), place)
-        return [found[request] for request in requests if request in found]
+        return tuple(found[request] for request in requests if request in found)
 
     def _number(self, count: int) -> list[int]:
         """Numbers for requests that were never used before."""

@@ -6,10 +6,11 @@ answer is a ``WorkerError``, after which the session must be killed.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 from proverrl.lang.lean.replay import ReplayOutcome
 from proverrl.lang.lean.workers.messages import Elaboration, Environment
+from proverrl.verify.process_group import GroupOwner
 
 # Without the first a theorem's body is elaborated in a task of its own, so that messages come out
 # of order and cost more processor time; releases that do not know the option elaborate in order.
@@ -18,7 +19,7 @@ LEAN_OPTIONS = ("-Dweak.Elab.async=false", "-Dlinter.all=false")
 """For every process."""
 
 
-class LeanSession(ABC):
+class LeanSession(GroupOwner):
     """A way to have texts elaborated, one at a time."""
 
     may_leak = False
@@ -58,26 +59,3 @@ class LeanSession(ABC):
     def is_spent(self) -> bool:
         """Whether it should be replaced, because it keeps all that it was ever given."""
         return False
-
-    @property
-    @abstractmethod
-    def pid(self) -> int:
-        """A process of the session; 0 when there is none now."""
-
-    @property
-    @abstractmethod
-    def memory_mb(self) -> float:
-        """Memory of all processes; 0 when unknown."""
-
-    @property
-    @abstractmethod
-    def cpu_seconds(self) -> float:
-        """Processor time of all processes so far."""
-
-    @abstractmethod
-    def kill(self) -> None:
-        """Kill all processes, without waiting; never raises."""
-
-    @abstractmethod
-    async def join(self) -> None:
-        """After ``kill``: wait for their end."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,6 +57,13 @@ class LeanToolchain:
         return f"lean {self.lean_version} ({self.backend})" + (
             ", mathlib" if self.has_mathlib else ""
         )
+
+    def add_to_path(self, folders: Iterable[Path]) -> dict[str, str]:
+        """The environment in which modules in these folders can be imported too."""
+        variables = dict(self.environment)
+        known = variables.get("LEAN_PATH")
+        paths = [*([known] if known else []), *map(str, folders)]
+        return variables | {"LEAN_PATH": os.pathsep.join(paths)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError, ToolchainError, WorkerError
@@ -42,6 +43,7 @@ from proverrl.lang.lean.workers.server import LeanServer
 from proverrl.lang.lean.workers.session import LeanSession
 from proverrl.lang.lean.workers.toolchain import REMEDY, LeanToolchain
 from proverrl.types import FILE, HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verify.process_group import GroupWorker, ProcessGroup
 
 _ALREADY_DECLARED = "has already been declared"
 # Core Lean binds unknown names of a statement by itself: a name that was misspelled, or that an
@@ -83,7 +85,7 @@ async def open_session(toolchain: LeanToolchain, memory_limit_mb: float | None) 
     return LeanServer(toolchain, memory_limit_mb)
 
 
-class LeanWorker:
+class LeanWorker(GroupWorker):
     """A started and tested session. After any ``WorkerError`` it must be killed."""
 
     def __init__(
@@ -117,22 +119,8 @@ class LeanWorker:
         return worker
 
     @property
-    def pid(self) -> int:
-        return self.session.pid
-
-    @property
-    def memory_mb(self) -> float:
-        return self.session.memory_mb
-
-    @property
-    def cpu_seconds(self) -> float:
-        return self.session.cpu_seconds
-
-    def kill(self) -> None:
-        self.session.kill()
-
-    async def join(self) -> None:
-        await self.session.join()
+    def groups(self) -> Sequence[ProcessGroup]:
+        return self.session.groups
 
     @property
     def is_spent(self) -> bool:
@@ -149,7 +137,7 @@ class LeanWorker:
         """Judge one audited candidate; raises ``WorkerError`` on any doubt about the answer,
         ``ProblemError`` when our own statement does not elaborate."""
         started = time.monotonic()
-        if (refusal := refuse_encoding(candidate.source, "audit")) is not None:
+        if (refusal := _refuse_encoding(candidate.source)) is not None:
             return replace(refusal, toolchain=self._toolchain.name)
         text = split_candidate(candidate)
         loaded = await self._load_header(text.header, candidate.problem)
@@ -326,9 +314,7 @@ class LeanWorker:
             wanted = int(match.group(2))
             return f"{match.group(1)}{limit if wanted == 0 or wanted > limit else wanted}"
 
-        if problem.kind == FILE:
-            return text.rest
-        length = len(problem.preamble) - len(text.header)
+        length = _count_ours(problem, text)
         return _HEARTBEATS.sub(cap, text.rest[:length]) + text.rest[length:]
 
 
@@ -358,13 +344,13 @@ def list_theorems(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(d.name for d in found if d.name and "private" not in d.modifiers))
 
 
-def refuse_encoding(text: str, check: str) -> Verdict | None:
+def _refuse_encoding(text: str) -> Verdict | None:
     """A lone surrogate is no character, so that no Lean file can hold it."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         diagnostic = Diagnostic("error", f"the text is not valid Unicode: {error.reason}")
-        return Verdict(Status.REJECTED, (diagnostic,), checks=(check,))
+        return Verdict(Status.REJECTED, (diagnostic,), checks=("audit",))
     return None
 
 
