@@ -18,9 +18,9 @@ from pathlib import Path
 from proverrl.compose.archive import Composed
 from proverrl.compose.filters import Asker, FilterTally, FilterTools, make_filters, run_filters
 from proverrl.compose.operators import compose, get_operator, list_operators
+from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.records import Parent
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
-from proverrl.problems.drafts import open_draft_verifier
 from proverrl.problems.load import load_problems, load_references
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate
@@ -139,7 +139,7 @@ async def main(num: int, seed: int, workers: int, *, families: bool) -> None:
         *load_problems(DAFNY / "curriculum" / "heldout.jsonl"),
         *load_problems(DAFNY / "benchmark" / "problems.jsonl"),
     ]
-    verifier, _ = open_draft_verifier(workers)
+    verifier, _ = GENERATOR.open_verifier(workers)
     tools = FilterTools(
         Asker(verifier),
         OverlapIndex(take_statements(held_out)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
-from proverrl.lang.dafny.generate.draft import CurriculumDraft
-from proverrl.lang.dafny.generate.stream import stream_level
+from proverrl.lang.dafny.generate.stream import GENERATOR
+from proverrl.lang.generating import CurriculumDraft
 from proverrl.types import Split
 
 
@@ -14,5 +14,5 @@ def generate_drafts(
     levels: Sequence[int], num: int, seed: int, split: Split
 ) -> Iterator[CurriculumDraft]:
     """``num`` distinct drafts, the levels taking turns."""
-    streams = [stream_level(level, seed, split) for level in levels]
+    streams = [GENERATOR.stream_level(level, seed, split) for level in levels]
     return islice(chain.from_iterable(zip(*streams, strict=True)), num)

@@ -29,10 +29,10 @@ from proverrl.lang.dafny.compose.attack import (
     write_witnesses,
 )
 from proverrl.lang.dafny.compose.declarations import read_program, rename
+from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.lean.compose import make_absurd
 from proverrl.problems.contamination import make_skeleton
-from proverrl.problems.drafts import open_draft_verifier
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from proverrl.verify.base import Verifier
 from tests.fake_verifier import FakeVerifier
@@ -110,7 +110,7 @@ def test_each_filter_stops_its_example_on_real_dafny() -> None:
         find_dafny_toolchain()
     except ToolchainError as error:
         pytest.skip(str(error))
-    verifier, _ = open_draft_verifier(1)
+    verifier, _ = GENERATOR.open_verifier(1)
     tally = FilterTally()
     good = [lemma("good-lemma"), loop("good-loop")]
     found = run([*good, *STOPPED.values()], verifier, tally=tally, held_out=[HELD_OUT])
@@ -136,7 +136,7 @@ def test_each_filter_stops_its_example_on_real_dafny() -> None:
     kept = Candidate(refuted.kept.problem, refuted.body)
 
     async def judge() -> bool:
-        fresh, _ = open_draft_verifier(1)
+        fresh, _ = GENERATOR.open_verifier(1)
         try:
             return (await fresh.verify(kept, deadline_seconds=120.0)).proved
         finally:

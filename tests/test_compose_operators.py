@@ -18,11 +18,11 @@ from proverrl.lang.dafny.compose import fuse as dafny_fuse
 from proverrl.lang.dafny.compose import mutate as dafny_mutate
 from proverrl.lang.dafny.compose.composing import OPERATORS
 from proverrl.lang.dafny.compose.declarations import edit_calls, read_program, substitute
+from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.dafny.syntax.declarations import split_at
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.lean.compose import LEAN_OPERATORS, read_claim
 from proverrl.lang.records import Made, Parent
-from proverrl.problems.drafts import open_draft_verifier
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem
 from scripts.measure_operators import draw_composed
@@ -361,7 +361,7 @@ def test_real_dafny_proves_what_keeps_a_reference() -> None:
     }
 
     async def main() -> dict[str, bool]:
-        verifier, _ = open_draft_verifier(1)
+        verifier, _ = GENERATOR.open_verifier(1)
         try:
             found = {}
             for name, parents in drawn.items():

@@ -18,9 +18,9 @@ from proverrl.lang.dafny.compose.scaffolds import (
     show_hints,
     split_clauses,
 )
+from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.records import Parent
-from proverrl.problems.drafts import open_draft_verifier
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem
 
@@ -154,7 +154,7 @@ def test_real_dafny_proves_what_is_hidden_and_refuses_nothing_in_its_place() -> 
     assert [c.operator for c in made] == ["show_hints", "show_hints", "chain_solved"]
 
     async def main() -> list[tuple[bool, bool]]:
-        verifier, _ = open_draft_verifier(1)
+        verifier, _ = GENERATOR.open_verifier(1)
         try:
             found = []
             for composed in made:

@@ -17,8 +17,8 @@ import pytest
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import audit_candidate
+from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
-from proverrl.problems.drafts import open_draft_verifier
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import ANNOTATE, HOLE, Candidate, Status
 from scripts.dafny_sources import CATEGORIES, ORIGIN, build_rows, parse_source
@@ -295,7 +295,7 @@ def test_dafny_proves_a_sample_of_references_and_refuses_empty_bodies() -> None:
     assert {problem.family for problem in sample} == set(CATEGORIES)
 
     async def judge() -> list[tuple[Status, Status]]:
-        verifier, _ = open_draft_verifier(workers=2)
+        verifier, _ = GENERATOR.open_verifier(2)
         try:
             full = [
                 verifier.verify(Candidate(p, REFERENCES[p.id]), deadline_seconds=120)

@@ -6,9 +6,10 @@ import pytest
 
 from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang.dafny.audit import audit
+from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.dafny.vacuity import build_requires_probe, check_vacuity
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
-from proverrl.problems.drafts import DraftChecker, DraftCounts, open_draft_verifier
+from proverrl.problems.drafts import build_problem
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
 from tests.dafny_drafts import generate_drafts
 from tests.fake_verifier import FakeVerifier
@@ -100,7 +101,7 @@ def test_real_problems() -> None:
     }
 
     async def main() -> dict[str, tuple[str, ...]]:
-        verifier, _ = open_draft_verifier(1)
+        verifier, _ = GENERATOR.open_verifier(1)
         try:
             return {name: await check_vacuity(p, verifier) for name, p in problems.items()}
         finally:
@@ -125,15 +126,18 @@ def test_generated_drafts_are_not_vacuous() -> None:
     except ToolchainError as error:
         pytest.skip(str(error))
 
-    async def main() -> DraftCounts:
-        verifier, find_entries = open_draft_verifier(1)
-        checker = DraftChecker(verifier, find_entries, "train", vacuity=True)
+    async def main() -> list[tuple[str, ...]]:
+        verifier, _ = GENERATOR.open_verifier(1)
         try:
-            for draft in generate_drafts([1, 2, 3, 4, 5], 5, 0, "train"):
-                await checker.check(draft)
+            return [
+                await check_vacuity(
+                    build_problem(GENERATOR, draft, "train"),
+                    verifier,
+                    checks=("requires", "trivial-body"),
+                )
+                for draft in generate_drafts([1, 2, 3, 4, 5], 5, 0, "train")
+            ]
         finally:
             await verifier.aclose()
-        return checker.counts
 
-    counts = asyncio.run(main())
-    assert (counts.num_checked, counts.num_kept, dict(counts.dropped)) == (5, 5, {})
+    assert asyncio.run(main()) == [()] * 5

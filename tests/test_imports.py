@@ -44,7 +44,6 @@ KNOW_A_LANGUAGE = (
     "benchmarks/programs",
     "benchmarks/statement_rows",
     "bench/",
-    "problems/drafts",
 )
 MAX_LINES = 400
 MAX_LOOP_LINES = 300

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from proverrl.lang.dafny.generate.names import GLOBAL_POOLS, VARIABLE_POOLS
-from proverrl.lang.dafny.generate.stream import FAMILIES, assign_split, build_id
+from proverrl.lang.dafny.generate.stream import GENERATOR
 from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
-from proverrl.problems.drafts import open_draft_verifier
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import Candidate, Problem, Split, Status
 from tests.dafny_drafts import generate_drafts
@@ -42,8 +41,10 @@ def test_a_file_has_its_size_its_split_and_balanced_levels(split: Split) -> None
     assert len(problems) == SIZES[split]
     assert Counter(p.level for p in problems) == dict.fromkeys(LEVELS, SIZES[split] // 5)
     assert {p.split for p in problems} == {split}
-    assert all(assign_split(p.statement) == split for p in problems)
-    assert {p.family for p in problems} == {name for level in LEVELS for name in FAMILIES[level]}
+    assert all(GENERATOR.assign_split(p.statement) == split for p in problems)
+    assert {p.family for p in problems} == {
+        name for level in LEVELS for name in GENERATOR.families[level]
+    }
     assert len({normalise(p.statement) for p in problems}) == SIZES[split]
     assert set(load_references(FOLDER / f"{split}.jsonl")) == {p.id for p in problems}
     assert all(p.metadata["expected_entries"] for p in problems)
@@ -54,7 +55,7 @@ def test_the_generator_makes_the_shipped_rows_again(split: Split) -> None:
     references = load_references(FOLDER / f"{split}.jsonl")
     drafts = islice(generate_drafts(LEVELS, SIZES[split], 0, split), 120)
     for draft, problem in zip(drafts, PROBLEMS[split], strict=False):
-        assert (build_id(draft), draft.statement) == (problem.id, problem.statement)
+        assert (GENERATOR.build_id(draft), draft.statement) == (problem.id, problem.statement)
         assert (draft.level, draft.family, draft.kind) == (
             problem.level,
             problem.family,
@@ -145,7 +146,7 @@ def test_held_out_slopes_are_never_slopes_in_train() -> None:
 def pick_sample() -> list[tuple[Problem, str]]:
     """One problem of each family, in turn from the three files, with its reference."""
     sample = []
-    for place, family in enumerate(name for level in LEVELS for name in FAMILIES[level]):
+    for place, family in enumerate(name for level in LEVELS for name in GENERATOR.families[level]):
         split: Split = ("train", "heldout", "valid")[place % 3]
         problem = next(p for p in PROBLEMS[split] if p.family == family)
         sample.append((problem, load_references(FOLDER / f"{split}.jsonl")[problem.id]))
@@ -159,7 +160,7 @@ def test_dafny_proves_references_and_refuses_empty_bodies() -> None:
     assert len(sample) == 46
 
     async def judge() -> list[tuple[Status, Status]]:
-        verifier, _ = open_draft_verifier(workers=2)
+        verifier, _ = GENERATOR.open_verifier(2)
         try:
             full = [verifier.verify(Candidate(p, r), deadline_seconds=60) for p, r in sample]
             blank = [verifier.verify(Candidate(p, ""), deadline_seconds=60) for p, _ in sample]

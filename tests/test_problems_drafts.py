@@ -6,13 +6,13 @@ import asyncio
 import random
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proverrl.errors import ProblemError, VerifierError
-from proverrl.lang.dafny.generate.draft import ProgramText
-from proverrl.lang.dafny.generate.names import Names
-from proverrl.lang.dafny.generate.stream import FAMILIES, build_id, stream_level
+from proverrl.lang.dafny.generate.stream import GENERATOR
+from proverrl.lang.generating import Names, ProgramText
 from proverrl.problems.drafts import DraftChecker, DraftCounts, generate_and_check
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
@@ -23,9 +23,9 @@ ENTRIES = frozenset({"Impl$$_module.__default.M", "CheckWellformed$$_module.__de
 LEVELS = (1, 4)
 
 
-def find_entries(problem: Problem) -> frozenset[str]:
+def learn(problem: Problem) -> dict[str, Any]:
     assert "expected_entries" not in problem.metadata
-    return ENTRIES
+    return {"expected_entries": sorted(ENTRIES)}
 
 
 def judge_honestly(candidate: Candidate) -> Verdict:
@@ -35,7 +35,7 @@ def judge_honestly(candidate: Candidate) -> Verdict:
 
 
 def run(path: Path, verifier: FakeVerifier, num: int = 6) -> DraftCounts:
-    checker = DraftChecker(verifier, find_entries, "train")
+    checker = DraftChecker(GENERATOR, verifier, learn, "train")
     return asyncio.run(generate_and_check(path, checker, levels=LEVELS, num=num, seed=0))
 
 
@@ -44,7 +44,9 @@ def test_all_good_drafts_become_rows_in_the_order_of_the_generator(tmp_path: Pat
     verifier = FakeVerifier(judge_honestly)
     counts = run(path, verifier)
     drafts = list(generate_drafts(LEVELS, 6, 0, "train"))
-    assert [problem.id for problem in load_problems(path)] == [build_id(d) for d in drafts]
+    assert [problem.id for problem in load_problems(path)] == [
+        GENERATOR.build_id(d) for d in drafts
+    ]
     assert list(load_references(path).values()) == [draft.reference for draft in drafts]
     assert load_problems(path)[0].metadata["expected_entries"] == sorted(ENTRIES)
     assert (counts.num_checked, counts.num_kept, counts.num_dropped) == (6, 6, 0)
@@ -72,24 +74,26 @@ def test_a_bad_draft_is_dropped_counted_and_replaced(
     tmp_path: Path, status: Status, empty: bool, reason: str
 ) -> None:
     path = tmp_path / "train.jsonl"
-    first, second, third, fourth = islice(stream_level(4, 0, "train"), 4)
+    first, second, third, fourth = islice(GENERATOR.stream_level(4, 0, "train"), 4)
 
     def judge(candidate: Candidate) -> Verdict:
-        if candidate.problem.id == build_id(second) and (candidate.body == "") is empty:
+        if candidate.problem.id == GENERATOR.build_id(second) and (candidate.body == "") is empty:
             return Verdict(status, checks=("fake",))
         return judge_honestly(candidate)
 
     counts = run(path, FakeVerifier(judge))
     ids = [problem.id for problem in load_problems(path) if problem.level == 4]
-    assert ids == [build_id(first), build_id(third), build_id(fourth)]
+    assert ids == [GENERATOR.build_id(first), GENERATOR.build_id(third), GENERATOR.build_id(fourth)]
     assert (counts.num_kept, counts.num_dropped) == (6, 1)
     assert counts.dropped == {reason: 1}
-    assert counts.describe() == (f"6 of 6 kept, 1 dropped: 1 {reason} (such as {build_id(second)})")
+    assert counts.describe() == (
+        f"6 of 6 kept, 1 dropped: 1 {reason} (such as {GENERATOR.build_id(second)})"
+    )
 
 
 def test_a_draft_without_entries_is_dropped() -> None:
     async def check() -> DraftCounts:
-        checker = DraftChecker(FakeVerifier(judge_honestly), lambda _: None, "train")
+        checker = DraftChecker(GENERATOR, FakeVerifier(judge_honestly), lambda _: None, "train")
         rows = checker.check_all(generate_drafts([1], 2, 0, "train"))
         assert [row async for _, row in rows] == [None, None]
         return checker.counts
@@ -106,7 +110,7 @@ def test_an_interrupt_cancels_the_work_and_leaves_the_old_file(tmp_path: Path) -
         task = asyncio.create_task(
             generate_and_check(
                 path,
-                DraftChecker(verifier, find_entries, "train"),
+                DraftChecker(GENERATOR, verifier, learn, "train"),
                 levels=[1],
                 num=20,
                 seed=0,
@@ -142,8 +146,8 @@ def test_a_request_for_more_than_there_is_is_refused(
     def make_tiny(rng: random.Random, names: Names) -> ProgramText:
         return ProgramText([f"{HOLE} {rng.randrange(9)}"], "", "calc")
 
-    monkeypatch.setitem(FAMILIES, 1, {"tiny": make_tiny})
-    num_tiny = len(list(stream_level(1, 0, "train")))
+    monkeypatch.setitem(GENERATOR.families, 1, {"tiny": make_tiny})
+    num_tiny = len(list(GENERATOR.stream_level(1, 0, "train")))
     verifier = FakeVerifier(judge_honestly)
     with pytest.raises(
         ProblemError, match=f"level 1 gives only {num_tiny} of 10 train problems; ask for fewer"

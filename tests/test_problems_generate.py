@@ -12,29 +12,25 @@ from itertools import islice
 import pytest
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.generate.draft import CurriculumDraft, ProgramText
-from proverrl.lang.dafny.generate.names import (
-    GLOBAL_POOLS,
+from proverrl.lang.dafny.generate.names import GLOBAL_POOLS, VARIABLE_POOLS
+from proverrl.lang.dafny.generate.stream import GENERATOR
+from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
+from proverrl.lang.generating import (
     NUMBER_PERIOD,
     NUMBER_RESIDUES,
-    VARIABLE_POOLS,
+    CurriculumDraft,
     Names,
     NamesExhaustedError,
+    ProgramText,
     is_train_number,
 )
-from proverrl.lang.dafny.generate.stream import (
-    FAMILIES,
-    assign_split,
-    build_id,
-    stream_family,
-    stream_level,
-)
-from proverrl.lang.dafny.syntax.text import normalise, scan_tokens
 from proverrl.types import HOLE, Split
 from tests.dafny_drafts import generate_drafts
 
 LEVELS = (1, 2, 3, 4, 5)
-ALL_FAMILIES = [(level, family) for level, makers in FAMILIES.items() for family in makers]
+ALL_FAMILIES = [
+    (level, family) for level, makers in GENERATOR.families.items() for family in makers
+]
 GOLDEN = {
     "train": "553126d84810f5cc",
     "valid": "151540a8d2a21d79",
@@ -67,18 +63,18 @@ def test_levels_take_turns_and_then_families() -> None:
     assert Counter(draft.level for draft in drafts) == dict.fromkeys(LEVELS, 60)
     for level in LEVELS:
         counts = Counter(draft.family for draft in drafts if draft.level == level)
-        assert set(counts) == set(FAMILIES[level])
+        assert set(counts) == set(GENERATOR.families[level])
         assert max(counts.values()) - min(counts.values()) <= 1
 
 
 def test_there_are_at_least_thirty_families_over_five_levels() -> None:
-    assert tuple(FAMILIES) == LEVELS
+    assert tuple(GENERATOR.families) == LEVELS
     assert len(ALL_FAMILIES) == len({family for _, family in ALL_FAMILIES}) == 46
 
 
 @pytest.mark.parametrize(("level", "family"), ALL_FAMILIES)
 def test_a_family_gives_sixty_different_programs(level: int, family: str) -> None:
-    stream = stream_family(level, family, 0, "train", set())
+    stream = GENERATOR.stream_family(level, family, 0, "train", set())
     drafts = list(islice(stream, 60))
     assert len({normalise(draft.statement) for draft in drafts}) == 60
     for draft in drafts:
@@ -87,25 +83,27 @@ def test_a_family_gives_sixty_different_programs(level: int, family: str) -> Non
         assert draft.reference == draft.reference.strip()
         assert 8 <= len(scan_tokens(draft.reference)) <= 70
         assert len(scan_tokens(draft.statement)) <= 220
-        assert assign_split(draft.statement) == "train"
+        assert GENERATOR.assign_split(draft.statement) == "train"
 
 
 def test_a_family_that_is_used_up_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     def make(rng: random.Random, names: Names) -> ProgramText:
         return ProgramText([f"{HOLE} {rng.randrange(9)}"], "", "calc")
 
-    monkeypatch.setitem(FAMILIES, 1, {"tiny": make})
-    found = list(stream_family(1, "tiny", 0, "train", set()))
+    monkeypatch.setitem(GENERATOR.families, 1, {"tiny": make})
+    found = list(GENERATOR.stream_family(1, "tiny", 0, "train", set()))
     assert {(draft.kind, draft.statement) for draft in found} == {
         ("calc", f"{HOLE} {number}\n")
         for number in range(9)
-        if assign_split(f"{HOLE} {number}\n") == "train"
+        if GENERATOR.assign_split(f"{HOLE} {number}\n") == "train"
     }
     assert len(found) in range(3, 9)
 
 
 def test_splits_take_seven_one_and_two_of_ten() -> None:
-    counts = Counter(assign_split(f"method M() ensures {n} == {n} {{}}") for n in range(4000))
+    counts = Counter(
+        GENERATOR.assign_split(f"method M() ensures {n} == {n} {{}}") for n in range(4000)
+    )
     assert 2700 < counts["train"] < 2900
     assert 330 < counts["valid"] < 470
     assert 700 < counts["heldout"] < 900
@@ -117,7 +115,7 @@ def test_a_program_has_one_split_whatever_its_names() -> None:
         renamed = draft.statement
         for name in names:
             renamed = re.sub(rf"\b{name}\b", f"long_{name}", renamed)
-        assert assign_split(renamed) == "heldout"
+        assert GENERATOR.assign_split(renamed) == "heldout"
 
 
 @pytest.mark.parametrize("pools", [VARIABLE_POOLS, GLOBAL_POOLS])
@@ -138,12 +136,12 @@ def test_names_and_numbers_come_from_the_pools_of_their_split(split: Split) -> N
     place = 0 if split == "train" else 1
     for role in (*VARIABLE_POOLS, *GLOBAL_POOLS):
         pool = {**VARIABLE_POOLS, **GLOBAL_POOLS}[role][place]
-        names = Names(random.Random(0), split)
+        names = Names(random.Random(0), split, GENERATOR.pools)
         assert sorted(names.pick(role) for _ in pool) == sorted(pool)
         with pytest.raises(NamesExhaustedError):
             names.pick(role)
     for role in NUMBER_RESIDUES:
-        names = Names(random.Random(0), split)
+        names = Names(random.Random(0), split, GENERATOR.pools)
         drawn = {names.number(role, 1, 21) for _ in range(400)}
         wanted = {n for n in range(1, 22) if is_train_number(role, n) == (split == "train")}
         assert drawn == wanted
@@ -152,15 +150,15 @@ def test_names_and_numbers_come_from_the_pools_of_their_split(split: Split) -> N
 
 def test_a_range_too_narrow_for_all_splits_is_refused() -> None:
     with pytest.raises(ValueError, match="too narrow"):
-        Names(random.Random(0), "train").number("slope", 1, NUMBER_PERIOD - 1)
+        Names(random.Random(0), "train", GENERATOR.pools).number("slope", 1, NUMBER_PERIOD - 1)
 
 
 def test_ids_name_level_family_and_text() -> None:
-    draft = next(stream_level(3, 0, "train"))
+    draft = next(GENERATOR.stream_level(3, 0, "train"))
     digest = hashlib.sha256(draft.statement.encode()).hexdigest()
-    assert build_id(draft) == f"dafny-l3-fill-{digest[:8]}"
+    assert GENERATOR.build_id(draft) == f"dafny-l3-fill-{digest[:8]}"
 
 
 def test_wrong_requests_are_refused() -> None:
     with pytest.raises(ProblemError, match="no level 6; choose among 1, 2, 3, 4, 5"):
-        next(stream_level(6, 0, "train"))
+        next(GENERATOR.stream_level(6, 0, "train"))

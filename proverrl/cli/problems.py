@@ -14,6 +14,7 @@ import click
 from proverrl.benchmarks.base import AnswerTask, BenchmarkFormat
 from proverrl.cli.options import OUT_FILE, count_option, suggest_id, workers_option
 from proverrl.errors import UsageError
+from proverrl.lang import LANGUAGES, find_language
 
 if TYPE_CHECKING:
     from proverrl.benchmarks.open import Benchmark
@@ -43,8 +44,8 @@ def problems() -> None:
 
 
 @problems.command()
-@click.argument("language", type=click.Choice(["dafny"]))
-@click.option("--levels", default="1-5", help="Levels, as 1-5 or 1,3.")
+@click.argument("language", type=click.Choice(sorted(LANGUAGES)))
+@click.option("--levels", default="1-5", help="Levels, as 1-5 or 1,3; lean has a sixth.")
 @count_option("--num", 500, "Number of problems.")
 @count_option("--seed", 0, "Seed.", least=0)
 @click.option(
@@ -53,15 +54,26 @@ def problems() -> None:
     type=click.Choice(["train", "valid", "heldout"]),
     help="Split; the three differ in structure.",
 )
+@click.option("--unseen", is_flag=True, help="Only families that are in no file without this.")
 @workers_option("Verifier processes.")
 @OUT_FILE
-def generate(language: str, levels: str, split: str, out: Path, **work: int) -> None:
+def generate(language: str, levels: str, split: str, unseen: bool, out: Path, **work: int) -> None:
     """Generate problems; the real verifier checks each one before it is written."""
     import asyncio
 
     from proverrl.problems.drafts import generate_file
 
-    generating = generate_file(out, levels=parse_levels(levels), split=cast("Split", split), **work)
+    generator = find_language(language).generator
+    if generator is None:
+        raise UsageError(f"there is no generator of {language} problems")
+    generating = generate_file(
+        out,
+        generator,
+        levels=parse_levels(levels),
+        split=cast("Split", split),
+        unseen=unseen,
+        **work,
+    )
     click.echo(asyncio.run(generating))
 
 

@@ -16,6 +16,7 @@ from proverrl.config.base import LeanBackend
 from proverrl.config.compose import ScaffoldName
 from proverrl.config.search import SearchStates
 from proverrl.errors import ProblemError
+from proverrl.lang.generating import Generator
 from proverrl.lang.records import (
     Extraction,
     Operator,
@@ -264,6 +265,11 @@ class Language(ABC):
     @property
     def composing(self) -> Composing | None:
         """What composers and filters ask of it; None where there are none."""
+        return None
+
+    @property
+    def generator(self) -> Generator | None:
+        """What makes a curriculum of it; None where there is none."""
         return None
 
     @abstractmethod

@@ -1,9 +1,9 @@
 """Keeps the generated drafts that the verifier agrees with, and says why it dropped others.
 
 Flows in: drafts, a verifier. Flows out: rows for a file of problems, and counts. A draft is kept
-when its reference body is PROVED and an empty body is judged and not proved; its row records the
-entries that Dafny printed for it, so that later verdicts can be held to the same list.
-Not handled here: how drafts are made (``proverrl.lang.dafny.generate``), and an interrupted run:
+when its reference body is PROVED and every trivial body of its language is judged and not proved;
+its row records what the verifier saw, such as Dafny's entries.
+Not handled here: how drafts are made (``proverrl.lang.generating``), and an interrupted run:
 nothing is written then, and the same call makes the same file later.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -19,17 +19,10 @@ from typing import Any, TypeVar
 
 from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.audit import audit_candidate
-from proverrl.lang.dafny.backend import start_dafny_worker
-from proverrl.lang.dafny.generate.draft import CurriculumDraft
-from proverrl.lang.dafny.generate.stream import build_id, stream_level
-from proverrl.lang.dafny.known import KnownProblems
-from proverrl.lang.dafny.vacuity import check_vacuity
-from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
+from proverrl.lang.generating import CurriculumDraft, Generator, LearnMetadata
 from proverrl.problems.load import make_row, write_problems
 from proverrl.types import Candidate, Problem, Split, Status, Verdict
-from proverrl.verify.base import Limits, Verifier, Worker
-from proverrl.verify.pool import VerifierPool
+from proverrl.verify.base import Verifier
 
 ORIGIN = "proverrl curriculum"
 DEADLINE_SECONDS = 60.0
@@ -37,8 +30,6 @@ _NUM_IN_FLIGHT = 8
 
 _Item = TypeVar("_Item")
 Row = dict[str, Any]
-FindEntries = Callable[[Problem], frozenset[str] | None]
-"""The entries that the verifier saw for a problem whose reference it has just proved."""
 
 
 @dataclass(slots=True)
@@ -69,62 +60,46 @@ class DraftCounts:
         return f"{text}: {'; '.join(reasons)}" if reasons else text
 
 
-def open_draft_verifier(workers: int = 2) -> tuple[VerifierPool, FindEntries]:
-    """A verifier without a cache, and the entries that its workers see; call ``aclose`` after.
-
-    Raises ToolchainError when Dafny or z3 is missing.
-    """
-    toolchain, limits, known = find_dafny_toolchain(), Limits(), KnownProblems()
-
-    async def spawn() -> Worker:
-        return await start_dafny_worker(toolchain, limits, known)
-
-    pool = VerifierPool(spawn, workers=workers, audit=audit_candidate, toolchain=toolchain.name)
-    return pool, known.find_entries
-
-
-def build_problem(draft: CurriculumDraft, split: Split, entries: Iterable[str] = ()) -> Problem:
-    """The problem of a draft; ``entries`` go into its metadata when there are any."""
-    metadata: Row = {"level": draft.level, "family": draft.family}
-    if names := sorted(entries):
-        metadata["expected_entries"] = names
+def build_problem(
+    generator: Generator, draft: CurriculumDraft, split: Split, learned: Row | None = None
+) -> Problem:
+    """The problem of a draft; ``learned`` goes into its metadata."""
     return Problem(
-        id=build_id(draft),
-        language="dafny",
+        id=generator.build_id(draft),
+        language=generator.language,
         kind=draft.kind,
         preamble="",
         statement=draft.statement,
         split=split,
         origin=ORIGIN,
-        metadata=metadata,
+        metadata={"level": draft.level, "family": draft.family} | (learned or {}),
     )
 
 
 @dataclass(slots=True)
 class DraftChecker:
-    """Checks drafts and counts. ``vacuity`` also asks whether what a draft assumes can hold, and
-    whether a body that says nothing proves it: one or two questions more for each draft."""
+    """Checks drafts and counts."""
 
+    generator: Generator
     verifier: Verifier
-    find_entries: FindEntries
+    learn: LearnMetadata
     split: Split
-    vacuity: bool = False
     counts: DraftCounts = field(default_factory=DraftCounts)
 
     async def check(self, draft: CurriculumDraft) -> Row | None:
         """The line of a draft in a file of problems, its reference beside the problem; None when it
         is dropped."""
-        problem = build_problem(draft, self.split)
+        problem = build_problem(self.generator, draft, self.split)
         full = await self._judge(Candidate(problem, draft.reference))
-        entries = self.find_entries(problem) if full.proved else None
-        reason = await self._find_fault(problem, full.status, entries)
+        learned = self.learn(problem) if full.proved else None
+        reason = await self._find_fault(problem, draft, full.status, learned)
         self.counts.num_checked += 1
         if reason:
             self.counts.dropped[reason] += 1
             self.counts.examples.setdefault(reason, problem.id)
             return None
         self.counts.num_kept += 1
-        row = make_row(build_problem(draft, self.split, entries or ()))
+        row = make_row(build_problem(self.generator, draft, self.split, learned))
         # A draft has none, and the published files no such field.
         del row["informal"]
         return row | {"reference": draft.reference}
@@ -156,24 +131,16 @@ class DraftChecker:
             await cancel_all([task for _, task in running])
 
     async def _find_fault(
-        self, problem: Problem, status: Status, entries: frozenset[str] | None
+        self, problem: Problem, draft: CurriculumDraft, status: Status, learned: Row | None
     ) -> str:
         if status is not Status.PROVED:
             return f"reference {status.value}"
-        if not entries:
+        if learned is None:
             return "no entries"
-        blank = await self._judge(Candidate(problem, ""))
-        if blank.status is Status.PROVED or not blank.status.judged:
-            return f"empty body {blank.status.value}"
-        if self.vacuity:
-            # The empty body was judged before.
-            failed = await check_vacuity(
-                problem,
-                self.verifier,
-                deadline_seconds=DEADLINE_SECONDS,
-                checks=("requires", "trivial-body"),
-            )
-            return f"vacuous: {', '.join(failed)}" if failed else ""
+        for body in self.generator.list_trivial(draft):
+            verdict = await self._judge(Candidate(problem, body))
+            if verdict.status is Status.PROVED or not verdict.status.judged:
+                return f"{body or 'empty body'} {verdict.status.value}"
         return ""
 
     async def _judge(self, candidate: Candidate) -> Verdict:
@@ -184,9 +151,16 @@ class DraftChecker:
 
 
 async def generate_and_check(
-    path: str | Path, checker: DraftChecker, *, levels: Sequence[int], num: int, seed: int
+    path: str | Path,
+    checker: DraftChecker,
+    *,
+    levels: Sequence[int],
+    num: int,
+    seed: int,
+    unseen: bool = False,
 ) -> DraftCounts:
-    """Write a file of ``num`` checked problems, the levels in turn and evenly filled.
+    """Write a file of ``num`` checked problems, the levels in turn and evenly filled; ``unseen`` is
+    that of ``Generator.stream_level``.
 
     A dropped draft is replaced by the next of its level. The file appears whole, at the end.
     Raises ProblemError when a level has no more drafts to offer, or ``levels`` is empty.
@@ -196,7 +170,10 @@ async def generate_and_check(
         raise ProblemError("give at least one level and at least one problem")
     share, rest = divmod(num, len(chosen))
     wanted = {level: share + (place < rest) for place, level in enumerate(chosen)}
-    streams = {level: stream_level(level, seed, checker.split) for level in chosen}
+    streams = {
+        level: checker.generator.stream_level(level, seed, checker.split, unseen=unseen)
+        for level in chosen
+    }
     kept: dict[int, list[Row]] = {level: [] for level in chosen}
     checker.counts.num_wanted = num
     while missing := {lv: n - len(kept[lv]) for lv, n in wanted.items() if n > len(kept[lv])}:
@@ -215,13 +192,23 @@ async def generate_and_check(
 
 
 async def generate_file(
-    out: Path, *, levels: Sequence[int], num: int, seed: int, split: Split, workers: int
+    out: Path,
+    generator: Generator,
+    *,
+    levels: Sequence[int],
+    num: int,
+    seed: int,
+    split: Split,
+    unseen: bool,
+    workers: int,
 ) -> str:
     """Generate, check and write a file with a verifier of its own; returns a line of report."""
-    verifier, find_entries = open_draft_verifier(workers)
-    checker = DraftChecker(verifier, find_entries, split)
+    verifier, learn = generator.open_verifier(workers)
+    checker = DraftChecker(generator, verifier, learn, split)
     try:
-        counts = await generate_and_check(out, checker, levels=levels, num=num, seed=seed)
+        counts = await generate_and_check(
+            out, checker, levels=levels, num=num, seed=seed, unseen=unseen
+        )
     finally:
         await verifier.aclose()
     return counts.describe()

@@ -32,6 +32,7 @@ from proverrl.lang.dafny.syntax.text import (
     scan_tokens,
 )
 from proverrl.lang.dafny.workers.toolchain import check_dafny
+from proverrl.lang.generating import Generator
 from proverrl.lang.records import Extraction, Part
 from proverrl.lang.words import drop_names, find_words
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
@@ -83,6 +84,12 @@ class Dafny(Language):
         from proverrl.lang.dafny.compose.composing import COMPOSING
 
         return COMPOSING
+
+    @property
+    def generator(self) -> Generator:
+        from proverrl.lang.dafny.generate.stream import GENERATOR
+
+        return GENERATOR
 
     def open_backend(self, options: BackendOptions) -> Backend:
         return open_dafny(options)

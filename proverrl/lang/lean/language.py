@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from proverrl.lang.base import BackendOptions, Composing, Facts, Language, Searching, Sketching
+from proverrl.lang.generating import Generator
 from proverrl.lang.lean.audit import LEAN_KINDS, audit_lean_candidate, check_lean_problem
 from proverrl.lang.lean.canaries import CANARIES
 from proverrl.lang.lean.skeletons import read_skeletons
@@ -64,6 +65,12 @@ class Lean(Language):
         from proverrl.lang.lean.compose import COMPOSING
 
         return COMPOSING
+
+    @property
+    def generator(self) -> Generator:
+        from proverrl.lang.lean.generate.generator import GENERATOR
+
+        return GENERATOR
 
     def open_backend(self, options: BackendOptions) -> Backend:
         from proverrl.lang.lean.backend import open_lean

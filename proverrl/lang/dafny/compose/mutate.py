@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from proverrl.lang.dafny.compose.declarations import Piece, map_tokens, read_problem
-from proverrl.lang.dafny.generate.names import is_train_number
 from proverrl.lang.dafny.syntax.declarations import Declaration
 from proverrl.lang.dafny.syntax.text import scan_places
+from proverrl.lang.generating import is_train_number
 from proverrl.lang.records import Made, Parent
 
 MIN_CONSTANT = 3

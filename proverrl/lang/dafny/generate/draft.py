@@ -1,7 +1,6 @@
-"""A generated problem before its check, and the small pieces of text that families share.
+"""The small pieces of text that families of Dafny programs share.
 
-Flows in: a random source and names. Flows out: ``ProgramText`` and ``CurriculumDraft`` records,
-loops, terms.
+Flows in: a random source and names. Flows out: ``ProgramText`` records, loops, terms.
 Not handled here: which drafts are kept (``stream``), and whether Dafny agrees.
 """
 
@@ -11,34 +10,11 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from proverrl.lang.dafny.generate.names import Names
+from proverrl.lang.generating import Names, ProgramText
 from proverrl.types import HOLE
 
 Term = Callable[[str], str]
 """Writes an expression of one argument, given the argument's text."""
-
-
-@dataclass(frozen=True, slots=True)
-class CurriculumDraft:
-    """A statement with a hole, and the body that should fill it."""
-
-    level: int
-    family: str
-    kind: str
-    statement: str
-    reference: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramText:
-    """What a family writes: a statement line by line, and the body that should fill its hole."""
-
-    lines: list[str]
-    reference: str
-    kind: str = "statements"
-
-
-Family = Callable[[random.Random, Names], ProgramText]
 
 
 @dataclass(frozen=True, slots=True)

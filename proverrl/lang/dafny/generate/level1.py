@@ -9,9 +9,7 @@ from __future__ import annotations
 import random
 
 from proverrl.lang.dafny.generate.draft import (
-    Family,
     Loop,
-    ProgramText,
     Term,
     ask_invariants,
     draw_equation,
@@ -21,7 +19,7 @@ from proverrl.lang.dafny.generate.draft import (
     list_below,
     shuffled,
 )
-from proverrl.lang.dafny.generate.names import Names
+from proverrl.lang.generating import Family, Names, ProgramText
 
 
 def _add(rng: random.Random, total: str, amount: int | str) -> str:

@@ -11,9 +11,7 @@ from functools import partial
 
 from proverrl.lang.dafny.generate.draft import (
     LOOP_FORMS_UP,
-    Family,
     Loop,
-    ProgramText,
     ask_invariants,
     draw_equation,
     draw_line,
@@ -21,7 +19,7 @@ from proverrl.lang.dafny.generate.draft import (
     shuffled,
     write_while,
 )
-from proverrl.lang.dafny.generate.names import Names
+from proverrl.lang.generating import Family, Names, ProgramText
 
 
 def make_triangle(rng: random.Random, names: Names) -> ProgramText:

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from proverrl.lang.dafny.generate.draft import (
-    Family,
-    ProgramText,
     Term,
     ask_invariants,
     draw_line,
@@ -23,7 +21,7 @@ from proverrl.lang.dafny.generate.draft import (
     list_below,
     write_while,
 )
-from proverrl.lang.dafny.generate.names import Names
+from proverrl.lang.generating import Family, Names, ProgramText
 
 
 @dataclass(frozen=True, slots=True)

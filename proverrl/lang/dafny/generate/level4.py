@@ -11,8 +11,6 @@ import random
 from dataclasses import dataclass
 
 from proverrl.lang.dafny.generate.draft import (
-    Family,
-    ProgramText,
     Term,
     ask_lemma,
     draw_equation,
@@ -21,7 +19,7 @@ from proverrl.lang.dafny.generate.draft import (
     shuffled,
     write_lemma,
 )
-from proverrl.lang.dafny.generate.names import Names
+from proverrl.lang.generating import Family, Names, ProgramText
 from proverrl.types import HOLE
 
 

@@ -10,8 +10,6 @@ import random
 
 from proverrl.lang.dafny.generate.draft import (
     LOOP_FORMS_UP,
-    Family,
-    ProgramText,
     ask_invariants,
     ask_lemma,
     draw_line,
@@ -26,7 +24,7 @@ from proverrl.lang.dafny.generate.draft import (
     write_while,
 )
 from proverrl.lang.dafny.generate.level4 import draw_list
-from proverrl.lang.dafny.generate.names import Names
+from proverrl.lang.generating import Family, Names, ProgramText
 from proverrl.types import HOLE
 
 _REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
