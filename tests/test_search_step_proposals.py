@@ -59,7 +59,7 @@ def test_the_policy_is_given_the_answer_up_to_the_hole_and_stopped_at_the_line()
     ],
 )
 def test_a_line_is_read(text: str, body: str | None) -> None:
-    proposer = StepProposer(Watched().policy, SAMPLING)
+    proposer = StepProposer(Watched("kimina").policy, SAMPLING)
     completion = Completion(text, (1,), (7, 8), (-0.5, -0.25), "stop", 0)
     read = proposer._read(LEAN, Prefix("intro h", "s"), completion)
     assert (read.body if read.is_read else None) == body
@@ -69,10 +69,25 @@ def test_a_line_is_read(text: str, body: str | None) -> None:
 
 
 def test_a_line_after_one_that_opens_a_block_stands_deeper() -> None:
-    proposer = StepProposer(Watched().policy, SAMPLING)
+    proposer = StepProposer(Watched("kimina").policy, SAMPLING)
     completion = Completion("exact h", (1,), (7, 8), (-0.5, -0.25), "stop", 0)
     read = proposer._read(LEAN, Prefix("have g : p := by", "s"), completion)
     assert read.body == "have g : p := by\n    exact h"
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "body"),
+    [
+        ("", "intro h", "intro h"),
+        ("intro h", "exact h", "intro h\n  exact h"),
+        ("constructor\n  · intro h", "  exact h", "constructor\n  · intro h\n    exact h"),
+        ("have g : p := by", "  exact h", "have g : p := by\n    exact h"),
+    ],
+)
+def test_a_body_by_itself_begins_at_the_margin(before: str, line: str, body: str) -> None:
+    proposer = StepProposer(Watched("plain").policy, SAMPLING)
+    completion = Completion(f"{line}\n", (1,), (7, 8), (-0.5, -0.25), "stop", 0)
+    assert proposer._read(LEAN, Prefix(before, "⊢ p"), completion).body == body
 
 
 def test_steps_by_name_and_for_lean_only() -> None:

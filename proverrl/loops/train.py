@@ -24,6 +24,7 @@ from proverrl.files.disk import saving
 from proverrl.lang.open import open_configured
 from proverrl.loops import value
 from proverrl.loops.checkpoint import latest_checkpoint, read_state
+from proverrl.loops.cold_start import teach_correcting, teach_resuming
 from proverrl.loops.data_loop import run_data_loop
 from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.loops.expert_iteration import run_expert_iteration
@@ -151,7 +152,12 @@ async def _run_stages(session: Session) -> None:
     )
     if not session.warm_weights.exists():
         proofs = await list_proofs(session)
-        await asyncio.to_thread(warm_start, session, proofs, teach_composer(session))
+        taught = [
+            *teach_composer(session),
+            *await teach_resuming(session),
+            *await teach_correcting(session),
+        ]
+        await asyncio.to_thread(warm_start, session, proofs, taught)
     await asyncio.to_thread(push_weights, session.policy.world, session.policy)
     if config.evaluation.before:
         await _evaluate(session, "before")

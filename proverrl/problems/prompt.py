@@ -29,7 +29,6 @@ from itertools import count
 from proverrl.config import LayoutName
 from proverrl.errors import ProblemError
 from proverrl.lang import find_language
-from proverrl.lang.base import Language
 from proverrl.types import ANNOTATE, HOLE, Candidate, Message, Problem
 
 _KIMINA_SYSTEM = "You are an expert in mathematics and programming who writes proofs in Lean 4."
@@ -88,6 +87,7 @@ def render_body(problem: Problem, body: str, layout: LayoutName) -> str:
     if LAYOUTS[layout].in_block:
         language = find_language(problem.language)
         return language.fence(Candidate(problem, body).source if language.writes_file else body)
+    body = find_language(problem.language).show_body(problem, body)
     if layout == "plain":
         return body
     mapping = _canonical_words(problem)
@@ -259,18 +259,17 @@ def _numbered(name: str, taken: set[str]) -> Iterator[str]:
 def _find_words(problem: Problem, text: str) -> list[str]:
     """The user's identifiers and constants, in order of first occurrence."""
     language = find_language(problem.language)
-    found = (match.group() for match in _WORD.finditer(text))
-    names = (word for word in found if _is_users(word, language) or _is_constant(word))
-    return list(dict.fromkeys(names))
+    found = dict[str, None]()
+    for match in _WORD.finditer(text):
+        word, is_member = match.group(), text[: match.start()].endswith(".")
+        is_name = word[0].isalpha() or word[0] == "_"
+        if (is_name and language.owns_name(word, is_member=is_member)) or _is_constant(word):
+            found[word] = None
+    return list(found)
 
 
 def _replace(text: str, mapping: dict[str, str]) -> str:
     return _WORD.sub(lambda match: mapping.get(match.group(), match.group()), text)
-
-
-def _is_users(word: str, language: Language) -> bool:
-    is_name = word[0].isalpha() or word[0] == "_"
-    return is_name and word not in language.keywords and word not in language.built_ins
 
 
 def _is_constant(word: str) -> bool:

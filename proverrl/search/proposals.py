@@ -30,7 +30,7 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
-from proverrl.problems.prompt import render_body, render_opening, use_problem_words
+from proverrl.problems.prompt import LAYOUTS, render_body, render_opening, use_problem_words
 from proverrl.rollout.extract import extract
 from proverrl.rollout.self_correct import resume_within, tell
 from proverrl.search.base import Proposal
@@ -189,9 +189,10 @@ class StepProposer(Proposer):
     With ``best_first`` this is BFS-Prover (Xin et al. 2025, arXiv 2502.03438): each body is one
     edge of the tree with the log-probability of its own tokens, the end of the line among them. The
     policy is given the beginning of the answer up to the hole, so its first token is already proof.
-    The line is taken as it is indented; without indentation it stands in the hole's column, or
-    deeper after a line that opens a block (``have h : p := by``). Dafny has no such steps: its
-    statements do not end with a line. ``num_unread`` counts the answers that begin with no tactic.
+    The line is taken as it is indented; without indentation in a code block it stands in the hole's
+    column, or deeper after a line that opens a block (``have h : p := by``). Dafny has no such
+    steps: its statements do not end with a line. ``num_unread`` counts the answers that begin with
+    no tactic.
     """
 
     def __post_init__(self) -> None:
@@ -215,6 +216,9 @@ class StepProposer(Proposer):
         if not line.strip() or line.lstrip().startswith(_NO_TACTIC):
             self.num_unread += 1
             return make_proposal(prefix.text, completion, "the answer begins with no tactic")
+        if not LAYOUTS[self.policy.layout].in_block:
+            # There the answer is the body alone, read whole with the blanks that it has.
+            return super()._read(problem, prefix, replace(completion, text=line))
         if not prefix.text:
             return make_proposal(line.lstrip(), completion)
         searching = find_language(problem.language).searching
@@ -260,6 +264,22 @@ def make_proposal(body: str, completion: Completion, reason: str = "") -> Propos
     return Proposal(body, num_tokens, sum(completion.logprobs), truncated, reason)
 
 
+def ask_again(
+    policy: Policy, problem: Problem, body: str, verdict: Verdict, settings: RolloutConfig
+) -> Prompt:
+    """The prompt of the turn after a failed body: the problem, the body as the policy would have
+    written it, and what it is told of the verdict."""
+    text = render_body(problem, body, policy.layout)
+    is_remote = isinstance(policy, EndpointPolicy)
+    ids = () if is_remote else encode(find_tokenizer(policy), text)
+    # As if it had been cut off: the policy's own end token is set where it belongs.
+    failed = Completion(text, (), ids, (0.0,) * len(ids), "length", policy.version)
+    turn = Turn(failed, Candidate(problem, body), verdict)
+    turn = replace(turn, feedback=tell(turn, policy, settings))
+    rollout = Rollout(f"{problem.id}-correct", problem, "solver", (turn,))
+    return resume_within(policy, policy.prompt(problem), rollout, settings)
+
+
 @dataclass
 class Corrector:
     """Writes the next attempt after a failed body and what the verifier said of it: sequential
@@ -276,15 +296,7 @@ class Corrector:
 
     async def __call__(self, problem: Problem, body: str, verdict: Verdict, seed: int) -> Proposal:
         """A new whole body."""
-        text = render_body(problem, body, self.policy.layout)
-        is_remote = isinstance(self.policy, EndpointPolicy)
-        ids = () if is_remote else encode(find_tokenizer(self.policy), text)
-        # As if it had been cut off: the policy's own end token is set where it belongs.
-        failed = Completion(text, (), ids, (0.0,) * len(ids), "length", self.policy.version)
-        turn = Turn(failed, Candidate(problem, body), verdict)
-        turn = replace(turn, feedback=tell(turn, self.policy, self.settings))
-        rollout = Rollout(f"{problem.id}-correct", problem, "solver", (turn,))
-        prompt = resume_within(self.policy, self.policy.prompt(problem), rollout, self.settings)
+        prompt = ask_again(self.policy, problem, body, verdict, self.settings)
         sampling = replace(self.sampling, seed=seed)
         ((completion,),) = await self.policy.generate([prompt], n=1, sampling=sampling)
         found, reason = read_answer(problem, completion.text, self.policy.layout)

@@ -14,9 +14,11 @@ from proverrl.lang.base import BackendOptions, Composing, Facts, Language, Searc
 from proverrl.lang.generating import Generator
 from proverrl.lang.lean.audit import LEAN_KINDS, audit_lean_candidate, check_lean_problem
 from proverrl.lang.lean.canaries import CANARIES
+from proverrl.lang.lean.keywords import LEAN_KEYWORDS
 from proverrl.lang.lean.skeletons import read_skeletons
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target
 from proverrl.lang.lean.syntax.tokens import Token, scan_code, scan_tokens, shift_line
+from proverrl.lang.lean.words import CORE_NAMES, TACTICS
 from proverrl.lang.records import Extraction, Part
 from proverrl.lang.words import find_words
 from proverrl.types import HOLE, Candidate, Problem, Verdict
@@ -39,6 +41,8 @@ class Lean(Language):
         r"abbrev|structure|inductive|@\[|/--)(?:\b|(?<=\W))",
         re.MULTILINE,
     )
+    keywords = frozenset(word for word in LEAN_KEYWORDS if word.isidentifier()) | TACTICS
+    built_ins = CORE_NAMES
     writes_file = True
     canaries = CANARIES
 
@@ -122,6 +126,16 @@ class Lean(Language):
         end = tokens[last].offset if last < len(words) else len(code)
         body = _move_to_hole(problem, code[:end], tokens[first].offset)
         return Extraction(body, _find_prelude(problem, code, tokens[:place]))
+
+    def owns_name(self, word: str, *, is_member: bool) -> bool:
+        """Lean's own names are many, and most stand behind a dot: ``Nat.add_comm``, ``h.left``. The
+        own ones that do stand elsewhere without one."""
+        return not is_member and super().owns_name(word, is_member=is_member)
+
+    def show_body(self, problem: Problem, body: str) -> str:
+        """Its later lines begin where its first line does, not in the hole's column."""
+        first, *rest = body.split("\n")
+        return "\n".join([first, *(shift_line(line, -hole_column(problem)) for line in rest)])
 
     def show_problem(self, problem: Problem) -> str:
         return Candidate(problem, "sorry").source

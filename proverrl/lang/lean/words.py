@@ -214,3 +214,21 @@ NOT_IN_TEXT = re.compile(
 )
 """A character that may stand nowhere: controls, marks of zero width or of direction, surrogates,
 private use."""
+
+TACTICS = frozenset(
+    """ac_rfl all_goals any_goals apply apply_assumption assumption by_cases case cases change clear
+    congr constructor contradiction conv decide dsimp eq_refl erw exact exfalso ext first fin_cases
+    focus funext generalize grind induction infer_instance injection injections intro intros iterate
+    left linarith next nlinarith norm_num nomatch obtain omega only push_cast rcases refine
+    rename_i revert rfl right ring rintro rotate_left rw rwa simp simp_all simpa skip solve
+    specialize split subst subst_vars symm trans trivial unfold""".split()
+)
+"""Common tactics, which Lean reads as names wherever no tactic can stand."""
+
+CORE_NAMES = frozenset(
+    """_ And Bool Char Decidable Eq Exists False Fin HEq Iff Inhabited Int List Nat Ne Not Option Or
+    Prod PUnit String Subtype Sum True Type Unit absurd congrArg congrFun cons false fst id inl inr
+    intro ite mk mp mpr neg nil none pos propext rfl snd some state succ tactic true zero""".split()
+)
+"""Names of core Lean that proofs use without a dot before them, constructors among them; and the
+words of the comment that shows a state."""

@@ -1,0 +1,185 @@
+"""What a warm start teaches besides whole proofs: to go on from the middle of one, and to mend one.
+
+Flows in: the references of a run, and a verifier. Flows out: pairs of token ids.
+
+- Resuming: a policy that continues a kept prefix, as searches ask it to, is shown the prefix with
+  the goals behind it in a comment (DeepSeek-Prover-V1.5, Xin et al. 2024, arXiv 2408.08152). The
+  rest of the proof is what it learns, so that it serves single tactics too: they end with the line.
+- Correcting: a failed proof and the verifier's messages, then the proof (Goedel-Prover-V2, Lin et
+  al. 2025, arXiv 2508.03613; Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649). Where those
+  have another model's repairs, a reference is broken here, so that its repair is known.
+
+A policy that never saw such a prompt cannot answer it. Not handled here: training (``warm_start``).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from proverrl.config import RolloutConfig
+from proverrl.errors import ProblemError
+from proverrl.lang import find_language
+from proverrl.lang.base import Searching
+from proverrl.lang.open import open_configured
+from proverrl.lang.records import Prefix
+from proverrl.loops.pairs import Pair, PairSource
+from proverrl.loops.session import Session
+from proverrl.policy.transformers import TransformersPolicy
+from proverrl.problems.prompt import render_body
+from proverrl.search.proposals import ask_again, encode, render_prefix
+from proverrl.seeds import derive_seed
+from proverrl.types import Candidate, Problem, Verdict
+from proverrl.verify.base import verify_all
+
+_WORD = re.compile(r"[A-Za-z_][\w']*|[0-9]+")
+_MAX_TRIES = 8
+"""Copies that are drawn for one broken one: some are the same, and a few are still proofs."""
+
+
+async def teach_resuming(session: Session) -> list[PairSource]:
+    """For each reference whose language has states, ``warm_start.resume_places`` of the places
+    between its steps, drawn at random. Raises ``ProblemError`` when a reference is not proved."""
+    config, policy = session.config, session.policy
+    num_places = config.warm_start.resume_places
+    if not num_places or not config.warm_start.steps:
+        return []
+    asked: list[tuple[Candidate, Searching]] = []
+    for problem, body in session.problems.references:
+        searching = find_language(problem.language).searching
+        if searching is not None and problem.kind in searching.kinds:
+            asked.append((Candidate(problem, body), searching))
+    session.monitor.phase("goals of the references", f"{len(asked)} proofs")
+    verdicts = await _judge(session, [candidate for candidate, _ in asked], trace_states=True)
+    rng = random.Random(derive_seed(config.seed, "resume"))
+    sources: list[PairSource] = []
+    for (candidate, searching), verdict in zip(asked, verdicts, strict=True):
+        if not verdict.proved:
+            raise ProblemError(
+                f"problem {candidate.problem.id!r}: its reference is {verdict.status.value}, and "
+                "warm_start.resume_places learns from it; mend it or drop the line"
+            )
+        segments = searching.segment(config.search.states)(candidate, verdict)
+        whole = candidate.body.rstrip()
+        prefixes = [Prefix(s.text, s.state) for s in segments if s.text.rstrip() != whole]
+        drawn = rng.sample(prefixes, min(num_places, len(prefixes)))
+        sources += [resume_source(policy, candidate, prefix) for prefix in drawn]
+    return sources
+
+
+def resume_source(policy: TransformersPolicy, proof: Candidate, prefix: Prefix) -> PairSource:
+    """The rest of a proof, after its beginning as a search shows it."""
+
+    @cache
+    def make() -> Pair:
+        opening, comment = render_prefix(policy, proof.problem, prefix)
+        rest = proof.body[len(prefix.text) :].removeprefix("\n")
+        shown = prefix.text + (comment or "\n") + rest
+        whole = render_body(proof.problem, shown, policy.layout)
+        prompt = policy.prompt(proof.problem).token_ids + encode(policy.tokenizer, opening)
+        rest_ids = encode(policy.tokenizer, whole.removeprefix(opening))
+        return Pair(prompt, (*rest_ids, policy.end_id))
+
+    return make
+
+
+async def teach_correcting(session: Session) -> list[PairSource]:
+    """For each reference up to ``warm_start.corrections`` broken copies that the verifier refused,
+    each with what it said and the reference as the answer."""
+    config = session.config
+    count = config.warm_start.corrections
+    if not count or not config.warm_start.steps:
+        return []
+    rng = random.Random(derive_seed(config.seed, "corrections"))
+    asked: list[Candidate] = []
+    proofs: list[str] = []
+    for problem, body in session.problems.references:
+        broken = {break_body(problem, body, rng) for _ in range(_MAX_TRIES * count)} - {body}
+        for text in rng.sample(sorted(broken), min(count, len(broken))):
+            asked.append(Candidate(problem, text))
+            proofs.append(body)
+    session.monitor.phase("broken references", f"{len(asked)} to be refused")
+    verdicts = await _judge(session, asked)
+    return [
+        correct_source(session.policy, candidate, verdict, proof, config.rollout)
+        for candidate, verdict, proof in zip(asked, verdicts, proofs, strict=True)
+        if verdict.status.judged and not verdict.proved
+    ]
+
+
+def correct_source(
+    policy: TransformersPolicy,
+    failed: Candidate,
+    verdict: Verdict,
+    proof: str,
+    settings: RolloutConfig,
+) -> PairSource:
+    """A proof, after a failed one and what the policy is told of it."""
+
+    @cache
+    def make() -> Pair:
+        prompt = ask_again(policy, failed.problem, failed.body, verdict, settings)
+        return Pair(prompt.token_ids, policy.body_ids(failed.problem, proof))
+
+    return make
+
+
+def break_body(problem: Problem, body: str, rng: random.Random) -> str:
+    """The body with one thing wrong, at random: a line left out, two neighbours exchanged, a name
+    or number in place of another that the problem or the body has. Unchanged where that cannot
+    be done."""
+    lines = body.split("\n")
+    ways: list[Callable[[], Sequence[str]]] = [lambda: [_change_word(problem, body, rng)]] * 2
+    if len(lines) > 1:
+        place = rng.randrange(len(lines) - 1)
+        first, second = lines[place : place + 2]
+        ways += [
+            lambda: [*lines[:place], *lines[place + 1 :]],
+            lambda: [*lines[:place], second, first, *lines[place + 2 :]],
+        ]
+    return "\n".join(rng.choice(ways)())
+
+
+def _change_word(problem: Problem, body: str, rng: random.Random) -> str:
+    language = find_language(problem.language)
+
+    def list_words(text: str) -> list[re.Match[str]]:
+        return [
+            match
+            for match in _WORD.finditer(text)
+            if match.group()[0].isdigit()
+            or language.owns_name(match.group(), is_member=text[: match.start()].endswith("."))
+        ]
+
+    places = list_words(body)
+    if not places:
+        return body
+    place = rng.choice(places)
+    is_number = place.group()[0].isdigit()
+    others = {
+        match.group()
+        for match in list_words(problem.statement) + places
+        if match.group()[0].isdigit() == is_number
+    }
+    if is_number:
+        others |= {str(int(place.group()) + 1), str(max(0, int(place.group()) - 1))}
+    return body[: place.start()] + rng.choice(sorted(others)) + body[place.end() :]
+
+
+async def _judge(
+    session: Session, candidates: Sequence[Candidate], *, trace_states: bool = False
+) -> list[Verdict]:
+    config = session.config
+    verifier = open_configured(
+        config.pool,
+        seed=config.seed,
+        problems=[candidate.problem for candidate in candidates],
+        trace_states=trace_states,
+    )
+    try:
+        deadline = config.pool.deadline_seconds
+        return await verify_all(verifier, candidates, deadline_seconds=deadline)
+    finally:
+        await verifier.aclose()
