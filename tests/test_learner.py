@@ -17,7 +17,7 @@ from proverrl.learner.packed_rows import PackedRow, gather_tokens, pack_rows, pa
 from proverrl.losses.base import LossInputs
 from proverrl.losses.entropy import EntropyControl
 from proverrl.losses.total import LOSSES, compute_loss
-from proverrl.rollout.samples import TrainingSample
+from proverrl.rollout.samples import TrainingSample, build_replay_sample
 from tests.tiny_model import tiny_model, tiny_samples
 from tests.tolerance import FLOAT32, FLOAT64, MOVED
 
@@ -259,6 +259,39 @@ def test_a_check_sees_the_update_and_can_leave_it_out() -> None:
         ]
         old = [v for v, m in zip(sample.logprobs, sample.loss_mask, strict=True) if m]
         assert new == pytest.approx(old, abs=FLOAT32)
+
+
+def test_the_policy_loss_is_clipped_before_the_replay_is_added() -> None:
+    def find_gradient(limit: float, *, scale: float = 1.0, replay: bool = True) -> torch.Tensor:
+        model = tiny_model()
+        samples = tiny_samples(model)
+        proof = build_replay_sample((1, 2, 3), (4, 5, 6, 7))
+        found: list[torch.Tensor] = []
+
+        def look(update: Update) -> bool:
+            assert ("policy_grad_norm" in update.metrics) == (limit > 0)
+            found.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+            return False
+
+        config = LearnerConfig(max_grad_norm=1e9, replay_weight=0.5, max_policy_norm=limit)
+        loss = LossConfig()
+        learner = TorchLearner(model, config, temperature=1.0, loss=loss, check=look)
+        scaled = [replace(s, advantages=tuple(scale * a for a in s.advantages)) for s in samples]
+        learner.step(scaled, lambda: [proof] if replay else [])
+        return found[0]
+
+    policy = find_gradient(0.0, replay=False)
+    imitation = find_gradient(0.0, scale=0.0)
+    norm = float(policy.norm())
+    assert norm > 0
+    assert float(imitation.norm()) > 0
+    ulps = 100 * FLOAT32 * float(imitation.abs().max() + policy.abs().max())
+    torch.testing.assert_close(find_gradient(0.0), policy + imitation, rtol=0, atol=ulps)
+    clipped = find_gradient(norm / 4)
+    torch.testing.assert_close(clipped, policy / 4 + imitation, rtol=1e-5, atol=ulps)
+    # However large the policy's gradient is, the replay keeps its part.
+    loud = find_gradient(norm / 4, scale=1e4)
+    torch.testing.assert_close(loud, policy / 4 + imitation, rtol=1e-4, atol=10 * ulps)
 
 
 def test_a_gradient_that_is_not_finite_stops_the_learner() -> None:

@@ -38,6 +38,11 @@ class LearnerConfig(Section):
     """weight decay"""
     max_grad_norm: PositiveFloat = 1.0
     """gradients are scaled down to this norm"""
+    max_policy_norm: NonNegativeFloat = 0.0
+    """the gradient of the policy loss alone is scaled down to this norm before those of replay and
+    distillation are added; 0 leaves it. For losses that sum over a sequence (``kimina``,
+    ``trajectory_balance``), whose norms of 100 and more would leave nothing of the replay under
+    ``max_grad_norm``"""
     epochs: Positive = 1
     """passes over the groups of one step"""
     groups_per_update: NonNegative = 0

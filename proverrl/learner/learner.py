@@ -198,6 +198,7 @@ class TorchLearner:
                 share = 1 if name.endswith("_max") else batch_tokens
                 _add(values, name, float(total) / share)
             scored += split_by_sample(batch, logprobs.detach())
+        policy_norm = self._clip_policy()
         if replay:
             values["replay_loss"] = self._imitate(replay)
             values["loss"] += self.config.replay_weight * values["replay_loss"]
@@ -213,6 +214,7 @@ class TorchLearner:
         self.weights.model.eval()
         values = add_up(self.world.gather(values))
         self.weights.sum_gradients(self.world)
+        values |= policy_norm
         values["grad_norm"] = self.weights.clip(self.config.max_grad_norm)
         if not self._may_update(rows, values, scored):
             return None
@@ -222,6 +224,16 @@ class TorchLearner:
         self.version += 1
         self.control.observe(values["entropy"])
         return values
+
+    def _clip_policy(self) -> dict[str, float]:
+        """With ``learner.max_policy_norm``: clip what the policy loss alone has as a gradient, and
+        say what norm it had. A loss that sums over a sequence would drown the replay otherwise."""
+        if not self.config.max_policy_norm:
+            return {}
+        self.weights.sum_gradients(self.world)
+        norm = self.weights.clip(self.config.max_policy_norm)
+        self.weights.split_gradients(self.world)
+        return {"policy_grad_norm": norm}
 
     def _may_update(
         self,

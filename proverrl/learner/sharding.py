@@ -200,6 +200,9 @@ class ShardedWeights:
     def sum_gradients(self, world: World) -> None:
         """Nothing: every backward pass has summed its own."""
 
+    def split_gradients(self, world: World) -> None:
+        """Nothing, as ``sum_gradients``."""
+
     def clip(self, max_norm: float) -> float:
         """Scale the gradients down to the norm ``max_norm`` of all parts together; returns the norm
         before."""

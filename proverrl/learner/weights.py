@@ -77,6 +77,12 @@ class TrainedWeights:
     def sum_gradients(self, world: World) -> None:
         world.sum_gradients(self.masters)
 
+    def split_gradients(self, world: World) -> None:
+        """Undo the sum, as far as the next one is concerned: each process keeps an equal part."""
+        for master in self.masters:
+            if master.grad is not None:
+                master.grad /= world.size
+
     def clip(self, max_norm: float) -> float:
         """Scale the gradients down to the norm ``max_norm``; returns the norm before."""
         return float(torch.nn.utils.clip_grad_norm_(self.masters, max_norm))
