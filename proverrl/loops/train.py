@@ -24,7 +24,6 @@ from proverrl.files.disk import saving
 from proverrl.lang.open import open_configured
 from proverrl.loops import value
 from proverrl.loops.checkpoint import latest_checkpoint, read_state
-from proverrl.loops.cold_start import teach_correcting, teach_resuming
 from proverrl.loops.data_loop import run_data_loop
 from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.loops.expert_iteration import run_expert_iteration
@@ -42,6 +41,7 @@ from proverrl.loops.session import (
     load_weights,
     make_policy,
 )
+from proverrl.loops.taught import teach_correcting, teach_resuming
 from proverrl.loops.warm_start import warm_start
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals

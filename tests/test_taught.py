@@ -6,8 +6,8 @@ import random
 
 from proverrl.config import RolloutConfig
 from proverrl.lang.records import Prefix
-from proverrl.loops.cold_start import break_body, correct_source, resume_source
 from proverrl.loops.pairs import Pair
+from proverrl.loops.taught import break_body, correct_source, resume_source
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from tests.test_policy import tiny_policy
