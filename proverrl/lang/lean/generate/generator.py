@@ -15,7 +15,7 @@ from typing import ClassVar
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.generating import CurriculumDraft, Family, Generator, LearnMetadata, Pools
 from proverrl.lang.lean.backend import open_lean
-from proverrl.lang.lean.generate import level1
+from proverrl.lang.lean.generate import level1, level2, level3
 from proverrl.lang.lean.generate.names import POOLS
 from proverrl.lang.lean.syntax.tokens import scan_code
 from proverrl.verify.base import LanedVerifier, Limits
@@ -28,7 +28,12 @@ class LeanGenerator(Generator):
     """Families over six levels, some of them kept back."""
 
     language = "lean"
-    families: ClassVar[dict[int, dict[str, Family]]] = {1: level1.FAMILIES}
+    families: ClassVar[dict[int, dict[str, Family]]] = {
+        1: level1.FAMILIES,
+        2: level2.FAMILIES,
+        3: level3.FAMILIES,
+    }
+    unseen: ClassVar[frozenset[str]] = frozenset({"l2_choice", "l3_meet", "l3_lift"})
     pools: ClassVar[Pools] = POOLS
 
     def normalise(self, statement: str) -> str:

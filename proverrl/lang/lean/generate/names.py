@@ -14,7 +14,7 @@ POOLS: Pools = MappingProxyType(
         "pred": split_pool("P Q R Good Ok Fits Holds Bad | Sat Ev Has Cert"),
         "relation": split_pool("Rel Lt Le Near Joins Sees Likes | Links To Via"),
         "function": split_pool("f g h0 op inv swap next prev | act mov bump neg0"),
-        "point": split_pool("a b c d x y z e o | p q r s t u v w"),
+        "point": split_pool("a b c d x y z e o a1 b1 c1 | p q r s t u v w p1 q1 r1 s1"),
         "number": split_pool("n m k i j len num cnt | x y a b"),
         "hyp": split_pool(
             "h h1 h2 h3 h4 h5 h6 h7 h8 h9 hp hq hr hs ha hb hc hd hx hy"
