@@ -15,7 +15,16 @@ from typing import ClassVar
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.generating import CurriculumDraft, Family, Generator, LearnMetadata, Pools
 from proverrl.lang.lean.backend import open_lean
-from proverrl.lang.lean.generate import level1, level2, level3
+from proverrl.lang.lean.generate import (
+    data,
+    level1,
+    level2,
+    level3,
+    numbers,
+    programs,
+    routes,
+    structures,
+)
 from proverrl.lang.lean.generate.names import POOLS
 from proverrl.lang.lean.syntax.tokens import scan_code
 from proverrl.verify.base import LanedVerifier, Limits
@@ -24,16 +33,27 @@ _PORTFOLIO = ("rfl", "trivial", "decide", "simp", "omega")
 _OURS = frozenset(name for pool in POOLS.values() for names in pool for name in names)
 
 
+_MODULES = (
+    {1: level1.FAMILIES, 2: level2.FAMILIES, 3: level3.FAMILIES},
+    data.FAMILIES,
+    numbers.FAMILIES,
+    structures.FAMILIES,
+    programs.FAMILIES,
+    routes.FAMILIES,
+)
+
+
 class LeanGenerator(Generator):
     """Families over six levels, some of them kept back."""
 
     language = "lean"
     families: ClassVar[dict[int, dict[str, Family]]] = {
-        1: level1.FAMILIES,
-        2: level2.FAMILIES,
-        3: level3.FAMILIES,
+        level: {name: make for module in _MODULES for name, make in module.get(level, {}).items()}
+        for level in range(1, 7)
     }
-    unseen: ClassVar[frozenset[str]] = frozenset({"l2_choice", "l3_meet", "l3_lift"})
+    unseen: ClassVar[frozenset[str]] = frozenset(
+        """l2_choice l3_meet l3_lift l4_mono l5_tree l6_flat""".split()
+    )
     pools: ClassVar[Pools] = POOLS
 
     def normalise(self, statement: str) -> str:
