@@ -25,6 +25,13 @@ def bullet(lines: Sequence[str]) -> list[str]:
     return [f"· {lines[0]}", *indent(lines[1:])]
 
 
+def stack(blocks: Sequence[Sequence[str]]) -> list[str]:
+    """Proofs of all goals: one stands as it is, several have bullets."""
+    if len(blocks) == 1:
+        return list(blocks[0])
+    return [line for block in blocks for line in bullet(block)]
+
+
 def arm(pattern: str, lines: Sequence[str]) -> list[str]:
     """An alternative of ``cases`` or ``induction``."""
     return [f"| {pattern} =>", *indent(lines)]

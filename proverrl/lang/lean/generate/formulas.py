@@ -1,13 +1,13 @@
-"""Formulas of first-order logic as values, for families of Lean theorems that build a proof first.
+"""Formulas of first-order logic as values, and the facts that a proof has at a place.
 
-Flows in: names and parts. Flows out: text with as few brackets as Lean itself prints. Not handled
-here: which formulas are true.
+Flows in: names and parts. Flows out: text with as few brackets as Lean itself prints; new local
+facts and points, each a role and a number (``hyp#101``). Not handled here: which formulas are true.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _STRENGTH = {"∀": 0, "∃": 0, "↔": 20, "→": 25, "∨": 30, "∧": 35, "¬": 40, "=": 50}
 
@@ -67,3 +67,36 @@ FALSE = Formula(("False",))
 def join(sign: str, *parts: Formula) -> Formula:
     """The parts under one connective; a single part stays what it is, but for a negation."""
     return parts[0] if len(parts) == 1 and sign != "¬" else Formula((sign,), parts)
+
+
+def is_local(point: str) -> bool:
+    """Whether a word is a witness that the proof takes out of a fact."""
+    return point.startswith("point#5")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A term and what it proves; a ``guess`` holds in one case only and may be refuted there."""
+
+    term: str
+    formula: Formula
+    guess: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a goal has besides the statement: facts, points, and the alternatives split so far."""
+
+    facts: tuple[Fact, ...] = ()
+    points: tuple[str, ...] = ()
+    split: frozenset[str] = frozenset()
+
+    def learn(self, formula: Formula, guess: bool = False) -> tuple[Fact, Scope]:
+        """A new local fact, named by its depth, so that branches share names."""
+        fact = Fact(f"hyp#{100 + len(self.facts)}", formula, guess)
+        return fact, replace(self, facts=(*self.facts, fact))
+
+    def meet(self) -> tuple[str, Scope]:
+        """A new local point."""
+        point = f"point#5{len(self.points)}"
+        return point, replace(self, points=(*self.points, point))

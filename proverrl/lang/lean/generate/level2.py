@@ -125,8 +125,8 @@ def make_negate(rng: random.Random, names: Names) -> ProgramText:
         turned = rng.random() < 0.5
         claim = f"¬({other} ∧ {start})" if turned else f"¬({start} ∧ {other})"
         open_it = f"obtain ⟨{left}, {right}⟩ := {hyp}"
-        proof = f"exact {refuted} {wrap(lead(right if turned else left))}"
-        return setting.ask(claim, [f"intro {hyp}", open_it, proof])
+        close = f"exact {refuted} {wrap(lead(right if turned else left))}"
+        return setting.ask(claim, [f"intro {hyp}", open_it, close])
     [last] = setting.props(1)
     leads = {start: lead, other: setting.bridge(other, last, 1)}
     refuted_by = {start: setting.suppose(f"¬{goal}"), other: setting.suppose(f"¬{last}")}

@@ -16,41 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.lang.generating import Names, ProgramText
-from proverrl.lang.lean.generate.draft import arm, ask_theorem, bullet, split
-from proverrl.lang.lean.generate.formulas import FALSE, Formula, join
+from proverrl.lang.lean.generate.draft import arm, ask_theorem, split, stack
+from proverrl.lang.lean.generate.formulas import FALSE, Fact, Formula, Scope, is_local, join
 from proverrl.lang.lean.generate.names import POOLS
 
 _MAX_WIDTH = 76
 _BOUND = ("point#90", "point#91", "point#92")
 _SLOT = re.compile(r"(\w+)#\d+")
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A term and what it proves; a ``guess`` holds in one case only and may be refuted there."""
-
-    term: str
-    formula: Formula
-    guess: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What a goal has besides the statement: facts, points, and the alternatives split so far."""
-
-    facts: tuple[Fact, ...] = ()
-    points: tuple[str, ...] = ()
-    split: frozenset[str] = frozenset()
-
-    def learn(self, formula: Formula, guess: bool = False) -> tuple[Fact, Scope]:
-        """A new local fact, named by its depth, so that branches share names."""
-        fact = Fact(f"hyp#{100 + len(self.facts)}", formula, guess)
-        return fact, replace(self, facts=(*self.facts, fact))
-
-    def meet(self) -> tuple[str, Scope]:
-        """A new local point."""
-        point = f"point#5{len(self.points)}"
-        return point, replace(self, points=(*self.points, point))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +45,6 @@ class Style:
     needs: str = ""
     splits: int = 0
     reuse: float = 0.3
-
-
-def is_local(point: str) -> bool:
-    """Whether a word is a witness that the proof takes out of a fact."""
-    return point.startswith("point#5")
-
-
-def _stack(blocks: Sequence[list[str]]) -> list[str]:
-    """The proofs of some goals: one stands as it is, several have bullets."""
-    return blocks[0] if len(blocks) == 1 else [line for block in blocks for line in bullet(block)]
 
 
 class Plan:
@@ -161,9 +123,13 @@ class Plan:
                 atom = Formula((f"pred#{rng.randrange(style.preds)}", first))
             if atom not in self._seen:
                 break
-        self._is_idle |= atom in self._seen and not about
-        self._seen.add(atom)
-        return atom
+        return atom if about else self._note(atom)
+
+    def _note(self, formula: Formula) -> Formula:
+        """The formula, which should be new: it would be proved already, or a split idle."""
+        self._is_idle |= formula in self._seen
+        self._seen.add(formula)
+        return formula
 
     def _draw(self, kind: str, points: Sequence[str], goal: Formula = FALSE) -> Formula:
         """A formula of a kind: a sign, "atom", "goal" (``goal`` itself) or "→goal"."""
@@ -176,11 +142,13 @@ class Plan:
         if kind == "=":
             first = self._rng.choice([p for p in points if p in goal.head] or points)
             second = self._rng.choice([point for point in points if point != first])
-            return Formula(("=", *self._rng.sample([first, second], 2)))
+            ends = self._rng.sample([first, second], 2)
+            self._seen.add(Formula(("=", *ends[::-1])))
+            return self._note(Formula(("=", *ends)))
         if kind == "∃":
             bound = _BOUND[2]
             atoms = [self._atom(points, bound) for _ in range(self._rng.randint(1, 2))]
-            return Formula(("∃", bound), (join("∧", *dict.fromkeys(atoms)),))
+            return self._note(Formula(("∃", bound), (join("∧", *dict.fromkeys(atoms)),)))
         if kind == "↔":
             signs = self._rng.choice(("atom ∨", "∨ ∨", "∧ ∨", "∨ atom", "∧ atom")).split()
             left, right = (self._draw(sign, points) for sign in signs)
@@ -327,7 +295,7 @@ class Plan:
         for i, (goal, low, high) in enumerate(zip(goals, [0, *cuts], [*cuts, size], strict=True)):
             own = tuple(fact for fact, owner in zip(must, owners, strict=True) if owner == i)
             blocks.append(self._prove(goal, scope, own, high - low))
-        return _stack(blocks)
+        return stack(blocks)
 
     def _refute(self, goal: Formula, scope: Scope, must: tuple[Fact, ...], size: int) -> list[str]:
         """A proof by a contradiction with a hypothesis."""
@@ -352,7 +320,7 @@ class Plan:
                 self._bases += known
             must = (*must, self._rng.choice(known))
         term = self._state([fact.formula for fact in must], goal)
-        return [f"apply {term}", *_stack([[f"exact {fact.term}"] for fact in must])]
+        return [f"apply {term}", *stack([[f"exact {fact.term}"] for fact in must])]
 
     def _step(
         self, step: str, goal: Formula, scope: Scope, must: tuple[Fact, ...], size: int
