@@ -69,8 +69,8 @@ class Plan:
             self._mislead()
 
     def write(self, names: Names) -> ProgramText | None:
-        """The theorem; None where it is too short, too long, too wide, needs too
-        many names or holds an idle step."""
+        """The theorem; None where it is too short, too long, too wide, given, needs
+        too many names or holds an idle step."""
         style = self._style
         hyps = [f"({name} : {formula})" for formula, name in self._hyps.items()]
         self._rng.shuffle(hyps)
@@ -80,6 +80,7 @@ class Plan:
         num_tactics = sum(not line.lstrip().startswith("|") for line in self._proof)
         if not (
             not self._is_idle
+            and self._goal not in self._hyps
             and self._taken.issuperset(style.needs.split())
             and style.tactics[0] <= num_tactics <= style.tactics[1]
             and style.splits <= sum("cases" in line for line in self._proof)
@@ -368,18 +369,19 @@ class Plan:
     def _mislead(self) -> None:
         """A hypothesis that leads nowhere: it needs or yields something that cannot be had."""
         rng, style = self._rng, self._style
+        fresh = Formula((f"prop#{len(self._seen)}",))
+        if self._points:
+            fresh = Formula((f"pred#{style.preds}", rng.choice(self._points)))
+        self._seen.add(fresh)
         if not self._dead or rng.random() < 0.4:
-            dead = Formula((f"prop#{len(self._seen)}",))
-            if self._points:
-                dead = Formula((f"pred#{style.preds}", rng.choice(self._points)))
-            self._seen.add(dead)
-            self._dead.append(dead)
+            self._dead.append(fresh)
         dead = rng.choice(self._dead)
         premises, conclusion = rng.choice(self._rules or [((dead,), self._goal)])
         known, kind = rng.choice(premises), rng.randrange(8)
         rule = ([dead], conclusion) if kind < 4 else (rng.sample([dead, known], 2), conclusion)
-        rule = ([known], dead) if kind == 6 else rule
-        if kind < 7 and len({*rule[0], rule[1]}) == len(rule[0]) + 1:
+        if kind == 6 and fresh not in self._dead and not self._points:
+            self._state([known], fresh)
+        elif kind < 6 and len({*rule[0], rule[1]}) == len(rule[0]) + 1:
             self._state(*rule)
         elif style.edges or "=" in style.steps:
             sign = "=" if rng.random() >= style.edges else "relation#0"
