@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.benchmarks.open import benchmark_sha256
 from proverrl.errors import ToolchainError
 from proverrl.lang import find_language
 from proverrl.lang.generating import CurriculumDraft
@@ -18,7 +17,7 @@ from proverrl.lang.lean.generate.generator import GENERATOR
 from proverrl.lang.lean.generate.names import POOLS
 from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
 from proverrl.problems.drafts import build_problem
-from proverrl.problems.load import load_problems, load_references
+from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.problems.prompt import render_body
 from proverrl.rollout.extract import extract
 from proverrl.types import Candidate, Problem, Split, Status
