@@ -54,6 +54,15 @@ def test_all_good_drafts_become_rows_in_the_order_of_the_generator(tmp_path: Pat
     assert counts.describe() == "6 of 6 kept, 0 dropped"
 
 
+def test_the_work_is_shown_while_it_goes_on(tmp_path: Path) -> None:
+    said: list[str] = []
+    checker = DraftChecker(GENERATOR, FakeVerifier(judge_honestly), learn, "train")
+    asyncio.run(
+        generate_and_check(tmp_path / "x", checker, levels=LEVELS, num=40, seed=0, show=said.append)
+    )
+    assert said == [f"{count} checked, {count} of 40 kept" for count in range(2, 41, 2)]
+
+
 def test_the_same_call_writes_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         run(tmp_path / name, FakeVerifier(judge_honestly, delay_seconds=0.001))

@@ -6,6 +6,7 @@ Flows in: arguments. Flows out: text and files.
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -72,6 +73,7 @@ def generate(language: str, levels: str, split: str, unseen: bool, out: Path, **
         levels=parse_levels(levels),
         split=cast("Split", split),
         unseen=unseen,
+        show=partial(click.echo, err=True),
         **work,
     )
     click.echo(asyncio.run(generating))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -158,9 +158,10 @@ async def generate_and_check(
     num: int,
     seed: int,
     unseen: bool = False,
+    show: Callable[[str], None] = lambda line: None,
 ) -> DraftCounts:
     """Write a file of ``num`` checked problems, the levels in turn and evenly filled; ``unseen`` is
-    that of ``Generator.stream_level``.
+    that of ``Generator.stream_level``. ``show`` is told how it stands after each twentieth.
 
     A dropped draft is replaced by the next of its level. The file appears whole, at the end.
     Raises ProblemError when a level has no more drafts to offer, or ``levels`` is empty.
@@ -176,6 +177,7 @@ async def generate_and_check(
     }
     kept: dict[int, list[Row]] = {level: [] for level in chosen}
     checker.counts.num_wanted = num
+    num_seen = 0
     while missing := {lv: n - len(kept[lv]) for lv, n in wanted.items() if n > len(kept[lv])}:
         drafts = [list(islice(streams[level], number)) for level, number in missing.items()]
         for level, drawn in zip(missing, drafts, strict=True):
@@ -187,6 +189,9 @@ async def generate_and_check(
         async for draft, row in checker.check_all(_take_turns(drafts)):
             if row is not None:
                 kept[draft.level].append(row)
+            num_seen += 1
+            if num_seen % max(1, num // 20) == 0:
+                show(f"{num_seen} checked, {sum(map(len, kept.values()))} of {num} kept")
     write_problems(path, _take_turns(list(kept.values())))
     return checker.counts
 
@@ -201,13 +206,14 @@ async def generate_file(
     split: Split,
     unseen: bool,
     workers: int,
+    show: Callable[[str], None],
 ) -> str:
     """Generate, check and write a file with a verifier of its own; returns a line of report."""
     verifier, learn = generator.open_verifier(workers)
     checker = DraftChecker(generator, verifier, learn, split)
     try:
         counts = await generate_and_check(
-            out, checker, levels=levels, num=num, seed=seed, unseen=unseen
+            out, checker, levels=levels, num=num, seed=seed, unseen=unseen, show=show
         )
     finally:
         await verifier.aclose()
