@@ -172,8 +172,10 @@ class Plan:
         rule = join("→", *premises, conclusion)
         self._is_idle |= len({*premises, conclusion}) <= len(premises)
         points = [point for point in dict.fromkeys(rule.words()) if is_local(point)]
+        is_equation = "=" in rule.words()  # which has no type when both its ends are bound
+        self._is_idle |= is_equation and len(points) > 1
         others = [word for part in premises for word in part.words() if word in self._points]
-        if premises and others and len(points) < 2 and self._rng.random() < 0.6:
+        if others and len(points) < 2 and not is_equation and self._rng.random() < 0.6:
             points.append(self._rng.choice(others))
         for point, bound in zip(points, _BOUND, strict=False):
             rule = rule.put(point, bound)
