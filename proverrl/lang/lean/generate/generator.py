@@ -72,8 +72,10 @@ class LeanGenerator(Generator):
         return _PORTFOLIO if draft.level > 1 else ()
 
     def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
-        """Nothing is learned: rows are the same whatever Lean checked them."""
-        backend = open_lean(BackendOptions(workers=workers, limits=Limits()))
+        """Nothing is learned: rows are the same whatever Lean checked them. References are ours, no
+        policy's, so that a fresh process confirms one in ten."""
+        options = BackendOptions(workers=workers, limits=Limits(), confirm="sample:0.1")
+        backend = open_lean(options)
         return backend.verifier, lambda problem: {}
 
 
