@@ -29,8 +29,6 @@ from proverrl.policy.loading import choose_device
 
 RESOLVED_FILE = "resolved.json"
 VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "z3-solver")
-_LATER_KEYS = {"pool.lean_backend": "lean-server", "pool.confirm": "proved"}
-"""What a run of an earlier version is held to, which had nothing to choose there."""
 MAY_DIFFER = (
     "run",
     "max_minutes",
@@ -69,7 +67,8 @@ def check_resumable(folder: Path, config: Config) -> None:
             raise RunError(f"{folder} exists and is not a run folder; name another with --run")
         return
     try:
-        before = _LATER_KEYS | _flatten(read_stored_table(path))
+        # A run of an earlier version is held to the defaults of what it could not choose.
+        before = _flatten(Config().dump()) | _flatten(read_stored_table(path))
     except ValueError as error:
         raise RunError(f"{path}: damaged ({error}); name another run folder") from error
     for key, value in _flatten(config.dump()).items():
