@@ -12,7 +12,7 @@ from pydantic import Field
 from proverrl.config.base import NonNegative, NonNegativeFloat, Positive, PositiveFloat, Section
 
 BaseName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct", "deepsearch"]
-CompositeName = Literal["subgoals", "lemmas"]
+CompositeName = Literal["subgoals", "lemmas", "pooled_hints"]
 SearchName = Literal[BaseName, CompositeName]
 SearchStates = Literal["obligations", "statements"]
 StepName = Literal["proof", "tactic"]
@@ -25,7 +25,7 @@ class SearchConfig(Section):
 
     name: SearchName = "rmax_ts"
     """``best_of_n``, ``self_correct``, ``best_first``, ``rmax_ts``, ``puct`` or ``deepsearch``;
-    ``subgoals`` and ``lemmas`` are made of several of these"""
+    ``subgoals``, ``lemmas`` and ``pooled_hints`` are made of several of these"""
     states: SearchStates = "obligations"
     """what is kept of a failed Dafny body: ``obligations``, the statements before the first failing
     one, with the open obligations as the state; ``statements``, each earlier statement as well,
@@ -42,10 +42,11 @@ class SearchConfig(Section):
     max_in_flight: Positive = 1
     """expansions and verifier calls at once; 1 makes a search repeatable"""
     max_idle: Positive = 64
-    """ends the search after this many expansions in a row that proposed nothing new"""
+    """ends the search after this many expansions in a row that proposed nothing new;
+    ``pooled_hints``: judges whole bodies again after this many answers without a new hint"""
     width: NonNegative = 0
     """bodies per expansion; 0 is the method's own: 4, but ``rmax_ts`` 1, ``puct`` 5, ``deepsearch``
-    8 (``self_correct``: see ``rounds``)"""
+    8, ``pooled_hints`` 8 after what stands (``self_correct``: see ``rounds``)"""
     gamma: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
     """``rmax_ts``: discount of old rewards"""
     max_prefixes: Positive = 16
@@ -69,10 +70,11 @@ class SearchConfig(Section):
     depth_weight: NonNegativeFloat = 0.01
     """``deepsearch``: weight of depth"""
     base: BaseName = "best_of_n"
-    """``subgoals``, ``lemmas``: the search that writes the bodies, of the problem and of its
-    parts"""
+    """``subgoals``, ``lemmas``, ``pooled_hints``: the search that writes the bodies, of the problem
+    and of its parts"""
     whole_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
-    """``subgoals``, ``lemmas``: share of the remaining calls that goes to whole proofs"""
+    """``subgoals``, ``lemmas``, ``pooled_hints``: share of the remaining calls that goes to whole
+    proofs"""
     part_depth: Positive = 2
     """``subgoals``: how deep parts are split into parts"""
     tier: TierName = "medium"

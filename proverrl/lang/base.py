@@ -1,7 +1,8 @@
 """What a language must offer. The rest of ProverRL asks here and knows no language by its name.
 
 Flows out: ``Language``, to be subclassed once per language, and the parts that a language may have:
-``Searching``, ``Sketching``, ``Facts``, ``Composing``. Methods with a body here are defaults.
+``Searching``, ``Sketching``, ``Facts``, ``Pooling``, ``Composing``. Methods with a body here are
+defaults.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from proverrl.lang.records import (
     Extraction,
     Operator,
     Part,
+    PooledHint,
     Prefix,
+    RefusedHints,
     Scaffold,
     SegmentFn,
     Sketch,
@@ -151,6 +154,24 @@ class Facts(Protocol):
         """Whether a body rests on what it is to prove."""
 
 
+class Pooling(Protocol):
+    """Proof hints of different bodies that can stand in one body and fail one by one."""
+
+    kinds: frozenset[str]
+
+    def list_hints(self, problem: Problem, body: str) -> list[PooledHint]:
+        """The hints of a body, also of one that cannot be read as a whole."""
+
+    def put_together(self, problem: Problem, facts: Sequence[str], body: str = "") -> str:
+        """A body of hints."""
+
+    def find_refused(self, candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
+        """What a verdict says of the hints in a body; None when it tells nothing."""
+
+    def is_covered(self, problem: Problem, body: str) -> bool:
+        """Whether a body proves nothing that its hints in a larger body would not prove."""
+
+
 class Composing(ABC):
     """What composers and filters need of a language."""
 
@@ -260,6 +281,11 @@ class Language(ABC):
     @property
     def facts(self) -> Facts | None:
         """Statements inside bodies, where it has them."""
+        return None
+
+    @property
+    def pooling(self) -> Pooling | None:
+        """Proof hints that bodies share, where it has them."""
         return None
 
     @property

@@ -76,6 +76,29 @@ class Sketch:
 NO_GOALS = "no goals"
 """The key of the state in which nothing is left to prove."""
 
+
+@dataclass(frozen=True, slots=True)
+class PooledHint:
+    """A proof hint of a body, on one line, that may stand in other bodies. Two with one ``key`` say
+    the same. Those of lower ``rank`` come first, because later ones may need them to have a
+    meaning. Of measures (``is_measure``) a body may have one."""
+
+    text: str
+    key: str
+    rank: int = 0
+    is_measure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedHints:
+    """What a verdict says of the hints in a body, by their keys: ``refuted`` in any company,
+    ``failed`` in this one. ``is_endless`` says that the measure, or a missing one, failed."""
+
+    refuted: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
+    is_endless: bool = False
+
+
 LemmaStatus = Literal["open", "proved", "disproved"]
 
 

@@ -4,7 +4,7 @@ Flows in: a problem, functions, ``[search]``. Flows out: a ``SearchResult``, as 
 composite is written as a walk (``work``). When a saved search is continued, the walk is repeated
 from its beginning: every number that it decided by, every verdict and every search of a part was
 saved, so it comes back to where it was without a call. Not handled here: what the parts are
-(``subgoal_search``, ``lemma_search``).
+(``subgoal_search``, ``lemma_search``, ``pooled_hints``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Composite(Search):
     kind.
     """
 
-    NEEDS: ClassVar[Literal["facts", "sketching"]]
+    NEEDS: ClassVar[Literal["facts", "pooling", "sketching"]]
     LACK: ClassVar[str]
 
     def __init__(
@@ -253,7 +253,7 @@ class Composite(Search):
         self._saved = dict(state["searches"])
 
 
-def _explain_kinds(part: Literal["facts", "sketching"]) -> str:
+def _explain_kinds(part: Literal["facts", "pooling", "sketching"]) -> str:
     """Which problems have facts or sketches, in words."""
     found = [(one.title, getattr(one, part)) for one in list_languages()]
     return "; ".join(

@@ -23,6 +23,7 @@ from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.base import Functions, Search, ValueFn
 from proverrl.search.composite import Composite
 from proverrl.search.lemma_search import LemmaSearch
+from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.proposals import Corrector, Proposer, encode, find_tokenizer
 from proverrl.search.run import TreeSearch
 from proverrl.search.subgoal_search import SubgoalSearch
@@ -37,6 +38,7 @@ WHOLE_BODY_SEARCHES = frozenset({"best_of_n", "self_correct"})
 COMPOSITES: dict[CompositeName, type[Composite]] = {
     "subgoals": SubgoalSearch,
     "lemmas": LemmaSearch,
+    "pooled_hints": PooledHints,
 }
 
 

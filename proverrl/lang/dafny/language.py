@@ -17,6 +17,7 @@ from proverrl.lang.base import (
     Composing,
     Facts,
     Language,
+    Pooling,
     Searching,
     Sketching,
 )
@@ -78,6 +79,12 @@ class Dafny(Language):
         from proverrl.lang.dafny.search import facts
 
         return facts
+
+    @property
+    def pooling(self) -> Pooling:
+        from proverrl.lang.dafny.search import pooled
+
+        return pooled
 
     @property
     def composing(self) -> Composing:

@@ -49,6 +49,12 @@ def _read_facts(problem: Problem, body: str) -> list[str]:
         clauses = (" ".join(body[start:end].split()) for start, end in split_body(body))
         # A loop has one measure, and it proves nothing about its state.
         return [text for text in clauses if text and not text.startswith("decreases")]
+    return list_statement_facts(body)
+
+
+def list_statement_facts(body: str) -> list[str]:
+    """The assertions and calls of a row of statements, each under its conditions; those that name
+    what the body declares are left out, and so is text that cannot be read."""
     assertions, calls = read_facts(body)
     said = [(step.path, f"assert {step.text};") for step in assertions if not step.has_proof]
     said += [(step.path, step.text) for step in calls]

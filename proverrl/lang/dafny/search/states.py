@@ -32,7 +32,7 @@ from proverrl.lang.base import Searching
 from proverrl.lang.dafny.search.places import Cut, find_branch_end, find_cuts, rename_new
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.lang.records import NO_GOALS, Segment, SegmentFn
-from proverrl.types import HOLE, Candidate, Diagnostic, Status, Verdict
+from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column
 
 KINDS = frozenset({"invariants", "statements", "calc", "assertions"})
@@ -82,7 +82,7 @@ def statement_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment,
     _check_kind(candidate)
     if verdict.status not in (Status.REJECTED, Status.UNSOUND) or verdict.obligations:
         return step_segments(candidate, verdict)
-    places = [_offset(candidate.body, error) for error in list_errors(verdict)]
+    places = [offset(candidate.body, error) for error in list_errors(verdict)]
     known = [place for place in places if place is not None]
     if not known or None in places:
         return ()
@@ -92,7 +92,7 @@ def statement_segments(candidate: Candidate, verdict: Verdict) -> tuple[Segment,
 
 def _text_segments(candidate: Candidate, is_kept: Callable[[Cut], bool]) -> Iterator[Segment]:
     """A segment for each statement up to the first cut that is not kept."""
-    known = _known_words(candidate)
+    known = known_words(candidate.problem)
     for cut in takewhile(is_kept, find_cuts(candidate.body)):
         text = candidate.body[: cut.end]
         words = [word for _, word in scan_tokens(text)]
@@ -130,7 +130,7 @@ def list_errors(verdict: Verdict) -> list[Diagnostic]:
 def _find_place(candidate: Candidate, error: Diagnostic) -> int:
     """The place in the body, in characters, before which all is kept."""
     body = candidate.body
-    inside = _offset(body, error)
+    inside = offset(body, error)
     if error.message.startswith(POSTCONDITION):
         return len(body) if inside is None else find_branch_end(body, inside)
     if inside is not None:
@@ -142,7 +142,8 @@ def _find_place(candidate: Candidate, error: Diagnostic) -> int:
     return len(body)
 
 
-def _offset(body: str, diagnostic: Diagnostic) -> int | None:
+def offset(body: str, diagnostic: Diagnostic) -> int | None:
+    """The place in the body, in characters; None for what is outside."""
     if diagnostic.body_line is None:
         return None
     lines = body.split("\n")[: diagnostic.body_line - 1]
@@ -156,7 +157,7 @@ def _kept_text(body: str, cut: Cut) -> str:
 
 
 def _make_key(candidate: Candidate, verdict: Verdict, cut: Cut) -> str:
-    known = _known_words(candidate)
+    known = known_words(candidate.problem)
     written = set(_NAME.findall(candidate.body)) - known
     places = {
         f"{_clean(d.message, written)} [{_name_place(candidate, d)}]"
@@ -218,9 +219,8 @@ def _read_term(step: tuple[str, ...]) -> list[str]:
     return words
 
 
-def _known_words(candidate: Candidate) -> frozenset[str]:
+def known_words(problem: Problem) -> frozenset[str]:
     """Names that mean the same in every body of the problem."""
-    problem = candidate.problem
     text = problem.preamble + problem.statement.replace(HOLE, "")
     return frozenset(_NAME.findall(text)) | KEYWORDS
 

@@ -1,0 +1,214 @@
+"""Whole bodies, and the proof hints of all of them put together, on one budget.
+
+Flows in: a problem. Flows out: proofs of it, and the pool of hints. A share of the calls goes to
+whole bodies of the base search. Then, in turns, the hints of all bodies so far (``Pooling`` of
+``proverrl.lang.base``), those of refused bodies too, are verified as one body; what is refused is
+left out, and again, until nothing more is (Houdini, Flanagan and Leino, FME 2001). When what stands
+proves the problem, that body is the proof. Otherwise the policy continues the body that begins with
+what stands, and its hints are pooled as well. Such bodies are not judged one by one where the pool
+proves what any of them would. When nothing new is written, it is the turn of whole bodies again.
+
+A hint is tried again when others stand that did not before, unless it was refuted for good. Not
+handled here: which hints a proof could do without (``minimise``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
+
+from proverrl.config.search import SearchConfig
+from proverrl.lang import find_language
+from proverrl.lang.base import Pooling
+from proverrl.lang.records import PooledHint, Prefix, RefusedHints
+from proverrl.search.base import Functions, SearchTurn
+from proverrl.search.composite import ROOT, Composite
+from proverrl.seeds import derive_seed
+from proverrl.types import Candidate, Problem, Verdict
+
+_WIDTH = 8
+_OPENINGS = 4
+
+
+class PooledHints(Composite):
+    """Whole bodies, and pools of their hints."""
+
+    NEEDS: ClassVar[Literal["pooling"]] = "pooling"
+    LACK: ClassVar[str] = "proof hints that bodies share"
+
+    def __init__(
+        self, problem: Problem, functions: Functions, config: SearchConfig, *, seed: int = 0
+    ) -> None:
+        super().__init__(problem, functions, config, seed=seed)
+        pooling = find_language(problem.language).pooling
+        assert pooling is not None  # NEEDS
+        self._pooling: Pooling = pooling
+        self._written: dict[str, list[str]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self.pool: dict[str, PooledHint] = {}
+        self.counts: Counter[str] = Counter()
+        self.refuted: set[str] = set()
+        self.standing: list[str] = []
+        self.turns: list[dict[str, Any]] = []
+        self.bodies: list[list[str]] = []
+        self.continued: Counter[str] = Counter()
+        self._num_seen = 0
+
+    async def work(self) -> None:
+        """Rounds of whole bodies and of the pool."""
+        self._begin()
+        number, moved = 0, 1
+        while self.left and moved:
+            before = self.decide(f"round {number}", self.calls)
+            await self._run_round(number)
+            moved = self.decide(f"round {number}/moved", int(self.calls > before))
+            number += 1
+
+    async def _run_round(self, number: int) -> None:
+        """Whole bodies with a share of the calls; then the pool, until nothing new is written."""
+        calls = math.ceil(self.left * self.config.whole_share)
+        search = await self.search_part(ROOT, self.problem, calls, number)
+        seen = self.decide(f"round {number}/seen", len(search.spent.verdicts))
+        verdicts = dict(list(search.spent.verdicts.items())[self._num_seen : seen])
+        self._num_seen = seen
+        for body, verdict in verdicts.items():
+            candidate = Candidate(self.problem, body)
+            # A body of hints that was judged as a whole is not judged again.
+            self._verdicts.setdefault(candidate.key, verdict)
+            if self._pooling.is_covered(self.problem, body):
+                self._refute(candidate, verdict)
+        new, idle = self._take_up(verdicts), 0
+        while self.left and idle < self.config.max_idle:
+            if new:
+                await self._settle(new)
+            if not self.left:
+                break
+            bodies = await self._continue()
+            new = self._take_up(bodies)
+            idle = 0 if new else idle + len(bodies)
+            for body in bodies:
+                if body and not self._pooling.is_covered(self.problem, body):
+                    await self.prove(body)
+
+    def describe_walk(self) -> dict[str, Any]:
+        """The hints with the number of bodies that held each, and what stood in each turn."""
+        hints = [
+            {"text": hint.text, "bodies": self.counts[key], "refuted": key in self.refuted}
+            for key, hint in self.pool.items()
+        ]
+        return {"hints": hints, "turns": self.turns}
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"written": dict(self._written)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._written = dict(state["written"])
+
+    def _take_up(self, bodies: Iterable[str]) -> list[str]:
+        """Pool the hints of bodies; the keys of those that are new."""
+        before = set(self.pool)
+        for body in bodies:
+            hints = self._pooling.list_hints(self.problem, body)
+            for hint in hints:
+                self.pool.setdefault(hint.key, hint)
+                self.counts[hint.key] += 1
+            self.counts[""] += not any(hint.is_measure for hint in hints)
+            self.bodies.append([hint.key for hint in hints])
+        return [key for key in self.pool if key not in before]
+
+    def _refute(self, candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
+        """What a verdict says of the hints; what is refuted for good is noted."""
+        refused = self._pooling.find_refused(candidate, verdict)
+        if refused is not None:
+            self.refuted |= refused.refuted
+        return refused
+
+    async def _settle(self, new: list[str]) -> None:
+        """Find what stands: first what stood with what is new; then, if that helped, all."""
+        before = self.standing
+        self.standing = await self._let_stand([*before, *new])
+        if len(self.standing) > len(before) > 0:
+            self.standing = await self._let_stand(list(self.pool))
+        texts = [self.pool[key].text for key in self.standing]
+        self.turns.append({"pool": len(self.pool), "standing": texts})
+
+    async def _let_stand(self, keys: list[str]) -> list[str]:
+        """Those of the hints that hold together, at most one measure among them; what stood before
+        when the budget ends earlier."""
+        hints = [self.pool[key] for key in keys if key not in self.refuted]
+        alive = [h.key for h in sorted(hints, key=lambda h: h.rank) if not h.is_measure]
+        # Most loops need no measure: "" is none.
+        measures = ["", *(hint.key for hint in hints if hint.is_measure)]
+        measures.sort(key=lambda key: (key not in self.standing, -self.counts[key]))
+        while alive or any(measures):
+            chosen = [*alive, *measures[:1]] if measures[0] else alive
+            body = self._pooling.put_together(self.problem, [self.pool[key].text for key in chosen])
+            candidate = Candidate(self.problem, body)
+            verdict = await self.judge(candidate)
+            if verdict is None:
+                return self.standing
+            if verdict.proved:
+                await self.prove(body)
+                return chosen
+            refused = self._refute(candidate, verdict)
+            if refused is None:
+                # It ran out of a limit: those that fewest bodies hold are left out.
+                kept = self._choose_common(alive, len(alive) // 2)
+                measures = measures[:1] if kept else [""]
+                alive = kept
+                continue
+            bad = refused.refuted | refused.failed
+            left = [key for key in alive if key not in bad]
+            is_spoiled = refused.is_endless or measures[0] in bad
+            if left == alive and not (is_spoiled and measures[1:]):
+                return alive if is_spoiled else chosen
+            alive = left
+            measures = measures[1:] or [""] if is_spoiled else measures
+        return []
+
+    def _choose_common(self, keys: list[str], num: int) -> list[str]:
+        """The hints that most bodies hold, in the order in which they are given."""
+        common = set(sorted(keys, key=lambda key: -self.counts[key])[:num])
+        return [key for key in keys if key in common]
+
+    def _choose_openings(self) -> list[str]:
+        """Beginnings of bodies up to the first hint that does not stand, and none: those that were
+        continued least, then those that most bodies share."""
+        standing = set(self.standing)
+        shared: Counter[str] = Counter({"": 1})
+        for hints in self.bodies:
+            kept = itertools.takewhile(lambda key: key in standing, hints)
+            shared["".join(self.pool[key].text + "\n" for key in kept)] += 1
+        order = sorted(shared, key=lambda text: (self.continued[text], -shared[text]))
+        chosen = order[:_OPENINGS]
+        self.continued.update(chosen)
+        return chosen
+
+    async def _continue(self) -> list[str]:
+        """New bodies, which begin as bodies did whose first hints stand."""
+        bodies: list[str] = []
+        for opening in self._choose_openings():
+            name = f"{opening}#{self.continued[opening]}"
+            if name not in self._written:
+                await self._write(name, opening)
+            bodies += self._written[name]
+        return bodies
+
+    async def _write(self, name: str, opening: str) -> None:
+        seed = derive_seed(self.seed, self.problem.id, name)
+        width = self.config.width or _WIDTH
+        written = await self.functions.propose(self.problem, Prefix(opening, ""), width, seed)
+        for one in written:
+            body = one.body if one.is_read else ""
+            self.spent.tokens += one.num_tokens
+            self.spent.turns.append(
+                SearchTurn(body, one.num_tokens, False, one.truncated, one.reason)
+            )
+        self._written[name] = [one.body if one.is_read else "" for one in written]
+        self._tick()

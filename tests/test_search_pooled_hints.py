@@ -1,0 +1,283 @@
+"""Pooled proof hints: hints by hand, the search on a verifier that knows which clauses hold, and on
+real Dafny."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from proverrl.config.search import SearchConfig
+from proverrl.errors import UsageError
+from proverrl.lang.dafny.search.pooled import find_refused, list_hints
+from proverrl.lang.records import Prefix, RefusedHints
+from proverrl.search.base import Functions, Proposal, Search, SearchResult
+from proverrl.search.pooled_hints import PooledHints
+from proverrl.search.wiring import make_search
+from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Status, Verdict
+from tests.dafny_search import CALC, LEM, LOOP, TWO, Dafny, Script, open_dafny, run
+
+RANGE, SUM = "invariant 0 <= m <= cap", "invariant b == 10 * m + 54"
+NEVER, LOST, ODD = "invariant b > 54", "invariant b <= 64", "invariant b % 2 == 0"
+ENTRY = "This loop invariant might not hold on entry."
+KEPT = "This loop invariant might not be maintained by the loop."
+ENDLESS = "decreases expression might not decrease"
+
+
+@pytest.fixture(scope="module")
+def dafny() -> Iterator[Dafny]:
+    yield from open_dafny()
+
+
+@dataclass
+class Loop:
+    """Says of ``LOOP`` what Dafny says: ``NEVER`` fails on entry and hides all after it, ``LOST``
+    is not maintained, ``ODD`` only beside ``SUM`` is, ``decreases m`` never ends. ``judged`` are
+    the bodies. What begins with ``bad`` the audit refuses, and more than ``limit`` lines exhaust
+    the prover."""
+
+    judged: list[str] = field(default_factory=list)
+    limit: int = 99
+
+    async def verify(self, candidate: Candidate) -> Verdict:
+        self.judged.append(candidate.body)
+        lines = candidate.body.split("\n")
+        if any(line.startswith("bad") for line in lines):
+            return Verdict(Status.REJECTED, checks=("audit:grammar",))
+        if len(lines) > self.limit:
+            return Verdict(Status.EXHAUSTED)
+        errors = []
+        for number, line in enumerate(lines, start=1):
+            if line == NEVER:
+                errors = [(ENTRY, number)]
+                break
+            if line == LOST or (line == ODD and SUM not in lines):
+                errors.append((KEPT, number))
+        if not errors and "decreases m" in lines:
+            errors.append((ENDLESS, 0))
+        if not errors and RANGE in lines and SUM in lines:
+            return Verdict(Status.PROVED, checks=("obligations:4",))
+        if not errors:
+            errors.append(("A postcondition might not hold on this return path.", 0))
+        return refuse(*errors)
+
+
+def refuse(*errors: tuple[str, int], resolved: bool = True) -> Verdict:
+    """Errors at the beginnings of these lines of the body; 0 is a place outside of it."""
+    found = tuple(
+        Diagnostic("error", text, body_line=line or None, body_column=0) for text, line in errors
+    )
+    counts = (Obligations("M", 9, 5),) if resolved else ()
+    return Verdict(Status.REJECTED, found, obligations=counts, checks=("audit", "resolve"))
+
+
+@dataclass
+class Writer:
+    """Writes bodies in turn: ``first`` from nothing, ``later`` after an opening (in full)."""
+
+    first: list[str]
+    later: list[str]
+    openings: list[str] = field(default_factory=list)
+    num: int = 0
+
+    async def propose(
+        self, problem: Problem, prefix: Prefix, num: int, seed: int
+    ) -> list[Proposal]:
+        self.openings.append(prefix.text)
+        bodies = self.later if prefix.text else self.first
+        written = []
+        for _ in range(num):
+            written.append(Proposal(prefix.text + bodies[self.num % len(bodies)], 2, -1.0))
+            self.num += 1
+        return written
+
+
+def search(writer: Writer, loop: Loop, **config: object) -> SearchResult:
+    settings = {"name": "pooled_hints", "calls": 8, "width": 2, "whole_share": 0.25, **config}
+    functions = Functions(writer.propose, loop.verify, confirm=Loop().verify)
+    return asyncio.run(make_search(LOOP, functions, SearchConfig.model_validate(settings)).run())
+
+
+def test_hints_are_read_from_refused_bodies_and_pooled_without_duplicates() -> None:
+    body = f"{RANGE}\ninvariant b==10*m+54;\nassume false;\ndecreases cap - m\ninvariant b == ("
+    hints = list_hints(LOOP, body)
+    assert [hint.text for hint in hints] == [RANGE, "invariant b==10*m+54;", "decreases cap - m"]
+    assert [hint.is_measure for hint in hints] == [False, False, True]
+    # Layout, a last semicolon and the names of bound variables do not count.
+    assert hints[1].key == list_hints(LOOP, SUM)[0].key
+    # A name that nothing declares is known without a call.
+    assert list_hints(LOOP, "invariant z == 1\ninvariant exists z :: z == b") == list_hints(
+        LOOP, "invariant exists z :: z == b"
+    )
+    # What cannot be read on the next line does not take the clause with it.
+    assert list_hints(LOOP, f"{SUM}\n) (") == list_hints(LOOP, SUM)
+    bound = [list_hints(LOOP, f"invariant forall {x} :: {x} < m ==> {x} < 9")[0] for x in "xy"]
+    assert bound[0].key == bound[1].key
+    assert [list_hints(LOOP, f"invariant {t}")[0].rank for t in ("m < 9", "[2, 3][m % 2] > 1")] == [
+        0,
+        1,
+    ]
+    facts = "if m > 3 { Lem(m - 1); }\nassert m >= 0;\nLem(2);\nvar k := ("
+    assert [hint.text for hint in list_hints(LEM, facts)] == [
+        "if m > 3 { Lem(m - 1); }",
+        "assert m >= 0;",
+        "Lem(2);",
+    ]
+
+
+def test_what_a_verdict_says_of_hints() -> None:
+    candidate = Candidate(LOOP, "\n".join([RANGE, NEVER, LOST]))
+    keys = [hint.key for hint in list_hints(LOOP, candidate.body)]
+    verdict = refuse((ENTRY, 2), (KEPT, 3), (ENDLESS, 0))
+    expected = RefusedHints(frozenset(keys[1:2]), frozenset(keys[2:]), is_endless=True)
+    assert find_refused(candidate, verdict) == expected
+    # What cannot be resolved never will be.
+    assert find_refused(candidate, refuse(("unresolved", 3), resolved=False)) == RefusedHints(
+        frozenset(keys[2:])
+    )
+    assert find_refused(candidate, Verdict(Status.REJECTED, checks=("audit:grammar",))) is None
+    assert find_refused(candidate, Verdict(Status.EXHAUSTED)) is None
+
+
+def test_good_parts_of_failed_bodies_are_a_proof() -> None:
+    writer = Writer([f"{RANGE}\n{LOST}", f"{NEVER}\n{SUM}\nbad"], [])
+    loop = Loop()
+    result = search(writer, loop)
+    assert result.proved
+    # Two bodies; their hints, of which the entry refutes one and maintenance another; what is left.
+    assert loop.judged[2:] == [
+        "\n".join([RANGE, LOST, NEVER, SUM]),
+        "\n".join([RANGE, LOST, SUM]),
+        "\n".join([RANGE, SUM]),
+    ]
+    assert (result.calls, result.proofs[0].calls, result.confirmations) == (5, 5, 1)
+    assert sum(turn.is_call for turn in result.turns) == result.calls
+    assert sum(turn.num_tokens for turn in result.turns) == result.tokens == 4
+    assert [(hint["bodies"], hint["refuted"]) for hint in result.tree["hints"]] == [
+        (1, False),
+        (1, False),
+        (1, True),
+        (1, False),
+    ]
+
+
+def test_bodies_are_continued_after_what_stands() -> None:
+    writer = Writer([f"{RANGE}\n{ODD}", f"{RANGE}\n{LOST}"], [SUM, NEVER])
+    loop = Loop()
+    result = search(writer, loop)
+    assert result.proved
+    assert writer.openings == ["", f"{RANGE}\n", ""]
+    # After the two bodies: all hints, of which one stands; with the two new ones, without the one
+    # that does not hold on entry. What is written in a turn is not judged by itself.
+    assert loop.judged[2:] == [
+        "\n".join([RANGE, ODD, LOST]),
+        RANGE,
+        "\n".join([RANGE, SUM, NEVER]),
+        "\n".join([RANGE, SUM]),
+    ]
+    assert (result.calls, result.tokens) == (6, 12)
+    assert result.tree["turns"][0]["standing"] == [RANGE]
+
+
+def test_hints_that_failed_are_tried_again_when_others_stand() -> None:
+    # The range alone proves nothing, and the odd clause stands only beside the sum.
+    writer = Writer([f"{RANGE}\n{ODD}"], [ODD])
+    loop = Loop()
+    result = search(writer, loop, calls=12)
+    assert not result.proved
+    assert result.stopped == "exhausted"
+    # Nothing new was written, so nothing was verified again, and the rest went to whole bodies.
+    assert loop.judged == [f"{RANGE}\n{ODD}", RANGE]
+    assert result.tokens == 2 * len(result.turns) - 2 * result.calls + 2
+
+
+def test_when_a_limit_runs_out_the_hints_of_fewest_bodies_go() -> None:
+    writer = Writer([f"{RANGE}\n{ODD}", f"{RANGE}\n{SUM}\n{LOST}", SUM], [])
+    loop = Loop(limit=3)
+    result = search(writer, loop, width=3, calls=12)
+    # Half of four clauses: those that two bodies hold.
+    assert loop.judged[3].count("invariant") == 4
+    assert loop.judged[4] == result.proofs[0].body == f"{RANGE}\n{SUM}"
+    assert result.calls == 5
+
+
+def test_one_measure_stands() -> None:
+    writer = Writer([f"{RANGE}\ndecreases m", f"{SUM}\ndecreases m", "decreases cap - m"], [])
+    loop = Loop()
+    result = search(writer, loop, width=3, calls=12)
+    assert result.proofs[0].body == f"{RANGE}\n{SUM}\ndecreases cap - m"
+    assert loop.judged[3:] == [f"{RANGE}\n{SUM}\ndecreases m", result.proofs[0].body]
+
+
+def test_more_calls_go_on_with_an_unsolved_problem() -> None:
+    def build(calls: int, writer: Writer) -> PooledHints:
+        config = SearchConfig(name="pooled_hints", calls=calls, width=2, whole_share=0.25)
+        found = make_search(LOOP, Functions(writer.propose, Loop().verify), config)
+        assert isinstance(found, PooledHints)
+        return found
+
+    bodies = [f"{RANGE}\n{ODD}", f"{RANGE}\n{LOST}"]
+    first = build(3, Writer(bodies, [SUM]))
+    stopped = asyncio.run(first.run())
+    assert (stopped.proved, stopped.calls) == (False, 3)
+    more = build(12, Writer(bodies, [SUM]))
+    more.load_state_dict(first.state_dict())
+    result = asyncio.run(more.run())
+    assert result.proved
+    assert result.calls == sum(turn.is_call for turn in result.turns) == 4
+
+
+@pytest.mark.parametrize("after", [2, 3, 4])
+def test_it_goes_on_where_it_was(after: int) -> None:
+    class StopError(Exception):
+        pass
+
+    async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
+        later = [SUM, NEVER][seed % 2]
+        return [Proposal(prefix.text + (later if prefix.text else f"{RANGE}\n{LOST}"), 2, -1.0)]
+
+    def build(calls: int = 8) -> PooledHints:
+        config = SearchConfig(name="pooled_hints", calls=calls, width=1, whole_share=0.1)
+        found = make_search(LOOP, Functions(propose, Loop().verify), config, seed=4)
+        assert isinstance(found, PooledHints)
+        return found
+
+    whole = asyncio.run(build().run())
+    saved: list[dict[str, object]] = []
+    broken = build()
+
+    def watch(search: Search) -> None:
+        if len(search.curve) == after:
+            saved.append(search.state_dict())
+            raise StopError
+
+    with pytest.raises(StopError):
+        asyncio.run(broken.run(watch))
+    resumed = build()
+    resumed.load_state_dict(saved[0])
+    assert asyncio.run(resumed.run()) == whole
+    assert whole.proved
+
+
+def test_other_problems_are_refused() -> None:
+    functions = Functions(Script({}).propose, Loop().verify)
+    with pytest.raises(UsageError, match="has no proof hints that bodies share"):
+        make_search(CALC, functions, SearchConfig(name="pooled_hints"))
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_good_parts_are_a_proof_on_real_dafny(dafny: Dafny) -> None:
+    clauses = [f"{RANGE}\n{NEVER}", f"{SUM}\n{LOST}\ndecreases m", "invariant b == zz"]
+    settings = {"name": "pooled_hints", "calls": 12, "width": 3, "whole_share": 0.25}
+    result = run(dafny, Script({"": clauses}), LOOP, **settings)
+    assert result.proofs[0].body == f"{RANGE}\n{SUM}"
+    assert result.proofs[0].confirmed
+    # Three bodies; the clauses without those that they refuted, of which one is not maintained.
+    assert result.calls == 5
+    assert not run(dafny, Script({"": clauses}), LOOP, name="best_of_n", calls=12).proved
+    calls = ["ForF(n); assert H(n) == 1;", "ForG(n);"]
+    result = run(dafny, Script({"": calls}), TWO, **{**settings, "width": 2})
+    assert result.proofs[0].body == "ForF(n);\nForG(n);"
