@@ -1,7 +1,7 @@
 """Level 3: types of few values, tables of truth values, options of one's own.
 
 Flows in: a random source and names. Flows out: theorems that a case distinction over every value
-proves. Not handled here: types that contain themselves (``numbers``, ``structures``).
+proves. Not handled here: types that contain themselves (``numbers``, ``lists``).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ Truth = Mapping[tuple[bool, ...], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class Valued:
     """A term over truth values: its text, and its value for each choice of the variables."""
 
     text: str
@@ -112,7 +112,7 @@ def make_table(rng: random.Random, names: Names) -> ProgramText:
         kind, values = names.pick("data"), names.picks("value", "value")
         before = write_type(kind, [(value, ()) for value in values])
     choices = list(product((False, True), repeat=len(points)))
-    variables = [_Made(p, tuple(c[i] for c in choices)) for i, p in enumerate(points)]
+    variables = [Valued(p, tuple(c[i] for c in choices)) for i, p in enumerate(points)]
     functions: dict[str, Truth] = {}
     for arity in rng.choice([(1, 2), (2, 2), (1, 1), (1, 2, 2)]):
         rows = list(product((False, True), repeat=arity))
@@ -126,14 +126,14 @@ def make_table(rng: random.Random, names: Names) -> ProgramText:
         sort = " → ".join([kind] * (arity + 1))
         before += write_function(name, f": {sort}", shown)
 
-    def draw(depth: int) -> _Made:
+    def draw(depth: int) -> Valued:
         if depth == 0 or rng.random() < 0.15:
             return rng.choice(variables)
         name, table = rng.choice(list(functions.items()))
         args = [draw(depth - 1) for _ in next(iter(table))]
         columns = zip(*(arg.values for arg in args), strict=True)
         made = tuple(table[column] for column in columns)
-        return _Made(" ".join([name, *(arg.inner for arg in args)]), made)
+        return Valued(" ".join([name, *(arg.inner for arg in args)]), made)
 
     while True:
         left, right = draw(2), draw(rng.randrange(3))

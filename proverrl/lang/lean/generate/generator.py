@@ -23,7 +23,7 @@ from proverrl.lang.lean.generate import (
     numbers,
     programs,
     routes,
-    structures,
+    trees,
 )
 from proverrl.lang.lean.generate.names import POOLS
 from proverrl.lang.lean.syntax.tokens import scan_code
@@ -37,7 +37,7 @@ _MODULES = (
     {1: level1.FAMILIES, 2: level2.FAMILIES, 3: level3.FAMILIES},
     data.FAMILIES,
     numbers.FAMILIES,
-    structures.FAMILIES,
+    trees.FAMILIES,
     programs.FAMILIES,
     routes.FAMILIES,
 )

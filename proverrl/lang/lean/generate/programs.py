@@ -19,8 +19,8 @@ from proverrl.lang.lean.generate.draft import (
     split,
     write_function,
 )
+from proverrl.lang.lean.generate.lists import Lists, Maker, Shape
 from proverrl.lang.lean.generate.numbers import add
-from proverrl.lang.lean.generate.structures import Lists, Maker, Shape
 
 
 def make_holds(rng: random.Random, names: Names) -> ProgramText:
