@@ -70,11 +70,11 @@ def test_a_family_gives_distinct_theorems_that_a_policy_can_read_and_write(
 
 def test_a_stream_is_the_same_on_every_machine() -> None:
     first = draw(4, "l4_append", "train", 3)
-    assert first == draw(4, "l4_append", "train", 3)
-    assert [GENERATOR.build_id(draft) for draft in first] == GOLDEN
-
-
-GOLDEN: list[str] = []
+    assert [GENERATOR.build_id(draft) for draft in first] == [
+        "lean-l4-append-9d462833",
+        "lean-l4-append-b757187c",
+        "lean-l4-append-caf50f16",
+    ]
 
 
 def test_normal_forms_forget_names_but_not_libraries_or_numbers() -> None:
@@ -127,9 +127,9 @@ def test_the_generator_makes_the_shipped_rows_again(name: str) -> None:
     references = load_references(FOLDER / f"{name}.jsonl")
     rows = {problem.id: problem for problem in PROBLEMS[name]}
     found = 0
-    for level, makers in GENERATOR.families.items():
+    for level in GENERATOR.families:
         stream = GENERATOR.stream_level(level, 0, split, unseen=name == "unseen")
-        for draft in islice(stream, 2 if makers else 0):
+        for draft in islice(stream, 2):
             problem = rows.get(GENERATOR.build_id(draft))
             # One that Lean did not accept is not in the file.
             if problem is not None:

@@ -219,7 +219,7 @@ TACTICS = frozenset(
     """ac_rfl all_goals any_goals apply apply_assumption assumption by_cases case cases change clear
     congr constructor contradiction conv decide dsimp eq_refl erw exact exfalso ext first fin_cases
     focus funext generalize grind induction infer_instance injection injections intro intros iterate
-    left linarith next nlinarith norm_num nomatch obtain omega only push_cast rcases refine
+    left linarith nlinarith norm_num nomatch obtain omega only push_cast rcases refine
     rename_i revert rfl right ring rintro rotate_left rw rwa simp simp_all simpa skip solve
     specialize split subst subst_vars symm trans trivial unfold""".split()
 )
