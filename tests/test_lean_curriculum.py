@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.errors import ToolchainError
+from proverrl.errors import ProblemError, ToolchainError
 from proverrl.lang import find_language
 from proverrl.lang.generating import CurriculumDraft
 from proverrl.lang.lean.generate.generator import GENERATOR
@@ -94,6 +94,11 @@ def test_the_names_of_a_role_are_of_one_split() -> None:
     assert not {name for pools in POOLS.values() for names in pools for name in names} & words
 
 
+def test_a_level_without_families_that_are_kept_back_says_so() -> None:
+    with pytest.raises(ProblemError, match="no lean family of level 1 is kept back"):
+        next(GENERATOR.stream_level(1, 0, "heldout", unseen=True))
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_has_its_size_split_levels_and_families(name: str) -> None:
     split, size = FILES[name]
@@ -127,7 +132,8 @@ def test_the_generator_makes_the_shipped_rows_again(name: str) -> None:
     references = load_references(FOLDER / f"{name}.jsonl")
     rows = {problem.id: problem for problem in PROBLEMS[name]}
     found = 0
-    for level in GENERATOR.families:
+    for level in {problem.level for problem in PROBLEMS[name]}:
+        assert level is not None
         stream = GENERATOR.stream_level(level, 0, split, unseen=name == "unseen")
         for draft in islice(stream, 2):
             problem = rows.get(GENERATOR.build_id(draft))

@@ -198,11 +198,12 @@ class Generator(ABC):
         if level not in self.families:
             known = ", ".join(str(number) for number in self.families)
             raise ProblemError(f"there is no level {level}; choose among {known}")
+        families = [f for f in self.families[level] if (f in self.unseen) == unseen]
+        if not families:
+            raise ProblemError(f"no {self.language} family of level {level} is kept back")
         seen: set[str] = set()
         yield from _take_turns(
-            self.stream_family(level, family, seed, split, seen)
-            for family in self.families[level]
-            if (family in self.unseen) == unseen
+            self.stream_family(level, family, seed, split, seen) for family in families
         )
 
 
