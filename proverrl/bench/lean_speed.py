@@ -69,9 +69,12 @@ class _MeasuredPool:
         toolchain = find_lean_toolchain(backend)
         limits, known = LeanLimits(), KnownStatements()
         self.workers: list[LeanWorker] = []
+        self.starts: list[float] = []
 
         async def spawn() -> Worker:
+            started = time.perf_counter()
             self.workers.append(await LeanWorker.start(toolchain, limits, known))
+            self.starts.append(time.perf_counter() - started)
             return self.workers[-1]
 
         self.pool = VerifierPool(
@@ -207,9 +210,10 @@ async def measure_lean_faults(candidates: Sequence[Candidate], workers: int) -> 
         await lean.pool.aclose()
     found = [verdicts[i] for i in good]
     num_stalls = sum(kind == "stall" for kind in kinds.values())
-    # A stall has the deadline twice, the second time doubled; a worker starts in the time of four
-    # canaries, which the clean run had too.
-    bound = clean_seconds + 3 * _STALL_SECONDS * num_stalls / workers
+    # As in ``bench.faults``: a stall has the deadline twice, the second time doubled, and a worker
+    # that was replaced had to start.
+    starts = stats.restarts * sum(clean.starts) / len(clean.starts)
+    bound = clean_seconds + (3 * _STALL_SECONDS * num_stalls + starts) / workers
     return {
         "candidates": len(asked),
         "faults": dict.fromkeys(kinds.values(), 0)
@@ -225,6 +229,7 @@ async def measure_lean_faults(candidates: Sequence[Candidate], workers: int) -> 
             if kind == "stall"
         ),
         "restarts": stats.restarts,
+        "start_seconds": sum(clean.starts) / len(clean.starts),
         "bound_share": bound / seconds,
     }
 
