@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
+
+import pytest
 
 from proverrl.config.search import SearchConfig
 from proverrl.lang.records import Prefix, Segment
-from proverrl.search.base import Functions, Proposal, SearchResult
+from proverrl.search.base import Functions, Proposal, Search, SearchResult
 from proverrl.search.run import TreeSearch
 from proverrl.types import Candidate, Problem, Status, Verdict
 from tests.builders import build_problem, build_verdict
+
+Runner: TypeAlias = Callable[[Coroutine[Any, Any, SearchResult]], SearchResult]
+"""What runs a search: ``asyncio.run``, or the loop in which a pool lives."""
 
 
 @dataclass
@@ -113,3 +118,23 @@ def build_search(world: World, *, seed: int = 0, **config: Any) -> TreeSearch:
 
 def run_search(world: World, *, seed: int = 0, **config: Any) -> SearchResult:
     return asyncio.run(build_search(world, seed=seed, **config).run())
+
+
+def run_stopped(build: Callable[[], Search], run: Runner, after: int) -> SearchResult:
+    """What is found when one search stops after so many calls and another goes on from its state."""
+
+    class StopError(Exception):
+        pass
+
+    saved: list[dict[str, Any]] = []
+
+    def watch(search: Search) -> None:
+        if len(search.curve) == after:
+            saved.append(search.state_dict())
+            raise StopError
+
+    with pytest.raises(StopError):
+        run(build().run(watch))
+    resumed = build()
+    resumed.load_state_dict(saved[0])
+    return run(resumed.run())

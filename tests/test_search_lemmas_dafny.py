@@ -22,6 +22,7 @@ from proverrl.search.lemma_search import LemmaSearch
 from proverrl.search.wiring import make_search
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from tests.dafny_search import CALC, LEM, LOOP, TWO, Dafny, Script, open_dafny, run
+from tests.search_world import run_stopped
 
 RANGE, SUM = "invariant 0 <= m <= cap", "invariant b == 10 * m + 54"
 
@@ -130,36 +131,19 @@ def test_the_heavy_tier_proves_and_disproves_what_did_not_stand(dafny: Dafny) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [2, 5, 7])
 def test_it_goes_on_where_it_was(dafny: Dafny, after: int) -> None:
-    class StopError(Exception):
-        pass
-
     async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
         # What is written depends on the seed alone.
         if f"ForF(n);\n  {HOLE}" in problem.statement:
             return [Proposal("assert H(n) == 2;", 1, -1.0)]
         return [Proposal("ForF(n); assert H(n) == 1;", 1 + seed % 3, -1.0)]
 
-    def build() -> LemmaSearch:
+    def build() -> Search:
         functions = Functions(propose, dafny.verify)
         config = SearchConfig(name="lemmas", calls=8, width=1, max_idle=3)
-        search = make_search(TWO, functions, config, seed=5)
-        assert isinstance(search, LemmaSearch)
-        return search
+        return make_search(TWO, functions, config, seed=5)
 
     whole = dafny.runner.run(build().run())
-    saved: list[dict[str, object]] = []
-    broken = build()
-
-    def watch(search: Search) -> None:
-        if len(search.curve) == after:
-            saved.append(search.state_dict())
-            raise StopError
-
-    with pytest.raises(StopError):
-        dafny.runner.run(broken.run(watch))
-    resumed = build()
-    resumed.load_state_dict(saved[0])
-    assert dafny.runner.run(resumed.run()) == whole
+    assert run_stopped(build, dafny.runner.run, after) == whole
 
 
 @pytest.mark.slow

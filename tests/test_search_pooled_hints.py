@@ -14,10 +14,10 @@ from proverrl.errors import UsageError
 from proverrl.lang.dafny.search.pooled import find_refused, list_hints
 from proverrl.lang.records import Prefix, RefusedHints
 from proverrl.search.base import Functions, Proposal, Search, SearchResult
-from proverrl.search.pooled_hints import PooledHints
 from proverrl.search.wiring import make_search
 from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from tests.dafny_search import CALC, LEM, LOOP, TWO, Dafny, Script, open_dafny, run
+from tests.search_world import run_stopped
 
 RANGE, SUM = "invariant 0 <= m <= cap", "invariant b == 10 * m + 54"
 NEVER, LOST, ODD = "invariant b > 54", "invariant b <= 64", "invariant b % 2 == 0"
@@ -212,11 +212,9 @@ def test_one_measure_stands() -> None:
 
 
 def test_more_calls_go_on_with_an_unsolved_problem() -> None:
-    def build(calls: int, writer: Writer) -> PooledHints:
+    def build(calls: int, writer: Writer) -> Search:
         config = SearchConfig(name="pooled_hints", calls=calls, width=2, whole_share=0.25)
-        found = make_search(LOOP, Functions(writer.propose, Loop().verify), config)
-        assert isinstance(found, PooledHints)
-        return found
+        return make_search(LOOP, Functions(writer.propose, Loop().verify), config)
 
     bodies = [f"{RANGE}\n{ODD}", f"{RANGE}\n{LOST}"]
     first = build(3, Writer(bodies, [SUM]))
@@ -231,33 +229,16 @@ def test_more_calls_go_on_with_an_unsolved_problem() -> None:
 
 @pytest.mark.parametrize("after", [2, 3, 4])
 def test_it_goes_on_where_it_was(after: int) -> None:
-    class StopError(Exception):
-        pass
-
     async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
         later = [SUM, NEVER][seed % 2]
         return [Proposal(prefix.text + (later if prefix.text else f"{RANGE}\n{LOST}"), 2, -1.0)]
 
-    def build(calls: int = 8) -> PooledHints:
+    def build(calls: int = 8) -> Search:
         config = SearchConfig(name="pooled_hints", calls=calls, width=1, whole_share=0.1)
-        found = make_search(LOOP, Functions(propose, Loop().verify), config, seed=4)
-        assert isinstance(found, PooledHints)
-        return found
+        return make_search(LOOP, Functions(propose, Loop().verify), config, seed=4)
 
     whole = asyncio.run(build().run())
-    saved: list[dict[str, object]] = []
-    broken = build()
-
-    def watch(search: Search) -> None:
-        if len(search.curve) == after:
-            saved.append(search.state_dict())
-            raise StopError
-
-    with pytest.raises(StopError):
-        asyncio.run(broken.run(watch))
-    resumed = build()
-    resumed.load_state_dict(saved[0])
-    assert asyncio.run(resumed.run()) == whole
+    assert run_stopped(build, asyncio.run, after) == whole
     assert whole.proved
 
 

@@ -14,10 +14,10 @@ from proverrl.lang.dafny.search.sketch import blank, fill
 from proverrl.lang.dafny.search.subgoals import is_circular, lift
 from proverrl.lang.records import Prefix, Sketch, Subgoal
 from proverrl.search.base import Functions, Proposal, Search
-from proverrl.search.subgoal_search import SubgoalSearch
 from proverrl.search.wiring import make_search
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 from tests.dafny_search import CALC, LEM, LOOP, TWO, WRONG, Dafny, Script, open_dafny, run
+from tests.search_world import run_stopped
 
 
 @pytest.fixture(scope="module")
@@ -215,36 +215,19 @@ def test_it_says_what_blocks(dafny: Dafny) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 4, 7, 9])
 def test_it_goes_on_where_it_was(dafny: Dafny, after: int) -> None:
-    class StopError(Exception):
-        pass
-
     async def propose(problem: Problem, prefix: Prefix, num: int, seed: int) -> list[Proposal]:
         # What is written depends on the seed alone.
         if f"{{\n  {HOLE}" in problem.statement:
             return [Proposal(f"assert {seed % 2} >= 0; {WRONG}", 2, -1.0)]
         return [Proposal("ForF(n);" if seed % 3 == 0 else "ForG(n);", 1, -1.0)]
 
-    def build() -> SubgoalSearch:
+    def build() -> Search:
         functions = Functions(propose, dafny.verify)
         config = SearchConfig(name="subgoals", calls=16, width=1)
-        search = make_search(TWO, functions, config, seed=5)
-        assert isinstance(search, SubgoalSearch)
-        return search
+        return make_search(TWO, functions, config, seed=5)
 
     whole = dafny.runner.run(build().run())
-    saved: list[dict[str, object]] = []
-    broken = build()
-
-    def watch(search: Search) -> None:
-        if len(search.curve) == after:
-            saved.append(search.state_dict())
-            raise StopError
-
-    with pytest.raises(StopError):
-        dafny.runner.run(broken.run(watch))
-    resumed = build()
-    resumed.load_state_dict(saved[0])
-    assert dafny.runner.run(resumed.run()) == whole
+    assert run_stopped(build, dafny.runner.run, after) == whole
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import os
 import signal
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -189,6 +190,7 @@ async def measure_lean_faults(candidates: Sequence[Candidate], workers: int) -> 
     num_faults = max(3, round(_FAULT_SHARE * len(candidates)))
     places = sorted(Random(0).sample(range(len(candidates) * 9 // 10), num_faults))
     kinds = dict(zip(places, ("stall", "flood", "kill") * num_faults, strict=False))
+    counts = Counter(kinds.values())
     bodies = {"stall": _STALL, "flood": _FLOOD}
     asked = [
         Candidate(_TRIVIAL, bodies[kinds[i]]) if kinds.get(i) in bodies else candidate
@@ -201,7 +203,7 @@ async def measure_lean_faults(candidates: Sequence[Candidate], workers: int) -> 
     finally:
         await clean.pool.aclose()
     lean = _MeasuredPool("lean-server", workers)
-    killer = asyncio.create_task(_kill_some(lean, sum(kind == "kill" for kind in kinds.values())))
+    killer = asyncio.create_task(_kill_some(lean, counts["kill"]))
     try:
         verdicts, seconds = await lean.judge(asked, _STALL_SECONDS)
         stats = lean.pool.stats()
@@ -209,15 +211,15 @@ async def measure_lean_faults(candidates: Sequence[Candidate], workers: int) -> 
         killer.cancel()
         await lean.pool.aclose()
     found = [verdicts[i] for i in good]
-    num_stalls = sum(kind == "stall" for kind in kinds.values())
+    num_stalls = counts["stall"]
     # As in ``bench.faults``: a stall has the deadline twice, the second time doubled, and a worker
     # that was replaced had to start.
-    starts = stats.restarts * sum(clean.starts) / len(clean.starts)
-    bound = clean_seconds + (3 * _STALL_SECONDS * num_stalls + starts) / workers
+    start_seconds = statistics.mean(clean.starts)
+    waits = 3 * _STALL_SECONDS * num_stalls + start_seconds * stats.restarts
+    bound = clean_seconds + waits / workers
     return {
         "candidates": len(asked),
-        "faults": dict.fromkeys(kinds.values(), 0)
-        | {kind: list(kinds.values()).count(kind) for kind in set(kinds.values())},
+        "faults": dict(counts),
         "lost": sum(not verdict.status.judged for verdict in found),
         "changed": sum(
             verdict.status.judged and verdict.status is not before.status
@@ -229,7 +231,7 @@ async def measure_lean_faults(candidates: Sequence[Candidate], workers: int) -> 
             if kind == "stall"
         ),
         "restarts": stats.restarts,
-        "start_seconds": sum(clean.starts) / len(clean.starts),
+        "start_seconds": start_seconds,
         "bound_share": bound / seconds,
     }
 

@@ -322,9 +322,9 @@ class Language(ABC):
     def read_body(self, problem: Problem, code: str) -> Extraction:
         """The body in a piece of code: what stands in our statement's hole, or else all of it."""
 
-    def owns_name(self, word: str, *, is_member: bool) -> bool:
-        """Whether a word is a name that programs give; ``is_member``: it stands behind a dot."""
-        return word not in self.keywords and word not in self.built_ins
+    def owns_name(self, word: re.Match[str]) -> bool:
+        """Whether a word, found in a text, is a name that programs give."""
+        return word.group() not in self.keywords and word.group() not in self.built_ins
 
     def show_body(self, problem: Problem, body: str) -> str:
         """A body as it stands by itself, from which ``read_body`` makes it again."""

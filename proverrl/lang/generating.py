@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from proverrl.errors import ProblemError
 from proverrl.types import Problem, Split
@@ -45,6 +45,7 @@ NUMBER_RESIDUES: Mapping[str, int] = MappingProxyType(
 )
 """For each role of number, the remainder of the values that train programs never use."""
 
+_Item = TypeVar("_Item")
 Pools = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
 """Role of a name: its train names, and its valid and held-out names."""
 
@@ -202,12 +203,13 @@ class Generator(ABC):
         if not families:
             raise ProblemError(f"no {self.language} family of level {level} is kept back")
         seen: set[str] = set()
-        yield from _take_turns(
+        yield from take_turns(
             self.stream_family(level, family, seed, split, seen) for family in families
         )
 
 
-def _take_turns(streams: Iterable[Iterator[CurriculumDraft]]) -> Iterator[CurriculumDraft]:
+def take_turns(streams: Iterable[Iterator[_Item]]) -> Iterator[_Item]:
+    """One item of each stream in turn, until all are used up."""
     waiting = deque(streams)
     while waiting:
         stream = waiting.popleft()

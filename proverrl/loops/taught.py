@@ -149,8 +149,7 @@ def _change_word(problem: Problem, body: str, rng: random.Random) -> str:
         return [
             match
             for match in _WORD.finditer(text)
-            if match.group()[0].isdigit()
-            or language.owns_name(match.group(), is_member=text.endswith(".", 0, match.start()))
+            if match.group()[0].isdigit() or language.owns_name(match)
         ]
 
     places = list_words(body)

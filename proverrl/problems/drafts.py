@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError
-from proverrl.lang.generating import CurriculumDraft, Generator, LearnMetadata
+from proverrl.lang.generating import CurriculumDraft, Generator, LearnMetadata, take_turns
 from proverrl.problems.load import make_row, write_problems
 from proverrl.types import Candidate, Problem, Split, Status, Verdict
 from proverrl.verify.base import Verifier
@@ -28,7 +28,6 @@ ORIGIN = "proverrl curriculum"
 DEADLINE_SECONDS = 60.0
 _NUM_IN_FLIGHT = 8
 
-_Item = TypeVar("_Item")
 Row = dict[str, Any]
 
 
@@ -186,13 +185,13 @@ async def generate_and_check(
                     f"level {level} gives only {len(kept[level]) + len(drawn)} of "
                     f"{wanted[level]} {checker.split} problems; ask for fewer, or for more levels"
                 )
-        async for draft, row in checker.check_all(_take_turns(drafts)):
+        async for draft, row in checker.check_all(take_turns(map(iter, drafts))):
             if row is not None:
                 kept[draft.level].append(row)
             num_seen += 1
             if num_seen % max(1, num // 20) == 0:
                 show(f"{num_seen} checked, {sum(map(len, kept.values()))} of {num} kept")
-    write_problems(path, _take_turns(list(kept.values())))
+    write_problems(path, take_turns(map(iter, kept.values())))
     return checker.counts
 
 
@@ -218,8 +217,3 @@ async def generate_file(
     finally:
         await verifier.aclose()
     return counts.describe()
-
-
-def _take_turns(lists: Sequence[Sequence[_Item]]) -> list[_Item]:
-    longest = max(map(len, lists), default=0)
-    return [items[place] for place in range(longest) for items in lists if place < len(items)]

@@ -261,9 +261,9 @@ def _find_words(problem: Problem, text: str) -> list[str]:
     language = find_language(problem.language)
     found = dict[str, None]()
     for match in _WORD.finditer(text):
-        word, is_member = match.group(), text.endswith(".", 0, match.start())
+        word = match.group()
         is_name = word[0].isalpha() or word[0] == "_"
-        if (is_name and language.owns_name(word, is_member=is_member)) or _is_constant(word):
+        if (is_name and language.owns_name(match)) or _is_constant(word):
             found[word] = None
     return list(found)
 

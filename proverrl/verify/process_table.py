@@ -30,13 +30,10 @@ def list_sessions() -> dict[int, list[int]]:
     for name in names:
         if not name.isdigit():
             continue
-        try:
-            with open(f"{_PROC}/{name}/stat", "rb") as file:
-                line = file.read()
-        except OSError:
+        fields = _read_stat(int(name))
+        if not fields:
             continue
-        # The name stands in brackets and may hold anything, brackets too.
-        state, _parent, _group, session = line[line.rfind(b")") + 2 :].split()[:4]
+        state, _parent, _group, session = fields[:4]
         if state not in (b"Z", b"X"):
             sessions.setdefault(int(session), []).append(int(name))
     return sessions
@@ -90,11 +87,16 @@ def _measure_process(pid: int) -> float:
 
 
 def _read_cpu(pid: int) -> float:
+    # User and system time, the process's own and that of children that it waited for.
+    return sum(map(int, _read_stat(pid)[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def _read_stat(pid: int) -> list[bytes]:
+    """What stands behind the name in a process's ``stat``; nothing when it is gone."""
     try:
         with open(f"{_PROC}/{pid}/stat", "rb") as file:
             line = file.read()
     except OSError:
-        return 0.0
-    # User and system time, the process's own and that of children that it waited for.
-    ticks = line[line.rfind(b")") + 2 :].split()[11:15]
-    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        return []
+    # The name stands in brackets and may hold anything, brackets too.
+    return line[line.rfind(b")") + 2 :].split()

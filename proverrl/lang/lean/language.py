@@ -127,10 +127,10 @@ class Lean(Language):
         body = _move_to_hole(problem, code[:end], tokens[first].offset)
         return Extraction(body, _find_prelude(problem, code, tokens[:place]))
 
-    def owns_name(self, word: str, *, is_member: bool) -> bool:
+    def owns_name(self, word: re.Match[str]) -> bool:
         """Lean's own names are many, and most stand behind a dot: ``Nat.add_comm``, ``h.left``. The
         own ones that do stand elsewhere without one."""
-        return not is_member and super().owns_name(word, is_member=is_member)
+        return not word.string.endswith(".", 0, word.start()) and super().owns_name(word)
 
     def show_body(self, problem: Problem, body: str) -> str:
         """Its later lines begin where its first line does, not in the hole's column."""

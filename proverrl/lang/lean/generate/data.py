@@ -17,6 +17,7 @@ from proverrl.lang.lean.generate.draft import (
     ask_theorem,
     equate,
     split,
+    wrap,
     write_function,
     write_type,
 )
@@ -100,7 +101,7 @@ class Valued:
 
     @property
     def inner(self) -> str:
-        return f"({self.text})" if " " in self.text else self.text
+        return wrap(self.text)
 
 
 def make_table(rng: random.Random, names: Names) -> ProgramText:

@@ -15,6 +15,11 @@ from proverrl.types import HOLE
 _WIDTH = 90
 
 
+def wrap(text: str) -> str:
+    """A term, a proof or a formula as an argument."""
+    return f"({text})" if " " in text and text[0] != "⟨" else text
+
+
 def indent(lines: Sequence[str]) -> list[str]:
     """The lines two columns to the right."""
     return [f"  {line}" for line in lines]
@@ -47,7 +52,7 @@ def prove_all(*proofs: Sequence[str]) -> list[str]:
     if len(proofs) == 1:
         return list(proofs[0])
     first = "constructor" if len(proofs) == 2 else f"refine ⟨{', '.join(['?_'] * len(proofs))}⟩"
-    return [first, *(line for proof in proofs for line in bullet(proof))]
+    return [first, *stack(proofs)]
 
 
 def have(name: str, claim: str, proof: Sequence[str]) -> list[str]:

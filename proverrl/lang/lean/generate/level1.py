@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 
 from proverrl.lang.generating import Family, Names, ProgramText
+from proverrl.lang.lean.generate.draft import wrap
 from proverrl.lang.lean.generate.setting import (
     Setting,
     grow,
     list_paths,
     pair,
-    wrap,
     write_atom,
     write_tree,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 from proverrl.lang.generating import Family, Names, ProgramText
-from proverrl.lang.lean.generate.draft import bullet
+from proverrl.lang.lean.generate.draft import prove_all, wrap
 from proverrl.lang.lean.generate.setting import (
     Atom,
     Setting,
@@ -17,7 +17,6 @@ from proverrl.lang.lean.generate.setting import (
     grow,
     list_paths,
     prove_both,
-    wrap,
     write_atom,
     write_exists,
     write_tree,
@@ -96,10 +95,9 @@ def make_iff(rng: random.Random, names: Names) -> ProgramText:
             proofs[way] = use(proofs[way])
         intro = [f"intro {point}"]
         claim = f"∀ {point}, {ring[0]} {point} ↔ {ring[there]} {point}"
-    blocks = [
-        bullet([f"intro {hyp}", f"exact {proof}"]) for hyp, proof in zip(hyps, proofs, strict=True)
-    ]
-    return setting.ask(claim, [*intro, "constructor", *blocks[0], *blocks[1]])
+    pairs = zip(hyps, proofs, strict=True)
+    blocks = [[f"intro {hyp}", f"exact {proof}"] for hyp, proof in pairs]
+    return setting.ask(claim, [*intro, *prove_all(*blocks)])
 
 
 def make_negate(rng: random.Random, names: Names) -> ProgramText:

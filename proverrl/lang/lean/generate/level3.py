@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from proverrl.lang.generating import Family, Names, ProgramText
-from proverrl.lang.lean.generate.draft import bullet
+from proverrl.lang.lean.generate.draft import prove_all, stack, wrap
 from proverrl.lang.lean.generate.equations import make_laws, make_lift, make_words
 from proverrl.lang.lean.generate.setting import (
     Atom,
@@ -21,7 +21,6 @@ from proverrl.lang.lean.generate.setting import (
     list_paths,
     pair,
     prove_both,
-    wrap,
     write_atom,
     write_exists,
     write_tree,
@@ -169,7 +168,7 @@ def make_order(rng: random.Random, names: Names) -> ProgramText:
         if not left.args:
             return [f"exact {climb(left.head, right)}"]
         blocks = [prove(arg, right) for arg in left.args]
-        return [f"apply {least}", *(line for block in blocks for line in bullet(block))]
+        return [f"apply {least}", *stack(blocks)]
 
     def draw(size: int) -> Term:
         if size == 1:
@@ -190,7 +189,7 @@ def make_order(rng: random.Random, names: Names) -> ProgramText:
             return setting.ask(less(left, right), forth)
         if turned and len(forth) + len(back) <= 9:
             equal = setting.suppose(f"∀ {x} {y}, {less(x, y)} → {less(y, x)} → {x} = {y}")
-            proof = [f"apply {equal}", *bullet(forth), *bullet(back)]
+            proof = [f"apply {equal}", *stack([forth, back])]
             return setting.ask(f"{left} = {right}", proof)
 
 
@@ -280,8 +279,7 @@ def make_compose(rng: random.Random, names: Names) -> ProgramText:
             open_it = f"obtain ⟨{x}, {hyps[0]}⟩ := {rule} {y}"
             block = [f"intro {y}", open_it, f"exact ⟨{write(heads[cut:], x)}, {hyps[0]}⟩"]
             claims[f"(∀ {y}, ∃ {x}, {write(heads[:cut], x)} = {y})"] = block
-    lines = [line for block in claims.values() for line in bullet(block)]
-    return setting.ask(" ∧ ".join(claims), ["constructor", *lines])
+    return setting.ask(" ∧ ".join(claims), prove_all(*claims.values()))
 
 
 def make_meet(rng: random.Random, names: Names) -> ProgramText:

@@ -15,11 +15,12 @@ from proverrl.lang.generating import Names, ProgramText
 from proverrl.lang.lean.generate.draft import (
     arm,
     ask_theorem,
-    bullet,
     equate,
     have,
     prove_all,
     split,
+    stack,
+    wrap,
     write_function,
     write_type,
 )
@@ -36,8 +37,7 @@ class Maker:
 
     def write(self, *args: str) -> str:
         """The constructor with other arguments, or with its own."""
-        shown = (f"({arg})" if " " in arg else arg for arg in args or self.args)
-        return " ".join([f".{self.word}", *shown])
+        return " ".join([f".{self.word}", *map(wrap, args or self.args)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +336,7 @@ def make_insert(rng: random.Random, names: Names) -> ProgramText:
         else [f"rw [{insert}, {word} {case}, {total}, {total}]", "omega"]
         for word, put in (("if_pos", then), ("if_neg", other))
     ]
-    steps = [f"by_cases {case} : {test}", *(line for lines in arms for line in bullet(lines))]
+    steps = [f"by_cases {case} : {test}", *stack(arms)]
     cases = lists.induct(a, ["rfl"], steps)
     proof = have(fact, f"∀ ({x} : Nat) ({a} : {full}), {claim}", [f"intro {x} {a}", *cases])
     got = names.pick("hyp")

@@ -13,11 +13,11 @@ from proverrl.lang.generating import Family, Names, ProgramText
 from proverrl.lang.lean.generate.draft import (
     arm,
     ask_theorem,
-    bullet,
     equate,
     have,
     prove_all,
     split,
+    stack,
     write_function,
 )
 
@@ -215,7 +215,7 @@ def make_mono(rng: random.Random, names: Names) -> ProgramText:
     style = rng.randrange(4)
     if style == 1:
         given, claim = f"{f} {m} < {f} {n}", f"{m} < {n}"
-        reach = [f"by_cases {case} : {n} ≤ {m}", *bullet(reach), *bullet(["omega"])]
+        reach = [f"by_cases {case} : {n} ≤ {m}", *stack([reach, ["omega"]])]
     elif low and style == 2:
         given, claim = f"{n} < {m}", f"{f} {n} < {f} {m}"
     elif low and style == 3:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from proverrl.lang.generating import Names, ProgramText
-from proverrl.lang.lean.generate.draft import arm, ask_theorem, bullet, split
+from proverrl.lang.lean.generate.draft import arm, ask_theorem, prove_all, split, wrap
 from proverrl.lang.lean.generate.terms import Law, Term, draw_claim, parse_term
 
 Tree: TypeAlias = "str | tuple[Tree, Tree]"
@@ -19,11 +19,6 @@ Atom: TypeAlias = tuple[str, ...]
 """A predicate and its arguments."""
 Prove: TypeAlias = Callable[[str], str]
 """From a proof to a proof."""
-
-
-def wrap(text: str) -> str:
-    """A proof or a formula as an argument."""
-    return f"({text})" if " " in text and text[0] != "⟨" else text
 
 
 def write_atom(atom: Atom) -> str:
@@ -76,7 +71,7 @@ def prove_both(tree: Tree, prove: Callable[[str], Sequence[str]]) -> list[str]:
     """A block that proves a conjunction, from blocks for its leaves."""
     if isinstance(tree, str):
         return list(prove(tree))
-    return ["constructor", *(line for side in tree for line in bullet(prove_both(side, prove)))]
+    return prove_all(*(prove_both(side, prove) for side in tree))
 
 
 class Setting:
