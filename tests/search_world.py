@@ -121,7 +121,7 @@ def run_search(world: World, *, seed: int = 0, **config: Any) -> SearchResult:
 
 
 def run_stopped(build: Callable[[], Search], run: Runner, after: int) -> SearchResult:
-    """What is found when one search stops after so many calls and another goes on from its state."""
+    """What one search finds from the state that another had after so many calls."""
 
     class StopError(Exception):
         pass

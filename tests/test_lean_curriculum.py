@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
@@ -30,6 +31,7 @@ FILES: Mapping[str, tuple[Split, int]] = {
     "unseen": ("heldout", 150),
 }
 PROBLEMS = {name: load_problems(FOLDER / f"{name}.jsonl") for name in FILES}
+_WORD = re.compile(r"[A-Za-z_][\w']*")
 ALL = [(level, name) for level, makers in GENERATOR.families.items() for name in makers]
 
 
@@ -54,9 +56,14 @@ def test_a_family_gives_distinct_theorems_that_a_policy_can_read_and_write(
     drafts = draw(level, family, "train", 20)
     assert len({GENERATOR.normalise(draft.statement) for draft in drafts}) == 20
     language = find_language("lean")
+    own = {name for train, _ in POOLS.values() for name in train}
     for draft in drafts:
         problem = build_problem(GENERATOR, draft, "train")
         assert language.audit(Candidate(problem, draft.reference)) is None
+        # The canonical layout writes a letter for each name, and must know the library's.
+        declared = own | set(_WORD.findall(draft.statement))
+        words = [word for word in _WORD.finditer(draft.reference) if word.group() not in declared]
+        assert not [word.group() for word in words if language.owns_name(word)]
         if level >= 4:
             assert 6 <= draft.reference.count("\n") + 1 <= 26
         for layout in ("plain", "canonical"):
