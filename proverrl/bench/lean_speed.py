@@ -38,6 +38,8 @@ Say = Callable[[str], None]
 PARTS = ("speed", "steps", "faults", "memory")
 _DEADLINE_SECONDS = 60.0
 _STALL_SECONDS = 2.0
+_KILL_GAP = 10
+"""Candidates between two killed workers, so that none loses its worker twice."""
 _FAULT_SHARE = 0.01
 _STALL = "have : " + "1 + " * 14_000 + "1 = 0 := rfl\n  trivial"
 _FLOOD = "trace_state\n  " * 3000 + "trivial"
@@ -221,6 +223,7 @@ async def measure_lean_faults(candidates: Sequence[Candidate], workers: int) -> 
         "candidates": len(asked),
         "faults": dict(counts),
         "lost": sum(not verdict.status.judged for verdict in found),
+        "lost_causes": dict(Counter(v.cause for v in found if not v.status.judged)),
         "changed": sum(
             verdict.status.judged and verdict.status is not before.status
             for verdict, before in zip(found, expected, strict=True)
@@ -237,10 +240,14 @@ async def measure_lean_faults(candidates: Sequence[Candidate], workers: int) -> 
 
 
 async def _kill_some(lean: _MeasuredPool, num: int) -> None:
-    for _ in range(num):
-        await asyncio.sleep(1.0)
-        with contextlib.suppress(ProcessLookupError, IndexError):
-            os.kill(lean.workers[-1].pid, signal.SIGKILL)
+    due = _KILL_GAP
+    while num:
+        await asyncio.sleep(0.1)
+        if lean.pool.stats().judged >= due:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(lean.workers[-1].pid, signal.SIGKILL)
+            num -= 1
+            due = lean.pool.stats().judged + _KILL_GAP
 
 
 async def measure_memory(candidates: Sequence[Candidate]) -> dict[str, Any]:
@@ -321,7 +328,8 @@ def make_table(results: dict[str, Any]) -> Table:
         table.add_row("first of them changed, median", f"{steps['first_ms']:.1f} ms", "")
     if faults := results.get("faults"):
         name = ", ".join(f"{count} {kind}" for kind, count in faults["faults"].items())
-        table.add_row(f"{name} of {faults['candidates']}: verdicts lost", str(faults["lost"]), "0")
+        lost = " ".join(map(str, [faults["lost"], *faults["lost_causes"]]))
+        table.add_row(f"{name} of {faults['candidates']}: verdicts lost", lost, "0")
         table.add_row("neighbours changed", str(faults["changed"]), "0")
         stalls = faults["faults"].get("stall", 0)
         table.add_row("stalls rejected", str(faults["stalls_rejected"]), str(stalls))
