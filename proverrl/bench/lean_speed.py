@@ -68,9 +68,16 @@ class LeanSpeed:
 class _MeasuredPool:
     """A pool of workers of one back end, of which this module knows the processes."""
 
-    def __init__(self, backend: LeanBackend, workers: int, upkeep: Upkeep | None = None) -> None:
+    def __init__(
+        self,
+        backend: LeanBackend,
+        workers: int,
+        upkeep: Upkeep | None = None,
+        *,
+        trace_states: bool = False,
+    ) -> None:
         toolchain = find_lean_toolchain(backend)
-        limits, known = LeanLimits(), KnownStatements()
+        limits, known = LeanLimits(trace_states=trace_states), KnownStatements()
         self.workers: list[LeanWorker] = []
         self.starts: list[float] = []
 
@@ -166,24 +173,26 @@ async def measure_confirmed(candidates: Sequence[Candidate]) -> dict[str, Any]:
 
 async def measure_steps(num: int) -> dict[str, Any]:
     """Milliseconds for a proof of 12 tactics of which only the last one changed, and for one of
-    which the first one did."""
-    lean = _MeasuredPool("lean-server", 1)
-    times: dict[str, list[float]] = {"last": [], "first": []}
-    try:
-        for changed in times:
-            for number in range(num):
-                first, last = (number if changed == word else 0 for word in ("first", "last"))
-                steps = [
-                    f"have h{i} : a + {i + first} = b + {i + first} := by rw [h]"
-                    for i in range(_NUM_STEPS - 1)
-                ]
-                steps.append(f"exact Nat.add_comm (a + b) c -- {last}")
-                (verdict,), seconds = await lean.judge([Candidate(_STEPS, "\n  ".join(steps))])
-                assert verdict.proved, verdict.diagnostics
-                times[changed].append(1000 * seconds)
-    finally:
-        await lean.pool.aclose()
-    medians = {f"{word}_ms": statistics.median(found[1:]) for word, found in times.items()}
+    which the first one did; and for both with the states that a search asks for."""
+    times: dict[str, list[float]] = {}
+    for name, trace_states in (("", False), ("traced_", True)):
+        lean = _MeasuredPool("lean-server", 1, trace_states=trace_states)
+        try:
+            for changed in ("last", "first"):
+                own = times[f"{name}{changed}_ms"] = []
+                for number in range(num):
+                    first, last = (number if changed == word else 0 for word in ("first", "last"))
+                    steps = [
+                        f"have h{i} : a + {i + first} = b + {i + first} := by rw [h]"
+                        for i in range(_NUM_STEPS - 1)
+                    ]
+                    steps.append(f"exact Nat.add_comm (a + b) c -- {last}")
+                    (verdict,), seconds = await lean.judge([Candidate(_STEPS, "\n  ".join(steps))])
+                    assert verdict.proved, verdict.diagnostics
+                    own.append(1000 * seconds)
+        finally:
+            await lean.pool.aclose()
+    medians = {name: statistics.median(found[1:]) for name, found in times.items()}
     return {"tactics": _NUM_STEPS, "changes": num, **medians}
 
 
@@ -326,6 +335,8 @@ def make_table(results: dict[str, Any]) -> Table:
             "last of 12 tactics changed, median", f"{steps['last_ms']:.1f} ms", "<= 25 ms"
         )
         table.add_row("first of them changed, median", f"{steps['first_ms']:.1f} ms", "")
+        both = f"{steps['traced_last_ms']:.1f} and {steps['traced_first_ms']:.1f} ms"
+        table.add_row("last and first, with states, medians", both, "")
     if faults := results.get("faults"):
         name = ", ".join(f"{count} {kind}" for kind, count in faults["faults"].items())
         lost = " ".join(map(str, [faults["lost"], *faults["lost_causes"]]))
