@@ -98,7 +98,7 @@ def test_verify_judges_in_order_and_one_bad_line_stops_nothing(tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.dafny
-def test_verify_exit_statuses(tmp_path: Path) -> None:
+def test_verify_exit_statuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = tmp_path / "good.dfy"
     good.write_text("lemma L(x: int) ensures x * x >= 0 {}\n")
     assert proverrl("verify", str(good)).returncode == 0
@@ -107,6 +107,7 @@ def test_verify_exit_statuses(tmp_path: Path) -> None:
     assert proverrl("verify", str(good), str(bad)).returncode == 1
     lean = tmp_path / "t.lean"
     lean.write_text("theorem t : True := trivial\n")
+    monkeypatch.setenv("PROVERRL_LEAN", str(tmp_path / "nothing"))
     done = proverrl("verify", str(lean))
     assert done.returncode == 3
     assert "run: bash scripts/setup_lean.sh" in done.stderr
