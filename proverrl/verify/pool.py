@@ -3,7 +3,8 @@
 Flows in: candidates from many callers, each in a lane. Flows out: a verdict for each, in any order.
 A body is audited before it queues, so that garbage never costs a worker. A worker whose answer was
 not read, or is in doubt, is killed and never asked again; the candidate is tried once more on a
-fresh worker with twice the deadline. If that fails too, the verdict is TIMEOUT or CRASHED with a
+fresh worker with twice the deadline, and up to four times where somebody else killed the worker. If
+that fails too, the verdict is TIMEOUT or CRASHED with a
 cause, which judges nothing; but a candidate that makes two unused workers fail, or on which two
 workers spend all of their time, is REJECTED, so that no policy can leave its group this way.
 Covered: back-pressure (a waiting caller costs one future), cancelled callers, workers that grow,
@@ -32,12 +33,13 @@ from proverrl.verify.base import (
 from proverrl.verify.memory_cgroup import describe_guard
 from proverrl.verify.turns import Ticket, Turns
 
-_NUM_ATTEMPTS = 2
 # A failure on so many fresh workers is the candidate's own, unless a busy machine or somebody else
 # caused it. The first attempt may have met a used worker.
 _NUM_FRESH = 2
-_FOREIGN_CAUSES = ("deadline", "killed")
 _NUM_OWN_ATTEMPTS = _NUM_FRESH + 1
+_FOREIGN_ATTEMPTS = {"deadline": 2, "killed": 5}
+"""Attempts where a busy machine or somebody else is the cause. A worker killed from outside says
+nothing of the candidate, and trying again costs no deadline."""
 _BUDGET_GROWTH = 2.0
 _BUSY_SHARE = 0.5
 """A worker that had a processor for this share of its time: at the second attempt, with twice the
@@ -247,14 +249,15 @@ class VerifierPool:
             except WorkerError as error:
                 failure = error
             num_attempts += 1
-            may_be_own = failure.cause not in _FOREIGN_CAUSES
+            may_be_own = failure.cause not in _FOREIGN_ATTEMPTS
             # What a worker works on for all of its time is what it was given last.
             num_fresh += may_be_own and (unused or failure.cause == "stalled")
             is_own = num_fresh == _NUM_FRESH
-            if is_own or num_attempts >= (_NUM_OWN_ATTEMPTS if may_be_own else _NUM_ATTEMPTS):
+            if is_own or num_attempts >= _FOREIGN_ATTEMPTS.get(failure.cause, _NUM_OWN_ATTEMPTS):
                 break
             self._counts["retried"] += 1
-            budget *= _BUDGET_GROWTH
+            if failure.cause != "killed":
+                budget *= _BUDGET_GROWTH
         status = Status.TIMEOUT if failure.cause == "deadline" else Status.CRASHED
         said = str(failure)
         if is_own:
