@@ -253,7 +253,7 @@ FORGERIES = {
         "",
         "theorem t.{u} (α : Sort u) (a : α) : a = a",
         "theorem t (α : Prop) (a : α) : a = a := rfl",
-        "t has another type",
+        "t has other universes",
     ),
     "a definition": (
         "def f (n : Nat) : Nat := n + 1\n",
@@ -468,7 +468,7 @@ def test_our_statement_passes_whatever_is_declared_beside_it(tmp_path: Path) -> 
 def test_a_challenge_without_the_theorem_passes_nothing(tmp_path: Path) -> None:
     challenge = compile_real(tmp_path / "ours", "def t : True := sorry\n")
     olean = compile_real(tmp_path, "theorem t : True := trivial\n")
-    why = "what was proved is not our statement: t has another type"
+    why = "what was proved is not our statement: t is declared in another way"
     assert replay_real(olean, "t", challenge) == ReplayOutcome(True, False, why)
 
 

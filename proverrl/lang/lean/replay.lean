@@ -65,9 +65,15 @@ def parts (constant : ConstantInfo) : List Name :=
     | _ => []
   constant.type.getUsedConstants.toList ++ others
 
+/-- How a constant of one name is stated in another way. Equality of expressions is up to the names of
+bound variables. -/
+def differInType (our their : ConstantInfo) : Option String :=
+  if our.levelParams != their.levelParams then some (plain our.name ++ " has other universes")
+  else if our.type != their.type then some (plain our.name ++ " has another type")
+  else none
+
 /-- The first difference in what is reached from these names. What a module imports is not among its
-constants, and what was compared is taken out. Equality of expressions is up to the names of bound
-variables. -/
+constants, and what was compared is taken out. -/
 partial def differ : List Name → NewConstants → NewConstants → Option String
   | [], _, _ => none
   | name :: names, ours, theirs =>
@@ -76,21 +82,26 @@ partial def differ : List Name → NewConstants → NewConstants → Option Stri
     | none, some _ => some (plain name ++ " is not ours")
     | some _, none => some (plain name ++ " is missing")
     | some our, some their =>
-      if our.levelParams != their.levelParams then some (plain name ++ " has other universes")
-      else if our.type != their.type then some (plain name ++ " has another type")
-      else if !agree our their then some (plain name ++ " is defined in another way")
-      else differ (parts our ++ names) (ours.erase name) (theirs.erase name)
+      match differInType our their with
+      | some why => some why
+      | none =>
+        if !agree our their then some (plain name ++ " is defined in another way")
+        else differ (parts our ++ names) (ours.erase name) (theirs.erase name)
 
 def sameKind : ConstantInfo → ConstantInfo → Bool
   | .thmInfo _, .thmInfo _ | .defnInfo _, .defnInfo _ | .opaqueInfo _, .opaqueInfo _ => true
   | _, _ => false
 
-def sameTypes : List ConstantInfo → List ConstantInfo → Bool
-  | [], [] => true
+/-- How the constants of the target's name differ, of which there should be one on each side. -/
+def differInTargets (target : String) : List ConstantInfo → List ConstantInfo → Option String
+  | [], [] => none
   | our :: ours, their :: theirs =>
-    our.name == their.name && our.levelParams == their.levelParams && our.type == their.type
-      && sameKind our their && sameTypes ours theirs
-  | _, _ => false
+    match differInType our their with
+    | some why => some why
+    | none =>
+      if our.name == their.name && sameKind our their then differInTargets target ours theirs
+      else some (target ++ " is declared in another way")
+  | _, _ => some (target ++ " is declared in another way")
 
 def reached : List ConstantInfo → List Name
   | [] => []
@@ -109,10 +120,11 @@ def compareModules (challenge theirs : ModuleData) (target : String) : Option St
   let axioms := theirs.constants.toList.filter isAxiom
   if targets.isEmpty then some (target ++ " is not in our own statement")
   else if imports challenge != imports theirs then some "it has other imports"
-  else if !sameTypes targets theirTargets then some (target ++ " has another type")
-  -- What a definition of the target's name is, was for the candidate to say.
-  else differ (axioms.map (·.name) ++ reached targets)
-    (collect challenge.constants.toList {}) (collect theirs.constants.toList {})
+  else match differInTargets target targets theirTargets with
+    | some why => some why
+    -- What a definition of the target's name is, was for the candidate to say.
+    | none => differ (axioms.map (·.name) ++ reached targets)
+      (collect challenge.constants.toList {}) (collect theirs.constants.toList {})
 
 def main (arguments : List String) : IO Unit := do
   match arguments with
