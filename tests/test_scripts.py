@@ -316,7 +316,8 @@ wait
 def test_every_direct_dependency_has_a_pin_that_fits() -> None:
     project = read_project()
     pins = read_pins()
-    wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
+    extras = project["optional-dependencies"]
+    wanted = project["dependencies"] + extras["dev"] + extras["serve"]
     unfit = [
         text
         for text in wanted
