@@ -25,7 +25,7 @@ from proverrl.advantages.methods import ADVANTAGES, STEPS, admit_groups
 from proverrl.learner.guard import GUARD_FOLDER, Guard
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.adapter_probe import probe_adapter
-from proverrl.loops.checkpoint import latest_checkpoint, load_draws
+from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.follow import check_weights, open_learner, start_learners
 from proverrl.loops.overlap import AsCompleted, PushedSampler, SamplerCopy
 from proverrl.loops.pairs import make_pairs
@@ -210,11 +210,6 @@ def open_source(state: GrpoState) -> Source:
         ahead = "one draw ahead" if settings.max_staleness else "nothing written ahead"
         session.monitor.phase("groups", f"in order, {ahead}")
         pipeline = Pipeline(session, state.reviewer, settings.group_size)
-        flight = None
-        if in_flight is not None and in_flight["draws"]:
-            by_id = {p.id: p for p in session.problems.without_reference}
-            draws = load_draws(in_flight["draws"], by_id)
-            flight = pipeline.launch(draws, step=in_flight["step"])
         return InOrder(
             pipeline,
             state.choose,
@@ -222,7 +217,7 @@ def open_source(state: GrpoState) -> Source:
             wanted=settings.groups_per_step,
             ahead=settings.max_staleness > 0,
             now=lambda: state.progress.step,
-            flight=flight,
+            flight=pipeline.relaunch(in_flight),
         )
     bound = f"at most {settings.max_staleness} steps old"
     session.monitor.phase("groups", f"as they complete, {bound}; the sampler has its own weights")

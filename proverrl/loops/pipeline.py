@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.config import Config
 from proverrl.hint import Hint
 from proverrl.loops.appeals import Reviewer
-from proverrl.loops.checkpoint import dump_draws
+from proverrl.loops.checkpoint import dump_draws, load_draws
 from proverrl.loops.session import Session
 from proverrl.loops.tally import IdleClock, Tally
 from proverrl.policy.base import Policy
@@ -153,6 +153,15 @@ class Pipeline:
 
         return Flight(draws, seconds, step, asyncio.create_task(judge()))
 
+    def relaunch(self, in_flight: Mapping[str, Any] | None) -> Flight | None:
+        """Have judged again what a checkpoint held (``dump_flights``); None where that is
+        nothing."""
+        # Checkpoints of a self-play run of the version before hold no draws.
+        if in_flight is None or not in_flight.get("draws"):
+            return None
+        by_id = {problem.id: problem for problem in self.session.problems.without_reference}
+        return self.launch(load_draws(in_flight["draws"], by_id), step=in_flight["step"])
+
     async def land(self, flight: Flight) -> list[JudgedDraw]:
         """The verdicts of a flight, once its turns are taken."""
         judged = await flight.judged
@@ -181,6 +190,14 @@ class Pipeline:
             deadline_seconds=config.pool.deadline_seconds,
         )
         return await self._reviewer.review_all(whole)
+
+
+def dump_flights(flights: Sequence[Flight]) -> dict[str, Any]:
+    """Flights that began at one step, as JSON values."""
+    return {
+        "draws": [row for flight in flights for row in dump_draws(flight.draws)],
+        "step": flights[0].step if flights else 0,
+    }
 
 
 class InOrder(Source):
@@ -229,11 +246,7 @@ class InOrder(Source):
         return await asyncio.to_thread(session.sampler.push, session.policy.version)
 
     def state_dict(self) -> dict[str, Any]:
-        waiting = self._flights.waiting
-        return {
-            "draws": [row for flight in waiting for row in dump_draws(flight.draws)],
-            "step": waiting[0].step if waiting else 0,
-        }
+        return dump_flights(self._flights.waiting)
 
     async def aclose(self) -> None:
         await cancel_all([flight.judged for flight in self._flights.waiting])

@@ -6,11 +6,12 @@ reward both, update both. Shared weights get one update over the samples of both
 the composer has a copy of the solver's first weights, which has its own learner or stays as it is.
 
 Flows in: a session. Flows out: what a GRPO run leaves, and ``archive.jsonl`` with a picture. It is
-the loop of ``grpo`` with draws in a fixed order, so that a run repeats bit for bit: the pool checks
-the round's statements while the policy writes on base problems; what passed is given to the solver;
-while the pool judges its proofs the composer writes the next round, whose checks go on while the
-learner updates. A checkpoint holds the next round's drafts; their checks are made again, from the
-cache. Not handled here: several processes, what is learned from (``rounds``).
+the loop of ``grpo`` with draws in a fixed order, so that a run repeats bit for bit: what passed the
+filters is given to the solver; while the pool judges its proofs the composer writes the next round,
+and the policy the next step's bodies on base problems. The pool judges both while the learner
+updates, so these bodies are one step old when they are learned from. A checkpoint holds the next
+round's drafts and bodies; they are judged again, from the cache. Not handled here: several
+processes, what is learned from (``rounds``).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.config.compose import FilterName
 from proverrl.errors import UsageError
 from proverrl.loops.grpo import make_reward, run_steps
-from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source
+from proverrl.loops.pipeline import Flight, Judged, Order, Pipeline, Source, dump_flights
 from proverrl.loops.selfplay.composed import (
     Attacks,
     draw_lineage,
@@ -124,6 +125,7 @@ class SelfplaySource(Source):
         if in_flight is not None and in_flight["drafts"] is not None:
             drafts = load_drafts(in_flight["drafts"])
             self._next = self._check(in_flight["round"], drafts, in_flight["attacks"])
+        self._next_base = self._pipeline.relaunch(in_flight)
 
     async def draws(self) -> AsyncIterator[Judged]:
         """All groups of the step, whatever is admitted."""
@@ -131,16 +133,20 @@ class SelfplaySource(Source):
         num_base = round(rounds.settings.base_share * self._num_groups)
         self._next = this = self._next or await self._compose()
         if num_base:
-            await self._write(state.choose(num_base))
+            self._flights.append(self._next_base or await self._write(state.choose(num_base)))
+            self._next_base = None
         checked = await this.checked
         tried = rounds.admit(this.drafts, checked)
         on_round = None
         if tried:
             on_round = await self._write(Order(state.number_draw(), tuple(tried)))
+            self._flights.append(on_round)
         missing = self._num_groups - num_base - len(tried)
         if missing > 0:
-            await self._write(state.choose(missing))
+            self._flights.append(await self._write(state.choose(missing)))
         self._next = await self._compose()
+        if num_base:
+            self._next_base = await self._write(state.choose(num_base))
         landed, attempts = await self._land(tried, on_round, this.attacks)
         kept: Sequence[Problem] = tried
         runs = [checked.run]
@@ -162,7 +168,7 @@ class SelfplaySource(Source):
             for draw in used:
                 rounds.scaffolder.see(draw.rollouts)
             yield Judged(aside, 0.0, use="counted")
-            yield Judged(used, judged.seconds)
+            yield Judged(used, judged.seconds, judged.age)
 
     def end_step(self, groups: Sequence[Group], tally: Tally) -> Sequence[TrainingSample]:
         """The composer's samples, unless it learns apart, and the figures of the round."""
@@ -182,15 +188,17 @@ class SelfplaySource(Source):
         return metrics
 
     def state_dict(self) -> dict[str, Any]:
-        following = self._next
+        following, base = self._next, self._next_base
         return {
             "round": following.number if following else 0,
             "drafts": dump_drafts(following.drafts) if following else None,
             "attacks": following.attacks if following else {},
+            **dump_flights([base] if base else []),
         }
 
     async def aclose(self) -> None:
-        tasks: list[asyncio.Task[Any]] = [flight.judged for flight in self._flights]
+        flights = [*self._flights, *([self._next_base] if self._next_base else [])]
+        tasks: list[asyncio.Task[Any]] = [flight.judged for flight in flights]
         if self._next is not None:
             tasks.append(self._next.checked)
         if self._late is not None:
@@ -213,8 +221,8 @@ class SelfplaySource(Source):
         )
 
     async def _write(self, order: Order) -> Flight:
-        self._flights.append(self._pipeline.launch(*await self._pipeline.write(order)))
-        return self._flights[-1]
+        step = self._state.progress.step
+        return self._pipeline.launch(*await self._pipeline.write(order), step=step)
 
     async def _land(
         self, tried: Sequence[Problem], on_round: Flight | None, attacks: Attacks
@@ -226,7 +234,8 @@ class SelfplaySource(Source):
         landed = []
         for flight in self._flights:
             judged = await self._pipeline.land(flight)
-            landed.append(Judged(judged, flight.seconds))
+            age = self._state.progress.step - flight.step
+            landed.append(Judged(judged, flight.seconds, age))
             for draw in judged:
                 name = draw.rollouts[0].problem.id
                 if name in names:
