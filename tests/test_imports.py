@@ -31,7 +31,9 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "losses learner curriculum",
         "compose search evaluation",
         "monitor report",
-        "loops bench",
+        "loops",
+        "serve",
+        "bench",
         "cli __main__",
     )
 )

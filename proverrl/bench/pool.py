@@ -59,12 +59,12 @@ class Utilisation:
     share_busy: float
 
 
-class _SleepingWorker:
-    """Takes ``seconds`` for each candidate."""
+class SleepingWorker:
+    """Takes ``seconds`` for each candidate; ``busy`` holds what it took."""
 
-    def __init__(self, seconds: float, busy: list[float]) -> None:
+    def __init__(self, seconds: float, busy: list[float] | None = None) -> None:
         self._seconds = seconds
-        self._busy = busy
+        self._busy = [] if busy is None else busy
 
     @property
     def memory_mb(self) -> float:
@@ -127,7 +127,7 @@ async def _call_pool(seconds: float, workers: int, callers: int, calls: int) -> 
     busy: list[float] = []
 
     async def spawn() -> Worker:
-        return _SleepingWorker(seconds, busy)
+        return SleepingWorker(seconds, busy)
 
     pool = VerifierPool(
         spawn,

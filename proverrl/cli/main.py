@@ -34,6 +34,7 @@ from proverrl.cli.options import (
 from proverrl.cli.problems import problems
 from proverrl.cli.runs import inspect, proofs, report, watch
 from proverrl.cli.search import search
+from proverrl.cli.serve import serve
 from proverrl.cli.verify import bench, verify
 from proverrl.errors import PeerError, ProverRLError, StoppedError, UsageError, VerifierError
 
@@ -116,7 +117,7 @@ def cli() -> None:
 
 
 for command in (
-    *(verify, bench, inspect, problems, proofs, compare),
+    *(verify, serve, bench, inspect, problems, proofs, compare),
     *(contamination, recheck, report, watch, search),
 ):
     cli.add_command(command)

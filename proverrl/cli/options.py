@@ -9,13 +9,14 @@ import asyncio
 import difflib
 import json
 import math
+import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
-from proverrl.config.base import MAX_WORKERS
+from proverrl.config.base import CONFIRM, MAX_WORKERS, LeanBackend
 from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -129,3 +130,36 @@ def read_config(
     if stored_in is not None and config_file is None:
         return load_stored_config(stored_in, overrides)
     raise UsageError(ask)
+
+
+def _check_confirm(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if re.fullmatch(CONFIRM, value) is None:
+        raise click.BadParameter(f"{value!r} is none of proved, sample:0.1 (a share) and off")
+    return value
+
+
+MEMORY_MB = click.option(
+    "--memory-mb",
+    type=FiniteRange(64),
+    help="Memory of one worker with its children.  [4096 for Dafny, 8192 for Lean]",
+)
+CANARY_RATE = click.option(
+    "--canary-rate",
+    default=0.01,
+    type=FiniteRange(0, 1),
+    help="Share of calls that also judge a false statement; an accepted one stops the run.",
+)
+LEAN_BACKEND = click.option(
+    "--lean-backend",
+    type=click.Choice(get_args(LeanBackend)),
+    default="lean-server",
+    show_default=True,
+    help="How Lean is asked: its own server, the community REPL, or one process a candidate.",
+)
+CONFIRM_OPTION = click.option(
+    "--confirm",
+    default="proved",
+    show_default=True,
+    callback=_check_confirm,
+    help="Which accepted Lean proofs a fresh process judges again: proved, sample:0.1 or off.",
+)

@@ -60,6 +60,7 @@ async def print_verdicts(
     memory_mb: float | None = None,
     lean_backend: LeanBackend = "lean-server",
     confirm: str = "proved",
+    servers: tuple[str, ...] = (),
     stdin: BinaryIO | None = None,
 ) -> int:
     """Judge all inputs; each has a row in the output. Returns 0 when all are proved, 1 when not, 2
@@ -81,6 +82,7 @@ async def print_verdicts(
         paranoid=paranoid,
         lean_backend=lean_backend,
         confirm=confirm,
+        servers=servers,
     )
     router = open_router(options)
     verifier = CachedVerifier(router, None, identify=router.identify)

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from proverrl.cli.options import (
+    CANARY_RATE,
+    CONFIRM_OPTION,
     FILE,
     FOLDER,
+    LEAN_BACKEND,
+    MEMORY_MB,
     RESUME,
     Decorator,
-    FiniteRange,
     GivenPath,
     count_option,
     explain_resume,
@@ -27,19 +29,12 @@ from proverrl.cli.options import (
     timeout_option,
     workers_option,
 )
-from proverrl.config.base import CONFIRM, LeanBackend
 from proverrl.errors import UsageError
 from proverrl.lang import LANGUAGES
 
 if TYPE_CHECKING:
     from proverrl.bench.grpo import Side
     from proverrl.config import SearchName
-
-
-def _check_confirm(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    if re.fullmatch(CONFIRM, value) is None:
-        raise click.BadParameter(f"{value!r} is none of proved, sample:0.1 (a share) and off")
-    return value
 
 
 @click.command()
@@ -52,37 +47,23 @@ def _check_confirm(context: click.Context, parameter: click.Parameter, value: st
 )
 @workers_option("Processes per language.")
 @timeout_option("Wall-clock seconds for one candidate, once a worker has it.")
-@click.option(
-    "--memory-mb",
-    type=FiniteRange(64),
-    help="Memory of one worker with its children.  [4096 for Dafny, 8192 for Lean]",
-)
+@MEMORY_MB
 @click.option("--out", type=FILE, help="Write verdicts here, one JSON line each.")
 @RESUME
-@click.option(
-    "--canary-rate",
-    default=0.01,
-    type=FiniteRange(0, 1),
-    help="Share of calls that also judge a false statement; an accepted one stops the run.",
-)
+@CANARY_RATE
 @click.option(
     "--paranoid",
     is_flag=True,
     help="Check accepted Lean proofs again with leanchecker, SafeVerify, comparator.",
 )
+@LEAN_BACKEND
+@CONFIRM_OPTION
 @click.option(
-    "--lean-backend",
-    type=click.Choice(get_args(LeanBackend)),
-    default="lean-server",
-    show_default=True,
-    help="How Lean is asked: its own server, the community REPL, or one process a candidate.",
-)
-@click.option(
-    "--confirm",
-    default="proved",
-    show_default=True,
-    callback=_check_confirm,
-    help="Which accepted Lean proofs a fresh process judges again: proved, sample:0.1 or off.",
+    "--server",
+    "servers",
+    multiple=True,
+    metavar="URL",
+    help="Ask this server (proverrl serve) instead; may be given more than once.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too.")
 def verify(
@@ -153,6 +134,17 @@ def bench_lean(parts: tuple[str, ...], out: Path | None, **work: Any) -> None:
 
     results = asyncio.run(measure_lean(parts=parts or PARTS, say=_say, **work))
     _finish(make_table(results), results, out)
+
+
+@bench.command("serve")
+@count_option("--checks", 1_000, "Checks of each load.", least=100)
+@_OUT
+def bench_serve(checks: int, out: Path | None) -> None:
+    """Measure the HTTP interface over stand-in workers, beside kimina-lean-server's figures."""
+    from proverrl.bench.serve import make_table, measure_serve, to_json
+
+    rows = asyncio.run(measure_serve(checks=checks, say=_say))
+    _finish(make_table(rows), {"loads": to_json(rows)}, out)
 
 
 @bench.command("grpo")

@@ -85,6 +85,11 @@ class PoolConfig(Section):
     """which accepted Lean proofs are judged once more by a fresh process before they count:
     ``proved`` (all of them), ``sample:0.1`` (that share) or ``off``"""
 
+    servers: tuple[str, ...] = ()
+    """URLs of servers (``proverrl serve``) that judge in place of workers here, all with one
+    version, toolchain and ``rlimit``; the key is in ``PROVERRL_API_KEY``. What else is said of
+    workers is then theirs to decide"""
+
     @field_validator("cache")
     @classmethod
     def _names_a_file(cls, value: Path) -> Path:

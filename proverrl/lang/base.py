@@ -48,7 +48,7 @@ class BackendOptions:
     share of calls that draw a false statement, from ``seed``. ``paranoid`` has accepted proofs
     checked again by what is installed for that. ``effort`` multiplies limits that ``limits`` do not
     name. ``trace_states`` has verdicts carry the goals before each step. ``toolchain`` is one that
-    was found before. ``lean_backend`` and ``confirm`` are those of ``[pool]``.
+    was found before. ``lean_backend``, ``confirm`` and ``servers`` are those of ``[pool]``.
     """
 
     workers: int
@@ -63,6 +63,7 @@ class BackendOptions:
     toolchain: Any = None
     lean_backend: LeanBackend = "lean-server"
     confirm: str = "proved"
+    servers: tuple[str, ...] = ()
 
 
 class Searching(ABC):

@@ -7,19 +7,26 @@ before the first candidate of its language.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from proverrl.config import PoolConfig
 from proverrl.config.base import LeanBackend
+from proverrl.errors import UsageError
 from proverrl.lang import LANGUAGES, find_language
 from proverrl.lang.base import BackendOptions
 from proverrl.types import Problem
 from proverrl.verify.base import Limits
 from proverrl.verify.cache import Appeals, CachedVerifier
+from proverrl.verify.remote import RemoteVerifier
 from proverrl.verify.router import OpenBackend, RoutedVerifier
+
+KEY_VARIABLE = "PROVERRL_API_KEY"
+"""The environment variable with this client's key for the servers."""
 
 _APPEAL_CANDIDATES = 20
 """A worker of the appeals is replaced after so many: to start one costs ten verifications."""
@@ -39,16 +46,22 @@ def open_verifier(
     trace_states: bool = False,
     lean_backend: LeanBackend = "lean-server",
     confirm: str = "proved",
+    servers: tuple[str, ...] = (),
 ) -> CachedVerifier:
-    """Open a verifier on what is installed here.
+    """Open a verifier on what is installed here, or on ``servers``.
 
     ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry, and
     ``cache_path`` None keeps verdicts in memory only; see ``BackendOptions`` for the others. With
     ``appeal_factor`` refused candidates may be judged again, by one separate worker per language
     with so many times the limits. The languages of ``needed`` are looked for now, others when a
     candidate asks. Raises ``ToolchainError`` when a needed one is missing, ``UsageError`` when the
-    cache file cannot be used. Call ``aclose`` at the end.
+    cache file cannot be used, or servers are to hear appeals. Call ``aclose`` at the end.
     """
+    if servers and appeal_factor:
+        raise UsageError(
+            "servers judge under their own limits and hear no appeals: set appeal.rate = 0, or "
+            "leave pool.servers empty"
+        )
     limits = Limits(rlimit=rlimit)
     options = BackendOptions(
         workers=workers,
@@ -60,6 +73,7 @@ def open_verifier(
         trace_states=trace_states,
         lean_backend=lean_backend,
         confirm=confirm,
+        servers=servers,
     )
     router = open_router(options)
     backends = [router.open_backend(language) for language in needed]
@@ -111,13 +125,22 @@ def open_configured(
         trace_states=trace_states,
         lean_backend=pool.lean_backend,
         confirm=pool.confirm,
+        servers=pool.servers,
     )
 
 
 def open_router(options: BackendOptions) -> RoutedVerifier:
-    """All languages behind one verifier without a cache; nothing is looked for yet."""
+    """All languages behind one verifier without a cache; nothing is looked for yet. With
+    ``options.servers`` they are behind those."""
+
+    @cache
+    def connect() -> RemoteVerifier:
+        return RemoteVerifier(options.servers, key=os.environ.get(KEY_VARIABLE, ""))
 
     def make_opener(name: str) -> OpenBackend:
+        if options.servers:
+            rlimit, states = options.limits.rlimit, options.trace_states
+            return lambda: connect().open_backend(name, rlimit=rlimit, states=states)
         return lambda: find_language(name).open_backend(options)
 
     return RoutedVerifier({name: make_opener(name) for name in LANGUAGES})

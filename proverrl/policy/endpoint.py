@@ -24,6 +24,7 @@ from proverrl.policy.base import Exchange, Policy
 from proverrl.problems.prompt import render_messages, render_prompt
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, Message, Problem, Prompt, Sampling, TokenField
+from proverrl.verify.remote import read_retry_after
 
 MAX_WAIT_SECONDS = 60.0
 MAX_SEED = 2**31 - 1
@@ -174,7 +175,7 @@ class EndpointPolicy:
                 if response.status_code != 429 and response.status_code < 500:
                     remedy = _REMEDIES.get(response.status_code, "see the server's log")
                     raise UsageError(f"{self.address}: {failure}; {remedy}")
-                asked = _read_seconds(response.headers.get("retry-after", ""))
+                asked = read_retry_after(response.headers.get("retry-after", ""))
             if attempt < self.config.retries:
                 await self._sleep(self._wait(attempt, asked))
         raise UsageError(
@@ -266,11 +267,3 @@ def _read_usage(value: Any) -> TokenUsage:
     if not isinstance(read, int) or not isinstance(written, int):
         return TokenUsage(requests=1, unreported=1)
     return TokenUsage(requests=1, prompt_tokens=read, completion_tokens=written)
-
-
-def _read_seconds(text: str) -> float | None:
-    """``Retry-After`` in seconds; None when it is absent or a date."""
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        return None

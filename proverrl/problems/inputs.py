@@ -210,21 +210,27 @@ def _read_line_file(path: str, stdin: BinaryIO) -> Iterator[VerifyInput]:
         yield Unusable(path, "malformed", path, 0, f"cannot be read: {error.strerror}")
 
 
-def _read_line(line: str, file: str, number: int) -> VerifyInput:
+def read_entry(raw: object, file: str, number: int) -> VerifyInput:
+    """A line's object, or one like it that came another way; ``file`` and ``number`` are its
+    place."""
     entry_id = ""
     try:
-        raw = _parse_object(line)
-        entry_id = _read_id(raw)
-        return Submission(entry_id, _read_candidate(entry_id, raw), file, number)
+        fields_given = _read_fields(raw)
+        entry_id = _read_id(fields_given)
+        return Submission(entry_id, _read_candidate(entry_id, fields_given), file, number)
     except ProblemError as error:
-        reason = str(error)
+        return Unusable(entry_id, "malformed", file, number, str(error)[:_MAX_REASON])
+
+
+def _read_line(line: str, file: str, number: int) -> VerifyInput:
+    try:
+        raw = load_json(line, unique_keys=True)
     except (ValueError, RecursionError) as error:
-        reason = f"not JSON: {error}"
-    return Unusable(entry_id, "malformed", file, number, reason[:_MAX_REASON])
+        return Unusable("", "malformed", file, number, f"not JSON: {error}"[:_MAX_REASON])
+    return read_entry(raw, file, number)
 
 
-def _parse_object(line: str) -> dict[str, Any]:
-    raw = load_json(line, unique_keys=True)
+def _read_fields(raw: object) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise ProblemError("not a JSON object")
     return raw

@@ -1,0 +1,56 @@
+"""The server of ``proverrl bench serve``, in a process of its own, over stand-in workers.
+
+Flows in: what a worker is (``sleep``, with the seconds of each candidate, or ``echo``, a real
+process that candidates can crash) and how many. Flows out: the port, as a line. Run as
+``python -m proverrl.bench.serve_side sleep|echo SECONDS WORKERS``; ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import uvicorn
+
+from proverrl.bench.faults import EchoWorker
+from proverrl.bench.pool import SleepingWorker
+from proverrl.lang.base import BackendOptions
+from proverrl.serve.app import make_app
+from proverrl.serve.kimina import add_kimina_routes
+from proverrl.serve.run import configure, listen
+from proverrl.serve.settings import ServeSettings
+from proverrl.verify.base import Limits, Worker
+from proverrl.verify.cache import CachedVerifier
+from proverrl.verify.pool import Upkeep, VerifierPool
+from proverrl.verify.remote import LanguageAbout
+
+
+async def serve(kind: str, seconds: float, workers: int) -> None:
+    """Answer until standard input ends."""
+
+    async def spawn() -> Worker:
+        return SleepingWorker(seconds) if kind == "sleep" else await EchoWorker.start()
+
+    pool = VerifierPool(
+        spawn,
+        workers=workers,
+        audit=lambda _: None,
+        toolchain="bench",
+        languages=frozenset({"lean"}),
+        upkeep=Upkeep(max_candidates=10**9),
+    )
+    settings = ServeSettings(BackendOptions(workers=workers, limits=Limits()), port=0)
+    about = {"lean": LanguageAbout("bench", "bench", settings.options.limits.rlimit, False)}
+    verifier = CachedVerifier(pool, None, identify=lambda _: "bench")
+    config = configure(make_app(settings, verifier, about, [add_kimina_routes]), settings)
+    bound = listen(config)
+    print(bound.getsockname()[1], flush=True)
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[bound]))
+    await asyncio.to_thread(sys.stdin.read)
+    server.should_exit = True
+    await serving
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1], float(sys.argv[2]), int(sys.argv[3])))

@@ -1,0 +1,94 @@
+"""``proverrl serve``: the verifier pool behind HTTP.
+
+Flows in: arguments, a file of keys. Flows out: a server that runs until a signal comes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from proverrl.cli.options import (
+    CANARY_RATE,
+    CONFIRM_OPTION,
+    FILE,
+    LEAN_BACKEND,
+    MEMORY_MB,
+    FiniteRange,
+    GivenPath,
+    count_option,
+    workers_option,
+)
+from proverrl.errors import UsageError
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--port", default=8000, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@workers_option("Processes per language.")
+@click.option(
+    "--deadline",
+    "deadline_seconds",
+    default=300.0,
+    type=FiniteRange(0.1),
+    help="The most seconds that a request may ask for one candidate.",
+)
+@MEMORY_MB
+@count_option("--room", 10_000, "Candidates that may wait or run; more are answered 429.")
+@count_option("--max-batch", 1_000, "Candidates in one request.")
+@count_option("--max-text", 65_536, "Characters of one candidate with its statement.")
+@click.option(
+    "--api-key-file",
+    type=GivenPath(exists=True, dir_okay=False),
+    help="Keys of the clients, one a line. Needed unless only this machine can ask.",
+)
+@click.option("--insecure", is_flag=True, help="Let other machines ask without a key.")
+@click.option("--cache", type=FILE, help="Keep verdicts in this file.  [default: in memory]")
+@click.option(
+    "--rlimit", type=click.IntRange(1), help="Dafny's resource limit per procedure.  [3000000]"
+)
+@click.option("--trace-states", is_flag=True, help="Tell the goals on the way, for searches.")
+@LEAN_BACKEND
+@CONFIRM_OPTION
+@CANARY_RATE
+def serve(
+    api_key_file: Path | None,
+    rlimit: int | None,
+    workers: int,
+    memory_mb: float | None,
+    trace_states: bool,
+    lean_backend: Any,
+    confirm: str,
+    canary_rate: float,
+    **settings: Any,
+) -> None:
+    """Judge proofs for other programs over HTTP, in the dialect of kimina-lean-server too.
+
+    SIGTERM stops it in order: what was accepted is answered first.
+    """
+    if importlib.util.find_spec("fastapi") is None or importlib.util.find_spec("uvicorn") is None:
+        raise UsageError(
+            f"the server's packages are missing; {sys.executable} -m pip install 'proverrl[serve]'"
+        )
+    from proverrl.lang.base import BackendOptions
+    from proverrl.serve.run import serve as run_server
+    from proverrl.serve.settings import ServeSettings, read_keys
+    from proverrl.verify.base import Limits
+
+    options = BackendOptions(
+        workers=workers,
+        limits=Limits() if rlimit is None else Limits(rlimit=rlimit),
+        memory_mb=memory_mb,
+        canary_rate=canary_rate,
+        trace_states=trace_states,
+        lean_backend=lean_backend,
+        confirm=confirm,
+    )
+    keys = read_keys(api_key_file) if api_key_file else ()
+    run_server(
+        ServeSettings(options, keys=keys, **settings), lambda text: click.echo(text, err=True)
+    )

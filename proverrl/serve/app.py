@@ -1,0 +1,280 @@
+"""The HTTP interface: what a client may ask, and what it is answered.
+
+Flows in: requests. Flows out: verdicts, one object for each candidate, as ``proverrl verify`` gives
+them. Covered: keys, bodies that are too long, too slow, compressed or no JSON, a full queue, a
+client that goes away (its work is cancelled), a server that is stopping. An answer names no path of
+this machine. Not covered: TLS and floods of connections, which are a proxy's work; the other
+servers' dialect (``kimina``); the process itself (``run``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import to_json
+from starlette.routing import Route
+
+from proverrl import __version__
+from proverrl.concurrency import cancel_all, finish_all
+from proverrl.errors import VerifierError
+from proverrl.files.strict_json import load_json
+from proverrl.problems.inputs import Submission, Unusable, VerifyInput, read_entry, verdict_to_json
+from proverrl.serve.desk import Desk, Refusal
+from proverrl.serve.settings import ServeSettings
+from proverrl.types import Verdict
+from proverrl.verify.cache import CachedVerifier
+from proverrl.verify.remote import LanguageAbout
+
+Row = dict[str, Any]
+Work = Callable[[], Coroutine[Any, Any, Row]]
+NDJSON = "application/x-ndjson"
+_CLIENT_GONE = 499
+_LONG_BYTES = 2**18
+
+
+class VerifyRequest(BaseModel):
+    """Candidates are objects like the lines that ``proverrl verify`` reads: ``{"id", "problem":
+    {...}, "body", "prelude"?}``, held to their problem's statement, or ``{"id", "language",
+    "code"}``, a bare file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    candidates: list[Any] = Field(min_length=1)
+    deadline_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """wall time for one candidate once a worker has it; the server has a limit"""
+    priority: int = Field(0, ge=-10, le=10)
+    """higher goes first"""
+
+
+async def answer_all(request: Request, desk: Desk, works: Sequence[Work]) -> Response:
+    """The results in order. All work is cancelled when the client goes away first. Raises
+    ``Refusal``: there is no room."""
+    with desk.reserve(len(works)):
+        rows = asyncio.ensure_future(finish_all(work() for work in works))
+        gone = asyncio.create_task(_wait_until_gone(request))
+        try:
+            await asyncio.wait({rows, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not rows.done():
+                return Response(status_code=_CLIENT_GONE)
+            return Response(to_json({"results": rows.result()}), media_type="application/json")
+        finally:
+            await cancel_all([rows, gone])
+
+
+async def _wait_until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def parse(model: type[BaseModel], body: bytes) -> Any:
+    """A request; a long one is read in a thread, so that the others' go on. Raises ``Refusal``: 422
+    with the places, as FastAPI says it."""
+    if len(body) > _LONG_BYTES:
+        return await asyncio.to_thread(_parse_now, model, body)
+    return _parse_now(model, body)
+
+
+def _parse_now(model: type[BaseModel], body: bytes) -> Any:
+    try:
+        return model.model_validate(load_json(body, unique_keys=True))
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        raise Refusal(422, [fault | {"loc": ["body", *fault["loc"]]} for fault in found]) from None
+    except (ValueError, RecursionError) as error:
+        fault = {"type": "json_invalid", "loc": ["body"], "msg": f"no JSON: {error}"[:300]}
+        raise Refusal(422, [fault]) from None
+
+
+def describe_body(app: FastAPI, model: type[BaseModel]) -> dict[str, Any]:
+    """A request's schema for the OpenAPI page; bodies are read by hand, within limits. What the
+    schema refers to is kept in ``app.state.schemas``."""
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    app.state.schemas |= schema.pop("$defs", {})
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+Handler = Callable[[Request, str], Awaitable[Response]]
+"""Answers a client's request; the text is the client's lane."""
+
+
+def add_route(
+    app: FastAPI, desk: Desk, paths: Sequence[str], handler: Handler, model: type[BaseModel]
+) -> None:
+    """Have a handler answer POST requests: keys are asked for, refusals said, answers counted.
+    ``model`` describes the bodies."""
+
+    async def endpoint(request: Request) -> Response:
+        started = time.perf_counter()
+        try:
+            response = await handler(request, desk.admit(request))
+        except Refusal as refusal:
+            response = refusal.response
+        except VerifierError:
+            said = desk.distrust or "the verifier is not available"
+            response = JSONResponse({"detail": said}, 503)
+        seconds = time.perf_counter() - started
+        desk.metrics.count_request(paths[0], response.status_code, seconds)
+        return response
+
+    for path in paths:
+        # Found first, and without what FastAPI does for arguments: a third of a request's cost.
+        app.router.routes.insert(0, Route(path, endpoint, methods=["POST"]))
+    app.add_api_route(
+        paths[0],
+        endpoint,
+        methods=["POST"],
+        name=getattr(handler, "__name__", ""),
+        description=handler.__doc__,
+        openapi_extra=describe_body(app, model),
+    )
+
+
+def make_app(
+    settings: ServeSettings,
+    verifier: CachedVerifier,
+    about: Mapping[str, LanguageAbout],
+    more: Sequence[Callable[[FastAPI, Desk], None]] = (),
+) -> FastAPI:
+    """The application over an open verifier, which it closes at its end; ``about`` are the
+    languages that it judges, and each of ``more`` adds routes."""
+    desk = Desk(settings, verifier, about)
+
+    @contextlib.asynccontextmanager
+    async def live(app: FastAPI) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await verifier.aclose()
+
+    app = FastAPI(
+        title="ProverRL", version=__version__, lifespan=live, openapi_url="/api/openapi.json"
+    )
+    app.state.schemas = {}
+    _add_state_routes(app, desk)
+    add_route(app, desk, ["/v1/verify"], make_verify(desk), VerifyRequest)
+    for add in more:
+        add(app, desk)
+    # FastAPI keeps this page, and knows only the models of routes that it reads itself.
+    components = app.openapi().setdefault("components", {})
+    components.setdefault("schemas", {}).update(app.state.schemas)
+    return app
+
+
+def _add_state_routes(app: FastAPI, desk: Desk) -> None:
+    @app.get("/")
+    @app.get("/health")
+    @app.get("/health/", include_in_schema=False)
+    async def health() -> Row:
+        """The process answers."""
+        return {"status": "ok"}
+
+    @app.get("/ready")
+    async def ready() -> Response:
+        """There is room for a candidate."""
+        full = "full" if desk.queue.num_inside >= desk.settings.room else ""
+        trouble = desk.distrust or full
+        return JSONResponse({"status": trouble or "ok"}, 503 if trouble else 200)
+
+    @app.get("/metrics")
+    async def metrics(request: Request) -> Response:
+        """Counters in Prometheus' format; needs a key where there are keys."""
+        desk.authorise(request)
+        return Response(desk.metrics.render(), media_type="text/plain; version=0.0.4")
+
+    @app.get("/v1/about")
+    async def about(request: Request) -> Response:
+        """The languages that are judged here, by which toolchain, under which limits."""
+        desk.admit(request)
+        languages = {name: asdict(about) for name, about in desk.about.items()}
+        return JSONResponse({"version": __version__, "languages": languages})
+
+    @app.exception_handler(Refusal)
+    async def refuse(request: Request, refusal: Exception) -> Response:
+        assert isinstance(refusal, Refusal)
+        return refusal.response
+
+
+def make_verify(desk: Desk) -> Handler:
+    """The handler of ``/v1/verify``."""
+
+    async def verify(request: Request, lane: str) -> Response:
+        """Judge candidates. Results come in order, or, with ``Accept: application/x-ndjson``, a
+        line each as they are known."""
+        asked = await parse(VerifyRequest, await desk.read(request))
+        entries = [
+            read_entry(raw, "candidates", number)
+            for number, raw in enumerate(asked.candidates, start=1)
+        ]
+        seconds = asked.deadline_seconds or desk.settings.deadline_seconds
+
+        async def judge(index: int, entry: VerifyInput) -> Row:
+            if isinstance(entry, Unusable):
+                return {"index": index} | entry.to_json()
+            found = await desk.judge(
+                entry, deadline_seconds=seconds, lane=lane, priority=asked.priority
+            )
+            return {"index": index} | make_row(entry, found)
+
+        works = [partial(judge, index, entry) for index, entry in enumerate(entries)]
+        if NDJSON in request.headers.get("accept", ""):
+            return _Lines(desk.reserve(len(works)), works)
+
+        return await answer_all(request, desk, works)
+
+    return verify
+
+
+def make_row(entry: Submission, found: Verdict | Unusable) -> Row:
+    """The object of one candidate; ``states`` where the server traces them."""
+    if isinstance(found, Unusable):
+        return found.to_json()
+    row = verdict_to_json(entry, found)
+    return row | {"states": [list(state) for state in found.states]} if found.states else row
+
+
+class _Lines(StreamingResponse):
+    """A line for each result, in the order of completion. A client that goes away ends it, which
+    cancels what is left. Raises ``Refusal``: there is no room."""
+
+    def __init__(
+        self,
+        room: AbstractContextManager[None],
+        works: Sequence[Work],
+    ) -> None:
+        room.__enter__()
+        self._room = room
+        super().__init__(_write_lines(works), media_type=NDJSON)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._room.__exit__(None, None, None)
+
+
+async def _write_lines(
+    works: Sequence[Work],
+) -> AsyncIterator[bytes]:
+    tasks = [asyncio.ensure_future(work()) for work in works]
+    try:
+        for done in asyncio.as_completed(tasks):
+            yield to_json(await done) + b"\n"
+    finally:
+        await cancel_all(tasks)

@@ -1,0 +1,140 @@
+"""Takes candidates in, has them judged in turn, and counts.
+
+Flows in: requests, candidates, a verifier. Flows out: the client's lane, a request's bytes, room in
+the queue, verdicts; or a ``Refusal``, which is the answer. Not handled here: what paths there are
+(``app``, ``kimina``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+
+from proverrl.errors import CanaryError, ProblemError, ToolchainError
+from proverrl.problems.inputs import Submission, Unusable
+from proverrl.serve.metrics import Metrics
+from proverrl.serve.queue import CandidateQueue, QueueFullError
+from proverrl.serve.settings import ServeSettings
+from proverrl.types import Verdict
+from proverrl.verify.cache import CachedVerifier
+from proverrl.verify.remote import LanguageAbout
+
+
+class Refusal(Exception):  # noqa: N818
+    """An answer other than 200, for the whole request."""
+
+    def __init__(self, code: int, detail: Any, headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.response = JSONResponse({"detail": detail}, code, headers)
+
+
+class Desk:
+    """Takes candidates in, has them judged in turn, and counts."""
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        verifier: CachedVerifier,
+        about: Mapping[str, LanguageAbout],
+    ) -> None:
+        self.settings = settings
+        self.about = about
+        self.queue = CandidateQueue(room=settings.room, at_once=2 * settings.options.workers)
+        self.metrics = Metrics(self.queue, verifier.stats)
+        self.distrust = ""
+        """Why nothing that is said here can be believed any more; empty as long as it can."""
+        self._verifier = verifier
+
+    async def judge(
+        self, entry: Submission, *, deadline_seconds: float, lane: str, priority: int = 0
+    ) -> Verdict | Unusable:
+        """The verdict, or why this candidate has none. Raises ``VerifierError``: this server is
+        closed or broken."""
+        candidate = entry.candidate
+        language = candidate.problem.language
+        if language not in self.about:
+            return entry.refuse("no-backend", f"{language} is not served here")
+        if len(candidate.source) > self.settings.max_text:
+            most = self.settings.max_text
+            return entry.refuse("malformed", f"longer than {most} characters with its statement")
+        async with self.queue.turn(candidate, lane, priority):
+            try:
+                verdict = await self._verifier.verify(
+                    candidate,
+                    deadline_seconds=min(deadline_seconds, self.settings.deadline_seconds),
+                    lane=lane,
+                )
+            except ProblemError as error:
+                return entry.refuse("bad-problem", str(error))
+            except ToolchainError:
+                # Its message names commands and paths of this machine.
+                return entry.refuse("no-backend", f"{language} cannot be judged on this server")
+            except CanaryError:
+                self.distrust = "a false statement was called proved here; believe no verdict"
+                raise
+        self.metrics.count_verdict(language, verdict)
+        return verdict
+
+    def admit(self, request: Request) -> str:
+        """The client's lane. Raises ``Refusal``: it has no key, or nothing can be judged."""
+        lane = self.authorise(request)
+        if self.distrust:
+            raise Refusal(503, self.distrust)
+        return lane
+
+    def authorise(self, request: Request) -> str:
+        """The client's lane: its key, or its address. Raises ``Refusal``."""
+        if not self.settings.keys:
+            return request.client.host if request.client else ""
+        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        if not given:
+            raise Refusal(401, "Missing API key", {"WWW-Authenticate": "Bearer"})
+        # All are compared, so that the time tells nothing.
+        found = [
+            number
+            for number, key in enumerate(self.settings.keys)
+            if hmac.compare_digest(key.encode(), given.encode("utf-8", "surrogateescape"))
+        ]
+        if not found:
+            raise Refusal(401, "Invalid API key", {"WWW-Authenticate": "Bearer"})
+        return f"key {found[0]}"
+
+    async def read(self, request: Request) -> bytes:
+        """The body, within the limits. Raises ``Refusal``."""
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise Refusal(415, "compressed bodies are not read; send plain JSON")
+        limit = self.settings.max_body_bytes
+        too_long = Refusal(413, f"the body is longer than {limit} bytes; send several requests")
+        with contextlib.suppress(ValueError):
+            if int(request.headers.get("content-length", "0")) > limit:
+                raise too_long
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self.settings.read_seconds):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > limit:
+                        raise too_long
+                    parts.append(part)
+        except TimeoutError:
+            seconds = self.settings.read_seconds
+            raise Refusal(408, f"the body did not arrive within {seconds:g} s") from None
+        return b"".join(parts)
+
+    @contextlib.contextmanager
+    def reserve(self, num: int) -> Iterator[None]:
+        """Room for a batch. Raises ``Refusal``."""
+        most = self.settings.max_batch
+        if num > most:
+            raise Refusal(413, f"{num} candidates in one request; at most {most} are taken")
+        try:
+            with self.queue.reserve(num):
+                yield
+        except QueueFullError as error:
+            raise Refusal(429, str(error), {"Retry-After": str(error.retry_after)}) from None

@@ -1,0 +1,183 @@
+"""The dialect of kimina-lean-server, so that its clients change only the URL.
+
+Flows in: snippets, each a whole Lean file. Flows out: what Lean's community REPL would have said:
+messages, sorries, an environment's number. A snippet that this server does not accept has an error
+among its messages, whatever else it says, so that no client calls it valid. What goes wrong with
+one snippet is said in its own result, with status 200: the client would throw a whole batch away.
+Covered: ``/api/check`` and the older ``/verify``, of kimina-client 0.2. Not covered: info trees,
+which get an error; ``reuse`` and ``disable_cache``, because no snippet sees another and verdicts
+are shared by content.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from proverrl.problems.inputs import Submission, Unusable, make_file_candidate
+from proverrl.problems.load import find_text_fault
+from proverrl.serve.app import Handler, Row, add_route, answer_all, parse
+from proverrl.serve.desk import Desk
+from proverrl.types import Diagnostic, Status, Verdict
+
+_LANGUAGE = "lean"
+_START = {"line": 1, "column": 0}
+InfoTree = Literal["full", "tactics", "original", "substantive"]
+
+
+class Snippet(BaseModel):
+    """One Lean file."""
+
+    id: str
+    code: str
+
+
+class CheckRequest(BaseModel):
+    """``timeout`` is wall time for each snippet, in seconds."""
+
+    snippets: list[Snippet] = Field(min_length=1)
+    timeout: int = Field(30, ge=0)
+    debug: bool = False
+    reuse: bool = True
+    infotree: InfoTree | None = None
+
+    @field_validator("snippets")
+    @classmethod
+    def _are_unique(cls, snippets: list[Snippet]) -> list[Snippet]:
+        if len({snippet.id for snippet in snippets}) != len(snippets):
+            raise ValueError("the ids of snippets must be unique")
+        return snippets
+
+
+class Code(BaseModel):
+    """One Lean file of the older interface."""
+
+    custom_id: str | int
+    proof: str | None = None
+    code: str | None = None
+
+    @model_validator(mode="after")
+    def _has_text(self) -> Code:
+        if self.proof is None and self.code is None:
+            raise ValueError("give proof or code")
+        return self
+
+    @property
+    def text(self) -> str:
+        """Whichever was given; ``code`` counts where both are."""
+        return self.code if self.code is not None else self.proof or ""
+
+
+class VerifyCodesRequest(BaseModel):
+    """``timeout`` is wall time for each text, in seconds."""
+
+    codes: list[Code] = Field(min_length=1)
+    timeout: int = Field(300, ge=0)
+    infotree_type: InfoTree | None = None
+    disable_cache: bool = False
+
+
+def add_kimina_routes(app: FastAPI, desk: Desk) -> None:
+    """``/api/check`` and ``/verify``, with the other names that they have."""
+    check, codes = make_check(desk), make_verify_codes(desk)
+    add_route(app, desk, ["/api/check", "/api/check/"], check, CheckRequest)
+    add_route(app, desk, ["/verify", "/one_pass_verify_batch"], codes, VerifyCodesRequest)
+
+
+def make_check(desk: Desk) -> Handler:
+    """The handler of ``/api/check``."""
+
+    async def check(request: Request, lane: str) -> Response:
+        """Check Lean files, as kimina-client asks it."""
+        asked = await parse(CheckRequest, await desk.read(request))
+
+        async def judge(snippet: Snippet) -> Row:
+            answer = await _judge(desk, lane, snippet.code, asked.timeout, asked.infotree)
+            return {"id": snippet.id, **answer}
+
+        return await answer_all(request, desk, [partial(judge, s) for s in asked.snippets])
+
+    return check
+
+
+def make_verify_codes(desk: Desk) -> Handler:
+    """The handler of ``/verify``."""
+
+    async def verify_codes(request: Request, lane: str) -> Response:
+        """Check Lean files, as older clients ask it."""
+        asked = await parse(VerifyCodesRequest, await desk.read(request))
+
+        async def judge(code: Code) -> Row:
+            answer = await _judge(desk, lane, code.text, asked.timeout, asked.infotree_type)
+            if "response" in answer:
+                answer["response"]["time"] = answer["time"]
+            return {"custom_id": str(code.custom_id), **answer}
+
+        return await answer_all(request, desk, [partial(judge, code) for code in asked.codes])
+
+    return verify_codes
+
+
+async def _judge(
+    desk: Desk, lane: str, code: str, seconds: float, infotree: InfoTree | None
+) -> dict[str, Any]:
+    if infotree is not None:
+        return {"time": 0.0, "error": "info trees are not served here; leave infotree out"}
+    if fault := find_text_fault(code):
+        return {"time": 0.0, "error": f"the code {fault}"}
+    entry = Submission("snippet", make_file_candidate("snippet", code, _LANGUAGE))
+    seconds = min(seconds or math.inf, desk.settings.deadline_seconds)
+    found = await desk.judge(entry, deadline_seconds=seconds, lane=lane)
+    if isinstance(found, Unusable):
+        return {"time": 0.0, "error": found.reason}
+    return to_answer(found, seconds)
+
+
+def to_answer(verdict: Verdict, seconds: float) -> dict[str, Any]:
+    """A verdict as ``time`` and either ``response`` or ``error``; it had so many seconds."""
+    if verdict.status is Status.TIMEOUT:
+        return {"time": seconds, "error": f"Lean REPL command timed out in {seconds:.1f} seconds"}
+    if not verdict.status.judged:
+        return {"time": verdict.seconds, "error": f"the Lean process ended: {verdict.cause}"}
+    messages = [_to_message(diagnostic) for diagnostic in verdict.diagnostics]
+    response: dict[str, Any] = {"env": 0}
+    if verdict.status is Status.INCOMPLETE:
+        response["sorries"] = _list_sorries(verdict)
+        # Lean only warns of a sorry, and the client tells such files from those with errors.
+        messages = [message | {"severity": "warning"} for message in messages]
+    elif not verdict.proved and all(message["severity"] != "error" for message in messages):
+        said = f"not accepted: {verdict.status.value}"
+        messages.append({"severity": "error", "pos": _START, "endPos": _START, "data": said})
+    if messages:
+        response["messages"] = messages
+    return {"time": verdict.seconds, "response": response}
+
+
+def _to_message(diagnostic: Diagnostic) -> dict[str, Any]:
+    message: dict[str, Any] = {
+        "severity": diagnostic.severity,
+        "pos": {"line": max(1, diagnostic.line), "column": diagnostic.column},
+        "data": diagnostic.message,
+    }
+    if diagnostic.end_line is not None:
+        end = {"line": diagnostic.end_line, "column": diagnostic.end_column or 0}
+        message["endPos"] = end
+    return message
+
+
+def _list_sorries(verdict: Verdict) -> list[dict[str, Any]]:
+    """One for each open goal, at least one; their places are those of the warnings, where Lean
+    gives any."""
+    said = [_to_message(d) for d in verdict.diagnostics if "sorry" in d.message]
+    goals: Sequence[str] = verdict.goals or ("",)
+    sorries = []
+    for number, goal in enumerate(goals):
+        place = said[min(number, len(said) - 1)] if said else {}
+        start = place.get("pos", _START)
+        sorries.append({"pos": start, "endPos": place.get("endPos", start), "goal": goal})
+    return sorries

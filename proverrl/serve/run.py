@@ -1,0 +1,99 @@
+"""A server as a process: it listens, and ends in order.
+
+Flows in: settings. Flows out: nothing before a signal comes. SIGTERM and Ctrl-C stop listening;
+what was accepted is judged and answered, then the verifiers end. A second Ctrl-C ends at once.
+Not handled here: what is answered (``app``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import socket
+from collections.abc import Callable
+
+import uvicorn
+from fastapi import FastAPI
+
+from proverrl.errors import ToolchainError, UsageError
+from proverrl.lang import LANGUAGES
+from proverrl.lang.base import BackendOptions
+from proverrl.lang.open import open_router
+from proverrl.serve.app import make_app
+from proverrl.serve.kimina import add_kimina_routes
+from proverrl.serve.settings import ServeSettings
+from proverrl.verify.cache import CachedVerifier
+from proverrl.verify.remote import LanguageAbout
+from proverrl.verify.router import RoutedVerifier
+
+_BACKLOG = 4096
+_KEEP_ALIVE_SECONDS = 75
+
+
+def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
+    """Answer requests until a signal comes. Raises ``UsageError``: the port cannot be had, or the
+    cache cannot be used; ``ToolchainError``: no language can be judged here."""
+    router = open_router(settings.options)
+    about = describe_languages(router, settings.options, say)
+    verifier = CachedVerifier(router, settings.cache, identify=router.identify)
+    config = configure(make_app(settings, verifier, about, [add_kimina_routes]), settings)
+    bound = listen(config)
+    host, port = bound.getsockname()[:2]
+    say(f"listening on http://{host}:{port}, {settings.options.workers} workers for each language")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # uvicorn handles them while it runs, and raises them once more at its end.
+        signal.signal(number, signal.SIG_IGN)
+    uvicorn.Server(config).run(sockets=[bound])
+
+
+def configure(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
+    """How an application is served."""
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        # Under uvloop the end of a worker goes unnoticed until its deadline.
+        loop="asyncio",
+        http="httptools",
+        backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+    )
+
+
+def listen(config: uvicorn.Config) -> socket.socket:
+    """The socket of a server; clients may connect at once. Raises ``UsageError``: it cannot be
+    had."""
+    try:
+        bound = config.bind_socket()
+    except SystemExit as error:
+        raise UsageError(
+            f"{config.host}:{config.port} cannot be listened on; choose another --port"
+        ) from error
+    # An answer is written in two parts, and the second must not wait for the first one's receipt:
+    # 40 ms. Connections have this from the socket that they come through.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    bound.listen(config.backlog)
+    return bound
+
+
+def describe_languages(
+    router: RoutedVerifier, options: BackendOptions, say: Callable[[str], None]
+) -> dict[str, LanguageAbout]:
+    """What can be judged here; ``say`` hears of each language. Raises ``ToolchainError``: none."""
+    found = {}
+    for language in LANGUAGES:
+        try:
+            backend = router.open_backend(language)
+        except ToolchainError as error:
+            say(f"{language} is not served: {error}")
+            continue
+        say(f"{language}: {backend.name}, {backend.toolchain}")
+        conditions = hashlib.sha256(backend.salt.encode()).hexdigest()
+        limits = options.limits.rlimit, options.trace_states
+        found[language] = LanguageAbout(backend.toolchain, conditions, *limits)
+    if not found:
+        raise ToolchainError("no language can be judged here; `proverrl doctor` names the remedies")
+    return found

@@ -1,0 +1,74 @@
+"""A server over a verifier without a prover, in this process, on a port of its own.
+
+Flows in: settings and a fake verifier. Flows out: a URL while the server runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from proverrl.lang.base import BackendOptions
+from proverrl.serve.app import make_app
+from proverrl.serve.kimina import add_kimina_routes
+from proverrl.serve.settings import ServeSettings
+from proverrl.types import Candidate, Status
+from proverrl.verify.base import Limits
+from proverrl.verify.cache import CachedVerifier
+from proverrl.verify.remote import LanguageAbout
+from tests.fake_verifier import FakeVerifier
+
+ABOUT = {name: LanguageAbout("fake", "fake", 3_000_000, False) for name in ("dafny", "lean")}
+SETTINGS = ServeSettings(BackendOptions(workers=1, limits=Limits()))
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A coroutine as a test."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **given: Any) -> None:
+        asyncio.run(test(*args, **given))
+
+    return run
+
+
+def judge(candidate: Candidate) -> Status:
+    return Status.PROVED if "good" in candidate.body else Status.REJECTED
+
+
+def build_app(
+    settings: ServeSettings, fake: FakeVerifier, about: Mapping[str, LanguageAbout] = ABOUT
+) -> FastAPI:
+    verifier = CachedVerifier(fake, None, identify=fake.identify)
+    return make_app(settings, verifier, about, [add_kimina_routes])
+
+
+async def wait_for(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def listen(
+    settings: ServeSettings, fake: FakeVerifier, about: Mapping[str, LanguageAbout] = ABOUT
+) -> AsyncIterator[int]:
+    """The port of a running server."""
+    app = build_app(settings, fake, about)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        task = asyncio.create_task(server.serve(sockets=[bound]))
+        await wait_for(lambda: server.started)
+        try:
+            yield bound.getsockname()[1]
+        finally:
+            server.should_exit = True
+            await task

@@ -1,0 +1,301 @@
+"""Verifiers on other machines: servers that die, fill up, disagree or answer nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import httpx2
+import pytest
+
+from proverrl.config import Config
+from proverrl.errors import ProblemError, ToolchainError, UsageError, VerifierError
+from proverrl.lang.base import BackendOptions
+from proverrl.lang.open import open_configured, open_router, open_verifier
+from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Status, Verdict
+from proverrl.verify.base import Limits
+from proverrl.verify.remote import LanguageAbout, RemoteVerifier
+from tests.fake_verifier import FakeVerifier
+from tests.instant_worker import ask
+from tests.serve_world import ABOUT, SETTINGS, in_loop, judge, listen, wait_for
+
+ROOT = Path(__file__).resolve().parents[1]
+FOUR = replace(SETTINGS, options=BackendOptions(workers=4, limits=Limits()))
+
+
+async def connect(*ports: int, **how: Any) -> RemoteVerifier:
+    # What a server judges is asked in passing, and the server is in this very loop.
+    urls = [f"http://127.0.0.1:{port}/" for port in ports]
+    return await asyncio.to_thread(RemoteVerifier, urls, **how)
+
+
+async def judge_all(verifier: RemoteVerifier, num: int) -> list[Verdict]:
+    asked = [verifier.verify(ask("p", f"good {n}"), deadline_seconds=9.0) for n in range(num)]
+    return await asyncio.gather(*asked)
+
+
+@in_loop
+async def test_a_verdict_arrives_whole() -> None:
+    full = Verdict(
+        Status.REJECTED,
+        (Diagnostic("error", "no \u22a2 no", 3, 1, 3, 9, 2, 1), Diagnostic("info", "")),
+        goals=("\u22a2 p",),
+        axioms=("propext",),
+        obligations=(Obligations("p", 3, 2),),
+        seconds=0.125,
+        header_seconds=0.25,
+        queue_seconds=0.5,
+        toolchain="fake 1",
+        checks=("audit",),
+        cause="died",
+        states=((1, 0, "\u22a2 p"),),
+    )
+    async with listen(SETTINGS, FakeVerifier(lambda _: full)) as port:
+        verifier = await connect(port)
+        problem = Problem("p", "lean", "tactics", "import A\n", "theorem x : p := by\n  /*{HOLE}*/")
+        found = await verifier.verify(
+            Candidate(problem, "simp", "def a := 1\n"), deadline_seconds=9
+        )
+        await verifier.aclose()
+    assert found == full
+
+
+@in_loop
+async def test_a_server_that_dies_costs_no_verdict() -> None:
+    first, second = (FakeVerifier(judge, delay_seconds=0.02) for _ in range(2))
+    async with listen(FOUR, second) as kept:
+        async with listen(FOUR, first) as dying:
+            verifier = await connect(dying, kept, sleep=lambda _: asyncio.sleep(0.01))
+            half = asyncio.ensure_future(judge_all(verifier, 100))
+            await wait_for(lambda: first.num_calls > 10)
+        # It is gone, with whatever it had taken in answered or not.
+        verdicts = [*await half, *await judge_all(verifier, 120)]
+        await verifier.aclose()
+    assert [verdict.status for verdict in verdicts] == [Status.PROVED] * 220
+    assert first.num_calls > 10
+    assert second.num_calls >= 60
+
+
+@in_loop
+async def test_a_full_server_is_asked_again() -> None:
+    fake = FakeVerifier(judge, delay_seconds=0.001)
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await asyncio.sleep(0.005)
+
+    async with listen(replace(SETTINGS, room=2), fake) as port:
+        verifier = await connect(port, sleep=sleep)
+        verdicts = await judge_all(verifier, 30)
+        await verifier.aclose()
+    assert [verdict.status for verdict in verdicts] == [Status.PROVED] * 30
+    assert fake.num_calls == 30
+    # The server asks for at least a second.
+    assert max(waits) > 0.9
+
+
+@in_loop
+async def test_a_caller_that_gives_up_cancels_the_work() -> None:
+    fake = FakeVerifier(judge, delay_seconds=60)
+    async with listen(SETTINGS, fake) as port:
+        verifier = await connect(port)
+        asked = asyncio.ensure_future(verifier.verify(ask("p", "good"), deadline_seconds=90))
+        await wait_for(lambda: fake.num_calls == 1)
+        asked.cancel()
+        await wait_for(lambda: fake.num_cancelled == 1)
+        await verifier.aclose()
+        with pytest.raises(VerifierError, match="closed"):
+            await verifier.verify(ask("p", "good"), deadline_seconds=90)
+
+
+@in_loop
+async def test_what_a_server_cannot_judge_is_raised_as_here() -> None:
+    fake = FakeVerifier(judge, script={0: ProblemError("no"), 1: ToolchainError("gone")})
+    async with listen(SETTINGS, fake) as port:
+        verifier = await connect(port)
+        with pytest.raises(ProblemError, match="no"):
+            await verifier.verify(ask("p", "1"), deadline_seconds=9)
+        with pytest.raises(ToolchainError, match="cannot be judged"):
+            await verifier.verify(ask("p", "2"), deadline_seconds=9)
+        backend = verifier.open_backend("lean", rlimit=3_000_000, states=False)
+        assert (backend.toolchain, backend.salt) == ("fake", "fake")
+        with pytest.raises(UsageError, match="--rlimit"):
+            verifier.open_backend("lean", rlimit=1_000_000, states=False)
+        with pytest.raises(UsageError, match="--trace-states"):
+            verifier.open_backend("lean", rlimit=3_000_000, states=True)
+        with pytest.raises(ToolchainError, match="dafny, lean, and not coq"):
+            verifier.open_backend("coq", rlimit=3_000_000, states=False)
+        await verifier.aclose()
+
+
+@in_loop
+async def test_keys_and_servers_that_judge_otherwise() -> None:
+    key = "k" * 32
+    other = {"dafny": LanguageAbout("fake 2", "fake 2", 3_000_000, False)}
+    fake = FakeVerifier(judge)
+    async with (
+        listen(replace(SETTINGS, keys=(key,)), fake) as locked,
+        listen(SETTINGS, FakeVerifier(judge), other) as differs,
+    ):
+        with pytest.raises(UsageError, match="401"):
+            await connect(locked)
+        with pytest.raises(UsageError, match="judges otherwise"):
+            await connect(locked, differs, key=key)
+        verifier = await connect(locked, key=key)
+        assert (await judge_all(verifier, 1))[0].proved
+        await verifier.aclose()
+
+
+def answer_with(rows: Any, code: int = 200) -> httpx2.MockTransport:
+    return httpx2.MockTransport(lambda _: httpx2.Response(code, json=rows))
+
+
+def connect_to(
+    rows: Any, code: int = 200, servers: Sequence[str] = ("http://s",), **how: Any
+) -> RemoteVerifier:
+    languages = {name: asdict(about) for name, about in ABOUT.items()}
+    about = answer_with({"languages": languages})
+    return RemoteVerifier(servers, transport=answer_with(rows, code), sync_transport=about, **how)
+
+
+@pytest.mark.parametrize(
+    ("rows", "code", "error"),
+    [
+        ({"results": [{"status": "proved", "checks": ["a"], "key": "0"}]}, 200, VerifierError),
+        ({"results": [{"status": "proved", "key": ""}]}, 200, VerifierError),
+        ({"results": [{"status": "fine"}]}, 200, VerifierError),
+        ({"results": []}, 200, UsageError),
+        ({"ok": True}, 200, UsageError),
+        ([1], 200, UsageError),
+        ({"detail": "Invalid API key"}, 401, UsageError),
+        ({"detail": "?"}, 404, UsageError),
+    ],
+)
+def test_answers_that_are_no_verdict(rows: Any, code: int, error: type[Exception]) -> None:
+    verifier = connect_to(rows, code)
+    with pytest.raises(error):
+        asyncio.run(verifier.verify(ask("p", "good"), deadline_seconds=9))
+
+
+def test_a_server_that_never_answers_is_given_up() -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    verifier = connect_to({}, 503, patience_seconds=0.05, sleep=sleep)
+    with pytest.raises(VerifierError, match=r"no server judged 'p' within 0.05 s.*503"):
+        asyncio.run(verifier.verify(ask("p", "good"), deadline_seconds=9))
+    assert waits
+    assert max(waits) <= 30.0
+
+
+def test_a_burst_of_failures_is_one() -> None:
+    verifier = connect_to({}, 503, servers=("http://a", "http://b"))
+    first, second = verifier._servers
+    for _ in range(3000):
+        first.fail()
+    assert first.num_failures == 1
+    assert 0.0 < first.rests_until - time.monotonic() <= 0.5
+    # Many in a row, with a rest between them, double it up to its bound.
+    for _ in range(3000):
+        second.rests_until = 0.0
+        second.fail()
+    assert 29.0 < second.rests_until - time.monotonic() <= 30.0
+    now = time.monotonic()
+    assert verifier._choose(now)[0] is first
+    assert verifier._choose(now + 1.0) == (first, 0.0)
+    first.fail(1e9)
+    assert verifier._choose(now + 1.0)[0] is second
+
+
+@pytest.mark.parametrize("server", ["127.0.0.1:8000", "ftp://s", ""])
+def test_urls_that_are_none(server: str) -> None:
+    with pytest.raises(UsageError, match="no URL"):
+        RemoteVerifier([server])
+
+
+def test_a_run_is_told_what_servers_cannot_do() -> None:
+    with pytest.raises(UsageError, match=r"appeal\.rate = 0"):
+        open_verifier(servers=("http://127.0.0.1:9",), appeal_factor=2.0)
+    pool = Config.model_validate({"pool": {"servers": ["http://127.0.0.1:9"]}}).pool
+    with pytest.raises(UsageError, match="proverrl serve"):
+        open_configured(pool, seed=0, problems=[ask("p").problem])
+    router = open_router(
+        BackendOptions(workers=1, limits=Limits(), servers=("http://127.0.0.1:9",))
+    )
+    with pytest.raises(UsageError, match=r"127\.0\.0\.1:9 cannot be asked"):
+        router.open_backend("dafny")
+
+
+@pytest.mark.dafny
+@pytest.mark.slow
+def test_a_served_dafny_judges_as_one_here_and_ends_in_order(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "proverrl"]
+    env = {**os.environ, "PROVERRL_LEAN": "", "PATH": "/usr/bin:/bin"}
+    with ExitStack() as stack:
+        server = subprocess.Popen(
+            [*command, "serve", "--port", "0"], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=env
+        )
+        stack.callback(server.wait)
+        stack.callback(server.kill)
+        assert server.stderr is not None
+        said = []
+        for line in server.stderr:
+            said.append(line)
+            if "listening" in line:
+                break
+        url = re.findall(r"http://\S+(?=,)", said[-1])[0]
+        rows = {}
+        for name, more in (("here", []), ("there", ["--server", url])):
+            out = tmp_path / f"{name}.jsonl"
+            subprocess.run(
+                [*command, "verify", "examples/bodies.jsonl", "--out", str(out), *more],
+                cwd=ROOT,
+                check=False,
+                env=env,
+            )
+            rows[name] = [json.loads(line) for line in out.read_text().splitlines()]
+        clocks = ("seconds", "header_seconds", "queue_seconds")
+        assert [{k: v for k, v in row.items() if k not in clocks} for row in rows["there"]] == [
+            {k: v for k, v in row.items() if k not in clocks} for row in rows["here"]
+        ]
+        assert len(rows["here"]) > 1
+        # A request that is under way when the signal comes is answered.
+        lines = (ROOT / "examples/bodies.jsonl").read_text().splitlines()
+        fresh = [json.loads(line) for line in lines]
+        for row in fresh:
+            name = "body" if "body" in row else "code"
+            row[name] = " " + row[name]
+        body = json.dumps({"candidates": fresh}).encode()
+        with ThreadPoolExecutor() as threads:
+            asked = threads.submit(read_url, Request(f"{url}/v1/verify", body))
+            while "proverrl_inside 0.0" in read_url(f"{url}/metrics"):
+                time.sleep(0.01)
+            server.send_signal(signal.SIGTERM)
+            text = asked.result()
+        assert [row["status"] for row in json.loads(text)["results"]] == [
+            row["status"] for row in rows["here"]
+        ]
+        assert str(ROOT) not in text
+        assert "/usr" not in text
+        assert server.wait(60) == 0
+
+
+def read_url(asked: str | Request) -> str:
+    with urlopen(asked, timeout=120) as answer:
+        return str(answer.read(), "utf-8")
