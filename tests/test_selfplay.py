@@ -276,8 +276,8 @@ def test_weights_that_compose_imitate_scripts_again(
 ) -> None:
     make, sizes = GrpoState.make_replay, []
 
-    def make_replay(state: GrpoState, version: int) -> Any:
-        draw = make(state, version)
+    def make_replay(state: GrpoState, version: int, seen: Any) -> Any:
+        draw = make(state, version, seen)
         sizes.append(len(draw()))
         return draw
 

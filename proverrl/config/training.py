@@ -50,6 +50,10 @@ class LearnerConfig(Section):
     replay_samples: NonNegative = 0
     """proofs to imitate in each update: half of them found by the run, the rest references of the
     warm start; a policy that also composes imitates a quarter as many scripts as well"""
+    replay_corrections: NonNegative = 0
+    """answers to failed attempts in each update, as a second turn would write them: the prompt is a
+    failure of this step with what the verifier said of it (``[rollout]``: ``feedback``), the answer
+    a proof that the run has of that problem; left out where the model is too short for both"""
     replay_weight: NonNegativeFloat = 0.1
     """weight of their mean negative log-likelihood in the loss"""
     micro_batch_tokens: Positive = 16_384

@@ -176,7 +176,7 @@ async def _learn(
     if not samples:
         return {}
     session, learner = run.session, run.learner
-    replay = run.state.make_replay(learner.version)
+    replay = run.state.make_replay(learner.version, seen)
     pairs = make_pairs(session, seen, learner.version)
     metrics = await asyncio.to_thread(learner.step, samples, replay, pairs)
     session.policy.version = learner.version

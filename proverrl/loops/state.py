@@ -11,7 +11,7 @@ import asyncio
 import copy
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +26,7 @@ from proverrl.loops.pipeline import Judged, Order
 from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.loops.session import Session, budget_spent, seconds_left
 from proverrl.loops.tally import Tally
+from proverrl.loops.taught import own_corrections
 from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.inject import InjectStore
 from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
@@ -236,13 +237,19 @@ class GrpoState(RunState):
             (*(None for _ in problems), *(hint for _, hint in restarts)),
         )
 
-    def make_replay(self, version: int) -> Callable[[], list[TrainingSample]]:
+    def make_replay(
+        self, version: int, seen: Sequence[Group]
+    ) -> Callable[[], list[TrainingSample]]:
         """Gives proofs to imitate, drawn anew each time: half of them the run's own, the rest
-        references, so that nothing is forgotten; and a quarter as many of another role."""
+        references, so that nothing is forgotten; a quarter as many of another role; and proofs as
+        answers to failures among ``seen``."""
         session, other = self.session, self.other_role
-        num = session.config.learner.replay_samples
+        settings, kept = session.config.learner, self.store.pairs()
+        num, num_corrections = settings.replay_samples, settings.replay_corrections
         references = reference_sources(session) if num else []
-        own = proof_sources(session, self.store.pairs()) if num else []
+        own = proof_sources(session, kept) if num else []
+        corrections = own_corrections(session, seen, kept) if num_corrections else []
+        longest = session.policy.model.config.max_position_embeddings
         rng = random.Random(derive_seed(session.config.seed, "replay", version))
 
         def draw() -> list[TrainingSample]:
@@ -250,6 +257,8 @@ class GrpoState(RunState):
             chosen += rng.sample(references, min(num - len(chosen), len(references)))
             chosen += rng.sample(other, min(num // 4, len(other)))
             pairs = [source() for source in chosen]
+            answers = rng.sample(corrections, min(num_corrections, len(corrections)))
+            pairs += [pair for source in answers if (pair := source()).num_tokens <= longest]
             return [build_replay_sample(pair.prompt_ids, pair.target_ids) for pair in pairs]
 
         return draw
