@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from proverrl.lang.base import BackendOptions
 from proverrl.serve.app import make_app
 from proverrl.serve.kimina import add_kimina_routes
+from proverrl.serve.rewards import add_reward_routes
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Candidate, Status
 from proverrl.verify.base import Limits
@@ -47,7 +48,7 @@ def build_app(
     settings: ServeSettings, fake: FakeVerifier, about: Mapping[str, LanguageAbout] = ABOUT
 ) -> FastAPI:
     verifier = CachedVerifier(fake, None, identify=fake.identify)
-    return make_app(settings, verifier, about, [add_kimina_routes])
+    return make_app(settings, verifier, about, [add_kimina_routes, add_reward_routes])
 
 
 async def wait_for(is_so: Callable[[], bool]) -> None:

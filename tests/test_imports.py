@@ -32,6 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "compose search evaluation",
         "monitor report",
         "loops",
+        "integrations",
         "serve",
         "bench",
         "cli __main__",
@@ -117,6 +118,10 @@ def find_upward_imports(package: Path) -> list[str]:
         own = layer_of(module_parts(package, path))
         if own is None:
             continue
+        if path == package / "__init__.py":
+            # What the package offers by name it fetches when it is asked for: no module of it
+            # is imported with the package.
+            tree = ast.Module([n for n in tree.body if getattr(n, "name", "") != "__getattr__"], [])
         for line, target in iter_imports(path, tree, package):
             other = layer_of(tuple(target.split(".")))
             if other is not None and other > own:

@@ -63,9 +63,18 @@ class VerifyRequest(BaseModel):
     """higher goes first"""
 
 
-async def answer_all(request: Request, desk: Desk, works: Sequence[Work]) -> Response:
-    """The results in order. All work is cancelled when the client goes away first. Raises
-    ``Refusal``: there is no room."""
+def _name_results(rows: list[Any]) -> Any:
+    return {"results": rows}
+
+
+async def answer_all(
+    request: Request,
+    desk: Desk,
+    works: Sequence[Callable[[], Coroutine[Any, Any, Any]]],
+    shape: Callable[[list[Any]], Any] = _name_results,
+) -> Response:
+    """The results in order, in the shape of the dialect. All work is cancelled when the client goes
+    away first. Raises ``Refusal``: there is no room."""
     with desk.reserve(len(works)):
         rows = asyncio.ensure_future(finish_all(work() for work in works))
         gone = asyncio.create_task(_wait_until_gone(request))
@@ -73,7 +82,7 @@ async def answer_all(request: Request, desk: Desk, works: Sequence[Work]) -> Res
             await asyncio.wait({rows, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not rows.done():
                 return Response(status_code=_CLIENT_GONE)
-            return Response(to_json({"results": rows.result()}), media_type="application/json")
+            return Response(to_json(shape(rows.result())), media_type="application/json")
         finally:
             await cancel_all([rows, gone])
 

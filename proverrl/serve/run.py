@@ -21,6 +21,7 @@ from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
 from proverrl.serve.app import make_app
 from proverrl.serve.kimina import add_kimina_routes
+from proverrl.serve.rewards import add_reward_routes
 from proverrl.serve.settings import ServeSettings
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.remote import LanguageAbout
@@ -36,7 +37,8 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     router = open_router(settings.options)
     about = describe_languages(router, settings.options, say)
     verifier = CachedVerifier(router, settings.cache, identify=router.identify)
-    config = configure(make_app(settings, verifier, about, [add_kimina_routes]), settings)
+    routes = [add_kimina_routes, add_reward_routes]
+    config = configure(make_app(settings, verifier, about, routes), settings)
     bound = listen(config)
     host, port = bound.getsockname()[:2]
     say(f"listening on http://{host}:{port}, {settings.options.workers} workers for each language")

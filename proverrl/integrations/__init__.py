@@ -1,0 +1,1 @@
+"""ProverRL's verifiers as rewards inside other trainers; docs/integrations.md has a recipe each."""

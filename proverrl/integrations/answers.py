@@ -1,0 +1,189 @@
+"""Scores the answers of a policy that another trainer trains.
+
+Flows in: problems as JSON text, which is how they travel through a trainer's columns, and answers.
+Flows out: rows for a trainer's dataset; rewards. The verifier runs on an event loop in a thread of
+its own, so that it can be asked from any loop and any thread. A proof earns 1, anything else that
+was judged 0, and what could not be judged has no reward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from proverrl.config import LayoutName
+from proverrl.errors import ProblemError, VerifierError
+from proverrl.files.strict_json import load_json
+from proverrl.lang.open import open_verifier
+from proverrl.problems.load import load_problems, make_row, read_problem
+from proverrl.problems.prompt import LAYOUTS, render_messages, render_prompt
+from proverrl.rollout.extract import extract
+from proverrl.types import Candidate, Problem, Verdict
+from proverrl.verify.base import Verifier, verify_all
+
+T = TypeVar("T")
+NO_ANSWER = "no answer"
+"""Stands for a status where no candidate was found in an answer."""
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
+_now, _wait = time.monotonic, asyncio.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """``reward`` is 1.0 or 0.0, and None where nothing was judged. ``status`` is the verdict's, or
+    ``NO_ANSWER``; ``said`` is why there is none, the cause, or the first error."""
+
+    reward: float | None
+    status: str
+    said: str = ""
+
+
+def make_rows(path: str | Path, layout: LayoutName) -> list[dict[str, Any]]:
+    """The problems of a file for a trainer's dataset: ``prompt``, a text or the messages of a
+    conversation as the layout asks for, and ``problem``, which the reward reads. Raises
+    ``ProblemError`` as ``load_problems``, or when the layout is for another language."""
+    return [
+        {"prompt": show_problem(problem, layout), "problem": json.dumps(make_row(problem))}
+        for problem in load_problems(path)
+    ]
+
+
+def show_problem(problem: Problem, layout: LayoutName) -> str | list[dict[str, str]]:
+    """What a policy is shown: messages where the layout answers with a code block, else a text."""
+    if not LAYOUTS[layout].in_block:
+        return render_prompt(problem, layout)
+    messages = render_messages(problem, layout)
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
+def parse_problem(text: str | Mapping[str, Any]) -> Problem:
+    """A problem from a trainer's column. Raises ``ProblemError`` naming what is wrong."""
+    try:
+        row = load_json(text, unique_keys=True) if isinstance(text, str) else text
+    except (ValueError, RecursionError) as error:
+        raise ProblemError(f"the column 'problem' is not JSON ({error}); use make_rows") from None
+    if not isinstance(row, Mapping):
+        raise ProblemError("the column 'problem' is not a JSON object; use make_rows")
+    return read_problem("the column 'problem'", row)
+
+
+def read_answer(answer: str | Sequence[Mapping[str, Any]]) -> str:
+    """The text of a completion, which a conversational trainer gives as messages."""
+    return answer if isinstance(answer, str) else str(answer[-1]["content"] if answer else "")
+
+
+def find_candidate(problem: Problem, answer: str, layout: LayoutName) -> Candidate | Score:
+    """The candidate in an answer, or the score of an answer without one."""
+    found = extract(problem, answer, layout)
+    return found.candidate(problem) or Score(0.0, NO_ANSWER, found.reason)
+
+
+def rate(verdict: Verdict) -> Score:
+    """What a verdict earns."""
+    errors = [d.message for d in verdict.diagnostics if d.severity == "error"]
+    said = verdict.cause or (errors[0] if errors else "")
+    if not verdict.status.judged:
+        return Score(None, verdict.status.value, said)
+    return Score(float(verdict.proved), verdict.status.value, said)
+
+
+class ProofReward:
+    """Rewards for answers, from verifiers here or from ``servers`` (``proverrl serve``): with
+    several training processes use servers, else each process starts workers of its own.
+
+    ``deadline_seconds`` is wall time for one candidate; see ``open_verifier`` for the rest of
+    ``options``. Nothing is started before the first answer. Raises ``ToolchainError`` then, when
+    the language's verifier is missing.
+    """
+
+    def __init__(
+        self,
+        *,
+        layout: LayoutName = "plain",
+        servers: Sequence[str] = (),
+        workers: int = 2,
+        deadline_seconds: float = 60.0,
+        **options: Any,
+    ) -> None:
+        self.layout: LayoutName = layout
+        self._deadline_seconds = deadline_seconds
+        self._open: Callable[[], Verifier] = lambda: open_verifier(
+            workers=workers, servers=tuple(servers), needed=(), **options
+        )
+        self._verifier: Verifier | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting = threading.Lock()
+
+    def score(self, problems: Sequence[str], answers: Sequence[Any]) -> list[Score]:
+        """The scores, in order; from any thread that does not run an event loop."""
+        return self._submit(self._score(problems, answers)).result()
+
+    async def ascore(self, problems: Sequence[str], answers: Sequence[Any]) -> list[Score]:
+        """``score`` for a caller on an event loop."""
+        return await asyncio.wrap_future(self._submit(self._score(problems, answers)))
+
+    async def insist(self, problem: str, answer: Any, *, patience_seconds: float) -> Score:
+        """The score of one answer, which is asked for again until it was judged: for trainers that
+        know no answer without a reward. Raises ``VerifierError`` after ``patience_seconds``."""
+        give_up, wait = _now() + patience_seconds, _FIRST_WAIT
+        while True:
+            (score,) = await self.ascore([problem], [answer])
+            if score.reward is not None:
+                return score
+            if _now() + wait > give_up:
+                raise VerifierError(
+                    f"an answer was not judged in {patience_seconds:g} s ({score.status}: "
+                    f"{score.said}), and it must not count as wrong; see to the verifier and resume"
+                )
+            await _wait(wait)
+            wait = min(2 * wait, _LONGEST_WAIT)
+
+    def close(self) -> None:
+        """End the workers; the next answer starts others."""
+        with self._starting:
+            loop, verifier, self._loop, self._verifier = self._loop, self._verifier, None, None
+        if loop is not None:
+            if verifier is not None:
+                asyncio.run_coroutine_threadsafe(verifier.aclose(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+
+    async def _score(self, problems: Sequence[str], answers: Sequence[Any]) -> list[Score]:
+        if self._verifier is None:
+            self._verifier = self._open()
+        found = [
+            find_candidate(parse_problem(problem), read_answer(answer), self.layout)
+            for problem, answer in zip(problems, answers, strict=True)
+        ]
+        candidates = {one.key: one for one in found if isinstance(one, Candidate)}
+        seconds = self._deadline_seconds
+        verdicts = await verify_all(self._verifier, candidates.values(), deadline_seconds=seconds)
+        by_key = dict(zip(candidates, verdicts, strict=True))
+        return [one if isinstance(one, Score) else rate(by_key[one.key]) for one in found]
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.SelectorEventLoop()
+                thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+                thread.name = "proverrl verifier"
+                thread.start()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+@cache
+def open_reward(
+    layout: LayoutName, servers: tuple[str, ...], workers: int, deadline_seconds: float
+) -> ProofReward:
+    """One for all callers in this process that want the same: a trainer that calls a function for
+    each answer keeps no object. See ``ProofReward``."""
+    return ProofReward(
+        layout=layout, servers=servers, workers=workers, deadline_seconds=deadline_seconds
+    )
