@@ -20,6 +20,7 @@ from proverrl import __version__
 from proverrl.cli.compare import compare
 from proverrl.cli.ending import run_to_the_end
 from proverrl.cli.integrity import contamination, recheck
+from proverrl.cli.mcp import mcp
 from proverrl.cli.options import (
     FOLDER,
     OVERRIDES,
@@ -117,7 +118,7 @@ def cli() -> None:
 
 
 for command in (
-    *(verify, serve, bench, inspect, problems, proofs, compare),
+    *(verify, serve, mcp, bench, inspect, problems, proofs, compare),
     *(contamination, recheck, report, watch, search),
 ):
     cli.add_command(command)

@@ -61,6 +61,14 @@ RESUME = click.option(
     "--resume", is_flag=True, help="Continue the --out file of an interrupted run."
 )
 
+SERVERS = click.option(
+    "--server",
+    "servers",
+    multiple=True,
+    metavar="URL",
+    help="Ask this server (proverrl serve) instead; may be given more than once.",
+)
+
 
 def count_option(name: str, default: int, text: str | None = None, *, least: int = 1) -> Decorator:
     """An option that is a whole number."""

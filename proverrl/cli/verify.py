@@ -21,6 +21,7 @@ from proverrl.cli.options import (
     LEAN_BACKEND,
     MEMORY_MB,
     RESUME,
+    SERVERS,
     Decorator,
     GivenPath,
     count_option,
@@ -58,13 +59,7 @@ if TYPE_CHECKING:
 )
 @LEAN_BACKEND
 @CONFIRM_OPTION
-@click.option(
-    "--server",
-    "servers",
-    multiple=True,
-    metavar="URL",
-    help="Ask this server (proverrl serve) instead; may be given more than once.",
-)
+@SERVERS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too.")
 def verify(
     paths: tuple[str, ...], timeout: float, out: Path | None, resume: bool, **options: Any
