@@ -89,6 +89,11 @@ class PoolConfig(Section):
     """URLs of servers (``proverrl serve``) that judge in place of workers here, all with one
     version, toolchain and ``rlimit``; the key is in ``PROVERRL_API_KEY``. What else is said of
     workers is then theirs to decide"""
+    cluster: str = ""
+    """a Ray cluster that judges in place of workers here: ``local``, ``auto``, or an address that
+    Ray connects to; a server on it has ``workers`` processes per language"""
+    cluster_servers: tuple[Positive, Positive] = (1, 1)
+    """at least and at most so many servers on the cluster, more of them while there is work"""
 
     @field_validator("cache")
     @classmethod

@@ -48,7 +48,8 @@ class BackendOptions:
     share of calls that draw a false statement, from ``seed``. ``paranoid`` has accepted proofs
     checked again by what is installed for that. ``effort`` multiplies limits that ``limits`` do not
     name. ``trace_states`` has verdicts carry the goals before each step. ``toolchain`` is one that
-    was found before. ``lean_backend``, ``confirm`` and ``servers`` are those of ``[pool]``.
+    was found before. ``lean_backend``, ``confirm`` and ``servers`` are those of ``[pool]``, and
+    ``cluster`` is its address with the bounds of ``cluster_servers``.
     """
 
     workers: int
@@ -64,6 +65,7 @@ class BackendOptions:
     lean_backend: LeanBackend = "lean-server"
     confirm: str = "proved"
     servers: tuple[str, ...] = ()
+    cluster: tuple[str, int, int] = ("", 1, 1)
 
 
 class Searching(ABC):

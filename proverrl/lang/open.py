@@ -22,6 +22,7 @@ from proverrl.lang.base import BackendOptions
 from proverrl.types import Problem
 from proverrl.verify.base import Limits
 from proverrl.verify.cache import Appeals, CachedVerifier
+from proverrl.verify.cluster import ClusterOptions, ClusterVerifier
 from proverrl.verify.remote import RemoteVerifier
 from proverrl.verify.router import OpenBackend, RoutedVerifier
 
@@ -47,21 +48,26 @@ def open_verifier(
     lean_backend: LeanBackend = "lean-server",
     confirm: str = "proved",
     servers: tuple[str, ...] = (),
+    cluster: tuple[str, int, int] = ("", 1, 1),
 ) -> CachedVerifier:
-    """Open a verifier on what is installed here, or on ``servers``.
+    """Open a verifier on what is installed here, on ``servers``, or on a Ray ``cluster`` (its
+    address, and the fewest and most servers on it).
 
     ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry, and
     ``cache_path`` None keeps verdicts in memory only; see ``BackendOptions`` for the others. With
     ``appeal_factor`` refused candidates may be judged again, by one separate worker per language
     with so many times the limits. The languages of ``needed`` are looked for now, others when a
     candidate asks. Raises ``ToolchainError`` when a needed one is missing, ``UsageError`` when the
-    cache file cannot be used, or servers are to hear appeals. Call ``aclose`` at the end.
+    cache file cannot be used, servers are to hear appeals, or they and a cluster are both named.
+    Call ``aclose`` at the end.
     """
-    if servers and appeal_factor:
+    if (servers or cluster[0]) and appeal_factor:
         raise UsageError(
             "servers judge under their own limits and hear no appeals: set appeal.rate = 0, or "
-            "leave pool.servers empty"
+            "leave pool.servers and pool.cluster empty"
         )
+    if servers and cluster[0]:
+        raise UsageError("pool.servers and pool.cluster both say who judges: leave one empty")
     limits = Limits(rlimit=rlimit)
     options = BackendOptions(
         workers=workers,
@@ -74,6 +80,7 @@ def open_verifier(
         lean_backend=lean_backend,
         confirm=confirm,
         servers=servers,
+        cluster=cluster,
     )
     router = open_router(options)
     backends = [router.open_backend(language) for language in needed]
@@ -126,21 +133,42 @@ def open_configured(
         lean_backend=pool.lean_backend,
         confirm=pool.confirm,
         servers=pool.servers,
+        cluster=(pool.cluster, *pool.cluster_servers),
     )
 
 
 def open_router(options: BackendOptions) -> RoutedVerifier:
     """All languages behind one verifier without a cache; nothing is looked for yet. With
-    ``options.servers`` they are behind those."""
+    ``options.servers`` or a cluster they are behind those."""
 
     @cache
-    def connect() -> RemoteVerifier:
+    def connect() -> RemoteVerifier | ClusterVerifier:
+        address, fewest, most = options.cluster
+        if address:
+            settings = ClusterOptions(
+                address, fewest, most, options.workers, _list_serve_arguments(options)
+            )
+            return ClusterVerifier(settings)
         return RemoteVerifier(options.servers, key=os.environ.get(KEY_VARIABLE, ""))
 
     def make_opener(name: str) -> OpenBackend:
-        if options.servers:
+        if options.servers or options.cluster[0]:
             rlimit, states = options.limits.rlimit, options.trace_states
             return lambda: connect().open_backend(name, rlimit=rlimit, states=states)
         return lambda: find_language(name).open_backend(options)
 
     return RoutedVerifier({name: make_opener(name) for name in LANGUAGES})
+
+
+def _list_serve_arguments(options: BackendOptions) -> tuple[str, ...]:
+    """How ``proverrl serve`` is told of a back end's options."""
+    given = {
+        "--workers": options.workers,
+        "--rlimit": options.limits.rlimit,
+        "--memory-mb": options.memory_mb,
+        "--canary-rate": options.canary_rate,
+        "--lean-backend": options.lean_backend,
+        "--confirm": options.confirm,
+    }
+    known = [word for name, value in given.items() if value for word in (name, str(value))]
+    return (*known, *(["--trace-states"] if options.trace_states else []))

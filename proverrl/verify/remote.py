@@ -18,6 +18,7 @@ from typing import Any
 import httpx2
 from pydantic import TypeAdapter, ValidationError
 
+from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError, RecordError, ToolchainError, UsageError, VerifierError
 from proverrl.types import Candidate, Verdict
 from proverrl.verify.base import DEFAULT_LANE, PoolStats
@@ -54,6 +55,7 @@ class _Server:
     num_asked: int = 0
     num_failures: int = 0
     rests_until: float = 0.0
+    probe: asyncio.Future[bool] | None = None
 
     def fail(self, asked_seconds: float = 0.0) -> None:
         """It did not answer, or asked for so many seconds of rest. All that fails while it rests
@@ -68,8 +70,9 @@ class _Server:
 
 class RemoteVerifier:
     """A ``LanedVerifier`` over servers. ``patience_seconds`` is how long a candidate is kept while
-    no server takes it, and how long an answer may take beyond its deadline. ``transport`` replaces
-    the network in tests."""
+    no server takes it, and how long an answer may take beyond its deadline. A server that lets a
+    candidate wait is asked every ``probe_seconds`` whether it is there. ``transport`` replaces the
+    network in tests."""
 
     def __init__(
         self,
@@ -77,6 +80,7 @@ class RemoteVerifier:
         *,
         key: str = "",
         patience_seconds: float = 600.0,
+        probe_seconds: float = 10.0,
         transport: httpx2.AsyncBaseTransport | None = None,
         sync_transport: httpx2.BaseTransport | None = None,
         sleep: Callable[[float], Any] = asyncio.sleep,
@@ -87,14 +91,16 @@ class RemoteVerifier:
         self._servers = [_Server(url.rstrip("/")) for url in servers]
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._patience = patience_seconds
+        self._probe_seconds = probe_seconds
         self._sleep = sleep
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
         self._client = httpx2.AsyncClient(
             transport=transport, headers=self._headers, limits=limits, timeout=None
         )
-        self._closed = False
+        self._closed = ""
+        self._sync_transport = sync_transport
         self._name = ", ".join(server.url for server in self._servers)
-        self._about = self._ask_about(sync_transport)
+        self._about = self._ask_about(self._servers)
 
     def open_backend(self, language: str, *, rlimit: int, states: bool) -> Backend:
         """The servers as the back end of a language. Raises ``ToolchainError``: they do not judge
@@ -132,7 +138,7 @@ class RemoteVerifier:
         give_up = time.monotonic() + self._patience
         while True:
             if self._closed:
-                raise VerifierError("this verifier was closed")
+                raise VerifierError(self._closed)
             server, rest = self._choose(time.monotonic())
             if rest:
                 await self._sleep(rest)
@@ -151,9 +157,34 @@ class RemoteVerifier:
         server = min(self._servers, key=lambda s: (max(s.rests_until, now), s.num_asked))
         return server, max(0.0, server.rests_until - now)
 
+    @property
+    def num_asked(self) -> int:
+        """Candidates that are with servers now."""
+        return sum(server.num_asked for server in self._servers)
+
+    @property
+    def num_servers(self) -> int:
+        """Servers that are asked now, those that rest among them."""
+        return len(self._servers)
+
+    def add(self, url: str) -> None:
+        """Ask one more server; from any thread. Raises ``UsageError``: it cannot be reached, or
+        judges otherwise than the others."""
+        server = _Server(url)
+        self._ask_about([server], self._about)
+        self._servers = [*self._servers, server]
+
+    def remove(self, url: str) -> None:
+        """Ask a server nothing more; from any thread. The last one stays, and rests."""
+        self._servers = [s for s in self._servers if s.url != url] or self._servers[:1]
+
+    def give_up(self, why: str) -> None:
+        """What no server has judged by now, and all later calls, raise ``VerifierError``."""
+        self._closed = why
+
     async def aclose(self) -> None:
         """Give up what is asked; the servers cancel its work."""
-        self._closed = True
+        self._closed = self._closed or "this verifier was closed"
         await self._client.aclose()
 
     async def _ask(
@@ -161,14 +192,21 @@ class RemoteVerifier:
     ) -> tuple[str, dict[str, Any] | None]:
         """The result, or what failed this time."""
         server.num_asked += 1
-        try:
-            response = await self._client.post(
+        posted = asyncio.ensure_future(
+            self._client.post(
                 f"{server.url}/v1/verify",
                 json=body,
                 timeout=httpx2.Timeout(
                     self._patience + 2 * deadline_seconds, connect=_CONNECT_SECONDS
                 ),
             )
+        )
+        try:
+            while not (await asyncio.wait({posted}, timeout=self._probe_seconds))[0]:
+                if not await self._is_well(server):
+                    server.fail()
+                    return "it answers nothing any more", None
+            response = posted.result()
         except httpx2.TransportError as error:
             server.fail()
             return str(error) or type(error).__name__, None
@@ -177,6 +215,7 @@ class RemoteVerifier:
             raise VerifierError("this verifier was closed") from error
         finally:
             server.num_asked -= 1
+            await cancel_all([posted])
         if response.status_code in _RETRIED:
             server.fail(read_retry_after(response.headers.get("retry-after", "")) or 0.0)
             return f"status {response.status_code}", None
@@ -194,12 +233,30 @@ class RemoteVerifier:
             ) from error
         return "", row
 
-    def _ask_about(self, transport: httpx2.BaseTransport | None) -> dict[str, LanguageAbout]:
-        """What all servers say alike. Raises ``UsageError``: one cannot be reached, refuses, or
-        judges otherwise than the first."""
-        found: dict[str, LanguageAbout] = {}
-        with httpx2.Client(transport=transport, headers=self._headers, timeout=60.0) as client:
-            for server in self._servers:
+    async def _is_well(self, server: _Server) -> bool:
+        """Whether a server that lets us wait answers at all: a machine that is stopped, or cut off,
+        closes no connection. Asked once for all that wait for it."""
+        if server.probe is None or server.probe.done():
+            server.probe = asyncio.ensure_future(self._probe(server))
+        return await asyncio.shield(server.probe)
+
+    async def _probe(self, server: _Server) -> bool:
+        try:
+            response = await self._client.get(f"{server.url}/health", timeout=self._probe_seconds)
+        except (httpx2.TransportError, RuntimeError):
+            return False
+        return response.status_code == 200
+
+    def _ask_about(
+        self, servers: Sequence[_Server], found: Mapping[str, LanguageAbout] | None = None
+    ) -> Mapping[str, LanguageAbout]:
+        """What all servers say alike, and what was ``found`` before. Raises ``UsageError``: one
+        cannot be reached, refuses, or judges otherwise."""
+        found = found or {}
+        with httpx2.Client(
+            transport=self._sync_transport, headers=self._headers, timeout=60.0
+        ) as client:
+            for server in servers:
                 try:
                     response = client.get(f"{server.url}/v1/about")
                     response.raise_for_status()

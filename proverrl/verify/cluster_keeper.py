@@ -1,0 +1,200 @@
+"""Starts servers on the nodes of a Ray cluster, and says which are there.
+
+A process of its own, because Ray ends the process that uses it when the head of the cluster is
+lost. Flows in: a JSON object on the first line of standard input, then lines with the number of
+servers that are wanted. Flows out: JSON lines: ``{"up": URL}``, ``{"gone": URL, "said": ...}``,
+``{"failed": ...}`` for a server that could not be started. It ends when its input ends.
+Each server is ``proverrl serve``, held by an actor that reserves its processors; it ends with the
+actor, and the actor with its node. Not handled here: asking the servers (``remote``), how many
+there should be (``cluster``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+_PDEATHSIG = 1
+_OUTPUT = 1
+_POLL_SECONDS = 0.2
+_CONNECT_SECONDS = 10.0
+_START_SECONDS = 180.0
+_FIRST_REST, _LONGEST_REST = 2.0, 60.0
+"""Seconds before another server is started after one failed: they double."""
+
+
+class ServerKeeper:
+    """What runs on a node: one server, for as long as this object is there."""
+
+    def __init__(self, arguments: Sequence[str], key: str) -> None:
+        import ray
+
+        self._keys = tempfile.NamedTemporaryFile("w", prefix="proverrl-key-")  # noqa: SIM115
+        self._keys.write(key + "\n")
+        self._keys.flush()
+        command = [sys.executable, "-m", "proverrl", "serve", "--port", "0", *arguments]
+        command += [
+            "--host",
+            str(ray.util.get_node_ip_address()),
+            "--api-key-file",
+            self._keys.name,
+        ]
+        self._server = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=_die_with_parent,
+        )
+
+    def start(self) -> str:
+        """The server's URL, once it listens. Raises ``RuntimeError`` with its last words."""
+        said: list[str] = []
+        assert self._server.stderr is not None
+        for line in self._server.stderr:
+            said.append(line.strip())
+            if found := re.search(r"listening on (http://\S+?),", line):
+                # What it says later must not fill the pipe.
+                threading.Thread(target=self._server.stderr.read, daemon=True).start()
+                return found[1]
+        raise RuntimeError("; ".join(said[-5:]) or "the server ended without a word")
+
+    def wait(self) -> str:
+        """Returns when the server has ended, and how."""
+        return f"its server ended with status {self._server.wait()}"
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGTERM)
+
+
+class Keepers:
+    """The keepers of a cluster: so many are kept as are wanted."""
+
+    def __init__(self, ray: Any, settings: dict[str, Any]) -> None:
+        self._ray = ray
+        self._settings = settings
+        self._actor = ray.remote(
+            num_cpus=settings["workers"], max_concurrency=2, scheduling_strategy="SPREAD"
+        )(ServerKeeper)
+        self._starting: dict[Any, tuple[Any, float]] = {}
+        self._running: dict[Any, tuple[Any, str]] = {}
+        self._num_failures = 0
+        self._rests_until = 0.0
+        self.wanted = 0
+
+    def tend(self) -> None:
+        """One look at all of them."""
+        self._look_at_starting()
+        self._look_at_running()
+        missing = self.wanted - len(self._starting) - len(self._running)
+        if missing > 0 and time.monotonic() >= self._rests_until:
+            for _ in range(missing):
+                keeper = self._actor.remote(self._settings["arguments"], self._settings["key"])
+                self._starting[keeper.start.remote()] = keeper, time.monotonic()
+        while len(self._starting) > max(0, self.wanted - len(self._running)):
+            _, (keeper, _since) = self._starting.popitem()
+            self._ray.kill(keeper)
+        while len(self._running) > self.wanted:
+            _, (keeper, url) = self._running.popitem()
+            tell(gone=url, said="no longer wanted")
+            self._ray.kill(keeper)
+
+    def _look_at_starting(self) -> None:
+        for ref in self._find_done(self._starting):
+            keeper, _ = self._starting.pop(ref)
+            try:
+                url = self._ray.get(ref)
+            except self._ray.exceptions.RayError as error:
+                self._rest(str(error))
+                self._ray.kill(keeper)
+            else:
+                self._num_failures = 0
+                self._running[keeper.wait.remote()] = keeper, url
+                tell(up=url)
+
+    def _look_at_running(self) -> None:
+        for ref in self._find_done(self._running):
+            keeper, url = self._running.pop(ref)
+            try:
+                said = self._ray.get(ref)
+            except self._ray.exceptions.RayError as error:
+                said = f"its node or process died ({type(error).__name__})"
+            tell(gone=url, said=said)
+            self._ray.kill(keeper)
+
+    def _find_done(self, refs: dict[Any, Any]) -> list[Any]:
+        if not refs:
+            return []
+        done, _ = self._ray.wait(list(refs), num_returns=len(refs), timeout=0)
+        return list(done)
+
+    def _rest(self, error: str) -> None:
+        rest = min(_LONGEST_REST, _FIRST_REST * 2.0 ** min(self._num_failures, 10))
+        self._rests_until = time.monotonic() + rest
+        self._num_failures += 1
+        words = error.strip().splitlines()
+        tell(failed=words[-1] if words else "no reason was given")
+
+
+def tell(**said: str) -> None:
+    """A line for the process that started this one."""
+    os.write(_OUTPUT, json.dumps(said).encode() + b"\n")
+
+
+def join(address: str) -> Any:
+    """Ray, connected. Raises ``OSError`` and what Ray raises: the cluster cannot be reached."""
+    if found := re.search(r"([^/\[\]:]+|\[[^\]]+\]):(\d+)$", address):
+        # Ray itself would try for minutes.
+        socket.create_connection((found[1].strip("[]"), int(found[2])), _CONNECT_SECONDS).close()
+    import ray
+
+    if address == "local":
+        ray.init(include_dashboard=False, log_to_driver=False)
+    else:
+        ray.init(address=address, log_to_driver=False)
+    return ray
+
+
+def main() -> None:
+    """See the module."""
+    global _OUTPUT
+    # Ray writes to descriptor 1 too.
+    _OUTPUT = os.dup(1)
+    os.dup2(2, 1)
+    # A lost head ends this process after so many seconds.
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "15")
+    settings = json.loads(sys.stdin.readline())
+    try:
+        ray = join(settings["address"])
+    except (OSError, RuntimeError, ValueError) as error:
+        address = settings["address"]
+        tell(failed=f"the cluster {address} cannot be reached: {error}", fatal="yes")
+        sys.exit(1)
+    keepers = Keepers(ray, settings)
+    closed = threading.Event()
+
+    def read() -> None:
+        for line in sys.stdin:
+            keepers.wanted = int(line)
+        closed.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    while not closed.wait(_POLL_SECONDS):
+        keepers.tend()
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()
