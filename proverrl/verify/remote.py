@@ -52,6 +52,7 @@ class _Server:
     """``rests_until`` is on the monotonic clock; ``num_failures`` counts those in a row."""
 
     url: str
+    client: httpx2.AsyncClient
     num_asked: int = 0
     num_failures: int = 0
     rests_until: float = 0.0
@@ -88,19 +89,24 @@ class RemoteVerifier:
         for url in servers:
             if not url.startswith(("http://", "https://")):
                 raise UsageError(f"{url!r} is no URL of a server, such as http://127.0.0.1:8000")
-        self._servers = [_Server(url.rstrip("/")) for url in servers]
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._transport = transport
+        self._servers = [self._make_server(url) for url in servers]
         self._patience = patience_seconds
         self._probe_seconds = probe_seconds
         self._sleep = sleep
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-        self._client = httpx2.AsyncClient(
-            transport=transport, headers=self._headers, limits=limits, timeout=None
-        )
         self._closed = ""
         self._sync_transport = sync_transport
         self._name = ", ".join(server.url for server in self._servers)
         self._about = self._ask_about(self._servers)
+
+    def _make_server(self, url: str) -> _Server:
+        # A client for each: what httpx2 does for a request grows with its client's connections.
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+        client = httpx2.AsyncClient(
+            transport=self._transport, headers=self._headers, limits=limits, timeout=None
+        )
+        return _Server(url.rstrip("/"), client)
 
     def open_backend(self, language: str, *, rlimit: int, states: bool) -> Backend:
         """The servers as the back end of a language. Raises ``ToolchainError``: they do not judge
@@ -170,7 +176,7 @@ class RemoteVerifier:
     def add(self, url: str) -> None:
         """Ask one more server; from any thread. Raises ``UsageError``: it cannot be reached, or
         judges otherwise than the others."""
-        server = _Server(url)
+        server = self._make_server(url)
         self._ask_about([server], self._about)
         self._servers = [*self._servers, server]
 
@@ -185,7 +191,8 @@ class RemoteVerifier:
     async def aclose(self) -> None:
         """Give up what is asked; the servers cancel its work."""
         self._closed = self._closed or "this verifier was closed"
-        await self._client.aclose()
+        for server in self._servers:
+            await server.client.aclose()
 
     async def _ask(
         self, server: _Server, body: dict[str, Any], deadline_seconds: float
@@ -193,7 +200,7 @@ class RemoteVerifier:
         """The result, or what failed this time."""
         server.num_asked += 1
         posted = asyncio.ensure_future(
-            self._client.post(
+            server.client.post(
                 f"{server.url}/v1/verify",
                 json=body,
                 timeout=httpx2.Timeout(
@@ -242,7 +249,7 @@ class RemoteVerifier:
 
     async def _probe(self, server: _Server) -> bool:
         try:
-            response = await self._client.get(f"{server.url}/health", timeout=self._probe_seconds)
+            response = await server.client.get(f"{server.url}/health", timeout=self._probe_seconds)
         except (httpx2.TransportError, RuntimeError):
             return False
         return response.status_code == 200
