@@ -175,9 +175,10 @@ def connect_to(
 @pytest.mark.parametrize(
     ("rows", "code", "error"),
     [
-        ({"results": [{"status": "proved", "checks": ["a"], "key": "0"}]}, 200, VerifierError),
-        ({"results": [{"status": "proved", "key": ""}]}, 200, VerifierError),
-        ({"results": [{"status": "fine"}]}, 200, VerifierError),
+        ({"index": 0, "status": "proved", "checks": ["a"], "key": "0"}, 200, VerifierError),
+        ({"index": 0, "status": "proved", "key": ""}, 200, VerifierError),
+        ({"index": 0, "status": "fine"}, 200, VerifierError),
+        ({"index": 1, "status": "proved"}, 200, UsageError),
         ({"results": []}, 200, UsageError),
         ({"ok": True}, 200, UsageError),
         ([1], 200, UsageError),

@@ -1,15 +1,18 @@
 """A verifier on other machines: servers that ``proverrl serve`` started.
 
-Flows in: candidates. Flows out: the verdicts of the servers. A candidate goes to the server with
-the fewest of ours; one that cannot be reached, or is full, is left alone for a while, and the
-candidate goes to the next. A verdict depends on the candidate alone, so asking again never counts
-twice. All servers must judge alike, which is asked at the start.
+Flows in: candidates. Flows out: the verdicts of the servers. Candidates go to the server with the
+fewest of ours, several in one request when there are many, and their verdicts come one by one. A
+server that cannot be reached, or is full, is left alone for a while, and its candidates go to the
+next. A verdict depends on the candidate alone, so asking again never counts twice. All servers must
+judge alike, which is asked at the start.
 Not handled here: what a server does; a server that lies. Encrypt the way to it, or keep it short.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -44,7 +47,13 @@ _FIRST_REST, _LONGEST_REST = 0.5, 30.0
 _MAX_DOUBLINGS = 10
 _LONGEST_ASKED = 60.0
 """What a server may ask for at most."""
-_RETRIED = frozenset({408, 429, 500, 502, 503, 504})
+_BY_LINE = {"Accept": "application/x-ndjson"}
+_RETRIED = frozenset({408, 413, 429, 500, 502, 503, 504})
+_MANY = 64
+"""With so many candidates at servers, others are gathered for a moment."""
+_GATHER_SECONDS = 0.005
+_FEW, _MOST = 8, 64
+"""Candidates in one request: so many are worth waiting for, and at most."""
 
 
 @dataclass(slots=True)
@@ -56,6 +65,8 @@ class _Server:
     num_asked: int = 0
     num_failures: int = 0
     rests_until: float = 0.0
+    most: int = _MOST
+    """Candidates in one request; halved when it refuses one, which may have no room for as many."""
     probe: asyncio.Future[bool] | None = None
 
     def fail(self, asked_seconds: float = 0.0) -> None:
@@ -67,6 +78,15 @@ class _Server:
             self.rests_until = now + min(_LONGEST_REST, doubled)
             self.num_failures += 1
         self.rests_until = max(self.rests_until, now + min(asked_seconds, _LONGEST_ASKED))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A candidate's row; ``answer`` becomes the server's, or why there is none this time."""
+
+    row: dict[str, Any]
+    deadline_seconds: float
+    answer: asyncio.Future[dict[str, Any] | str]
 
 
 class RemoteVerifier:
@@ -96,6 +116,9 @@ class RemoteVerifier:
         self._probe_seconds = probe_seconds
         self._sleep = sleep
         self._closed = ""
+        self._left: list[_Server] = []
+        self._waiting: list[_Asked] = []
+        self._sending: set[asyncio.Task[None]] = set()
         self._sync_transport = sync_transport
         self._name = ", ".join(server.url for server in self._servers)
         self._about = self._ask_about(self._servers)
@@ -137,24 +160,23 @@ class RemoteVerifier:
         """See ``LanedVerifier.verify``; a server takes its clients, not their lanes, in turn.
         Raises ``VerifierError``: no server took the candidate in time; ``UsageError``: a server
         refused the request itself, such as its key."""
-        body = {
-            "candidates": [_to_row(candidate)],
-            "deadline_seconds": deadline_seconds,
-        }
+        row = _to_row(candidate)
         give_up = time.monotonic() + self._patience
         while True:
             if self._closed:
                 raise VerifierError(self._closed)
-            server, rest = self._choose(time.monotonic())
+            _, rest = self._choose(time.monotonic())
             if rest:
                 await self._sleep(rest)
-            failure, row = await self._ask(server, body, deadline_seconds)
-            if row is not None:
-                return _read_row(candidate, row)
+            asked = _Asked(row, deadline_seconds, asyncio.get_running_loop().create_future())
+            self._gather(asked)
+            answer = await asked.answer
+            if not isinstance(answer, str):
+                return _read_row(candidate, answer)
             if time.monotonic() > give_up:
                 raise VerifierError(
                     f"no server judged {candidate.problem.id!r} within {self._patience:g} s; the "
-                    f"last, {server.url}: {failure}"
+                    f"last: {answer}"
                 )
 
     def _choose(self, now: float) -> tuple[_Server, float]:
@@ -182,7 +204,9 @@ class RemoteVerifier:
 
     def remove(self, url: str) -> None:
         """Ask a server nothing more; from any thread. The last one stays, and rests."""
-        self._servers = [s for s in self._servers if s.url != url] or self._servers[:1]
+        if kept := [server for server in self._servers if server.url != url]:
+            self._left += [server for server in self._servers if server.url == url]
+            self._servers = kept
 
     def give_up(self, why: str) -> None:
         """What no server has judged by now, and all later calls, raise ``VerifierError``."""
@@ -191,54 +215,102 @@ class RemoteVerifier:
     async def aclose(self) -> None:
         """Give up what is asked; the servers cancel its work."""
         self._closed = self._closed or "this verifier was closed"
-        for server in self._servers:
+        await cancel_all(self._sending)
+        for server in (*self._servers, *self._left):
             await server.client.aclose()
 
-    async def _ask(
-        self, server: _Server, body: dict[str, Any], deadline_seconds: float
-    ) -> tuple[str, dict[str, Any] | None]:
-        """The result, or what failed this time."""
-        server.num_asked += 1
-        posted = asyncio.ensure_future(
-            server.client.post(
-                f"{server.url}/v1/verify",
-                json=body,
-                timeout=httpx2.Timeout(
-                    self._patience + 2 * deadline_seconds, connect=_CONNECT_SECONDS
-                ),
-            )
-        )
+    def _gather(self, asked: _Asked) -> None:
+        """Have it sent soon, with what else is asked meanwhile."""
+        self._waiting.append(asked)
+        if len(self._waiting) == 1:
+            seconds = _GATHER_SECONDS if self.num_asked >= _MANY else 0.0
+            asyncio.get_running_loop().call_later(seconds, self._send_waiting)
+
+    def _send_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        by_deadline: dict[float, list[_Asked]] = {}
+        for asked in waiting:
+            if not asked.answer.done():
+                by_deadline.setdefault(asked.deadline_seconds, []).append(asked)
+        for some in by_deadline.values():
+            share = math.ceil(len(some) / len(self._servers))
+            while some:
+                server, _ = self._choose(time.monotonic())
+                size = max(share, _FEW if self.num_asked >= _MANY else 1)
+                batch, some = some[: min(size, server.most)], some[min(size, server.most) :]
+                server.num_asked += len(batch)
+                task = asyncio.ensure_future(self._send(server, batch))
+                self._sending.add(task)
+                task.add_done_callback(self._sending.discard)
+
+    async def _send(self, server: _Server, batch: Sequence[_Asked]) -> None:
+        """Ask for a batch; each has an answer afterwards: its row, what failed, or an error. When
+        nobody waits for any of them, the request is cancelled, and with it the server's work."""
+        streaming = asyncio.ensure_future(self._stream(server, batch))
+
+        def leave(_: object) -> None:
+            server.num_asked -= 1
+            if all(asked.answer.done() for asked in batch):
+                streaming.cancel()
+
+        for asked in batch:
+            asked.answer.add_done_callback(leave)
+        failure = "it did not answer for all candidates"
         try:
-            while not (await asyncio.wait({posted}, timeout=self._probe_seconds))[0]:
+            while not (await asyncio.wait({streaming}, timeout=self._probe_seconds))[0]:
                 if not await self._is_well(server):
                     server.fail()
-                    return "it answers nothing any more", None
-            response = posted.result()
+                    failure = "it answers nothing any more"
+                    break
+            else:
+                failure = "" if streaming.cancelled() else streaming.result()
         except httpx2.TransportError as error:
             server.fail()
-            return str(error) or type(error).__name__, None
-        except RuntimeError as error:
-            # The client was closed under a request.
-            raise VerifierError("this verifier was closed") from error
+            failure = str(error) or type(error).__name__
+        except RuntimeError:
+            failure = "this verifier was closed"
+        except UsageError as error:
+            for asked in batch:
+                if not asked.answer.done():
+                    asked.answer.set_exception(error)
         finally:
-            server.num_asked -= 1
-            await cancel_all([posted])
-        if response.status_code in _RETRIED:
-            server.fail(read_retry_after(response.headers.get("retry-after", "")) or 0.0)
-            return f"status {response.status_code}", None
-        server.num_failures, server.rests_until = 0, 0.0
-        if response.status_code != 200:
-            raise UsageError(
-                f"{server.url}: status {response.status_code}: {response.text[:300]}"
-                + ("; set the key" if response.status_code == 401 else "")
-            )
-        try:
-            (row,) = response.json()["results"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(
-                f"{server.url} did not answer as a server of proverrl does: {response.text[:200]!r}"
-            ) from error
-        return "", row
+            await cancel_all([streaming])
+            for asked in batch:
+                if not asked.answer.done():
+                    asked.answer.set_result(f"{server.url}: {failure}")
+
+    async def _stream(self, server: _Server, batch: Sequence[_Asked]) -> str:
+        """Give each its row as it comes; returns what failed. Raises ``UsageError``: the server
+        refuses the request, or is none of ours."""
+        seconds = batch[0].deadline_seconds
+        body = {"candidates": [asked.row for asked in batch], "deadline_seconds": seconds}
+        timeout = httpx2.Timeout(self._patience + 2 * seconds, connect=_CONNECT_SECONDS)
+        async with server.client.stream(
+            "POST", f"{server.url}/v1/verify", json=body, headers=_BY_LINE, timeout=timeout
+        ) as response:
+            if response.status_code in _RETRIED:
+                server.most = max(1, len(batch) // 2)
+                server.fail(read_retry_after(response.headers.get("retry-after", "")) or 0.0)
+                return f"status {response.status_code}"
+            server.num_failures, server.rests_until = 0, 0.0
+            if response.status_code != 200:
+                text = (await response.aread()).decode("utf-8", "replace")
+                raise UsageError(
+                    f"{server.url}: status {response.status_code}: {text[:300]}"
+                    + ("; set the key" if response.status_code == 401 else "")
+                )
+            async for line in response.aiter_lines():
+                try:
+                    row = json.loads(line)
+                    answer = batch[row["index"]].answer
+                except (ValueError, LookupError, TypeError) as error:
+                    raise UsageError(
+                        f"{server.url} did not answer as a server of proverrl does: {line[:200]!r}"
+                    ) from error
+                if not answer.done():
+                    answer.set_result(row)
+        server.most = min(_MOST, 2 * server.most)
+        return "it did not answer for all candidates"
 
     async def _is_well(self, server: _Server) -> bool:
         """Whether a server that lets us wait answers at all: a machine that is stopped, or cut off,
