@@ -142,6 +142,16 @@ def bench_serve(checks: int, out: Path | None) -> None:
     _finish(make_table(rows), {"loads": to_json(rows)}, out)
 
 
+@bench.command("scale")
+@_OUT
+def bench_scale(out: Path | None) -> None:
+    """Measure at how many servers the process that asks them is the limit, over stand-ins."""
+    from proverrl.bench.scale import make_table, measure_scale, to_json
+
+    rows = measure_scale(say=_say)
+    _finish(make_table(rows), {"sizes": to_json(rows)}, out)
+
+
 @bench.command("grpo")
 @click.option(
     "--side",
