@@ -81,7 +81,7 @@ class _Server:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
+class _Inquiry:
     """A candidate's row; ``answer`` becomes the server's, or why there is none this time."""
 
     row: dict[str, Any]
@@ -117,7 +117,7 @@ class RemoteVerifier:
         self._sleep = sleep
         self._closed = ""
         self._left: list[_Server] = []
-        self._waiting: list[_Asked] = []
+        self._waiting: list[_Inquiry] = []
         self._sending: set[asyncio.Task[None]] = set()
         self._sync_transport = sync_transport
         self._name = ", ".join(server.url for server in self._servers)
@@ -168,7 +168,7 @@ class RemoteVerifier:
             _, rest = self._choose(time.monotonic())
             if rest:
                 await self._sleep(rest)
-            asked = _Asked(row, deadline_seconds, asyncio.get_running_loop().create_future())
+            asked = _Inquiry(row, deadline_seconds, asyncio.get_running_loop().create_future())
             self._gather(asked)
             answer = await asked.answer
             if not isinstance(answer, str):
@@ -219,7 +219,7 @@ class RemoteVerifier:
         for server in (*self._servers, *self._left):
             await server.client.aclose()
 
-    def _gather(self, asked: _Asked) -> None:
+    def _gather(self, asked: _Inquiry) -> None:
         """Have it sent soon, with what else is asked meanwhile."""
         self._waiting.append(asked)
         if len(self._waiting) == 1:
@@ -228,7 +228,7 @@ class RemoteVerifier:
 
     def _send_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
-        by_deadline: dict[float, list[_Asked]] = {}
+        by_deadline: dict[float, list[_Inquiry]] = {}
         for asked in waiting:
             if not asked.answer.done():
                 by_deadline.setdefault(asked.deadline_seconds, []).append(asked)
@@ -243,7 +243,7 @@ class RemoteVerifier:
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
 
-    async def _send(self, server: _Server, batch: Sequence[_Asked]) -> None:
+    async def _send(self, server: _Server, batch: Sequence[_Inquiry]) -> None:
         """Ask for a batch; each has an answer afterwards: its row, what failed, or an error. When
         nobody waits for any of them, the request is cancelled, and with it the server's work."""
         streaming = asyncio.ensure_future(self._stream(server, batch))
@@ -279,7 +279,7 @@ class RemoteVerifier:
                 if not asked.answer.done():
                     asked.answer.set_result(f"{server.url}: {failure}")
 
-    async def _stream(self, server: _Server, batch: Sequence[_Asked]) -> str:
+    async def _stream(self, server: _Server, batch: Sequence[_Inquiry]) -> str:
         """Give each its row as it comes; returns what failed. Raises ``UsageError``: the server
         refuses the request, or is none of ours."""
         seconds = batch[0].deadline_seconds
