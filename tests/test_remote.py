@@ -10,9 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,13 @@ import httpx2
 import pytest
 
 from proverrl.config import Config
-from proverrl.errors import ProblemError, ToolchainError, UsageError, VerifierError
+from proverrl.errors import (
+    CanaryError,
+    ProblemError,
+    ToolchainError,
+    UsageError,
+    VerifierError,
+)
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_configured, open_router, open_verifier
 from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Status, Verdict
@@ -300,3 +306,141 @@ def test_a_served_dafny_judges_as_one_here_and_ends_in_order(tmp_path: Path) -> 
 def read_url(asked: str | Request) -> str:
     with urlopen(asked, timeout=120) as answer:
         return str(answer.read(), "utf-8")
+
+
+LINE_ENDS = "a\u2028b\u2029c\u0085d\x0be"
+
+
+@in_loop
+async def test_a_message_may_hold_what_ends_a_line_elsewhere() -> None:
+    odd = Verdict(Status.REJECTED, (Diagnostic("error", LINE_ENDS),), checks=("audit",))
+    async with listen(FOUR, FakeVerifier(lambda _: odd)) as port:
+        verifier = await connect(port)
+        verdicts = await judge_all(verifier, 20)
+        await verifier.aclose()
+    assert {verdict.diagnostics[0].message for verdict in verdicts} == {LINE_ENDS}
+
+
+@asynccontextmanager
+async def answer_raw(answer: Callable[[list[Any]], bytes], *, hold: bool = False) -> Any:
+    """A server that says what it judges, and answers candidates with these bytes; its connections
+    end then, or are held and nothing more is said on any of them."""
+    about = json.dumps({"languages": {name: asdict(about) for name, about in ABOUT.items()}})
+    held = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        if "/v1/about" in head:
+            writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(about)}\r\n\r\n{about}".encode())
+        elif "/v1/verify" in head:
+            size = int(re.search(r"content-length: (\d+)", head, re.IGNORECASE)[1])  # type: ignore[index]
+            rows = json.loads(await reader.readexactly(size))["candidates"]
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            lines = answer(rows)
+            writer.write(f"{len(lines):x}\r\n".encode() + lines + b"\r\n")
+            await writer.drain()
+            if hold:
+                await held.wait()
+        elif hold:
+            await held.wait()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        held.set()
+        server.close()
+
+
+def first_half(rows: list[Any]) -> bytes:
+    """The results of the first half, and a part of the next."""
+    lines = []
+    for index, row in enumerate(rows[: len(rows) // 2]):
+        candidate = Candidate(Problem(**row["problem"]), row["body"])
+        found = {"index": index, "id": row["id"], "key": candidate.key, "status": "proved"}
+        lines.append(json.dumps(found | {"checks": ["half"]}))
+    return ("\n".join(lines) + "\n" * bool(lines) + '{"index": 0, "sta').encode()
+
+
+@pytest.mark.parametrize("hold", [False, True])
+@in_loop
+async def test_a_server_that_falls_silent_in_its_answer_costs_no_verdict(hold: bool) -> None:
+    good = FakeVerifier(judge)
+    async with answer_raw(first_half, hold=hold) as silent, listen(FOUR, good) as kept:
+        verifier = await connect(
+            silent, kept, probe_seconds=0.2, sleep=lambda _: asyncio.sleep(0.01)
+        )
+        verdicts = await judge_all(verifier, 40)
+        await verifier.aclose()
+    assert [verdict.status for verdict in verdicts] == [Status.PROVED] * 40
+    halves = sum(verdict.checks == ("half",) for verdict in verdicts)
+    assert halves >= 10
+    assert good.num_calls == 40 - halves
+    assert verifier.num_asked == 0
+
+
+@in_loop
+async def test_nobody_waits_for_a_verifier_that_was_closed() -> None:
+    async with listen(SETTINGS, FakeVerifier(judge, delay_seconds=60)) as port:
+        verifier = await connect(port)
+        asked = asyncio.ensure_future(judge_all(verifier, 3))
+        await asyncio.sleep(0)
+        await verifier.aclose()
+        with pytest.raises(VerifierError, match="closed"):
+            await asyncio.wait_for(asked, 10)
+    assert verifier.num_asked == 0
+
+
+@in_loop
+async def test_a_server_that_is_not_to_be_believed_ends_the_run() -> None:
+    fake = FakeVerifier(judge, script={0: CanaryError("believed")})
+    async with listen(SETTINGS, fake) as port:
+        verifier = await connect(port, sleep=lambda _: asyncio.sleep(0.01))
+        with pytest.raises(CanaryError, match="believe no verdict"):
+            await judge_all(verifier, 3)
+        await verifier.aclose()
+
+
+@in_loop
+async def test_text_that_cannot_be_sent_is_refused_here_as_a_pool_would() -> None:
+    async with listen(SETTINGS, FakeVerifier(judge)) as port:
+        verifier = await connect(port)
+        verdict = await verifier.verify(ask("p", "good \ud800"), deadline_seconds=9)
+        await verifier.aclose()
+    assert verdict.status is Status.REJECTED
+    assert "surrogate" in verdict.diagnostics[0].message
+
+
+@in_loop
+async def test_patience_is_for_servers_that_take_nothing() -> None:
+    # It takes each and dies: that is no reason to give up, however long it takes.
+    num = 0
+
+    def cut(rows: list[Any]) -> bytes:
+        nonlocal num
+        num += 1
+        return b"" if num < 6 else first_half([*rows, *rows]).split(b"\n")[0] + b"\n"
+
+    async with answer_raw(cut) as port:
+        verifier = await connect(port, patience_seconds=0.15, sleep=lambda _: asyncio.sleep(0.05))
+        assert (await judge_all(verifier, 1))[0].proved
+        await verifier.aclose()
+    assert num == 6
+
+
+def test_servers_come_and_go_and_differ() -> None:
+    verifier = connect_to({})
+    verifier.remove("http://s")
+    assert verifier.num_servers == 0
+    verifier.add("http://t")
+    assert (verifier.num_servers, [s.url for s in verifier._servers]) == (1, ["http://t"])
+    verifier.add("http://u")
+    verifier.remove("http://t")
+    assert [s.url for s in verifier._servers] == ["http://u"]
+    verifier._sync_transport = answer_with({"languages": {}})
+    with pytest.raises(UsageError, match="judges otherwise"):
+        verifier.add("http://v")
+    with pytest.raises(UsageError, match="cannot be asked"):
+        verifier.add("http://[::1")
+    assert verifier.num_servers == 1

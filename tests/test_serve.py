@@ -22,6 +22,7 @@ from proverrl.serve.queue import CandidateQueue, QueueFullError
 from proverrl.serve.settings import ServeSettings, is_loopback, read_keys
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 from proverrl.verify.base import Limits
+from proverrl.verify.remote import DISTRUSTED
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import ask
 from tests.serve_world import SETTINGS, build_app, in_loop, judge, listen, wait_for
@@ -320,6 +321,7 @@ async def test_nothing_is_said_after_a_false_statement_was_believed() -> None:
         for body in ({"candidates": [program("b", "good 2")]}, known):
             answer = await post(client, "/v1/verify", body)
             assert (answer.status_code, "believe no verdict" in answer.text) == (503, True)
+            assert DISTRUSTED in answer.headers
             assert "/home" not in answer.text
         assert (await client.get("/ready")).status_code == 503
         assert (await client.get("/health")).status_code == 200
@@ -329,8 +331,13 @@ async def test_nothing_is_said_after_a_false_statement_was_believed() -> None:
 async def test_a_candidate_that_is_too_long_costs_itself_alone() -> None:
     async with open_client(replace(SETTINGS, max_text=10)) as client:
         rows = [program("a", "good" + 6 * " "), program("b", "good" + 7 * " ")]
+        problem = {"id": "p", "kind": "statements", "statement": 11 * " " + "/*{HOLE}*/"}
+        rows.append({"id": "c", "problem": problem, "body": ""})
         answer = await post(client, "/v1/verify", {"candidates": rows})
-    assert [row["status"] for row in answer.json()["results"]] == ["proved", "error"]
+    results = answer.json()["results"]
+    assert [row["status"] for row in results] == ["proved", "rejected", "error"]
+    assert "longer than 10 characters" in results[1]["diagnostics"][0]["message"]
+    assert "its statement is longer than 10" in results[2]["message"]
 
 
 @in_loop

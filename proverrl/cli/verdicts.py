@@ -84,6 +84,10 @@ async def print_verdicts(
         confirm=confirm,
         servers=servers,
     )
+    if servers and options.paranoid:
+        raise UsageError(
+            "--paranoid checks with what is installed here, and servers judge: leave one"
+        )
     router = open_router(options)
     verifier = CachedVerifier(router, None, identify=router.identify)
     run = _Judging(router, backend)

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from proverrl.concurrency import cancel_all
 from proverrl.config import LayoutName
 from proverrl.errors import ProblemError, VerifierError
 from proverrl.files.strict_json import load_json
@@ -39,11 +40,12 @@ _now, _wait = time.monotonic, asyncio.sleep
 @dataclass(frozen=True, slots=True)
 class Score:
     """``reward`` is 1.0 or 0.0, and None where nothing was judged. ``status`` is the verdict's, or
-    ``NO_ANSWER``; ``said`` is why there is none, the cause, or the first error."""
+    ``NO_ANSWER``; ``said`` is why there is none, the first error, or the cause."""
 
     reward: float | None
     status: str
     said: str = ""
+    is_fault_of_problem: bool = False
 
 
 def make_rows(path: str | Path, layout: LayoutName) -> list[dict[str, Any]]:
@@ -89,9 +91,9 @@ def find_candidate(problem: Problem, answer: str, layout: LayoutName) -> Candida
 def rate(verdict: Verdict) -> Score:
     """What a verdict earns."""
     errors = [d.message for d in verdict.diagnostics if d.severity == "error"]
-    said = verdict.cause or (errors[0] if errors else "")
+    said = errors[0] if errors else verdict.cause
     if not verdict.status.judged:
-        return Score(None, verdict.status.value, said)
+        return Score(None, verdict.status.value, said, verdict.cause == "problem")
     return Score(float(verdict.proved), verdict.status.value, said)
 
 
@@ -120,6 +122,7 @@ class ProofReward:
         )
         self._verifier: Verifier | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
     def score(self, problems: Sequence[str], answers: Sequence[Any]) -> list[Score]:
@@ -132,12 +135,15 @@ class ProofReward:
 
     async def insist(self, problem: str, answer: Any, *, patience_seconds: float) -> Score:
         """The score of one answer, which is asked for again until it was judged: for trainers that
-        know no answer without a reward. Raises ``VerifierError`` after ``patience_seconds``."""
+        know no answer without a reward. Raises ``VerifierError`` after ``patience_seconds``,
+        ``ProblemError`` at once when no answer to the problem could be judged."""
         give_up, wait = _now() + patience_seconds, _FIRST_WAIT
         while True:
             (score,) = await self.ascore([problem], [answer])
             if score.reward is not None:
                 return score
+            if score.is_fault_of_problem:
+                raise ProblemError(f"no answer to this problem can be judged: {score.said}")
             if _now() + wait > give_up:
                 raise VerifierError(
                     f"an answer was not judged in {patience_seconds:g} s ({score.status}: "
@@ -149,11 +155,22 @@ class ProofReward:
     def close(self) -> None:
         """End the workers; the next answer starts others."""
         with self._starting:
-            loop, verifier, self._loop, self._verifier = self._loop, self._verifier, None, None
-        if loop is not None:
-            if verifier is not None:
-                asyncio.run_coroutine_threadsafe(verifier.aclose(), loop).result()
-            loop.call_soon_threadsafe(loop.stop)
+            loop, thread, self._loop = self._loop, self._thread, None
+            if loop is None or thread is None:
+                return
+            try:
+                asyncio.run_coroutine_threadsafe(self._close_verifier(), loop).result()
+            finally:
+                loop.call_soon_threadsafe(loop.stop)
+                thread.join()
+                loop.close()
+
+    async def _close_verifier(self) -> None:
+        """What is under way ends with an error."""
+        verifier, self._verifier = self._verifier, None
+        if verifier is not None:
+            await verifier.aclose()
+        await cancel_all(asyncio.all_tasks() - {asyncio.current_task()})
 
     async def _score(self, problems: Sequence[str], answers: Sequence[Any]) -> list[Score]:
         if self._verifier is None:
@@ -172,9 +189,8 @@ class ProofReward:
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.SelectorEventLoop()
-                thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-                thread.name = "proverrl verifier"
-                thread.start()
+                self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+                self._thread.start()
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 

@@ -51,5 +51,6 @@ async def compute_score(
     ``patience_seconds`` without a verdict, ``ProblemError`` when the ground truth is no problem."""
     reward = open_reward(layout, tuple(servers), workers, deadline_seconds)
     score = await reward.insist(ground_truth, solution_str, patience_seconds=patience_seconds)
-    value = float(score.reward or 0.0)
+    assert score.reward is not None
+    value = score.reward
     return {"score": value, "acc": value, "no_answer": float(score.status == NO_ANSWER)}

@@ -29,6 +29,8 @@ from proverrl.verify.router import OpenBackend, RoutedVerifier
 KEY_VARIABLE = "PROVERRL_API_KEY"
 """The environment variable with this client's key for the servers."""
 
+_SERVER_DEADLINE = 86_400
+"""Seconds that a server of a cluster allows: a run's own deadline counts."""
 _APPEAL_CANDIDATES = 20
 """A worker of the appeals is replaced after so many: to start one costs ten verifications."""
 
@@ -164,11 +166,13 @@ def _list_serve_arguments(options: BackendOptions) -> tuple[str, ...]:
     """How ``proverrl serve`` is told of a back end's options."""
     given = {
         "--workers": options.workers,
+        "--deadline": _SERVER_DEADLINE,
         "--rlimit": options.limits.rlimit,
         "--memory-mb": options.memory_mb,
         "--canary-rate": options.canary_rate,
         "--lean-backend": options.lean_backend,
         "--confirm": options.confirm,
     }
-    known = [word for name, value in given.items() if value for word in (name, str(value))]
+    said = {name: str(value) for name, value in given.items() if value is not None}
+    known = [word for pair in said.items() for word in pair]
     return (*known, *(["--trace-states"] if options.trace_states else []))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import (
     AsyncIterator,
@@ -33,19 +34,19 @@ from starlette.routing import Route
 
 from proverrl import __version__
 from proverrl.concurrency import cancel_all, finish_all
-from proverrl.errors import VerifierError
+from proverrl.errors import CanaryError, VerifierError
 from proverrl.files.strict_json import load_json
 from proverrl.problems.inputs import Submission, Unusable, VerifyInput, read_entry, verdict_to_json
-from proverrl.serve.desk import Desk, Refusal
+from proverrl.serve.desk import CLIENT_GONE, Desk, Refusal
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Verdict
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.remote import LanguageAbout
+from proverrl.verify.remote import DISTRUSTED, LanguageAbout
 
+logger = logging.getLogger(__name__)
 Row = dict[str, Any]
 Work = Callable[[], Coroutine[Any, Any, Row]]
 NDJSON = "application/x-ndjson"
-_CLIENT_GONE = 499
 _LONG_BYTES = 2**18
 
 
@@ -81,7 +82,7 @@ async def answer_all(
         try:
             await asyncio.wait({rows, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not rows.done():
-                return Response(status_code=_CLIENT_GONE)
+                return Response(status_code=CLIENT_GONE)
             return Response(to_json(shape(rows.result())), media_type="application/json")
         finally:
             await cancel_all([rows, gone])
@@ -135,9 +136,12 @@ def add_route(
             response = await handler(request, desk.admit(request))
         except Refusal as refusal:
             response = refusal.response
-        except VerifierError:
-            said = desk.distrust or "the verifier is not available"
-            response = JSONResponse({"detail": said}, 503)
+        except CanaryError as error:
+            logger.critical("%s", error)
+            response = JSONResponse({"detail": desk.distrust}, 503, {DISTRUSTED: "1"})
+        except VerifierError as error:
+            logger.warning("%s", error)
+            response = JSONResponse({"detail": "the verifier is not available"}, 503)
         seconds = time.perf_counter() - started
         desk.metrics.count_request(paths[0], response.status_code, seconds)
         return response

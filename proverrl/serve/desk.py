@@ -10,20 +10,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
 
 from proverrl.errors import CanaryError, ProblemError, ToolchainError
 from proverrl.problems.inputs import Submission, Unusable
 from proverrl.serve.metrics import Metrics
 from proverrl.serve.queue import CandidateQueue, QueueFullError
 from proverrl.serve.settings import ServeSettings
-from proverrl.types import Verdict
+from proverrl.types import Diagnostic, Status, Verdict
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.remote import LanguageAbout
+from proverrl.verify.remote import DISTRUSTED, LanguageAbout
+
+logger = logging.getLogger(__name__)
+CLIENT_GONE = 499
 
 
 class Refusal(Exception):  # noqa: N818
@@ -60,10 +65,11 @@ class Desk:
         language = candidate.problem.language
         if language not in self.about:
             return entry.refuse("no-backend", f"{language} is not served here")
-        if len(candidate.source) > self.settings.max_text:
-            most = self.settings.max_text
-            return entry.refuse("malformed", f"longer than {most} characters with its statement")
+        if (refused := self._refuse_long(entry)) is not None:
+            return refused
         async with self.queue.turn(candidate, lane, priority):
+            if self.distrust:
+                raise CanaryError(self.distrust)
             try:
                 verdict = await self._verifier.verify(
                     candidate,
@@ -72,8 +78,9 @@ class Desk:
                 )
             except ProblemError as error:
                 return entry.refuse("bad-problem", str(error))
-            except ToolchainError:
+            except ToolchainError as error:
                 # Its message names commands and paths of this machine.
+                logger.warning("%s", error)
                 return entry.refuse("no-backend", f"{language} cannot be judged on this server")
             except CanaryError:
                 self.distrust = "a false statement was called proved here; believe no verdict"
@@ -81,11 +88,22 @@ class Desk:
         self.metrics.count_verdict(language, verdict)
         return verdict
 
+    def _refuse_long(self, entry: Submission) -> Verdict | Unusable | None:
+        """A text that is too long for the audit is the answer's own doing, unless the problem
+        alone is that long."""
+        most, candidate = self.settings.max_text, entry.candidate
+        if len(candidate.source) <= most:
+            return None
+        if len(candidate.source) - len(candidate.body) - len(candidate.prelude) > most:
+            return entry.refuse("bad-problem", f"its statement is longer than {most} characters")
+        said = f"longer than {most} characters with its statement (--max-text)"
+        return Verdict(Status.REJECTED, (Diagnostic("error", said),), checks=("audit:text",))
+
     def admit(self, request: Request) -> str:
         """The client's lane. Raises ``Refusal``: it has no key, or nothing can be judged."""
         lane = self.authorise(request)
         if self.distrust:
-            raise Refusal(503, self.distrust)
+            raise Refusal(503, self.distrust, {DISTRUSTED: "1"})
         return lane
 
     def authorise(self, request: Request) -> str:
@@ -122,6 +140,8 @@ class Desk:
                     if size > limit:
                         raise too_long
                     parts.append(part)
+        except ClientDisconnect:
+            raise Refusal(CLIENT_GONE, "the client went away") from None
         except TimeoutError:
             seconds = self.settings.read_seconds
             raise Refusal(408, f"the body did not arrive within {seconds:g} s") from None
@@ -130,7 +150,7 @@ class Desk:
     @contextlib.contextmanager
     def reserve(self, num: int) -> Iterator[None]:
         """Room for a batch. Raises ``Refusal``."""
-        most = self.settings.max_batch
+        most = min(self.settings.max_batch, self.settings.room)
         if num > most:
             raise Refusal(413, f"{num} candidates in one request; at most {most} are taken")
         try:

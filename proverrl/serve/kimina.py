@@ -149,7 +149,10 @@ def to_answer(verdict: Verdict, seconds: float) -> dict[str, Any]:
     if verdict.status is Status.INCOMPLETE:
         response["sorries"] = _list_sorries(verdict)
         # Lean only warns of a sorry, and the client tells such files from those with errors.
-        messages = [message | {"severity": "warning"} for message in messages]
+        messages = [
+            message | {"severity": "warning"} if message["severity"] == "error" else message
+            for message in messages
+        ]
     elif not verdict.proved and all(message["severity"] != "error" for message in messages):
         said = f"not accepted: {verdict.status.value}"
         messages.append({"severity": "error", "pos": _START, "endPos": _START, "data": said})

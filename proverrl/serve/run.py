@@ -41,6 +41,7 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     config = configure(make_app(settings, verifier, about, routes), settings)
     bound = listen(config)
     host, port = bound.getsockname()[:2]
+    host = f"[{host}]" if ":" in host else host
     say(f"listening on http://{host}:{port}, {settings.options.workers} workers for each language")
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn handles them while it runs, and raises them once more at its end.

@@ -170,3 +170,15 @@ def end_worker(worker: Worker, dying: set[asyncio.Task[None]]) -> None:
     task = asyncio.get_running_loop().create_task(worker.join())
     dying.add(task)
     task.add_done_callback(dying.discard)
+
+
+def refuse_broken_text(candidate: Candidate) -> Verdict | None:
+    """Half of a surrogate pair cannot be sent to any checker."""
+    if candidate.body.isascii() and candidate.prelude.isascii():
+        return None
+    try:
+        (candidate.prelude + candidate.body).encode("utf-8")
+    except UnicodeEncodeError as error:
+        reason = f"the text holds half of a surrogate pair at character {error.start}"
+        return Verdict(Status.REJECTED, (Diagnostic("error", reason),), checks=("audit:text",))
+    return None

@@ -9,6 +9,7 @@ Not handled here: Ray itself, which has a process of its own (``cluster_keeper``
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import logging
@@ -72,6 +73,8 @@ class ClusterVerifier:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            # Ctrl-C at the terminal is the driver's to answer.
+            start_new_session=True,
         )
         self._heard: queue.Queue[dict[str, str]] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -148,7 +151,8 @@ class ClusterVerifier:
             try:
                 heard = self._heard.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
-                self._scale()
+                if not self._ending:
+                    self._scale()
                 continue
             if "up" in heard:
                 try:
@@ -189,14 +193,16 @@ class ClusterVerifier:
         try:
             self._keeper.stdin.write(line + "\n")
             self._keeper.stdin.flush()
-        except BrokenPipeError:
+        except (OSError, ValueError):
             # It has ended, and what listens to it says so.
             logger.debug("the keeper's input is closed")
 
     def _end(self) -> None:
         self._ending = True
         assert self._keeper.stdin is not None
-        self._keeper.stdin.close()
+        # What could not be written to a keeper that has ended is nobody's loss.
+        with contextlib.suppress(OSError):
+            self._keeper.stdin.close()
         try:
             self._keeper.wait(timeout=20.0)
         except subprocess.TimeoutExpired:

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ _PDEATHSIG = 1
 _OUTPUT = 1
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 10.0
-_START_SECONDS = 180.0
+_LAST_LINES = 5
 _FIRST_REST, _LONGEST_REST = 2.0, 60.0
 """Seconds before another server is started after one failed: they double."""
 
@@ -50,6 +51,7 @@ class ServerKeeper:
             "--api-key-file",
             self._keys.name,
         ]
+        self._said: deque[str] = deque(maxlen=_LAST_LINES)
         self._server = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -60,19 +62,18 @@ class ServerKeeper:
 
     def start(self) -> str:
         """The server's URL, once it listens. Raises ``RuntimeError`` with its last words."""
-        said: list[str] = []
         assert self._server.stderr is not None
         for line in self._server.stderr:
-            said.append(line.strip())
+            self._said.append(line.strip())
             if found := re.search(r"listening on (http://\S+?),", line):
-                # What it says later must not fill the pipe.
-                threading.Thread(target=self._server.stderr.read, daemon=True).start()
                 return found[1]
-        raise RuntimeError("; ".join(said[-5:]) or "the server ended without a word")
+        raise RuntimeError("; ".join(self._said) or "the server ended without a word")
 
     def wait(self) -> str:
         """Returns when the server has ended, and how."""
-        return f"its server ended with status {self._server.wait()}"
+        assert self._server.stderr is not None
+        self._said.extend(line.strip() for line in self._server.stderr)
+        return f"its server ended with status {self._server.wait()}: {'; '.join(self._said)}"
 
 
 def _die_with_parent() -> None:
@@ -88,7 +89,7 @@ class Keepers:
         self._actor = ray.remote(
             num_cpus=settings["workers"], max_concurrency=2, scheduling_strategy="SPREAD"
         )(ServerKeeper)
-        self._starting: dict[Any, tuple[Any, float]] = {}
+        self._starting: dict[Any, Any] = {}
         self._running: dict[Any, tuple[Any, str]] = {}
         self._num_failures = 0
         self._rests_until = 0.0
@@ -102,9 +103,9 @@ class Keepers:
         if missing > 0 and time.monotonic() >= self._rests_until:
             for _ in range(missing):
                 keeper = self._actor.remote(self._settings["arguments"], self._settings["key"])
-                self._starting[keeper.start.remote()] = keeper, time.monotonic()
+                self._starting[keeper.start.remote()] = keeper
         while len(self._starting) > max(0, self.wanted - len(self._running)):
-            _, (keeper, _since) = self._starting.popitem()
+            _, keeper = self._starting.popitem()
             self._ray.kill(keeper)
         while len(self._running) > self.wanted:
             _, (keeper, url) = self._running.popitem()
@@ -113,7 +114,7 @@ class Keepers:
 
     def _look_at_starting(self) -> None:
         for ref in self._find_done(self._starting):
-            keeper, _ = self._starting.pop(ref)
+            keeper = self._starting.pop(ref)
             try:
                 url = self._ray.get(ref)
             except self._ray.exceptions.RayError as error:
@@ -141,9 +142,12 @@ class Keepers:
         return list(done)
 
     def _rest(self, error: str) -> None:
-        rest = min(_LONGEST_REST, _FIRST_REST * 2.0 ** min(self._num_failures, 10))
-        self._rests_until = time.monotonic() + rest
-        self._num_failures += 1
+        now = time.monotonic()
+        if self._rests_until <= now:
+            # All that fail together are one failure.
+            rest = min(_LONGEST_REST, _FIRST_REST * 2.0 ** min(self._num_failures, 10))
+            self._rests_until = now + rest
+            self._num_failures += 1
         words = error.strip().splitlines()
         tell(failed=words[-1] if words else "no reason was given")
 
@@ -161,7 +165,7 @@ def join(address: str) -> Any:
     import ray
 
     if address == "local":
-        ray.init(include_dashboard=False, log_to_driver=False)
+        ray.init(address="local", include_dashboard=False, log_to_driver=False)
     else:
         ray.init(address=address, log_to_driver=False)
     return ray

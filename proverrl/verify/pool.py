@@ -29,6 +29,7 @@ from proverrl.verify.base import (
     SpawnWorker,
     Worker,
     end_worker,
+    refuse_broken_text,
 )
 from proverrl.verify.memory_cgroup import describe_guard
 from proverrl.verify.turns import Ticket, Turns
@@ -147,7 +148,7 @@ class VerifierPool:
                 f"problem {candidate.problem.id!r} is in {candidate.problem.language}, and this "
                 f"pool judges: {', '.join(sorted(self._languages))}"
             )
-        refused = _refuse_broken_text(candidate) or self._audit(candidate)
+        refused = refuse_broken_text(candidate) or self._audit(candidate)
         if refused is not None:
             self._count(lane)
             self._counts["refused"] += lane != CANARY_LANE
@@ -355,15 +356,3 @@ class VerifierPool:
                     self._counts["memory_kills"] += 1
                     slot.worker.kill()
                     slot.stop_judging()
-
-
-def _refuse_broken_text(candidate: Candidate) -> Verdict | None:
-    """Half of a surrogate pair cannot be sent to any checker."""
-    if candidate.body.isascii() and candidate.prelude.isascii():
-        return None
-    try:
-        (candidate.prelude + candidate.body).encode("utf-8")
-    except UnicodeEncodeError as error:
-        reason = f"the text holds half of a surrogate pair at character {error.start}"
-        return Verdict(Status.REJECTED, (Diagnostic("error", reason),), checks=("audit:text",))
-    return None

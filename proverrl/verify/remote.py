@@ -16,15 +16,23 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import httpx2
 from pydantic import TypeAdapter, ValidationError
 
 from proverrl.concurrency import cancel_all
-from proverrl.errors import ProblemError, RecordError, ToolchainError, UsageError, VerifierError
+from proverrl.errors import (
+    CanaryError,
+    ProblemError,
+    RecordError,
+    ToolchainError,
+    UsageError,
+    VerifierError,
+)
 from proverrl.types import Candidate, Verdict
-from proverrl.verify.base import DEFAULT_LANE, PoolStats
+from proverrl.verify.base import DEFAULT_LANE, PoolStats, refuse_broken_text
 from proverrl.verify.router import Backend
 
 
@@ -48,7 +56,10 @@ _MAX_DOUBLINGS = 10
 _LONGEST_ASKED = 60.0
 """What a server may ask for at most."""
 _BY_LINE = {"Accept": "application/x-ndjson"}
-_RETRIED = frozenset({408, 413, 429, 500, 502, 503, 504})
+_RETRIED = frozenset({408, 429, 499, 500, 502, 503, 504})
+_TOO_MANY = 413
+DISTRUSTED = "X-ProverRL-Distrusted"
+"""The header in the answers of a server that called a false statement proved."""
 _MANY = 64
 """With so many candidates at servers, others are gathered for a moment."""
 _GATHER_SECONDS = 0.005
@@ -66,7 +77,8 @@ class _Server:
     num_failures: int = 0
     rests_until: float = 0.0
     most: int = _MOST
-    """Candidates in one request; halved when it refuses one, which may have no room for as many."""
+    """Candidates in one request; halved when it says that these are too many."""
+    is_gone: bool = False
     probe: asyncio.Future[bool] | None = None
 
     def fail(self, asked_seconds: float = 0.0) -> None:
@@ -80,13 +92,21 @@ class _Server:
         self.rests_until = max(self.rests_until, now + min(asked_seconds, _LONGEST_ASKED))
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why there is no answer this time; whether the server had begun to answer."""
+
+    said: str
+    was_taken: bool = False
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Inquiry:
     """A candidate's row; ``answer`` becomes the server's, or why there is none this time."""
 
     row: dict[str, Any]
     deadline_seconds: float
-    answer: asyncio.Future[dict[str, Any] | str]
+    answer: asyncio.Future[dict[str, Any] | _Failure]
 
 
 class RemoteVerifier:
@@ -118,7 +138,7 @@ class RemoteVerifier:
         self._closed = ""
         self._left: list[_Server] = []
         self._waiting: list[_Inquiry] = []
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[_Failure]] = set()
         self._sync_transport = sync_transport
         self._name = ", ".join(server.url for server in self._servers)
         self._about = self._ask_about(self._servers)
@@ -160,6 +180,8 @@ class RemoteVerifier:
         """See ``LanedVerifier.verify``; a server takes its clients, not their lanes, in turn.
         Raises ``VerifierError``: no server took the candidate in time; ``UsageError``: a server
         refused the request itself, such as its key."""
+        if (refused := refuse_broken_text(candidate)) is not None:
+            return refused
         row = _to_row(candidate)
         give_up = time.monotonic() + self._patience
         while True:
@@ -171,12 +193,14 @@ class RemoteVerifier:
             asked = _Inquiry(row, deadline_seconds, asyncio.get_running_loop().create_future())
             self._gather(asked)
             answer = await asked.answer
-            if not isinstance(answer, str):
+            if not isinstance(answer, _Failure):
                 return _read_row(candidate, answer)
+            if answer.was_taken:
+                give_up = time.monotonic() + self._patience
             if time.monotonic() > give_up:
                 raise VerifierError(
                     f"no server judged {candidate.problem.id!r} within {self._patience:g} s; the "
-                    f"last: {answer}"
+                    f"last: {answer.said}"
                 )
 
     def _choose(self, now: float) -> tuple[_Server, float]:
@@ -192,20 +216,25 @@ class RemoteVerifier:
 
     @property
     def num_servers(self) -> int:
-        """Servers that are asked now, those that rest among them."""
-        return len(self._servers)
+        """Servers that are there, those that rest among them."""
+        return sum(not server.is_gone for server in self._servers)
 
     def add(self, url: str) -> None:
         """Ask one more server; from any thread. Raises ``UsageError``: it cannot be reached, or
         judges otherwise than the others."""
         server = self._make_server(url)
         self._ask_about([server], self._about)
-        self._servers = [*self._servers, server]
+        self._left += [known for known in self._servers if known.is_gone]
+        self._servers = [*(known for known in self._servers if not known.is_gone), server]
 
     def remove(self, url: str) -> None:
         """Ask a server nothing more; from any thread. The last one stays, and rests."""
-        if kept := [server for server in self._servers if server.url != url]:
-            self._left += [server for server in self._servers if server.url == url]
+        for server in self._servers:
+            if server.url == url:
+                server.is_gone = True
+                server.fail(_LONGEST_ASKED)
+        if kept := [server for server in self._servers if not server.is_gone]:
+            self._left += [server for server in self._servers if server.is_gone]
             self._servers = kept
 
     def give_up(self, why: str) -> None:
@@ -241,76 +270,93 @@ class RemoteVerifier:
                 server.num_asked += len(batch)
                 task = asyncio.ensure_future(self._send(server, batch))
                 self._sending.add(task)
-                task.add_done_callback(self._sending.discard)
+                task.add_done_callback(partial(self._end_batch, server, batch))
 
-    async def _send(self, server: _Server, batch: Sequence[_Inquiry]) -> None:
-        """Ask for a batch; each has an answer afterwards: its row, what failed, or an error. When
-        nobody waits for any of them, the request is cancelled, and with it the server's work."""
+    def _end_batch(
+        self, server: _Server, batch: Sequence[_Inquiry], task: asyncio.Task[_Failure]
+    ) -> None:
+        """Nobody is left waiting, however the sending ended."""
+        self._sending.discard(task)
+        error = None if task.cancelled() else task.exception()
+        failure = _Failure("it was given up") if task.cancelled() or error else task.result()
+        for inquiry in batch:
+            if not inquiry.answer.done():
+                if error is not None:
+                    inquiry.answer.set_exception(error)
+                else:
+                    said = f"{server.url}: {failure.said}"
+                    inquiry.answer.set_result(_Failure(said, failure.was_taken))
+
+    async def _send(self, server: _Server, batch: Sequence[_Inquiry]) -> _Failure:
+        """Ask for a batch; returns why some have no answer. When nobody waits for any of them, the
+        request is cancelled, and with it the server's work. Raises as ``_stream``."""
         streaming = asyncio.ensure_future(self._stream(server, batch))
 
         def leave(_: object) -> None:
             server.num_asked -= 1
-            if all(asked.answer.done() for asked in batch):
+            if all(inquiry.answer.done() for inquiry in batch):
                 streaming.cancel()
 
-        for asked in batch:
-            asked.answer.add_done_callback(leave)
-        failure = "it did not answer for all candidates"
+        for inquiry in batch:
+            inquiry.answer.add_done_callback(leave)
         try:
             while not (await asyncio.wait({streaming}, timeout=self._probe_seconds))[0]:
                 if not await self._is_well(server):
                     server.fail()
-                    failure = "it answers nothing any more"
-                    break
-            else:
-                failure = "" if streaming.cancelled() else streaming.result()
-        except httpx2.TransportError as error:
+                    return _Failure("it answers nothing any more", was_taken=True)
+            return _Failure("") if streaming.cancelled() else streaming.result()
+        except (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError) as error:
+            # A client that was closed under a request raises RuntimeError.
             server.fail()
-            failure = str(error) or type(error).__name__
-        except RuntimeError:
-            failure = "this verifier was closed"
-        except UsageError as error:
-            for asked in batch:
-                if not asked.answer.done():
-                    asked.answer.set_exception(error)
+            return _Failure(str(error) or type(error).__name__)
         finally:
             await cancel_all([streaming])
-            for asked in batch:
-                if not asked.answer.done():
-                    asked.answer.set_result(f"{server.url}: {failure}")
 
-    async def _stream(self, server: _Server, batch: Sequence[_Inquiry]) -> str:
-        """Give each its row as it comes; returns what failed. Raises ``UsageError``: the server
-        refuses the request, or is none of ours."""
+    async def _stream(self, server: _Server, batch: Sequence[_Inquiry]) -> _Failure:
+        """Give each its row as it comes; returns why the others have none. Raises ``UsageError``:
+        the server refuses the request, or is none of ours; ``CanaryError``: it is not to be
+        believed."""
         seconds = batch[0].deadline_seconds
-        body = {"candidates": [asked.row for asked in batch], "deadline_seconds": seconds}
+        body = {"candidates": [inquiry.row for inquiry in batch], "deadline_seconds": seconds}
         timeout = httpx2.Timeout(self._patience + 2 * seconds, connect=_CONNECT_SECONDS)
         async with server.client.stream(
             "POST", f"{server.url}/v1/verify", json=body, headers=_BY_LINE, timeout=timeout
         ) as response:
-            if response.status_code in _RETRIED:
-                server.most = max(1, len(batch) // 2)
-                server.fail(read_retry_after(response.headers.get("retry-after", "")) or 0.0)
-                return f"status {response.status_code}"
-            server.num_failures, server.rests_until = 0, 0.0
             if response.status_code != 200:
-                text = (await response.aread()).decode("utf-8", "replace")
-                raise UsageError(
-                    f"{server.url}: status {response.status_code}: {text[:300]}"
-                    + ("; set the key" if response.status_code == 401 else "")
-                )
-            async for line in response.aiter_lines():
-                try:
-                    row = json.loads(line)
-                    answer = batch[row["index"]].answer
-                except (ValueError, LookupError, TypeError) as error:
-                    raise UsageError(
-                        f"{server.url} did not answer as a server of proverrl does: {line[:200]!r}"
-                    ) from error
-                if not answer.done():
-                    answer.set_result(row)
-        server.most = min(_MOST, 2 * server.most)
-        return "it did not answer for all candidates"
+                text = (await response.aread()).decode("utf-8", "replace")[:300]
+                return self._take_refusal(server, len(batch), response, text)
+            server.num_failures, server.rests_until = 0, 0.0
+            rest, said = b"", "it did not answer for all candidates"
+            try:
+                async for part in response.aiter_bytes():
+                    # Not by the lines of a text: a message may hold other characters that end one.
+                    *lines, rest = (rest + part).split(b"\n")
+                    for line in lines:
+                        _take_line(server.url, batch, line)
+            except httpx2.HTTPError as error:
+                said = str(error) or type(error).__name__
+            else:
+                if rest:
+                    _take_line(server.url, batch, rest)
+        if not all(inquiry.answer.done() for inquiry in batch):
+            server.fail()
+        return _Failure(said, was_taken=True)
+
+    def _take_refusal(
+        self, server: _Server, num: int, response: httpx2.Response, text: str
+    ) -> _Failure:
+        status = response.status_code
+        if DISTRUSTED in response.headers:
+            raise CanaryError(f"{server.url}: {text}")
+        if status == _TOO_MANY and num > 1:
+            server.most = num // 2
+            return _Failure(f"{num} candidates are too many for one request")
+        if status in _RETRIED:
+            server.fail(read_retry_after(response.headers.get("retry-after", "")) or 0.0)
+            return _Failure(f"status {status}: {text}")
+        raise UsageError(
+            f"{server.url}: status {status}: {text}" + ("; set the key" if status == 401 else "")
+        )
 
     async def _is_well(self, server: _Server) -> bool:
         """Whether a server that lets us wait answers at all: a machine that is stopped, or cut off,
@@ -322,7 +368,7 @@ class RemoteVerifier:
     async def _probe(self, server: _Server) -> bool:
         try:
             response = await server.client.get(f"{server.url}/health", timeout=self._probe_seconds)
-        except (httpx2.TransportError, RuntimeError):
+        except (httpx2.HTTPError, RuntimeError):
             return False
         return response.status_code == 200
 
@@ -340,7 +386,14 @@ class RemoteVerifier:
                     response = client.get(f"{server.url}/v1/about")
                     response.raise_for_status()
                     said = _ABOUT.validate_python(response.json()["languages"])
-                except (httpx2.HTTPError, ValidationError, ValueError, KeyError) as error:
+                except (
+                    httpx2.HTTPError,
+                    httpx2.InvalidURL,
+                    ValidationError,
+                    ValueError,
+                    LookupError,
+                    TypeError,
+                ) as error:
                     raise UsageError(
                         f"{server.url} cannot be asked what it judges: {error}; is `proverrl "
                         "serve` running there, and is the key right?"
@@ -374,6 +427,19 @@ def _read_row(candidate: Candidate, row: Mapping[str, Any]) -> Verdict:
     if row.get("key") != candidate.key:
         raise VerifierError("a server answered for another candidate than was asked for")
     return verdict
+
+
+def _take_line(url: str, batch: Sequence[_Inquiry], line: bytes) -> None:
+    """Raises ``UsageError``: the line is no result for one of the batch."""
+    try:
+        row = json.loads(line)
+        answer = batch[row["index"]].answer
+    except (ValueError, LookupError, TypeError) as error:
+        raise UsageError(
+            f"{url} did not answer as a server of proverrl does: {line[:200]!r}"
+        ) from error
+    if not answer.done():
+        answer.set_result(row)
 
 
 def read_retry_after(text: str) -> float | None:
