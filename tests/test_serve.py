@@ -22,7 +22,7 @@ from proverrl.serve.queue import CandidateQueue, QueueFullError
 from proverrl.serve.settings import ServeSettings, is_loopback, read_keys
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 from proverrl.verify.base import Limits
-from proverrl.verify.remote import DISTRUSTED
+from proverrl.verify.remote_server import DISTRUSTED
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import ask
 from tests.serve_world import SETTINGS, build_app, in_loop, judge, listen, wait_for

@@ -41,7 +41,8 @@ from proverrl.serve.desk import CLIENT_GONE, Desk, Refusal
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Verdict
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.remote import DISTRUSTED, LanguageAbout
+from proverrl.verify.remote import LanguageAbout
+from proverrl.verify.remote_server import DISTRUSTED
 
 logger = logging.getLogger(__name__)
 Row = dict[str, Any]

@@ -25,7 +25,8 @@ from proverrl.serve.queue import CandidateQueue, QueueFullError
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Diagnostic, Status, Verdict
 from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.remote import DISTRUSTED, LanguageAbout
+from proverrl.verify.remote import LanguageAbout
+from proverrl.verify.remote_server import DISTRUSTED
 
 logger = logging.getLogger(__name__)
 CLIENT_GONE = 499

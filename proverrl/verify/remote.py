@@ -11,7 +11,6 @@ Not handled here: what a server does; a server that lies. Encrypt the way to it,
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from proverrl.concurrency import cancel_all
 from proverrl.errors import (
-    CanaryError,
     ProblemError,
     RecordError,
     ToolchainError,
@@ -33,6 +31,7 @@ from proverrl.errors import (
 )
 from proverrl.types import Candidate, Verdict
 from proverrl.verify.base import DEFAULT_LANE, PoolStats, refuse_broken_text
+from proverrl.verify.remote_server import LONGEST_ASKED, Inquiry, NoAnswer, RemoteServer
 from proverrl.verify.router import Backend
 
 
@@ -49,64 +48,13 @@ class LanguageAbout:
 
 _VERDICT = TypeAdapter(Verdict)
 _ABOUT = TypeAdapter(dict[str, LanguageAbout])
-_CONNECT_SECONDS = 10.0
-_FIRST_REST, _LONGEST_REST = 0.5, 30.0
-"""Seconds for which a server that failed is left alone: they double with each failure."""
-_MAX_DOUBLINGS = 10
-_LONGEST_ASKED = 60.0
-"""What a server may ask for at most."""
-_BY_LINE = {"Accept": "application/x-ndjson"}
-_RETRIED = frozenset({408, 429, 499, 500, 502, 503, 504})
-_TOO_MANY = 413
-DISTRUSTED = "X-ProverRL-Distrusted"
-"""The header in the answers of a server that called a false statement proved."""
 _MANY = 64
 """With so many candidates at servers, others are gathered for a moment."""
 _GATHER_SECONDS = 0.005
-_FEW, _MOST = 8, 64
-"""Candidates in one request: so many are worth waiting for, and at most."""
-
-
-@dataclass(slots=True)
-class _Server:
-    """``rests_until`` is on the monotonic clock; ``num_failures`` counts those in a row."""
-
-    url: str
-    client: httpx2.AsyncClient
-    num_asked: int = 0
-    num_failures: int = 0
-    rests_until: float = 0.0
-    most: int = _MOST
-    """Candidates in one request; halved when it says that these are too many."""
-    is_gone: bool = False
-    probe: asyncio.Future[bool] | None = None
-
-    def fail(self, asked_seconds: float = 0.0) -> None:
-        """It did not answer, or asked for so many seconds of rest. All that fails while it rests
-        is one failure: a server that dies fails everything that it was asked at once."""
-        now = time.monotonic()
-        if self.rests_until <= now:
-            doubled = _FIRST_REST * 2.0 ** min(self.num_failures, _MAX_DOUBLINGS)
-            self.rests_until = now + min(_LONGEST_REST, doubled)
-            self.num_failures += 1
-        self.rests_until = max(self.rests_until, now + min(asked_seconds, _LONGEST_ASKED))
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """Why there is no answer this time; whether the server had begun to answer."""
-
-    said: str
-    was_taken: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Inquiry:
-    """A candidate's row; ``answer`` becomes the server's, or why there is none this time."""
-
-    row: dict[str, Any]
-    deadline_seconds: float
-    answer: asyncio.Future[dict[str, Any] | _Failure]
+_FEW = 8
+"""Candidates that are worth one request then."""
+_NAP_SECONDS = 1.0
+"""So long a candidate sleeps at most before it looks for a server again: another may have come."""
 
 
 class RemoteVerifier:
@@ -131,25 +79,25 @@ class RemoteVerifier:
                 raise UsageError(f"{url!r} is no URL of a server, such as http://127.0.0.1:8000")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._transport = transport
-        self._servers = [self._make_server(url) for url in servers]
         self._patience = patience_seconds
         self._probe_seconds = probe_seconds
+        self._servers = [self._make_server(url) for url in servers]
         self._sleep = sleep
         self._closed = ""
-        self._left: list[_Server] = []
-        self._waiting: list[_Inquiry] = []
-        self._sending: set[asyncio.Task[_Failure]] = set()
+        self._left: list[RemoteServer] = []
+        self._waiting: list[Inquiry] = []
+        self._sending: set[asyncio.Task[NoAnswer]] = set()
         self._sync_transport = sync_transport
         self._name = ", ".join(server.url for server in self._servers)
         self._about = self._ask_about(self._servers)
 
-    def _make_server(self, url: str) -> _Server:
+    def _make_server(self, url: str) -> RemoteServer:
         # A client for each: what httpx2 does for a request grows with its client's connections.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
         client = httpx2.AsyncClient(
             transport=self._transport, headers=self._headers, limits=limits, timeout=None
         )
-        return _Server(url.rstrip("/"), client)
+        return RemoteServer(url.rstrip("/"), client, self._patience, self._probe_seconds)
 
     def open_backend(self, language: str, *, rlimit: int, states: bool) -> Backend:
         """The servers as the back end of a language. Raises ``ToolchainError``: they do not judge
@@ -189,11 +137,12 @@ class RemoteVerifier:
                 raise VerifierError(self._closed)
             _, rest = self._choose(time.monotonic())
             if rest:
-                await self._sleep(rest)
-            asked = _Inquiry(row, deadline_seconds, asyncio.get_running_loop().create_future())
+                await self._sleep(min(rest, _NAP_SECONDS))
+                continue
+            asked = Inquiry(row, deadline_seconds, asyncio.get_running_loop().create_future())
             self._gather(asked)
             answer = await asked.answer
-            if not isinstance(answer, _Failure):
+            if not isinstance(answer, NoAnswer):
                 return _read_row(candidate, answer)
             if answer.was_taken:
                 give_up = time.monotonic() + self._patience
@@ -203,7 +152,7 @@ class RemoteVerifier:
                     f"last: {answer.said}"
                 )
 
-    def _choose(self, now: float) -> tuple[_Server, float]:
+    def _choose(self, now: float) -> tuple[RemoteServer, float]:
         """The server with the fewest of ours, and how long it rests; one that rests only where all
         do, the first to wake."""
         server = min(self._servers, key=lambda s: (max(s.rests_until, now), s.num_asked))
@@ -232,7 +181,7 @@ class RemoteVerifier:
         for server in self._servers:
             if server.url == url:
                 server.is_gone = True
-                server.fail(_LONGEST_ASKED)
+                server.fail(LONGEST_ASKED)
         if kept := [server for server in self._servers if not server.is_gone]:
             self._left += [server for server in self._servers if server.is_gone]
             self._servers = kept
@@ -248,7 +197,7 @@ class RemoteVerifier:
         for server in (*self._servers, *self._left):
             await server.client.aclose()
 
-    def _gather(self, asked: _Inquiry) -> None:
+    def _gather(self, asked: Inquiry) -> None:
         """Have it sent soon, with what else is asked meanwhile."""
         self._waiting.append(asked)
         if len(self._waiting) == 1:
@@ -257,7 +206,7 @@ class RemoteVerifier:
 
     def _send_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
-        by_deadline: dict[float, list[_Inquiry]] = {}
+        by_deadline: dict[float, list[Inquiry]] = {}
         for asked in waiting:
             if not asked.answer.done():
                 by_deadline.setdefault(asked.deadline_seconds, []).append(asked)
@@ -268,112 +217,29 @@ class RemoteVerifier:
                 size = max(share, _FEW if self.num_asked >= _MANY else 1)
                 batch, some = some[: min(size, server.most)], some[min(size, server.most) :]
                 server.num_asked += len(batch)
-                task = asyncio.ensure_future(self._send(server, batch))
+                for inquiry in batch:
+                    inquiry.answer.add_done_callback(partial(_leave, server))
+                task = asyncio.ensure_future(server.send(batch))
                 self._sending.add(task)
                 task.add_done_callback(partial(self._end_batch, server, batch))
 
     def _end_batch(
-        self, server: _Server, batch: Sequence[_Inquiry], task: asyncio.Task[_Failure]
+        self, server: RemoteServer, batch: Sequence[Inquiry], task: asyncio.Task[NoAnswer]
     ) -> None:
         """Nobody is left waiting, however the sending ended."""
         self._sending.discard(task)
         error = None if task.cancelled() else task.exception()
-        failure = _Failure("it was given up") if task.cancelled() or error else task.result()
+        failure = NoAnswer("it was given up") if task.cancelled() or error else task.result()
         for inquiry in batch:
             if not inquiry.answer.done():
                 if error is not None:
                     inquiry.answer.set_exception(error)
                 else:
                     said = f"{server.url}: {failure.said}"
-                    inquiry.answer.set_result(_Failure(said, failure.was_taken))
-
-    async def _send(self, server: _Server, batch: Sequence[_Inquiry]) -> _Failure:
-        """Ask for a batch; returns why some have no answer. When nobody waits for any of them, the
-        request is cancelled, and with it the server's work. Raises as ``_stream``."""
-        streaming = asyncio.ensure_future(self._stream(server, batch))
-
-        def leave(_: object) -> None:
-            server.num_asked -= 1
-            if all(inquiry.answer.done() for inquiry in batch):
-                streaming.cancel()
-
-        for inquiry in batch:
-            inquiry.answer.add_done_callback(leave)
-        try:
-            while not (await asyncio.wait({streaming}, timeout=self._probe_seconds))[0]:
-                if not await self._is_well(server):
-                    server.fail()
-                    return _Failure("it answers nothing any more", was_taken=True)
-            return _Failure("") if streaming.cancelled() else streaming.result()
-        except (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError) as error:
-            # A client that was closed under a request raises RuntimeError.
-            server.fail()
-            return _Failure(str(error) or type(error).__name__)
-        finally:
-            await cancel_all([streaming])
-
-    async def _stream(self, server: _Server, batch: Sequence[_Inquiry]) -> _Failure:
-        """Give each its row as it comes; returns why the others have none. Raises ``UsageError``:
-        the server refuses the request, or is none of ours; ``CanaryError``: it is not to be
-        believed."""
-        seconds = batch[0].deadline_seconds
-        body = {"candidates": [inquiry.row for inquiry in batch], "deadline_seconds": seconds}
-        timeout = httpx2.Timeout(self._patience + 2 * seconds, connect=_CONNECT_SECONDS)
-        async with server.client.stream(
-            "POST", f"{server.url}/v1/verify", json=body, headers=_BY_LINE, timeout=timeout
-        ) as response:
-            if response.status_code != 200:
-                text = (await response.aread()).decode("utf-8", "replace")[:300]
-                return self._take_refusal(server, len(batch), response, text)
-            server.num_failures, server.rests_until = 0, 0.0
-            rest, said = b"", "it did not answer for all candidates"
-            try:
-                async for part in response.aiter_bytes():
-                    # Not by the lines of a text: a message may hold other characters that end one.
-                    *lines, rest = (rest + part).split(b"\n")
-                    for line in lines:
-                        _take_line(server.url, batch, line)
-            except httpx2.HTTPError as error:
-                said = str(error) or type(error).__name__
-            else:
-                if rest:
-                    _take_line(server.url, batch, rest)
-        if not all(inquiry.answer.done() for inquiry in batch):
-            server.fail()
-        return _Failure(said, was_taken=True)
-
-    def _take_refusal(
-        self, server: _Server, num: int, response: httpx2.Response, text: str
-    ) -> _Failure:
-        status = response.status_code
-        if DISTRUSTED in response.headers:
-            raise CanaryError(f"{server.url}: {text}")
-        if status == _TOO_MANY and num > 1:
-            server.most = num // 2
-            return _Failure(f"{num} candidates are too many for one request")
-        if status in _RETRIED:
-            server.fail(read_retry_after(response.headers.get("retry-after", "")) or 0.0)
-            return _Failure(f"status {status}: {text}")
-        raise UsageError(
-            f"{server.url}: status {status}: {text}" + ("; set the key" if status == 401 else "")
-        )
-
-    async def _is_well(self, server: _Server) -> bool:
-        """Whether a server that lets us wait answers at all: a machine that is stopped, or cut off,
-        closes no connection. Asked once for all that wait for it."""
-        if server.probe is None or server.probe.done():
-            server.probe = asyncio.ensure_future(self._probe(server))
-        return await asyncio.shield(server.probe)
-
-    async def _probe(self, server: _Server) -> bool:
-        try:
-            response = await server.client.get(f"{server.url}/health", timeout=self._probe_seconds)
-        except (httpx2.HTTPError, RuntimeError):
-            return False
-        return response.status_code == 200
+                    inquiry.answer.set_result(NoAnswer(said, failure.was_taken))
 
     def _ask_about(
-        self, servers: Sequence[_Server], found: Mapping[str, LanguageAbout] | None = None
+        self, servers: Sequence[RemoteServer], found: Mapping[str, LanguageAbout] | None = None
     ) -> Mapping[str, LanguageAbout]:
         """What all servers say alike, and what was ``found`` before. Raises ``UsageError``: one
         cannot be reached, refuses, or judges otherwise."""
@@ -407,6 +273,10 @@ class RemoteVerifier:
         return found
 
 
+def _leave(server: RemoteServer, _: object) -> None:
+    server.num_asked -= 1
+
+
 def _to_row(candidate: Candidate) -> dict[str, Any]:
     problem = asdict(candidate.problem)
     row = {"id": candidate.problem.id, "problem": problem, "body": candidate.body}
@@ -427,24 +297,3 @@ def _read_row(candidate: Candidate, row: Mapping[str, Any]) -> Verdict:
     if row.get("key") != candidate.key:
         raise VerifierError("a server answered for another candidate than was asked for")
     return verdict
-
-
-def _take_line(url: str, batch: Sequence[_Inquiry], line: bytes) -> None:
-    """Raises ``UsageError``: the line is no result for one of the batch."""
-    try:
-        row = json.loads(line)
-        answer = batch[row["index"]].answer
-    except (ValueError, LookupError, TypeError) as error:
-        raise UsageError(
-            f"{url} did not answer as a server of proverrl does: {line[:200]!r}"
-        ) from error
-    if not answer.done():
-        answer.set_result(row)
-
-
-def read_retry_after(text: str) -> float | None:
-    """``Retry-After`` in seconds; None when it is absent or a date."""
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        return None
