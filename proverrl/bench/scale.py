@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -37,7 +36,6 @@ class Scaled:
     ideal: float
     per_second: float
     cpu_ms: float
-    peak_mb: float
 
     @property
     def limit(self) -> float:
@@ -70,9 +68,7 @@ def _measure(servers: int, workers: int, seconds: float) -> Scaled:
         wall, cpu = asyncio.run(_ask(verifier, num, servers * workers))
     finally:
         side.communicate()
-    # Kilobytes of 1,024 bytes on Linux.
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    return Scaled(servers, workers, seconds, ideal, num / wall, 1000 * cpu / num, peak)
+    return Scaled(servers, workers, seconds, ideal, num / wall, 1000 * cpu / num)
 
 
 async def _ask(verifier: RemoteVerifier, num: int, in_flight: int) -> tuple[float, float]:
