@@ -92,9 +92,7 @@ async def _ask(verifier: RemoteVerifier, num: int, in_flight: int) -> tuple[floa
 
 def make_table(rows: list[Scaled]) -> Table:
     """What is printed."""
-    table = Table(
-        "servers", "workers each", "work", "verdicts/s", "of the ideal", "driver ms", "its limit/s"
-    )
+    table = Table("servers", "workers", "work", "per s", "of the ideal", "driver ms", "limit per s")
     for row in rows:
         share = f"{100 * row.per_second / row.ideal:.0f} %"
         cells = [f"{row.servers}", f"{row.workers}", f"{row.work_seconds:g} s"]
