@@ -249,7 +249,7 @@ class GrpoState(RunState):
         references = reference_sources(session) if num else []
         own = proof_sources(session, kept) if num else []
         corrections = own_corrections(session, seen, kept) if num_corrections else []
-        longest = session.policy.context_tokens
+        longest = session.policy.context_tokens if num_corrections else 0
         rng = random.Random(derive_seed(session.config.seed, "replay", version))
 
         def draw() -> list[TrainingSample]:
