@@ -43,21 +43,25 @@ LEAN_KEYWORDS = frozenset(
 OTHER_KEYWORDS = frozenset(
     """builtin_cbv_simproc builtin_cbv_simproc_decl builtin_cbv_simproc_pattern%
     builtin_dsimproc_decl builtin_env_linter builtin_simproc_decl builtin_simproc_pattern%
-    cbv_simproc_decl cbv_simproc_pattern% compile_time_search_path% declName% declare!
+    cbv_eval cbv_simproc_decl cbv_simproc_pattern% compile_time_search_path% declare!
+    declare_bitwise_int_theorems declare_bitwise_uint_theorems declare_int_theorems
+    declare_sint_simprocs declare_uint_simprocs declare_uint_theorems declName%
     def_eval_config_item derive_fintype% elementwise_of% ensure_eval_expr_instance
-    ensure_eval_term_expr_instances ensure_eval_term_instance fast_instance% for_in'% json%
-    proxy_equiv% reassoc_of% satisfies_binder_pred% set_config simproc_pattern% test_extern
-    wait_for_sync wait_for_test_task""".split()
+    ensure_eval_term_expr_instances ensure_eval_term_instance eval_prec eval_prio fast_instance%
+    for_in'% grind_annotated json% matches println! proxy_equiv% reassoc_of% reset_grind_attrs%
+    satisfies_binder_pred% set_config simproc_pattern% test_extern using! wait_for_sync
+    wait_for_test_task with_annotate_term""".split()
 )
-"""Keywords that need an import, or that only other releases or Mathlib have."""
+"""Keywords that need an import or the syntax of the whole core library, or that only other releases
+or Mathlib have."""
 
 PROOF_KEYWORDS = frozenset(
-    """Prop Sort Type assert! at bif break by calc catch clear% continue decreasing_by do else
+    """assert! at bif break by calc catch clear% continue decreasing_by do else
     ensure_expected_type% exists extends finally for forall from fun generalizing have haveI
-    hiding if in inferInstanceAs let letI let_delayed let_fun let_tmp match mod_cast mut nat_lit
-    no_index nofun nomatch open panic! renaming repeat return set_option show show_term suffices
-    termination_by then try type_of% unless unreachable! until using where while with
-    without_expected_type""".split()
+    hiding if in inferInstanceAs let let_delayed let_fun let_tmp letI match matches mod_cast mut
+    nat_lit no_index nofun nomatch open panic! Prop renaming repeat return set_option show
+    show_term Sort suffices termination_by then try Type type_of% unless unreachable! until using
+    using! where while with without_expected_type""".split()
 )
 """Those that any text of a policy may use. The rest belong to commands, open a goal, print, or are
 pieces of programs."""
