@@ -17,7 +17,8 @@ step "1/5 set-up"
 bash scripts/setup.sh
 
 step "2/5 what is installed: proverrl doctor"
-.venv/bin/proverrl doctor
+found="$(.venv/bin/proverrl doctor)" || { printf '%s\n' "$found"; exit 1; }
+printf '%s\n' "$found"
 
 step "3/5 training and evaluation: proverrl train configs/demo.toml --run $run $*"
 .venv/bin/proverrl train configs/demo.toml --run "$run" "$@"
@@ -26,7 +27,7 @@ step "4/5 report: proverrl report $run"
 .venv/bin/proverrl report "$run"
 
 step "5/5 the same on Lean: proverrl train configs/lean.toml --run $run-lean $*"
-if .venv/bin/proverrl doctor | grep -Eq '^ok +Lean {2,}'; then
+if grep -Eq '^ok +Lean {2,}' <<<"$found"; then
   .venv/bin/proverrl train configs/lean.toml --run "$run-lean" "$@"
   .venv/bin/proverrl report "$run-lean"
 else

@@ -123,9 +123,7 @@ def test_servers_come_with_the_work_and_a_killed_node_costs_no_verdict(
     make_nodes: Callable[[int], Nodes],
 ) -> None:
     nodes = make_nodes(2)
-    verifier = ClusterVerifier(
-        ClusterOptions(nodes.address, 1, 2, workers=1, arguments=("--workers", "1"))
-    )
+    verifier = ClusterVerifier(ClusterOptions(nodes.address, 1, 2, workers=1))
 
     async def run() -> list[Verdict]:
         verifier.open_backend("dafny", rlimit=3_000_000, states=False)

@@ -42,11 +42,18 @@ def make_server(
     opened: dict[bool, Verifier] = {}
     server = MCPServer("proverrl", version=__version__, instructions=_INSTRUCTIONS)
 
-    async def judge(entry: Submission, *, traced: bool) -> Verdict:
-        if traced not in opened:
-            opened[traced] = open_verifier(traced)
-            closing.push_async_callback(opened[traced].aclose)
-        return await opened[traced].verify(entry.candidate, deadline_seconds=deadline_seconds)
+    async def judge(
+        language: str, code: str, problem: Row | None, body: str, prelude: str, *, traced: bool
+    ) -> tuple[Row, Verdict]:
+        with _say_errors():
+            entry = _read(language, code, problem, body, prelude)
+            if traced not in opened:
+                opened[traced] = open_verifier(traced)
+                closing.push_async_callback(opened[traced].aclose)
+            verdict = await opened[traced].verify(
+                entry.candidate, deadline_seconds=deadline_seconds
+            )
+        return verdict_to_json(entry, verdict), verdict
 
     @server.tool()
     async def verify(
@@ -59,9 +66,8 @@ def make_server(
         """Judge a whole file (`language`, `code`), or a `body` for a `problem`. The answer has
         `status`: proved, rejected, incomplete (holes are left), unsound (it cheats), exhausted (a
         resource limit); timeout and crashed say nothing of the proof."""
-        with _say_errors():
-            entry = _read(language, code, problem, body, prelude)
-            return verdict_to_json(entry, await judge(entry, traced=False))
+        row, _ = await judge(language, code, problem, body, prelude, traced=False)
+        return row
 
     @server.tool()
     async def goals(
@@ -73,13 +79,11 @@ def make_server(
     ) -> Row:
         """What is left to prove: the goals at each place of the body or file, by line and column,
         and those that are open at its end or at an error. In Lean, `sorry` leaves a goal open."""
-        with _say_errors():
-            entry = _read(language, code, problem, body, prelude)
-            verdict = await judge(entry, traced=True)
+        row, verdict = await judge(language, code, problem, body, prelude, traced=True)
         states = [
             {"line": line, "column": column, "goals": text} for line, column, text in verdict.states
         ]
-        return verdict_to_json(entry, verdict) | {"states": states}
+        return row | {"states": states}
 
     if search is not None:
         find = search

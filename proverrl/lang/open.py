@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proverrl.config import PoolConfig
 from proverrl.config.base import LeanBackend
@@ -22,9 +22,11 @@ from proverrl.lang.base import BackendOptions
 from proverrl.types import Problem
 from proverrl.verify.base import Limits
 from proverrl.verify.cache import Appeals, CachedVerifier
-from proverrl.verify.cluster import ClusterOptions, ClusterVerifier
-from proverrl.verify.remote import RemoteVerifier
 from proverrl.verify.router import OpenBackend, RoutedVerifier
+
+if TYPE_CHECKING:
+    from proverrl.verify.cluster import ClusterVerifier
+    from proverrl.verify.remote import RemoteVerifier
 
 KEY_VARIABLE = "PROVERRL_API_KEY"
 """The environment variable with this client's key for the servers."""
@@ -145,6 +147,10 @@ def open_router(options: BackendOptions) -> RoutedVerifier:
 
     @cache
     def connect() -> RemoteVerifier | ClusterVerifier:
+        # Here, because the HTTP client is a tenth of what a pool of this machine needs to import.
+        from proverrl.verify.cluster import ClusterOptions, ClusterVerifier
+        from proverrl.verify.remote import RemoteVerifier
+
         address, fewest, most = options.cluster
         if address:
             settings = ClusterOptions(
@@ -163,9 +169,8 @@ def open_router(options: BackendOptions) -> RoutedVerifier:
 
 
 def _list_serve_arguments(options: BackendOptions) -> tuple[str, ...]:
-    """How ``proverrl serve`` is told of a back end's options."""
+    """How ``proverrl serve`` is told of a back end's options, its workers aside."""
     given = {
-        "--workers": options.workers,
         "--deadline": _SERVER_DEADLINE,
         "--rlimit": options.limits.rlimit,
         "--memory-mb": options.memory_mb,

@@ -93,9 +93,10 @@ class Desk:
         """A text that is too long for the audit is the answer's own doing, unless the problem
         alone is that long."""
         most, candidate = self.settings.max_text, entry.candidate
-        if len(candidate.source) <= most:
+        length = len(candidate.source)
+        if length <= most:
             return None
-        if len(candidate.source) - len(candidate.body) - len(candidate.prelude) > most:
+        if length - len(candidate.body) - len(candidate.prelude) > most:
             return entry.refuse("bad-problem", f"its statement is longer than {most} characters")
         said = f"longer than {most} characters with its statement (--max-text)"
         return Verdict(Status.REJECTED, (Diagnostic("error", said),), checks=("audit:text",))

@@ -83,11 +83,10 @@ class ClusterVerifier:
         self._write(str(self._wanted))
         self._busy_since = time.monotonic()
         self._ending = False
-        try:
+        with contextlib.ExitStack() as ended_on_failure:
+            ended_on_failure.callback(self._end)
             self._remote = RemoteVerifier(self._wait_for_first(), key=key)
-        except BaseException:
-            self._end()
-            raise
+            ended_on_failure.pop_all()
         self._tending = threading.Thread(target=self._tend, daemon=True)
         self._tending.start()
 

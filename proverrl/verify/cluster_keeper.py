@@ -38,13 +38,14 @@ _FIRST_REST, _LONGEST_REST = 2.0, 60.0
 class ServerKeeper:
     """What runs on a node: one server, for as long as this object is there."""
 
-    def __init__(self, arguments: Sequence[str], key: str) -> None:
+    def __init__(self, workers: int, arguments: Sequence[str], key: str) -> None:
         import ray
 
         self._keys = tempfile.NamedTemporaryFile("w", prefix="proverrl-key-")  # noqa: SIM115
         self._keys.write(key + "\n")
         self._keys.flush()
         command = [sys.executable, "-m", "proverrl", "serve", "--port", "0", *arguments]
+        command += ["--workers", str(workers)]
         command += [
             "--host",
             str(ray.util.get_node_ip_address()),
@@ -85,7 +86,7 @@ class Keepers:
 
     def __init__(self, ray: Any, settings: dict[str, Any]) -> None:
         self._ray = ray
-        self._settings = settings
+        self._arguments = settings["workers"], settings["arguments"], settings["key"]
         self._actor = ray.remote(
             num_cpus=settings["workers"], max_concurrency=2, scheduling_strategy="SPREAD"
         )(ServerKeeper)
@@ -102,7 +103,7 @@ class Keepers:
         missing = self.wanted - len(self._starting) - len(self._running)
         if missing > 0 and time.monotonic() >= self._rests_until:
             for _ in range(missing):
-                keeper = self._actor.remote(self._settings["arguments"], self._settings["key"])
+                keeper = self._actor.remote(*self._arguments)
                 self._starting[keeper.start.remote()] = keeper
         while len(self._starting) > max(0, self.wanted - len(self._running)):
             _, keeper = self._starting.popitem()
