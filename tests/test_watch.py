@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from rich.console import Console
 
 from proverrl.cli.main import cli
 from proverrl.monitor import Monitor
+from proverrl.monitor.interrupt import ctrl_c_while_asleep
 from proverrl.monitor.metrics import MetricsTail
 from proverrl.monitor.watch import (
     RunView,
@@ -226,3 +229,27 @@ def test_a_finished_run_ends_at_once(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.output.splitlines()[-1] == f"{run}: finished"
     assert done.output.startswith("step 3/3")
+
+
+def test_ctrl_c_between_writing_a_panel_and_forgetting_it_draws_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+        def flush(self) -> None:
+            # rich forgets what it wrote after the flush.
+            if "begun" in self.getvalue() and not pressed:
+                pressed.append(True)
+                os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setenv("TERM", "xterm")
+    pressed: list[bool] = []
+    stream = Terminal()
+    with pytest.raises(KeyboardInterrupt), ctrl_c_while_asleep() as sleep:
+        watch_run(tmp_path, stream, live=True, sleep=sleep)
+    assert pressed
+    # On leaving it is drawn over itself: three lines, two steps up, and nothing is left twice.
+    before, after = stream.getvalue().split("\x1b[1A\x1b[2K" * 2)
+    assert before.count("begun") == after.count("begun") == 1

@@ -49,13 +49,15 @@ def watch(run: Path, once: bool, every: float) -> None:
     """Follow a training from another terminal until it ends; nothing is written to its folder."""
     import sys
 
+    from proverrl.monitor.interrupt import ctrl_c_while_asleep
     from proverrl.monitor.watch import print_once, watch_run
 
     if once:
         print_once(run, sys.stdout)
         return
     try:
-        watch_run(run, sys.stdout, every=every)
+        with ctrl_c_while_asleep() as sleep:
+            watch_run(run, sys.stdout, every=every, sleep=sleep)
     except KeyboardInterrupt:
         click.echo("no longer watching; the run itself is not touched", err=True)
         sys.exit(130)

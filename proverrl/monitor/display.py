@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TextIO
@@ -24,6 +25,7 @@ from proverrl.rollout.completion_counts import describe_lost
 
 SECONDS_BETWEEN_PHASE_LINES = 5.0
 SPARKLINE_WIDTH = 32
+_DRAWING_SECONDS = 0.5
 _KEY_COLUMNS = 4
 _SHOW_CURSOR = b"\x1b[?25h\n"
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -174,16 +176,20 @@ class LivePanel(Live):
     """rich's ``Live``; ``abandon_all`` is for a process that ends at once."""
 
     _abandoned: ClassVar[bool] = False
+    _drawing: ClassVar[Any] = threading.RLock()
 
     def refresh(self) -> None:
         """Draw it anew, from whatever thread."""
-        if not LivePanel._abandoned:
-            super().refresh()
+        with LivePanel._drawing:
+            if not LivePanel._abandoned:
+                super().refresh()
 
     @staticmethod
     def abandon_all() -> None:
-        """Leave what is drawn as it is, with a visible cursor below it. Takes no lock, so that a
-        signal handler may call it; nothing is drawn afterwards."""
+        """Leave what is drawn as it is, with a visible cursor below it; nothing is drawn
+        afterwards. What another thread is drawing is waited for, for half a second: a signal
+        handler may call it."""
+        LivePanel._drawing.acquire(timeout=_DRAWING_SECONDS)
         LivePanel._abandoned = True
         if sys.__stdout__ is not None and sys.__stdout__.isatty():
             os.write(sys.__stdout__.fileno(), _SHOW_CURSOR)

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -30,11 +31,43 @@ _WORDS = {
 
 
 def end_at_once(line: str) -> NoReturn:
-    """Say ``line`` and end this process; verifiers end with it. Takes no lock and waits for no
-    thread, so that a signal handler may call it."""
+    """Say ``line`` and end this process; verifiers end with it. Waits for no thread longer than the
+    drawing of a panel may take, so that a signal handler may call it."""
     LivePanel.abandon_all()
     os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{line}\n".encode())
     os._exit(EXIT_INTERRUPTED)
+
+
+@contextmanager
+def ctrl_c_while_asleep() -> Iterator[Callable[[float], None]]:
+    """Within it Ctrl-C raises KeyboardInterrupt in the sleep that is given, and nowhere else: rich
+    writes a panel again whose writing was interrupted."""
+    pressed = asleep = False
+
+    def take(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        if asleep:
+            raise KeyboardInterrupt
+
+    def sleep(seconds: float) -> None:
+        nonlocal asleep
+        asleep = True
+        try:
+            if pressed:
+                raise KeyboardInterrupt
+            time.sleep(seconds)
+        finally:
+            asleep = False
+
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield time.sleep
+        return
+    before = signal.signal(signal.SIGINT, take)
+    try:
+        yield sleep
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
