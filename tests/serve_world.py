@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +18,7 @@ from proverrl.lang.base import BackendOptions
 from proverrl.serve.app import make_app
 from proverrl.serve.kimina import add_kimina_routes
 from proverrl.serve.rewards import add_reward_routes
+from proverrl.serve.run import listen as bind
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Candidate, Status
 from proverrl.verify.base import Limits
@@ -63,9 +63,9 @@ async def listen(
 ) -> AsyncIterator[int]:
     """The port of a running server."""
     app = build_app(settings, fake, about)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(app, port=0, log_level="error")
+    server = uvicorn.Server(config)
+    with bind(config) as bound:
         task = asyncio.create_task(server.serve(sockets=[bound]))
         await wait_for(lambda: server.started)
         try:

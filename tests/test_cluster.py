@@ -17,7 +17,7 @@ import pytest
 from proverrl.errors import ToolchainError, UsageError, VerifierError
 from proverrl.lang.open import open_verifier
 from proverrl.types import Candidate, Problem, Status, Verdict
-from proverrl.verify.cluster import ClusterOptions, ClusterVerifier
+from proverrl.verify.cluster import ClusterOptions, ClusterSize, ClusterVerifier
 from tests.serve_world import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.dafny]
@@ -165,3 +165,14 @@ def test_what_cannot_be_had_is_said() -> None:
         ClusterOptions("local", 3, 2)
     with pytest.raises(UsageError, match="leave one empty"):
         open_verifier(servers=("http://a",), cluster=("local", 1, 1))
+
+
+def test_as_many_servers_as_there_is_work_for_and_one_less_a_minute() -> None:
+    # Two workers each, two candidates a worker: a server for every four.
+    size = ClusterSize(ClusterOptions("local", fewest=1, most=5, workers=2), now=0.0)
+    looks = [(0, 0), (4, 1), (5, 2), (100, 3), (12, 60), (12, 63), (12, 64), (12, 100), (0, 124)]
+    assert [size.choose(asked, now) for asked, now in looks] == [1, 1, 2, 5, 5, 5, 4, 4, 4]
+    # At 125 another one is given back; work that comes again is given a server at once.
+    looks = [(0, 125), (16, 130), (0, 190), (0, 191)]
+    assert [size.choose(asked, now) for asked, now in looks] == [3, 4, 4, 3]
+    assert [size.choose(0, now) for now in (260, 330, 400, 470)] == [2, 1, 1, 1]

@@ -58,6 +58,27 @@ class ClusterOptions:
             )
 
 
+class ClusterSize:
+    """How many servers are wanted: at once as many as there is work for, and one less after each
+    minute in which fewer would have done."""
+
+    def __init__(self, options: ClusterOptions, now: float) -> None:
+        self._options = options
+        self._needed_since = now
+        self.wanted = options.fewest
+
+    def choose(self, num_asked: int, now: float) -> int:
+        """The number now; ``num_asked`` candidates are under way, ``now`` is in seconds."""
+        options = self._options
+        needed = math.ceil(num_asked / (_FULL * options.workers))
+        needed = min(options.most, max(options.fewest, needed))
+        if needed >= self.wanted:
+            self.wanted, self._needed_since = needed, now
+        elif now - self._needed_since > _IDLE_SECONDS:
+            self.wanted, self._needed_since = self.wanted - 1, now
+        return self.wanted
+
+
 class ClusterVerifier:
     """A ``LanedVerifier`` over the nodes of a cluster. Raises ``ToolchainError``: Ray is missing,
     or the cluster or its first servers cannot be had; ``UsageError``: two of the first servers
@@ -79,10 +100,10 @@ class ClusterVerifier:
         self._heard: queue.Queue[dict[str, str]] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
         self._write(json.dumps(asdict(options) | {"key": key}))
-        self._wanted = options.fewest
-        self._write(str(self._wanted))
-        self._busy_since = time.monotonic()
         self._ending = False
+        self._size = ClusterSize(options, time.monotonic())
+        self._wanted = 0
+        self._want(self._size.wanted)
         with contextlib.ExitStack() as ended_on_failure:
             ended_on_failure.callback(self._end)
             self._remote = RemoteVerifier(self._wait_for_first(), key=key)
@@ -150,8 +171,7 @@ class ClusterVerifier:
             try:
                 heard = self._heard.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
-                if not self._ending:
-                    self._scale()
+                self._want(self._size.choose(self._remote.num_asked, time.monotonic()))
                 continue
             if "up" in heard:
                 try:
@@ -171,21 +191,10 @@ class ClusterVerifier:
                 )
                 return
 
-    def _scale(self) -> None:
-        options, now = self._options, time.monotonic()
-        needed = math.ceil(self._remote.num_asked / (_FULL * options.workers))
-        needed = min(options.most, max(options.fewest, needed))
-        if needed >= self._wanted:
-            self._busy_since = now
-        if needed > self._wanted:
-            self._want(needed)
-        elif now - self._busy_since > _IDLE_SECONDS:
-            self._want(self._wanted - 1)
-            self._busy_since = now
-
     def _want(self, number: int) -> None:
-        self._wanted = number
-        self._write(str(number))
+        if number != self._wanted and not self._ending:
+            self._wanted = number
+            self._write(str(number))
 
     def _write(self, line: str) -> None:
         assert self._keeper.stdin is not None

@@ -30,6 +30,8 @@ _PDEATHSIG = 1
 _OUTPUT = 1
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 10.0
+_START_SECONDS = 240.0
+"""So long a server may take until it listens; then its place is for another one."""
 _LAST_LINES = 5
 _FIRST_REST, _LONGEST_REST = 2.0, 60.0
 """Seconds before another server is started after one failed: they double."""
@@ -64,11 +66,20 @@ class ServerKeeper:
     def start(self) -> str:
         """The server's URL, once it listens. Raises ``RuntimeError`` with its last words."""
         assert self._server.stderr is not None
-        for line in self._server.stderr:
-            self._said.append(line.strip())
-            if found := re.search(r"listening on (http://\S+?),", line):
-                return found[1]
+        too_long = threading.Timer(_START_SECONDS, self._give_up)
+        too_long.start()
+        try:
+            for line in self._server.stderr:
+                self._said.append(line.strip())
+                if found := re.search(r"listening on (http://\S+?),", line):
+                    return found[1]
+        finally:
+            too_long.cancel()
         raise RuntimeError("; ".join(self._said) or "the server ended without a word")
+
+    def _give_up(self) -> None:
+        self._said.append(f"it did not listen within {_START_SECONDS:g} s")
+        self._server.kill()
 
     def wait(self) -> str:
         """Returns when the server has ended, and how."""

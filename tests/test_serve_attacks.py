@@ -1,0 +1,193 @@
+"""Clients that mean harm, at a server that listens, while an honest client goes on asking.
+
+Each attack must leave every honest verdict right, the queue empty and the server alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import httpx2
+import pytest
+
+from proverrl.lang.base import BackendOptions
+from proverrl.serve.settings import ServeSettings
+from proverrl.verify.base import Limits
+from tests.fake_verifier import FakeVerifier
+from tests.serve_world import SETTINGS, in_loop, judge, listen, wait_for
+
+KEY = "k" * 32
+WORKERS = 4
+Attack = Callable[[int, FakeVerifier], Awaitable[None]]
+
+
+async def ask_honestly(client: httpx2.AsyncClient, number: int) -> None:
+    rows = [
+        {"id": word, "language": "dafny", "code": f"{word} {number}"} for word in ("good", "bad")
+    ]
+    answer = await client.post("/v1/verify", json={"candidates": rows})
+    assert answer.status_code == 200
+    found = [each["status"] for each in answer.json()["results"]]
+    assert found == ["proved", "rejected"]
+
+
+async def survive(attack: Attack, settings: ServeSettings = SETTINGS) -> FakeVerifier:
+    """The verifier behind the server, once the attack is over and nothing of it is left."""
+    options = BackendOptions(workers=WORKERS, limits=Limits())
+    fake = FakeVerifier(judge, delay_seconds=0.001)
+    async with listen(replace(settings, options=options), fake) as port:
+        headers = {"Authorization": KEY}
+        url = f"http://127.0.0.1:{port}"
+        async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=60) as client:
+            under_way = asyncio.ensure_future(attack(port, fake))
+            number = 0
+            while not under_way.done() or number < 20:
+                await ask_honestly(client, number)
+                number += 1
+            await under_way
+            await wait_for(lambda: fake.num_calls >= 2 * number)
+            page = (await client.get("/metrics")).text.splitlines()
+            assert "proverrl_inside 0.0" in page
+            assert (await client.get("/health")).json() == {"status": "ok"}
+    return fake
+
+
+async def exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: str, body: bytes
+) -> int:
+    """The status of one request on an open connection; its answer is read to the end."""
+    writer.write(f"{head}\r\nHost: s\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    status = int((await reader.readline()).split()[1])
+    length = 0
+    while (line := await reader.readline()) != b"\r\n":
+        name, _, value = line.partition(b":")
+        length = int(value) if name.lower() == b"content-length" else length
+    await reader.readexactly(length)
+    return status
+
+
+PIECES = ["[", "]", "{", "}", '"', ",", ":", "\\ud800", "\\u0000", "null", "1e999", "-", "NaN"]
+PIECES += ['"candidates"', '"code"', '"language"', '"dafny"', '"id"', '"statement"', "true", "\xe9"]
+
+
+@pytest.mark.slow
+@in_loop
+async def test_ten_thousand_malformed_requests() -> None:
+    statuses: Counter[int] = Counter()
+
+    async def attack(port: int, fake: FakeVerifier) -> None:
+        random_ = random.Random(7)
+        valid = json.dumps({"candidates": [{"id": "a", "language": "dafny", "code": "bad"}]})
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        paths = ("/v1/verify", "/verify", "/api/check", "/reward/openrlhf", "/reward/slime")
+        for number in range(10_000):
+            if number % 2:
+                text = "".join(random_.choices(PIECES, k=random_.randrange(30)))
+            else:
+                # Cut somewhere, or one character of it replaced by a bracket, which breaks it too.
+                at = random_.randrange(len(valid))
+                text = valid[:at] + random_.choice(["", "}" + valid[at + 1 :]])
+            head = f"POST {paths[number % len(paths)]} HTTP/1.1"
+            statuses[await exchange(reader, writer, head, text.encode())] += 1
+        writer.close()
+
+    await survive(attack)
+    assert statuses.total() == 10_000
+    # A bracket inside a string breaks nothing: some are judged after all, none is a server's error.
+    assert set(statuses) <= {200, 422}
+    assert statuses[422] > 9_000
+
+
+@in_loop
+async def test_slow_loris() -> None:
+    async def attack(port: int, fake: FakeVerifier) -> None:
+        head = b"POST /v1/verify HTTP/1.1\r\nHost: s\r\n"
+        body = head + b"Content-Length: 1000\r\n\r\n"
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
+        for at in range(len(body)):
+            for number, (_, writer) in enumerate(opened):
+                # Half of them never end their headers.
+                text = body if number % 2 else head * 2
+                writer.write(text[at : at + 1])
+            await asyncio.sleep(0.002)
+        for number, (reader, writer) in enumerate(opened):
+            if number % 2:
+                assert (await reader.readline()).split()[1] == b"408"
+            writer.close()
+
+    fake = await survive(attack, replace(SETTINGS, read_seconds=0.3))
+    assert {each.body.split()[0] for each in fake.calls} == {"good", "bad"}
+
+
+@in_loop
+async def test_keys_are_guessed() -> None:
+    statuses: Counter[int] = Counter()
+
+    async def attack(port: int, fake: FakeVerifier) -> None:
+        guesses = [KEY[:-1], KEY + "k", KEY.upper(), "", " ", "k" * 5_000]
+        guesses += [KEY[:-1] + chr(code) for code in range(33, 127) if chr(code) != "k"]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        body = b'{"candidates": [{"id": "a", "language": "dafny", "code": "stolen"}]}'
+        for guess in guesses * 10:
+            head = f"POST /v1/verify HTTP/1.1\r\nAuthorization: Bearer {guess}"
+            statuses[await exchange(reader, writer, head, body)] += 1
+        writer.close()
+
+    fake = await survive(attack, replace(SETTINGS, keys=(KEY,)))
+    assert statuses == {401: 990}
+    assert not [each for each in fake.calls if "stolen" in each.body]
+
+
+@in_loop
+async def test_a_storm_of_cancelled_requests() -> None:
+    async def attack(port: int, fake: FakeVerifier) -> None:
+        for number in range(300):
+            rows = [
+                {"id": str(n), "language": "dafny", "code": f"left {number} {n}"} for n in range(50)
+            ]
+            body = json.dumps({"candidates": rows}).encode()
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            head = f"POST /v1/verify HTTP/1.1\r\nHost: s\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body)
+            await writer.drain()
+            if number % 3:
+                await asyncio.sleep(0.001)
+            writer.close()
+
+    fake = await survive(attack)
+    # 15,000 candidates were sent; what nobody waited for any more was not judged.
+    left = [each for each in fake.calls if each.body.startswith("left")]
+    assert len(left) < 7_500
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (gzip.compress(b" " * 10_000_000), "\r\nContent-Encoding: gzip", 415),
+        (b'{"candidates": ' + b"[" * 900_000, "", 422),
+        (b'{"candidates": [' + b"9" * 900_000 + b"]}", "", 422),
+        (b'{"candidates": [' + b"1," * 400_000 + b"1]}", "", 413),
+        (b'{"candidates": [' + b'{"a":1},' * 900 + b"1]}", "", 200),
+        (b'{"candidates": [{"code": "' + b"x" * 900_000 + b'"}]}', "", 200),
+        (b'{"candidates": {"' + b"\\u0000" * 100_000 + b'": 1}}', "", 422),
+        (b" " * 2_000_000, "", 413),
+    ],
+    ids=["gzip", "deep", "long number", "many", "wrong rows", "long text", "zeros", "huge"],
+)
+@in_loop
+async def test_bombs(body: bytes, headers: str, status: int) -> None:
+    async def attack(port: int, fake: FakeVerifier) -> None:
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            head = f"POST /v1/verify HTTP/1.1{headers}"
+            assert await exchange(reader, writer, head, body) == status
+            writer.close()
+
+    fake = await survive(attack, replace(SETTINGS, max_body_bytes=1_000_000))
+    assert {each.body.split()[0] for each in fake.calls} == {"good", "bad"}
