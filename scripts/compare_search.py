@@ -3,9 +3,9 @@
 Usage: python scripts/compare_search.py RUN PROBLEMS.jsonl OUT [KEY=VALUE ...]
 
 RUN is a run with a policy and an evaluation on PROBLEMS (``chosen_by=after``). The problems are
-those of levels 4 and 5 that at least one attempt of that evaluation failed to prove, so the policy
-does not always solve them. Each search of ``methods`` runs once per problem and seed; searches
-stored in OUT/evals are not repeated. Arguments of the form KEY=VALUE are
+those of some levels (``levels=4,5``) that at least one attempt of that evaluation failed to prove,
+so the policy does not always solve them. Each search of ``methods`` runs once per problem and seed;
+searches stored in OUT/evals are not repeated. Arguments of the form KEY=VALUE are
 ``methods=best_of_n,rmax_ts``, ``seeds=2``, ``calls=64``, and keys of the configuration. A method
 may carry keys of ``[search]``, such as ``rmax_ts:states=statements:max_prefixes=4``.
 
@@ -41,23 +41,23 @@ from proverrl.problems.load import load_problems, make_row
 from proverrl.statistics import compare_values, mean_interval
 from proverrl.types import Problem
 
-LEVELS = (4, 5)
 BUDGETS: dict[BudgetUnit, tuple[int, ...]] = {
     "calls": (1, 2, 4, 8, 16, 32, 64, 128, 256),
     "tokens": (64, 256, 1024, 4096, 16384),
 }
 LATE = 4
+COUNTED = ("calls", "confirmations", "refuted")
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#17becf", "#7f7f7f")
 
 Curve = list[tuple[int, float, float, float]]
 
 
-def choose_problems(run: Path, name: str, problems: Path) -> list[Problem]:
+def choose_problems(run: Path, name: str, problems: Path, levels: Sequence[str]) -> list[Problem]:
     """The problems that the run's policy did not always solve in the evaluation."""
     evaluation = StoredEvaluation(run / "evals" / f"{name}.json", {})
     tallies = evaluation.require_attempts().problems
     failed = {name for name, tally in tallies.items() if tally.solved < tally.attempts}
-    return [p for p in load_problems(problems) if p.level in LEVELS and p.id in failed]
+    return [p for p in load_problems(problems) if str(p.level) in levels and p.id in failed]
 
 
 def configure(run: Path, out: Path, method: str, seed: int, calls: int, keys: list[str]) -> Config:
@@ -109,8 +109,9 @@ def print_table(found: Mapping[str, Sequence[Mapping[str, Spending]]], unit: Bud
 
 def print_searches(rows: Mapping[str, list[list[dict[str, Any]]]]) -> None:
     """What the searches were like, and how many problems tell them apart."""
-    print("\n| method | proofs | after call 4 | states a problem | confirmed | refuted |")
-    print("|---|---|---|---|---|---|")
+    print("\n| method | proofs | after call 4 | states a problem ", end="")
+    print("| calls, verifier seconds a problem | confirmed | refuted |")
+    print("|---|---|---|---|---|---|---|")
     times: Counter[str] = Counter()
     for method, runs in rows.items():
         flat = [row for run in runs for row in run]
@@ -119,12 +120,23 @@ def print_searches(rows: Mapping[str, list[list[dict[str, Any]]]]) -> None:
         late = sum(row["search"]["calls"] > LATE for row in proved)
         spent = [row["search"] for row in flat]
         nodes = sum(item["nodes"] for item in spent) / len(spent)
-        sums = [sum(item[key] for item in spent) for key in ("confirmations", "refuted")]
-        print(f"| {method} | {len(proved)} | {late} | {nodes:.1f} | {sums[0]} | {sums[1]} |")
+        sums = {key: sum(item[key] for item in spent) for key in COUNTED}
+        work = f"{sums['calls'] / len(spent):.1f}, {describe_seconds(spent)}"
+        print(
+            f"| {method} | {len(proved)} | {late} | {nodes:.1f} | {work} "
+            f"| {sums['confirmations']} | {sums['refuted']} |"
+        )
     searches = sum(map(len, rows.values()))
     names = {row["problem_id"] for runs in rows.values() for run in runs for row in run}
     always, never = sum(n == searches for n in times.values()), len(names - set(times))
     print(f"{searches} searches a problem: {always} problems solved by all, {never} by none")
+
+
+def describe_seconds(spent: Sequence[Mapping[str, Any]]) -> str:
+    """The mean of the verifier's seconds; a dash where an evaluation does not say."""
+    seconds = [item.get("verifier_seconds") for item in spent]
+    known = [each for each in seconds if each is not None]
+    return f"{sum(known) / len(known):.2f} s" if len(known) == len(seconds) else "-"
 
 
 def draw(found: Mapping[str, Sequence[Mapping[str, Spending]]], path: Path) -> None:
@@ -194,12 +206,13 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
     given = dict(word.split("=", 1) for word in words)
     methods = given.pop("methods", "best_of_n,self_correct,best_first,rmax_ts").split(",")
     seeds, calls = int(given.pop("seeds", "2")), int(given.pop("calls", "64"))
-    chosen = choose_problems(run, given.pop("chosen_by", "after"), problems)
+    levels = given.pop("levels", "4,5").split(",")
+    chosen = choose_problems(run, given.pop("chosen_by", "after"), problems, levels)
     keys = [f"{key}={value}" for key, value in given.items()]
     out.mkdir(parents=True, exist_ok=True)
     source = out / "problems.jsonl"
     write_lines_atomically(source, [make_row(problem) for problem in chosen])
-    print(f"{len(chosen)} problems of levels {LEVELS} that the policy does not always solve")
+    print(f"{len(chosen)} problems of level {' or '.join(levels)}, not always solved by the policy")
     stored: dict[str, list[list[dict[str, Any]]]] = {}
     tables: dict[BudgetUnit, dict[str, list[dict[str, Spending]]]] = {"calls": {}, "tokens": {}}
     for seed in range(seeds):

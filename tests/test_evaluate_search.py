@@ -37,10 +37,10 @@ PROVED = Verdict(Status.PROVED, seconds=0.25, checks=("replayed",))
 
 def make_result(proofs: tuple[FoundProof, ...] = ()) -> SearchResult:
     turns = (
-        SearchTurn("a", 3, is_call=True),
+        SearchTurn("a", 3, is_call=True, seconds=0.5),
         SearchTurn("a", 2, is_call=False),
         SearchTurn("", 1, is_call=False),
-        SearchTurn("b", 4, is_call=True),
+        SearchTurn("b", 4, is_call=True, seconds=0.25),
     )
     curve = (CurvePoint(2, 10, len(proofs), 5),)
     return SearchResult(
@@ -69,11 +69,14 @@ def test_a_search_is_stored_with_what_each_answer_cost() -> None:
     spent = {unit: measure_spending(problems, unit) for unit in UNITS}
     expected = {"turns": Spending(4, 4), "calls": Spending(2, 2), "tokens": Spending(10, 10)}
     assert spent == {unit: {LOOP.id: found} for unit, found in expected.items()}
+    assert row["search"]["verifier_seconds"] == 0.75
     failed = search_row(LOOP, 0, make_result())
     assert (failed["status"], failed["body"], failed["search"]["nodes"]) == ("rejected", "", 5)
 
 
 def test_a_search_in_which_nothing_was_judged_says_nothing_of_the_problem() -> None:
+    old = replace(make_result(), turns=(SearchTurn("a", 3, is_call=True),))
+    assert search_row(LOOP, 0, old)["search"]["verifier_seconds"] is None
     empty = replace(make_result(), turns=(SearchTurn("", 1, is_call=False),), calls=0)
     assert search_row(LOOP, 0, empty)["status"] == "timeout"
 

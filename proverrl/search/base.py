@@ -129,13 +129,15 @@ class SearchTurn:
     """An answer, in the order of writing. ``body`` is "" where none was found, for the ``reason``;
     ``is_call`` says that it was given to the verifier, ``truncated`` that it was cut off. In a
     search made of several, the body of a part begins with a comment that names the part, and a
-    body that was only verified has no tokens."""
+    body that was only verified has no tokens. ``seconds`` are the verifier's, of a call that has
+    ended."""
 
     body: str
     num_tokens: int
     is_call: bool
     truncated: bool = False
     reason: str = ""
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,14 @@ class SearchResult:
     @property
     def proved(self) -> bool:
         return bool(self.proofs)
+
+    @property
+    def verifier_seconds(self) -> float | None:
+        """What all calls took, second verdicts on proofs not counted; None where an earlier version
+        saved the search without them."""
+        seconds = [turn.seconds for turn in self.turns if turn.is_call]
+        known = [each for each in seconds if each is not None]
+        return sum(known) if len(known) == len(seconds) else None
 
 
 def dump_verdict(verdict: Verdict) -> dict[str, Any]:

@@ -158,7 +158,8 @@ class Composite(Search):
             return None
         self.spent.calls += 1
         verdict = await self.functions.verify(candidate)
-        self.spent.turns.append(SearchTurn(self._tell_apart(candidate), 0, is_call=True))
+        body = self._tell_apart(candidate)
+        self.spent.turns.append(SearchTurn(body, 0, is_call=True, seconds=verdict.seconds))
         if verdict.status.judged:
             self._verdicts[candidate.key] = verdict
         self._tick()

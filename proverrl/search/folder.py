@@ -190,6 +190,7 @@ def _describe_result(result: SearchResult) -> dict[str, Any]:
         "stopped": result.stopped,
         "calls": result.calls,
         "tokens": result.tokens,
+        "verifier_seconds": result.verifier_seconds,
         "confirmations": result.confirmations,
         "expansions": result.expansions,
         "completions": counts.num,

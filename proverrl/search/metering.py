@@ -129,6 +129,7 @@ class MeteredFunctions:
         turns[written.place] = replace(turns[written.place], is_call=True)
         calls = search.calls
         verdict = await search.functions.verify(candidate)
+        turns[written.place] = replace(turns[written.place], seconds=verdict.seconds)
         if verdict.proved:
             verdict = await self._confirm(candidate, verdict, calls, written.tokens)
         if verdict.status.judged:
