@@ -52,7 +52,8 @@ class LeanGenerator(Generator):
         for level in range(1, 7)
     }
     unseen: ClassVar[frozenset[str]] = frozenset(
-        """l2_choice l3_meet l3_lift l4_mono l5_equal l5_tree l6_cases l6_flat""".split()
+        """l1_deliver l1_derive l2_choice l3_meet l3_lift l4_mono l5_equal l5_tree l6_cases
+        l6_flat""".split()
     )
     pools: ClassVar[Pools] = POOLS
 

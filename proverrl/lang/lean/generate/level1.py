@@ -60,6 +60,35 @@ def make_inject(rng: random.Random, names: Names) -> ProgramText:
     return setting.ask(write_tree(tree, "∨"), [f"exact {proof}"])
 
 
+def make_deliver(rng: random.Random, names: Names) -> ProgramText:
+    """A disjunction, one side of which follows by implications."""
+    setting = Setting(rng, names)
+    leaves = setting.props(rng.randrange(2, 5))
+    tree = grow(rng, leaves)
+    leaf, path = rng.choice(list_paths(tree))
+    start = setting.props(1)[0]
+    given = setting.suppose(start)
+    proof = setting.bridge(start, leaf, rng.randrange(1, 4))(given)
+    for turn in reversed(path):
+        proof = f"Or.{('inl', 'inr')[turn]} {wrap(proof)}"
+    setting.distract(leaves)
+    return setting.ask(write_tree(tree, "∨"), [f"exact {proof}"])
+
+
+def make_derive(rng: random.Random, names: Names) -> ProgramText:
+    """What follows by implications from a part of a conjunction."""
+    setting = Setting(rng, names)
+    parts = setting.props(rng.randrange(2, 5))
+    tree = grow(rng, parts)
+    given = setting.suppose(write_tree(tree, "∧"))
+    part, path = rng.choice(list_paths(tree))
+    start = ".".join([given, *(str(turn + 1) for turn in path)])
+    goal = setting.props(1)[0]
+    proof = setting.bridge(part, goal, rng.randrange(1, 4))(start)
+    setting.distract([*parts, goal])
+    return setting.ask(goal, [f"exact {proof}"])
+
+
 def make_instance(rng: random.Random, names: Names) -> ProgramText:
     """A rule for all points, used at given ones, and perhaps a second rule after it."""
     setting = Setting(rng, names, numerals=rng.random() < 0.4)
@@ -131,4 +160,6 @@ FAMILIES: dict[str, Family] = {
     "l1_instance": make_instance,
     "l1_rewrite": make_rewrite,
     "l1_witness": make_witness,
+    "l1_deliver": make_deliver,
+    "l1_derive": make_derive,
 }
