@@ -236,7 +236,7 @@ async def test_bodies_that_are_too_long_or_compressed() -> None:
 @in_loop
 async def test_a_full_queue_is_said_at_once_and_nothing_is_taken_in() -> None:
     settings = replace(SETTINGS, room=3)
-    fake = FakeVerifier(judge, delay_seconds=0.1)
+    fake = FakeVerifier(judge, delay_seconds=0.5)
     async with open_client(settings, fake) as client:
 
         def send(num: int, text: str) -> Awaitable[httpx2.Response]:
@@ -244,7 +244,7 @@ async def test_a_full_queue_is_said_at_once_and_nothing_is_taken_in() -> None:
             return post(client, "/v1/verify", {"candidates": rows})
 
         first = asyncio.ensure_future(send(2, "first"))
-        await asyncio.sleep(0.02)
+        await wait_for(lambda: fake.num_calls == 1)
         full = await send(2, "second")
         assert full.status_code == 429
         assert 1 <= int(full.headers["retry-after"]) <= 60
