@@ -244,7 +244,7 @@ async def test_a_full_queue_is_said_at_once_and_nothing_is_taken_in() -> None:
             return post(client, "/v1/verify", {"candidates": rows})
 
         first = asyncio.ensure_future(send(2, "first"))
-        await wait_for(lambda: fake.num_calls == 1)
+        await wait_for(lambda: fake.num_calls >= 1)
         full = await send(2, "second")
         assert full.status_code == 429
         assert 1 <= int(full.headers["retry-after"]) <= 60
