@@ -244,16 +244,16 @@ def test_ctrl_c_between_writing_a_panel_and_forgetting_it_draws_it_once(
                 pressed.append(True)
                 os.kill(os.getpid(), signal.SIGINT)
 
-    # Whoever runs the tests in the background has them ignore the key.
     monkeypatch.setenv("TERM", "xterm")
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Whoever runs the tests in the background has them ignore the key.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     pressed: list[bool] = []
     stream = Terminal()
     try:
         with pytest.raises(KeyboardInterrupt), ctrl_c_while_asleep() as sleep:
             watch_run(tmp_path, stream, live=True, sleep=sleep)
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, handler)
     assert pressed
     # On leaving it is drawn over itself: three lines, two steps up, and nothing is left twice.
     before, after = stream.getvalue().split("\x1b[1A\x1b[2K" * 2)

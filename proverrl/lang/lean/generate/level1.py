@@ -6,6 +6,7 @@ Flows in: a random source and names. Flows out: theorems. Not handled here: anyt
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from proverrl.lang.generating import Family, Names, ProgramText
 from proverrl.lang.lean.generate.draft import wrap
@@ -18,6 +19,18 @@ from proverrl.lang.lean.generate.setting import (
     write_tree,
 )
 from proverrl.lang.lean.generate.terms import Term
+
+
+def project(proof: str, path: Sequence[int]) -> str:
+    """A proof of the leaf of a conjunction that the turns lead to, from one of the whole."""
+    return ".".join([proof, *(str(turn + 1) for turn in path)])
+
+
+def inject(proof: str, path: Sequence[int]) -> str:
+    """A proof of a disjunction, from one of the leaf that the turns lead to."""
+    for turn in reversed(path):
+        proof = f"Or.{('inl', 'inr')[turn]} {wrap(proof)}"
+    return proof
 
 
 def make_chain(rng: random.Random, names: Names) -> ProgramText:
@@ -36,10 +49,7 @@ def make_project(rng: random.Random, names: Names) -> ProgramText:
     parts = setting.literals(rng.randrange(2, 6))
     tree = grow(rng, parts)
     given = setting.suppose(write_tree(tree, "∧"))
-    proofs = {
-        part: ".".join([given, *(str(turn + 1) for turn in path)])
-        for part, path in list_paths(tree)
-    }
+    proofs = {part: project(given, path) for part, path in list_paths(tree)}
     goal = grow(rng, rng.sample(parts, rng.randrange(1, min(4, len(parts)))))
     setting.distract(parts)
     return setting.ask(write_tree(goal, "∧"), [f"exact {pair(goal, proofs)}"])
@@ -52,8 +62,7 @@ def make_inject(rng: random.Random, names: Names) -> ProgramText:
     tree = grow(rng, leaves)
     leaf, path = rng.choice(list_paths(tree))
     proof = setting.suppose(leaf)
-    for turn in reversed(path):
-        proof = f"Or.{('inl', 'inr')[turn]} {wrap(proof)}"
+    proof = inject(proof, path)
     for other in rng.sample(leaves, 2):
         if other != leaf:
             setting.distract([other])
@@ -69,8 +78,7 @@ def make_deliver(rng: random.Random, names: Names) -> ProgramText:
     start = setting.props(1)[0]
     given = setting.suppose(start)
     proof = setting.bridge(start, leaf, rng.randrange(1, 4))(given)
-    for turn in reversed(path):
-        proof = f"Or.{('inl', 'inr')[turn]} {wrap(proof)}"
+    proof = inject(proof, path)
     setting.distract(leaves)
     return setting.ask(write_tree(tree, "∨"), [f"exact {proof}"])
 
@@ -82,7 +90,7 @@ def make_derive(rng: random.Random, names: Names) -> ProgramText:
     tree = grow(rng, parts)
     given = setting.suppose(write_tree(tree, "∧"))
     part, path = rng.choice(list_paths(tree))
-    start = ".".join([given, *(str(turn + 1) for turn in path)])
+    start = project(given, path)
     goal = setting.props(1)[0]
     proof = setting.bridge(part, goal, rng.randrange(1, 4))(start)
     setting.distract([*parts, goal])
