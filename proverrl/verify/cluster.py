@@ -102,8 +102,7 @@ class ClusterVerifier:
         self._write(json.dumps(asdict(options) | {"key": key}))
         self._ending = False
         self._size = ClusterSize(options, time.monotonic())
-        self._wanted = 0
-        self._want(self._size.wanted)
+        self._write(str(self._size.wanted))
         with contextlib.ExitStack() as ended_on_failure:
             ended_on_failure.callback(self._end)
             self._remote = RemoteVerifier(self._wait_for_first(), key=key)
@@ -171,7 +170,10 @@ class ClusterVerifier:
             try:
                 heard = self._heard.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
-                self._want(self._size.choose(self._remote.num_asked, time.monotonic()))
+                before = self._size.wanted
+                wanted = self._size.choose(self._remote.num_asked, time.monotonic())
+                if wanted != before and not self._ending:
+                    self._write(str(wanted))
                 continue
             if "up" in heard:
                 try:
@@ -190,11 +192,6 @@ class ClusterVerifier:
                     "again and resume"
                 )
                 return
-
-    def _want(self, number: int) -> None:
-        if number != self._wanted and not self._ending:
-            self._wanted = number
-            self._write(str(number))
 
     def _write(self, line: str) -> None:
         assert self._keeper.stdin is not None
