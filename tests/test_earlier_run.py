@@ -27,7 +27,9 @@ GOLDEN = Path(__file__).parent / "golden" / "earlier_run.tar.xz"
 @pytest.fixture
 def earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with tarfile.open(GOLDEN) as archive:
-        archive.extractall(tmp_path, filter="data")
+        # Debian 12's Python 3.11.2 has neither filters nor the argument for them.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "run"
 
