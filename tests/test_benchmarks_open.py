@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import types
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -350,6 +351,24 @@ def test_without_lean_dojo_the_error_names_the_extra(monkeypatch: pytest.MonkeyP
         open_benchmark("leandojo:https://example.org/a@v1")
 
 
+def test_a_selection_is_even_over_each_level_and_says_what_it_lacks() -> None:
+    whole = open_benchmark("dafny/curriculum/train.jsonl")
+    few = whole.select(per_level=20)
+    assert Counter(p.level for p in few.problems) == dict.fromkeys(range(1, 6), 20)
+    of_one = [e.problem.id for e in whole.entries if e.problem.level == 1]
+    assert [p.id for p in few.problems if p.level == 1] == of_one[::24]  # 480 problems, 20 of them
+    lemmas = whole.select(levels=(4, 5), families=("l4_*", "l1_acc"))
+    assert len(lemmas.problems) == sum(p.family.startswith("l4_") for p in whole.problems) == 480
+    assert lemmas.selection == "levels 4,5; families l4_*,l1_acc"
+    assert whole.select().entries == whole.entries
+    with pytest.raises(ProblemError, match="has no problem of level 9, family l6"):
+        whole.select(levels=(1, 9), families=("l1_*", "l6"))
+    with pytest.raises(ProblemError, match="holds no problem"):
+        whole.select(levels=(2,), families=("l1_acc",))
+    with pytest.raises(ProblemError, match="has 480 such problems of level 1, not 481"):
+        whole.select(per_level=481)
+
+
 # Conversion and overlap -------------------------------------------------------------------------
 
 
@@ -371,6 +390,7 @@ def test_a_converted_file_is_the_benchmark(tmp_path: Path) -> None:
         "source": str(source),
         "source_sha256": benchmark_sha256(source),
         "layout": "dafnybench_tasks",
+        "selection": "",
         "licence": "not known here; see its publisher",
         "problems": 1,
         "problems_sha256": benchmark_sha256(written.problems),

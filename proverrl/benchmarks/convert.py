@@ -62,6 +62,7 @@ def _describe(benchmark: Benchmark, out: Path) -> dict[str, Any]:
         "source": benchmark.place,
         "source_sha256": benchmark.sha256,
         "layout": benchmark.format,
+        "selection": benchmark.selection,
         "licence": benchmark.licence,
         "problems": len(benchmark.entries),
         "problems_sha256": benchmark_sha256(out),

@@ -10,8 +10,11 @@ held to its form instead, so that nothing of it is refused.
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import hashlib
 import os
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -54,6 +57,8 @@ class Benchmark:
     sha256: str
     entries: tuple[LoadedProblem, ...]
     refused: tuple[Refused, ...]
+    selection: str = ""
+    """what ``select`` was asked for"""
 
     @cached_property
     def problems(self) -> list[Problem]:
@@ -69,6 +74,42 @@ class Benchmark:
     def summary(self) -> str:
         """One line for a terminal."""
         return f"{len(self.entries)} problems, {len(self.refused)} refused ({self.format})"
+
+    def select(
+        self, levels: Sequence[int] = (), families: Sequence[str] = (), per_level: int = 0
+    ) -> Benchmark:
+        """The problems of some levels and families (names or patterns with ``*``); of each level
+        only ``per_level``, as evenly spread over its problems as can be. What is empty or 0 leaves
+        nothing out. Raises ``ProblemError`` if a level or a pattern has no problem, or a level too
+        few."""
+        has_levels = {problem.level for problem in self.problems}
+        has_families = {problem.family for problem in self.problems}
+        missing = [f"level {level}" for level in levels if level not in has_levels]
+        missing += [f"family {name}" for name in families if not fnmatch.filter(has_families, name)]
+        if missing:
+            raise ProblemError(f"{self.place} has no problem of {', '.join(missing)}")
+        patterns = families or ("*",)
+        wanted = {name for each in patterns for name in fnmatch.filter(has_families, each)}
+        by_level: defaultdict[int, list[str]] = defaultdict(list)
+        for problem in self.problems:
+            if problem.family in wanted and (not levels or problem.level in levels):
+                by_level[problem.level].append(problem.id)
+        kept: set[str] = set()
+        for level, ids in by_level.items():
+            count = per_level or len(ids)
+            if count > len(ids):
+                raise ProblemError(
+                    f"{self.place} has {len(ids)} such problems of level {level}, not {count}"
+                )
+            kept.update(ids[number * len(ids) // count] for number in range(count))
+        asked = {
+            "levels": ",".join(map(str, levels)),
+            "families": ",".join(families),
+            "per level": per_level,
+        }
+        said = "; ".join(f"{key} {value}" for key, value in asked.items() if value)
+        entries = tuple(entry for entry in self.entries if entry.problem.id in kept)
+        return _refuse_empty(replace(self, entries=entries, selection=said))
 
 
 def open_benchmark(

@@ -37,6 +37,10 @@ _ANSWERS = click.option(
     type=click.Choice(get_args(AnswerTask)),
     help="Blanks for an answer: fill in the official one, or ask for it.",
 )
+_LEVELS = click.option("--levels", "--level", default="", help="Only these levels, as 1-3 or 1,3.")
+_FAMILIES = click.option(
+    "--families", "--family", default="", help="Only these families, as l1_acc,l4_*."
+)
 
 
 @click.group()
@@ -83,6 +87,11 @@ def generate(language: str, levels: str, split: str, unseen: bool, out: Path, **
 @click.argument("source")
 @_FORMAT
 @_ANSWERS
+@_LEVELS
+@_FAMILIES
+@count_option(
+    "--per-level", 0, "Only so many problems of each level, evenly spread; 0: all.", least=0
+)
 @OUT_FILE
 @click.option(
     "--against",
@@ -91,12 +100,20 @@ def generate(language: str, levels: str, split: str, unseen: bool, out: Path, **
     help="Warn of problems that this other source also states; may be given more than once.",
 )
 def convert(
-    source: str, format_name: str, answers: str, out: Path, against: tuple[str, ...]
+    source: str,
+    format_name: str,
+    answers: str,
+    levels: str,
+    families: str,
+    per_level: int,
+    out: Path,
+    against: tuple[str, ...],
 ) -> None:
     """Write SOURCE (a name, a path, hf:ID[:split], leandojo:...) as a file of our problems."""
     from proverrl.benchmarks.convert import write_benchmark
 
-    benchmark = _open(source, format_name, answers)
+    whole = _open(source, format_name, answers)
+    benchmark = _select(whole, levels, families, per_level)
     written = write_benchmark(benchmark, out)
     click.echo(f"{benchmark.summary}, from {benchmark.place}")
     click.echo(f"licence: {benchmark.licence}")
@@ -113,15 +130,15 @@ def convert(
 @click.argument("file", required=False)
 @_FORMAT
 @_ANSWERS
-@click.option("--level", type=int, help="Only this level.")
-@click.option("--family", help="Only this family.")
+@_LEVELS
+@_FAMILIES
 @click.option("--ids", is_flag=True, help="Print only ids, one per line.")
 def list_problems(
     file: str | None,
     format_name: str,
     answers: str,
-    level: int | None,
-    family: str | None,
+    levels: str,
+    families: str,
     ids: bool,
 ) -> None:
     """Count the problems of FILE by level, family and kind, or print their ids.
@@ -133,13 +150,8 @@ def list_problems(
     if file is None:
         _print_known(Console())
         return
-    benchmark = _open(file, format_name, answers)
-    chosen = [
-        problem
-        for problem in benchmark.problems
-        if (level is None or problem.level == level)
-        and (family is None or problem.family == family)
-    ]
+    benchmark = _select(_open(file, format_name, answers), levels, families)
+    chosen = benchmark.problems
     if ids:
         for problem in chosen:
             click.echo(problem.id)
@@ -202,6 +214,13 @@ def _open(text: str, format_name: str, answers: str) -> Benchmark:
 
     chosen = None if format_name == "auto" else cast("BenchmarkFormat", format_name)
     return open_benchmark(text, format_name=chosen, answers=cast("AnswerTask", answers))
+
+
+def _select(whole: Benchmark, levels: str, families: str, per_level: int = 0) -> Benchmark:
+    if not (levels or families or per_level):
+        return whole
+    wanted = parse_levels(levels) if levels else ()
+    return whole.select(wanted, tuple(filter(None, families.split(","))), per_level)
 
 
 def _print_known(console: Any) -> None:
