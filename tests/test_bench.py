@@ -11,6 +11,8 @@ from proverrl.bench.faults import Fault, measure_faults
 from proverrl.bench.pool import make_table, measure_overhead, measure_utilisation
 from proverrl.bench.search import METHODS, measure_search
 from proverrl.bench.search import make_table as make_search_table
+from proverrl.bench.serve import Load, measure_serve
+from proverrl.bench.serve import make_table as make_serve_table
 from proverrl.bench.warm_speed import load_dafnybench, load_generated, measure_dafny
 from proverrl.cli.main import cli
 from proverrl.errors import ProblemError
@@ -86,3 +88,26 @@ def test_search_trees_are_measured_at_their_size() -> None:
     assert found == {(name, large) for name in METHODS[:2] for large in (False, True)}
     assert all(row["bytes_per_node"] > 200 and row["deepest"] >= 2 for row in results["rows"])
     assert make_search_table(results).row_count == 4
+
+
+def test_the_server_answers_every_load_and_says_what_faults_may_cost() -> None:
+    loads = (
+        Load("plain", 2, 0, batch=8, in_flight=5),
+        Load("sleeping", 2, 5, batch=8, in_flight=2),
+        Load("crash", 2, 5, batch=8, in_flight=2, fault="crash"),
+    )
+    rows = asyncio.run(measure_serve(checks=200, say=lambda _: None, loads=loads))
+    assert [(row.lost, row.accepted) for row in rows] == [(0, 0)] * 3
+    plain, sleeping, crash = rows
+    assert plain.bound is None
+    # Two workers that never wait end 400 sleeps of 5 ms in a second; no sleep is shorter.
+    assert sleeping.bound == 400
+    assert sleeping.per_second <= 400
+    # Two crashes, each with three new workers, take time from what the same load does without.
+    assert crash.bound is not None
+    assert crash.bound < 400
+    assert ["%" in str(cell) for cell in make_serve_table(rows).columns[-1].cells] == [
+        False,
+        True,
+        True,
+    ]

@@ -27,7 +27,7 @@ _SERVICE_SECONDS = 0.02
 _FAULT_SHARE = 0.01
 _EXPECTED = {"crash": Status.REJECTED, "hang": Status.TIMEOUT}
 # A crash is tried on two fresh workers after the used one, a hang on one; a new worker after each.
-_RESTARTS = {"crash": 3, "hang": 2}
+RESTARTS = {"crash": 3, "hang": 2}
 _SCRIPT = """
 import sys, time
 for line in sys.stdin:
@@ -42,8 +42,8 @@ for line in sys.stdin:
 
 
 class EchoWorker(GroupWorker):
-    """A real process. The body is a word (``answer``, ``crash``, ``hang``) and the seconds before
-    it; a proof has the problem's id among its checks, so that an answer to another shows."""
+    """A real process. The body begins with a word (``answer``, ``crash``, ``hang``) and the seconds
+    before it; a proof has the problem's id among its checks, so that an answer to another shows."""
 
     def __init__(self, group: ProcessGroup) -> None:
         self._group = group
@@ -60,7 +60,8 @@ class EchoWorker(GroupWorker):
         return worker
 
     async def judge(self, candidate: Candidate) -> Verdict:
-        name = await self._ask(candidate.body, candidate.problem.id)
+        words = " ".join(candidate.body.split()[:2])
+        name = await self._ask(words, candidate.problem.id)
         return Verdict(Status.PROVED, checks=(name,))
 
     async def _ask(self, words: str, name: str) -> str:
@@ -165,7 +166,7 @@ async def measure_faults(
     restart = sum(timed.starts) / len(timed.starts)
     # The second attempt has twice the deadline.
     waits = 3 * deadline_seconds if fault == "hang" else 0.0
-    bound_seconds = clean_seconds + num_faults * (waits + _RESTARTS[fault] * restart) / workers
+    bound_seconds = clean_seconds + num_faults * (waits + RESTARTS[fault] * restart) / workers
     good = [(asked[i], outcomes[i]) for i in range(candidates) if i not in bad]
     judged = [(c, o) for c, o in good if isinstance(o, Verdict) and o.status.judged]
     named = sum(

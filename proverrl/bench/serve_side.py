@@ -1,7 +1,8 @@
 """The server of ``proverrl bench serve``, in a process of its own, over stand-in workers.
 
 Flows in: what a worker is (``sleep``, with the seconds of each candidate, or ``echo``, a real
-process that candidates can crash) and how many. Flows out: the port, as a line. Run as
+process that candidates can crash) and how many. Flows out: the port, as a line, and at the end the
+mean seconds that a worker took to start. Run as
 ``python -m proverrl.bench.serve_side sleep|echo SECONDS WORKERS``; ends with its standard input.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 
 import uvicorn
 
@@ -28,8 +30,13 @@ from proverrl.verify.remote import LanguageAbout
 async def serve(kind: str, seconds: float, workers: int) -> None:
     """Answer until standard input ends."""
 
+    starts: list[float] = []
+
     async def spawn() -> Worker:
-        return SleepingWorker(seconds) if kind == "sleep" else await EchoWorker.start()
+        began = time.perf_counter()
+        worker = SleepingWorker(seconds) if kind == "sleep" else await EchoWorker.start()
+        starts.append(time.perf_counter() - began)
+        return worker
 
     pool = VerifierPool(
         spawn,
@@ -50,6 +57,7 @@ async def serve(kind: str, seconds: float, workers: int) -> None:
     await asyncio.to_thread(sys.stdin.read)
     server.should_exit = True
     await serving
+    print(sum(starts) / len(starts), flush=True)
 
 
 if __name__ == "__main__":
