@@ -18,6 +18,7 @@ from proverrl.integrations.answers import NO_ANSWER, ProofReward, make_rows, par
 from proverrl.integrations.trl import make_reward
 from proverrl.problems.load import load_references, make_row
 from proverrl.types import Candidate, Status
+from proverrl.verify.cache import CachedVerifier
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
 from tests.serve_world import SETTINGS, build_app, in_loop
@@ -37,7 +38,8 @@ def judge(candidate: Candidate) -> Status:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeVerifier:
     verifier = FakeVerifier(judge)
-    monkeypatch.setattr(answers, "open_verifier", lambda **_: verifier)
+    cached = CachedVerifier(verifier, None, identify=verifier.identify)
+    monkeypatch.setattr(answers, "open_verifier", lambda **_: cached)
     return verifier
 
 
@@ -140,7 +142,7 @@ def test_verl_is_told_nothing_before_a_verdict(
     }
     assert asyncio.run(compute(solution_str="```c\n```", **asked))["no_answer"] == 1.0
     fake._script = {fake.num_calls + n: Status.CRASHED for n in range(3)}
-    assert asyncio.run(compute(solution_str="good", **asked))["score"] == 1.0
+    assert asyncio.run(compute(solution_str="good, too", **asked))["score"] == 1.0
     assert patient == [1.0, 2.0, 4.0]
     patient.clear()
     with pytest.raises(VerifierError, match=r"not judged in 100 s \(timeout"):

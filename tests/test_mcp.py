@@ -70,7 +70,7 @@ async def test_a_file_and_a_body_are_judged() -> None:
         ({}, "give either `code`"),
         ({"language": "dafny", "code": "x", "problem": PROBLEM}, "give either `code`"),
         ({"language": "coq", "code": "x"}, "coq"),
-        ({"problem": {"id": "p"}, "body": ""}, "problem lacks: kind, statement"),
+        ({"problem": {"id": "p"}, "body": ""}, "problem: field 'kind' is missing"),
         ({"problem": PROBLEM, "body": "\0"}, "NUL"),
     ],
 )
@@ -86,7 +86,7 @@ async def test_a_policy_adds_the_search() -> None:
         found = await call(client, "search", problem=PROBLEM, calls=7)
         assert found == {"problem_id": "p", "calls": 7, "proved": True}
         refused = await call(client, "search", problem={"id": "p"})
-        assert "problem lacks" in refused["error"]
+        assert "is missing" in refused["error"]
 
 
 @pytest.mark.dafny

@@ -75,6 +75,10 @@ FAULTS = {
         "field 'metadata.expected_entries' must be a list",
     ),
     "no hole": (make_row(id="b", statement="lemma L() {}"), "line 2: problem 'b'.*exactly once"),
+    "text beside a file": (
+        make_row(id="b", kind="file", preamble="lemma {:axiom} A() ensures false\n"),
+        "line 2: problem 'b': a bare file has no text but its body",
+    ),
     "empty id": (make_row(id=""), "line 2: a problem needs a non-empty id"),
     "twice": (make_row(), "line 2: field 'id': 'one' is already used on line 1"),
 }

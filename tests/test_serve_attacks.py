@@ -75,6 +75,59 @@ async def exchange(
     return status
 
 
+HELD = "theorem t : 1 = 1 := by\n  /*{HOLE}*/\n"
+LEMMA = "lemma L()\n  ensures 1 == 1\n{\n  /*{HOLE}*/\n}\n"
+STRANGERS = [
+    ("lean", "axiom bad : False\n", HELD),
+    ("lean", '#eval IO.FS.readFile "/etc/passwd"\n', HELD),
+    ("lean", 'run_cmd Lean.logInfo ""\n', HELD),
+    ("lean", 'open Lean in\nelab "x" : tactic => pure ()\n', HELD),
+    ("lean", "initialize x : Nat ← pure 1\n", HELD),
+    ("lean", "", HELD + "\n#eval IO.Process.exit 0\n"),
+    ("lean", "theorem u : False := by native_decide\n", HELD),
+    ("dafny", 'include "/etc/hostname"\n', LEMMA),
+    ("dafny", "lemma {:axiom} Bad() ensures false\n", LEMMA),
+    ("dafny", "lemma Bad() ensures false\n", LEMMA),
+    ("dafny", "", LEMMA + "lemma {:verify false} Bad() ensures false {}\n"),
+    ("dafny", "", LEMMA + "lemma Bad() ensures false { assume false; }\n"),
+]
+
+
+@in_loop
+async def test_problems_of_strangers() -> None:
+    """A client writes the problem as well, and what runs or reads files never reaches a worker."""
+    kinds = {"lean": "tactics", "dafny": "statements"}
+    rows = [
+        {
+            "id": str(number),
+            "problem": {
+                "id": "p",
+                "language": language,
+                "kind": kinds[language],
+                "preamble": preamble,
+                "statement": statement,
+            },
+            "body": "good",
+        }
+        for number, (language, preamble, statement) in enumerate(STRANGERS)
+    ]
+    # A bare file is its body: what stood before it would be read by no audit.
+    cheat = "lemma {:axiom} Bad() ensures false\n"
+    bare = {"language": "dafny", "kind": "file", "preamble": cheat, "statement": "/*{HOLE}*/"}
+    row = {"id": "bare", "problem": {"id": "p", **bare}, "body": "lemma L() ensures false {Bad();}"}
+    honest = {"id": "p", "language": "dafny", "kind": "statements", "statement": LEMMA}
+    rows += [row, {"id": "honest", "problem": honest, "body": "good"}]
+
+    async def attack(port: int, fake: FakeVerifier) -> None:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            answer = await client.post("/v1/verify", json={"candidates": rows})
+        found = [each.get("cause", each["status"]) for each in answer.json()["results"]]
+        assert found == ["bad-problem"] * len(STRANGERS) + ["malformed", "proved"]
+
+    fake = await survive(attack)
+    assert {each.problem.statement for each in fake.calls} == {"/*{HOLE}*/", LEMMA}
+
+
 PIECES = ["[", "]", "{", "}", '"', ",", ":", "\\ud800", "\\u0000", "null", "1e999", "-", "NaN"]
 PIECES += ['"candidates"', '"code"', '"language"', '"dafny"', '"id"', '"statement"', "true", "\xe9"]
 

@@ -110,6 +110,36 @@ def test_the_cause_of_a_verdict_is_kept(tmp_path: Path) -> None:
         assert fake.num_calls == num_calls
 
 
+def test_what_depends_on_the_deadline_holds_for_it_alone(tmp_path: Path) -> None:
+    """One client's short deadline must not refuse another's proof."""
+
+    class Slow(FakeVerifier):
+        async def verify(
+            self, candidate: Candidate, *, deadline_seconds: float, lane: str = ""
+        ) -> Verdict:
+            self.calls.append(candidate)
+            if deadline_seconds < 1:
+                return Verdict(Status.REJECTED, (ERROR,), cause="stalled")
+            return self._verdict(Status.PROVED)
+
+    async def ask(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        for seconds, status in ((0.2, "rejected"), (0.2, "rejected"), (60, "proved")):
+            verdict = await cached.verify(make_candidate("good"), deadline_seconds=seconds)
+            assert verdict.status == status
+        assert inner.num_calls == 2
+
+    run(ask, tmp_path / "verdicts.sqlite", fake=Slow(judge))
+
+    async def ask_at_once(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        verdicts = await asyncio.gather(
+            cached.verify(make_candidate("bad"), deadline_seconds=0.01),
+            cached.verify(make_candidate("bad"), deadline_seconds=60),
+        )
+        assert [verdict.status.judged for verdict in verdicts] == [False, True]
+
+    run(ask_at_once, None, fake=FakeVerifier(judge, delay_seconds=0.02))
+
+
 def test_limits_and_audit_and_body_are_part_of_the_key(tmp_path: Path) -> None:
     path = tmp_path / "verdicts.sqlite"
 
@@ -129,7 +159,7 @@ def test_what_was_not_judged_is_not_kept(tmp_path: Path) -> None:
 
     async def work(cached: CachedVerifier, inner: FakeVerifier) -> None:
         for _ in range(2):
-            verdict = await cached.verify(make_candidate("slow"), deadline_seconds=5)
+            verdict = await cached.verify(make_candidate("bad"), deadline_seconds=5)
             assert verdict.status is Status.TIMEOUT
         assert (inner.num_calls, cached.num_misses) == (2, 2)
 

@@ -73,14 +73,26 @@ def test_bare_code_has_no_statement() -> None:
         ({"id": "a", "problem": PROBLEM, "body": "", "prof": 1}, "unknown: prof"),
         ({"id": "a", "problem": PROBLEM, "body": 3}, "not a text: body"),
         ({"id": "a", "problem": 3, "body": ""}, "problem is not a JSON object"),
-        ({"id": "a", "problem": {**PROBLEM, "kid": 1}, "body": ""}, "unknown fields: kid"),
-        ({"id": "a", "problem": {"id": "p"}, "body": ""}, "problem lacks: kind, statement"),
-        ({"id": "a", "problem": {**PROBLEM, "kind": "x"}, "body": ""}, "unknown kind 'x'"),
-        ({"id": "a", "problem": {**PROBLEM, "kind": 1}, "body": ""}, "wrong type: kind"),
-        ({"id": "a", "problem": {**PROBLEM, "metadata": []}, "body": ""}, "wrong type: metadata"),
+        (
+            {"id": "a", "problem": {**PROBLEM, "kid": 1}, "body": ""},
+            "problem: field 'kid' is not known",
+        ),
+        ({"id": "a", "problem": {"id": "p"}, "body": ""}, "problem: field 'kind' is missing"),
+        (
+            {"id": "a", "problem": {**PROBLEM, "kind": "x"}, "body": ""},
+            "problem: field 'kind' is 'x'; use one of",
+        ),
+        (
+            {"id": "a", "problem": {**PROBLEM, "kind": 1}, "body": ""},
+            "problem: field 'kind' is a int",
+        ),
+        (
+            {"id": "a", "problem": {**PROBLEM, "metadata": []}, "body": ""},
+            "problem: field 'metadata' must be a JSON object",
+        ),
         (
             {"id": "a", "problem": {**PROBLEM, "metadata": {"expected_entries": "x"}}, "body": ""},
-            "must be a list of names",
+            "must be a list of strings",
         ),
         (
             {"id": "a", "problem": {**PROBLEM, "statement": "x"}, "body": ""},
@@ -97,7 +109,7 @@ def test_bare_code_has_no_statement() -> None:
         ),
         (
             {"id": "a", "problem": {**PROBLEM, "preamble": "\ud800"}, "body": ""},
-            "problem.preamble holds half of a surrogate pair",
+            "field 'preamble' holds half of a surrogate pair",
         ),
         ("[" * 100_000, "not JSON: maximum recursion depth"),
         ('{"id": ' + "9" * 5000 + "}", "not JSON: Exceeds the limit"),
@@ -121,7 +133,7 @@ def test_lean_is_read_by_its_kinds() -> None:
     assert held.candidate.source == "theorem t : True := by trivial"
     wrong = read_one({"id": "a", "problem": lean, "body": ""})
     assert isinstance(wrong, Unusable)
-    assert "unknown kind 'statements'; known are: tactics" in wrong.reason
+    assert "field 'kind' is 'statements'; use one of file, tactics" in wrong.reason
 
 
 def test_a_whole_annotated_program_is_read() -> None:

@@ -40,6 +40,17 @@ def read_text(path: Path) -> str:
         return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
 
 
+def find_text_fault(text: str) -> str:
+    """Why no file could hold a text; empty when one can."""
+    if "\0" in text:
+        return "holds a NUL character"
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return f"holds half of a surrogate pair at character {error.start}"
+    return ""
+
+
 def encode_line(row: Mapping[str, Any]) -> str:
     """One JSON object as a line with its newline; NaN and infinities become null."""
     text = json.dumps(_strict(row), ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -179,11 +179,10 @@ class ProofReward:
             find_candidate(parse_problem(problem), read_answer(answer), self.layout)
             for problem, answer in zip(problems, answers, strict=True)
         ]
-        candidates = {one.key: one for one in found if isinstance(one, Candidate)}
+        asked = [one for one in found if isinstance(one, Candidate)]
         seconds = self._deadline_seconds
-        verdicts = await verify_all(self._verifier, candidates.values(), deadline_seconds=seconds)
-        by_key = dict(zip(candidates, verdicts, strict=True))
-        return [one if isinstance(one, Score) else rate(by_key[one.key]) for one in found]
+        verdicts = iter(await verify_all(self._verifier, asked, deadline_seconds=seconds))
+        return [one if isinstance(one, Score) else rate(next(verdicts)) for one in found]
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         with self._starting:

@@ -18,7 +18,13 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from proverrl import __version__
 from proverrl.errors import ProblemError, ProverRLError
-from proverrl.problems.inputs import Submission, Unusable, read_entry, verdict_to_json
+from proverrl.problems.inputs import (
+    Submission,
+    Unusable,
+    read_entry,
+    refuse_stranger,
+    verdict_to_json,
+)
 from proverrl.types import Problem, Verdict
 from proverrl.verify.base import Verifier
 
@@ -123,4 +129,6 @@ def _read(language: str, code: str, problem: Row | None, body: str, prelude: str
     entry = read_entry(asked, "call", 1)
     if isinstance(entry, Unusable):
         raise ProblemError(entry.reason)
+    if (refused := refuse_stranger(entry)) is not None:
+        raise ProblemError(refused.reason)
     return entry

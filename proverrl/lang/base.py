@@ -30,7 +30,7 @@ from proverrl.lang.records import (
     Sketch,
     Subgoal,
 )
-from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Problem, Verdict
+from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.body_place import hole_column
 from proverrl.verify.canaries import Canary
@@ -373,6 +373,16 @@ class Language(ABC):
                 return Extraction(None, reason="the code is empty")
             return Extraction(code.strip("\n") + "\n")
         return self.read_body(problem, code)
+
+    def find_cheat(self, problem: Problem) -> str:
+        """What a problem that a stranger wrote holds and no bare file may hold, such as an axiom,
+        another file, or a command that runs while it is checked; empty when there is none."""
+        text = self.show_problem(problem)
+        verdict = self.audit(Candidate(Problem("problem", self.name, FILE, "", HOLE), text))
+        if verdict is None or verdict.status is not Status.UNSOUND:
+            return ""
+        found = verdict.diagnostics[0]
+        return f"line {found.line}: {found.message}"
 
     def find_objection(self, problem: Problem, reference: str | None) -> str:
         """Why a problem cannot be one of ours, its reference included; empty when it can."""

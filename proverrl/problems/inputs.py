@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, BinaryIO, Literal
 
 from proverrl.errors import ProblemError
+from proverrl.files.lines import find_text_fault
 from proverrl.files.strict_json import load_json
 from proverrl.lang import find_language, find_suffixes
 from proverrl.problems.input_paths import check_paths, list_programs
-from proverrl.problems.load import find_text_fault
-from proverrl.types import FILE, HOLE, Candidate, Problem, Split, Verdict
+from proverrl.problems.load import read_problem
+from proverrl.types import FILE, HOLE, Candidate, Problem, Verdict
 
 MAX_LINE_BYTES = 16 * 2**20
 _MAX_REASON = 300
@@ -163,6 +165,20 @@ def make_file_candidate(name: str, text: str, language: str = "dafny") -> Candid
     return Candidate(Problem(name, language, FILE, "", HOLE), text)
 
 
+def refuse_stranger(entry: Submission) -> Unusable | None:
+    """What to say of a problem that came from somebody else and holds what no bare file may."""
+    problem = entry.candidate.problem
+    if problem.kind == FILE:
+        return None
+    found = _find_cheat(problem.language, problem.kind, problem.preamble, problem.statement)
+    return entry.refuse("bad-problem", f"its own text: {found}") if found else None
+
+
+@lru_cache(maxsize=4096)
+def _find_cheat(language: str, kind: str, preamble: str, statement: str) -> str:
+    return find_language(language).find_cheat(Problem("p", language, kind, preamble, statement))
+
+
 def _count_lines(path: str) -> int:
     num_lines, last = 0, b"\n"
     try:
@@ -259,7 +275,11 @@ def _read_candidate(entry_id: str, raw: dict[str, Any]) -> Candidate:
         if key in raw:
             _check_text(key, raw[key])
     if "code" not in raw:
-        return Candidate(_read_problem(raw["problem"]), raw["body"], raw.get("prelude", ""))
+        given = raw["problem"]
+        if not isinstance(given, dict):
+            raise ProblemError("problem is not a JSON object")
+        problem = read_problem("problem", {"language": "dafny"} | given)
+        return Candidate(problem, raw["body"], raw.get("prelude", ""))
     return make_file_candidate(entry_id, raw["code"], find_language(raw["language"]).name)
 
 
@@ -271,51 +291,5 @@ def _check_text(name: str, value: object) -> None:
         raise ProblemError(f"{name} {fault}")
 
 
-def _clip(value: object) -> str:
-    return repr(value)[:60]
-
-
 def _list_names(names: Iterable[str]) -> str:
     return ", ".join(name[:40] for name in names)[:120]
-
-
-def _read_problem(raw: object) -> Problem:
-    """A problem by the names of its fields; a ``reference`` beside them is not read."""
-    if not isinstance(raw, dict):
-        raise ProblemError("problem is not a JSON object")
-    given = {key: value for key, value in raw.items() if key != "reference"}
-    known = [field.name for field in fields(Problem)]
-    if unknown := sorted(given.keys() - set(known)):
-        raise ProblemError(
-            f"problem has unknown fields: {_list_names(unknown)}; known are: {', '.join(known)}"
-        )
-    given.setdefault("preamble", "")
-    given.setdefault("language", "dafny")
-    if missing := sorted({"id", "kind", "statement"} - given.keys()):
-        raise ProblemError(f"problem lacks: {', '.join(missing)}")
-    metadata = given.setdefault("metadata", {})
-    wrong = [key for key, value in given.items() if key != "metadata" and type(value) is not str]
-    if wrong or not isinstance(metadata, dict):
-        raise ProblemError(f"problem has fields of a wrong type: {', '.join(wrong) or 'metadata'}")
-    for key, value in given.items():
-        if key != "metadata":
-            _check_text(f"problem.{key}", value)
-    _check_metadata(metadata)
-    if given.get("split", "train") not in get_args(Split):
-        known_splits = ", ".join(get_args(Split))
-        raise ProblemError(f"unknown split {_clip(given['split'])}; known are: {known_splits}")
-    kinds = find_language(given["language"]).kinds
-    if given["kind"] not in kinds:
-        raise ProblemError(f"unknown kind {_clip(given['kind'])}; known are: {', '.join(kinds)}")
-    return Problem(**given)
-
-
-def _check_metadata(metadata: dict[str, Any]) -> None:
-    entries = metadata.get("expected_entries", [])
-    if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
-        raise ProblemError("problem.metadata.expected_entries must be a list of names")
-    for entry in entries:
-        _check_text("problem.metadata.expected_entries", entry)
-    level = metadata.get("level", 0)
-    if isinstance(level, bool) or not isinstance(level, int) or level < 0:
-        raise ProblemError("problem.metadata.level must be a whole number, 0 for none")

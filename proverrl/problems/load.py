@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from proverrl.errors import ProblemError
 from proverrl.files.disk import saving
-from proverrl.files.lines import reading_text, replacing
+from proverrl.files.lines import find_text_fault, reading_text, replacing
 from proverrl.files.strict_json import load_json
 from proverrl.lang import LANGUAGES, find_language
 from proverrl.types import Problem, Split
@@ -52,17 +52,6 @@ def read_problem(where: str, row: Mapping[str, Any]) -> Problem:
     """The problem of one row; ``where`` names its place. Raises as ``load_problems``."""
     _check_fields(where, row)
     return _build_problem(where, row)
-
-
-def find_text_fault(text: str) -> str:
-    """Why no file could hold a text; empty when one can."""
-    if "\0" in text:
-        return "holds a NUL character"
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        return f"holds half of a surrogate pair at character {error.start}"
-    return ""
 
 
 def make_row(problem: Problem) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
 from proverrl.errors import CanaryError, ProblemError, ToolchainError
-from proverrl.problems.inputs import Submission, Unusable
+from proverrl.problems.inputs import Submission, Unusable, refuse_stranger
 from proverrl.serve.metrics import Metrics
 from proverrl.serve.queue import CandidateQueue, QueueFullError
 from proverrl.serve.settings import ServeSettings
@@ -66,7 +66,8 @@ class Desk:
         language = candidate.problem.language
         if language not in self.about:
             return entry.refuse("no-backend", f"{language} is not served here")
-        if (refused := self._refuse_long(entry)) is not None:
+        refused = self._refuse_long(entry) or refuse_stranger(entry)
+        if refused is not None:
             return refused
         async with self.queue.turn(candidate, lane, priority):
             if self.distrust:

@@ -20,7 +20,6 @@ from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from proverrl.problems.inputs import Submission, Unusable, make_file_candidate
-from proverrl.problems.load import find_text_fault
 from proverrl.serve.app import Handler, Row, add_route, answer_all, parse
 from proverrl.serve.desk import Desk
 from proverrl.types import Diagnostic, Status, Verdict
@@ -128,8 +127,6 @@ async def _judge(
 ) -> dict[str, Any]:
     if infotree is not None:
         return {"time": 0.0, "error": "info trees are not served here; leave infotree out"}
-    if fault := find_text_fault(code):
-        return {"time": 0.0, "error": f"the code {fault}"}
     entry = Submission("snippet", make_file_candidate("snippet", code, _LANGUAGE))
     seconds = min(seconds or math.inf, desk.settings.deadline_seconds)
     found = await desk.judge(entry, deadline_seconds=seconds, lane=lane)

@@ -18,7 +18,6 @@ from proverrl.config import LayoutName
 from proverrl.errors import ProblemError
 from proverrl.integrations.answers import Score, find_candidate, parse_problem, rate
 from proverrl.problems.inputs import Submission, Unusable
-from proverrl.problems.load import find_text_fault
 from proverrl.serve.app import Handler, add_route, answer_all, parse
 from proverrl.serve.desk import Desk, Refusal
 from proverrl.types import Problem
@@ -87,8 +86,6 @@ def make_slime(desk: Desk) -> Handler:
 
 
 async def _score(desk: Desk, request: Request, lane: str, problem: Problem, answer: str) -> Score:
-    if fault := find_text_fault(answer):
-        return Score(0.0, "rejected", f"the answer {fault}")
     for end in request.query_params.getlist("end"):
         answer = answer.removesuffix(end)
     candidate = find_candidate(problem, answer, _find_layout(request))

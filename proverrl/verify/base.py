@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Protocol, runtime_checkable
 
 from proverrl.errors import ProblemError, UsageError
+from proverrl.files.lines import find_text_fault
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 
 DEFAULT_MEMORY_MB = 4096.0
@@ -173,12 +174,9 @@ def end_worker(worker: Worker, dying: set[asyncio.Task[None]]) -> None:
 
 
 def refuse_broken_text(candidate: Candidate) -> Verdict | None:
-    """Half of a surrogate pair cannot be sent to any checker."""
-    if candidate.body.isascii() and candidate.prelude.isascii():
+    """A text that no file could hold cannot be sent to any checker."""
+    fault = find_text_fault(candidate.prelude + candidate.body)
+    if not fault:
         return None
-    try:
-        (candidate.prelude + candidate.body).encode("utf-8")
-    except UnicodeEncodeError as error:
-        reason = f"the text holds half of a surrogate pair at character {error.start}"
-        return Verdict(Status.REJECTED, (Diagnostic("error", reason),), checks=("audit:text",))
-    return None
+    said = Diagnostic("error", f"the text {fault}")
+    return Verdict(Status.REJECTED, (said,), checks=("audit:text",))

@@ -2,7 +2,9 @@
 
 Flows in: candidates. Flows out: the inner verifier's verdict, or an earlier one of the same
 candidate under the same toolchain, limits and audit. Whoever asks for a candidate that is being
-verified waits for that verification. ``appeal`` judges a candidate again, past the cache.
+verified under the same deadline waits for that verification. A verdict with a cause, as of a text
+that spends all of its time, holds for its deadline alone. ``appeal`` judges a candidate again, past
+the cache.
 Covered: several processes on one file (SQLite in WAL mode); damaged and foreign rows, which are
 dropped, counted and verified anew. Verdicts that judge nothing (TIMEOUT, CRASHED) are never kept.
 Not covered: a file on a network share; rows forged with valid checksums.
@@ -103,20 +105,21 @@ class CachedVerifier:
     async def verify(
         self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
     ) -> Verdict:
-        """See ``LanedVerifier.verify``. Callers that share a verification share the deadline and
-        the lane of the first."""
+        """See ``LanedVerifier.verify``. Callers that share a verification share the lane of the
+        first."""
         key = self.make_key(candidate)
-        known = self._find(key)
+        timed = f"{key}, {deadline_seconds:g} s"
+        known = self._find(key) or self._find(timed)
         if known is not None:
             self.num_hits += 1
             return replace(known, queue_seconds=0.0)
-        shared = self._running.get(key)
+        shared = self._running.get(timed)
         if shared is None:
             self.num_misses += 1
-            work = self._verify_and_keep(key, lane, candidate, deadline_seconds)
+            work = self._verify_and_keep(key, timed, lane, candidate, deadline_seconds)
             shared = _SharedVerification(asyncio.get_running_loop().create_task(work))
-            self._running[key] = shared
-            shared.task.add_done_callback(lambda _: self._forget(key, shared))
+            self._running[timed] = shared
+            shared.task.add_done_callback(lambda _: self._forget(timed, shared))
         else:
             self.num_hits += 1
         shared.num_waiters += 1
@@ -126,7 +129,7 @@ class CachedVerifier:
             shared.num_waiters -= 1
             if shared.num_waiters == 0 and not shared.task.done():
                 shared.task.cancel()
-                self._forget(key, shared)
+                self._forget(timed, shared)
 
     async def appeal(self, candidate: Candidate, *, deadline_seconds: float) -> Verdict:
         """Judge a refused candidate again, with other workers and larger limits.
@@ -162,11 +165,11 @@ class CachedVerifier:
             del self._running[key]
 
     async def _verify_and_keep(
-        self, key: str, lane: str, candidate: Candidate, deadline_seconds: float
+        self, key: str, timed: str, lane: str, candidate: Candidate, deadline_seconds: float
     ) -> Verdict:
         verdict = await self.inner.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)
         if verdict.status.judged:
-            self._keep(key, verdict)
+            self._keep(timed if verdict.cause else key, verdict)
         return verdict
 
     def _find(self, key: str) -> Verdict | None:
