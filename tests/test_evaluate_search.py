@@ -25,7 +25,7 @@ from proverrl.problems.prompt import render_opening
 from proverrl.search.base import CurvePoint, FoundProof, SearchResult, SearchTurn
 from proverrl.search.proposals import Corrector, Proposer, read_answer
 from proverrl.search.wiring import Tools, choose_states, make_functions, open_confirm
-from proverrl.types import Candidate, Diagnostic, Problem, Sampling, Status, Verdict
+from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Sampling, Status, Verdict
 from tests.fake_verifier import FakeVerifier
 from tests.test_grpo import make_config, run, verifiers
 from tests.test_policy import tiny_policy
@@ -203,7 +203,7 @@ def test_a_run_does_not_search(
 
 
 def test_kinds_without_states_are_refused_by_searches_that_need_them() -> None:
-    whole = replace(LOOP, kind="file")
+    whole = replace(LOOP, kind="file", statement=HOLE)
     tools = open_tools(FakeVerifier(judge_short))
     with pytest.raises(UsageError, match="best_of_n"):
         make_functions(whole, tools, CONFIG)
@@ -243,6 +243,37 @@ def test_a_prefix_is_read_again_as_it_is_in_the_canonical_layout(
     again, reason = read_answer(LOOP, "\n".join([opening, *more]), "canonical")
     assert not reason
     assert again.startswith(prefix + "\n")
+
+
+NESTED = """intro e f
+cases e with
+| inl h =>
+  constructor
+  · exact h
+  · cases f with
+    | intro u v =>
+      exact v
+| inr h =>
+  have w : b := by
+    exact h
+  exact ⟨f, w⟩"""
+
+
+def test_a_nested_lean_body_is_read_again_line_for_line_in_the_canonical_layout() -> None:
+    """Every prefix, shown to the policy and read again, stays as it is, indentation and all."""
+    statement = f"theorem t (a b : Prop) : a → b := by\n  {HOLE}\n"
+    problem = Problem("t", "lean", "tactics", "", statement)
+    body, reason = read_answer(problem, NESTED, "canonical")
+    assert not reason
+    lines = body.split("\n")
+    # In the file every line but the first stands under the hole, in column 2.
+    for shown, line in zip(NESTED.split("\n"), lines, strict=True):
+        indent = len(shown) - len(shown.lstrip())
+        assert len(line) - len(line.lstrip()) == (indent + 2 if line is not lines[0] else 0)
+    for end in range(1, len(lines) + 1):
+        prefix = "\n".join(lines[:end])
+        opening = render_opening(problem, prefix, "canonical")
+        assert read_answer(problem, opening, "canonical") == (prefix, "")
 
 
 @pytest.mark.slow

@@ -96,10 +96,11 @@ def test_every_selection_is_that_of_the_definition(moves: list[tuple[int, int]])
 def test_best_of_n_begins_at_nothing_every_time() -> None:
     world = World(target="abababab")
     assert set(expanded(world, name="best_of_n", calls=20)) == {""}
-    # Four bodies a time; the last expansion asks for what may still be judged.
-    world = World(target="none", script=["a", "b", "ab", "ba", "aa"])
-    expanded(world, name="best_of_n", calls=5)
-    assert [num for _, _, num, _ in world.asked] == [4, 1]
+    # One body a time; of a larger width the last expansion asks for what may still be judged.
+    for width, asked in ((0, [1] * 5), (4, [4, 1])):
+        world = World(target="none", script=["a", "b", "ab", "ba", "aa"])
+        expanded(world, name="best_of_n", calls=5, width=width)
+        assert [num for _, _, num, _ in world.asked] == asked
 
 
 def test_self_correction_is_chains_of_three() -> None:
@@ -146,6 +147,23 @@ def test_best_first_takes_states_in_order_and_each_once() -> None:
     # older, and "aba" adds aba: (-0.3 - 0.1) / 1.73 = -0.231. Then aa.
     found = expanded(world, name="best_first", width=1, calls=4)
     assert found == ["", "a", "ab", "aa"]
+
+
+def test_best_first_goes_on_where_it_was_least_when_nothing_is_open() -> None:
+    """A sure policy writes the same again: the tree is not left for the root."""
+    world = World(target="none", script=["ab"] * 6)
+    search = build_search(world, name="best_first", width=1, calls=9, max_idle=5)
+    asyncio.run(search.run())
+    # The root, a and ab; then again, the root first, whose score is the highest.
+    assert [prefix for _, prefix, _, _ in world.asked][:6] == ["", "a", "ab", "", "a", "ab"]
+
+
+def test_the_last_state_of_a_body_can_be_all_that_is_kept() -> None:
+    world = World(target="none", script=["aab", "aabb"])
+    search = build_search(world, name="rmax_ts", calls=2, keep_states="last")
+    asyncio.run(search.run())
+    assert [node.state for node in search.strategy.tree.nodes] == ["", "aab", "aabb"]
+    assert [prefix for _, prefix, _, _ in world.asked] == ["", "aab"]
 
 
 # --- PUCT ---

@@ -19,7 +19,7 @@ from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_prompt
 from proverrl.search.base import Proposal
-from proverrl.search.proposals import Corrector, Proposer, render_prefix
+from proverrl.search.proposals import Corrector, Proposer, StepProposer, render_prefix
 from proverrl.types import HOLE, Completion, Diagnostic, Problem, Prompt, Sampling, Status, Verdict
 from tests.test_policy import plain_logprobs, tiny_policy
 from tests.test_self_correct import ScriptedPolicy
@@ -130,6 +130,44 @@ def test_a_lean_prefix_has_its_state_as_a_comment_that_is_taken_out_again() -> N
         "  /- tactic state:\n    ⊢ p\n\n    ⊢ q\n  -/\n"
     )
     assert proposal.body == "constructor\n  · exact a\n  · exact b"
+
+
+def test_words_of_a_state_are_not_words_of_the_body() -> None:
+    """In letters the state has names of its own, and the body's new ones count from the prefix."""
+    prefix = Prefix("intro d", "y z : Nat\n⊢ ∃ u, Alternative has not been provided")
+    watched = Watched("canonical", says=["cases m with\n| inl n => exact n"])
+    ((proposal,),) = ask(watched.policy, (LEAN, prefix, 1, 0))
+    shown = watched.calls[0][0][0].text
+    assert "/- tactic state:" in shown
+    assert proposal.body == "intro d\n  cases e with\n  | inl f => exact f"
+
+
+def test_a_step_goes_on_while_its_line_only_opens_a_block() -> None:
+    says = ["cases h with\n  ", "| inl e =>\n", "exact e\n", "exact h\n"]
+    watched = Watched("kimina", says=says)
+
+    async def go() -> list[Proposal]:
+        return await StepProposer(watched.policy, SAMPLING)(LEAN, Prefix("", ""), 1, 0)
+
+    (proposal,) = asyncio.run(go())
+    assert proposal.body == "cases h with\n  | inl e =>\nexact e"
+    # Three texts of two tokens each, with all of their log-probability.
+    assert (proposal.num_tokens, proposal.logprob) == (6, -2.25)
+    prompts = [call[0][0] for call in watched.calls]
+    assert len(prompts) == 3
+    assert prompts[1].text == prompts[0].text + "cases h with\n  "
+    assert prompts[2].token_ids == (*prompts[1].token_ids, 7, 8)
+
+
+def test_a_prefix_without_room_for_an_answer_costs_nothing() -> None:
+    watched = Watched(says=["invariant at >= 0"])
+    room = watched.policy.context_tokens
+    long = Prefix("invariant at >= 0\n" * room, "s")
+    row, other = ask(watched.policy, (LOOP, long, 3, 0), (LOOP, START, 1, 0))
+    assert [(each.num_tokens, each.reason) for each in row] == [
+        (0, "the model's context has no room for it")
+    ]
+    assert not other[0].reason
 
 
 def test_requests_that_arrive_together_are_one_batch() -> None:

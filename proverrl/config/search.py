@@ -16,6 +16,7 @@ CompositeName = Literal["subgoals", "lemmas", "pooled_hints"]
 SearchName = Literal[BaseName, CompositeName]
 SearchStates = Literal["obligations", "statements"]
 StepName = Literal["proof", "tactic"]
+KeepStates = Literal["all", "last"]
 TierName = Literal["light", "medium", "heavy"]
 
 
@@ -33,6 +34,9 @@ class SearchConfig(Section):
     step: StepName = "proof"
     """what an expansion writes: ``proof``, all of the rest; ``tactic`` (Lean), one line of tactics,
     as in BFS-Prover"""
+    keep_states: KeepStates = "all"
+    """which states of a failed body the tree keeps: ``all`` on its way, as in the papers, whose
+    searches have thousands of calls; ``last``, the one before its first error, for some dozens"""
     calls: Positive = 64
     """the most verifier calls; a body that was already judged in the same search costs none"""
     tokens: NonNegative = 0

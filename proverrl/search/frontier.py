@@ -1,7 +1,7 @@
 """Searches that expand the best open state, wherever it is in the tree.
 
-Flows in: expansions. Flows out: the open state with the highest score. Each state is expanded once;
-when none is open, the root is expanded again. Not handled here: tokens (``TrainingPath`` counts
+Flows in: expansions. Flows out: the open state with the highest score. When none is open, the state
+that was expanded least is expanded again. Not handled here: tokens (``TrainingPath`` counts
 characters of the body).
 """
 
@@ -37,13 +37,16 @@ class BestFirst(Strategy):
 
     def score(self, node: Node) -> float:
         """Log-probability of the way over depth ** ``length_power``."""
-        return float(node.value / node.depth**self.config.length_power)
+        return float(node.value / max(1, node.depth) ** self.config.length_power)
 
     def pick(self) -> Node:
-        """The best open node; ties go to the older one."""
+        """The best open node, and when there is none the best of those expanded least; ties go to
+        the older one."""
         if self._open:
             return self.tree.nodes[heapq.heappop(self._open)[1]]
-        return self.tree.root
+        return max(
+            self.tree.nodes, key=lambda node: (-node.own_count - node.own_jobs, self.score(node))
+        )
 
     def absorb(self, job: Job, expansion: Expansion) -> None:
         """New states become open, each with its share of the body's log-probability."""

@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -30,7 +32,7 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
-from proverrl.problems.prompt import LAYOUTS, render_body, render_opening, use_problem_words
+from proverrl.problems.prompt import LAYOUTS, render_body, render_opening
 from proverrl.rollout.extract import extract
 from proverrl.rollout.self_correct import resume_within, tell
 from proverrl.search.base import Proposal
@@ -48,6 +50,10 @@ from proverrl.types import (
 
 _NO_TACTIC = ("--", "/-", "```", "<")
 """Begin lines in which no tactic stands: comments, the end of a block of code, marks of an end."""
+_OPENS = re.compile(r"(?:\bby|=>|\bwith)\s*$")
+"""Ends a line that opens a block."""
+_MAX_OPENINGS = 4
+"""Lines in a row that only open blocks, at most: ``cases h with``, an alternative, a ``have``."""
 
 Extend = Callable[[Prompt, str], Prompt]
 """A prompt with the beginning of an answer after it."""
@@ -82,6 +88,12 @@ def find_tokenizer(policy: Policy) -> PreTrainedTokenizerBase:
     )
 
 
+def find_context(policy: Policy) -> int:
+    """The most tokens of prompt and answer together; of a server nothing is known."""
+    trained = policy.trained if isinstance(policy, VllmPolicy) else policy
+    return trained.context_tokens if isinstance(trained, TransformersPolicy) else sys.maxsize
+
+
 def render_prefix(policy: Policy, problem: Problem, prefix: Prefix) -> tuple[str, str]:
     """What the policy is given of an answer, and the comment in it that is not the body's."""
     if not prefix.text:
@@ -93,8 +105,7 @@ def render_prefix(policy: Policy, problem: Problem, prefix: Prefix) -> tuple[str
 
 @dataclass
 class _ProposalRequest:
-    problem: Problem
-    prefix: Prefix
+    prompt: Prompt
     n: int
     seed: int
     done: asyncio.Future[list[Completion]]
@@ -112,16 +123,18 @@ class Proposer:
     num_unread: int = 0
     _waiting: list[_ProposalRequest] = field(default_factory=list)
     _writer: asyncio.Task[None] | None = None
-    _extend: Extend | None = None
+    _extension: Extend | None = None
 
     async def __call__(self, problem: Problem, prefix: Prefix, n: int, seed: int) -> list[Proposal]:
         """``n`` continuations. Not read are those that have no body in them, and those where
-        nothing was written after a prefix that ends with a line break. Raises ``UsageError`` if the
-        policy cannot continue an answer, or tells no log-probabilities."""
-        if self._extend is None and self._open(problem, prefix)[0]:
-            self._extend = make_extend(self.policy)
+        nothing was written after a prefix that ends with a line break; where the model's context
+        has no room for an answer there is one without a body. Raises ``UsageError`` if the policy
+        cannot continue an answer, or tells no log-probabilities."""
+        prompt = self._prompt(problem, prefix)
+        if len(prompt.token_ids) >= find_context(self.policy):
+            return [Proposal(prefix.text, 0, 0.0, False, "the model's context has no room for it")]
         loop = asyncio.get_running_loop()
-        request = _ProposalRequest(problem, prefix, n, seed, loop.create_future())
+        request = _ProposalRequest(prompt, n, seed, loop.create_future())
         self._waiting.append(request)
         # The writer is a task of its own, so that a search that is cancelled takes no other along.
         if self._writer is None or self._writer.done():
@@ -151,7 +164,7 @@ class Proposer:
         seeds = (request.seed for request in batch)
         seed = functools.reduce(lambda made, one: derive_seed(made, "batch", one), seeds)
         sampling = replace(self.sampling, seed=seed)
-        prompts = [self._prompt(request) for request in batch]
+        prompts = [request.prompt for request in batch]
         counts = {request.n for request in batch}
         if len(counts) == 1:
             return await self.policy.generate(prompts, n=counts.pop(), sampling=sampling)
@@ -164,16 +177,22 @@ class Proposer:
     def _open(self, problem: Problem, prefix: Prefix) -> tuple[str, str]:
         return render_prefix(self.policy, problem, prefix)
 
-    def _prompt(self, request: _ProposalRequest) -> Prompt:
-        prompt = self.policy.prompt(request.problem)
-        opening, _ = self._open(request.problem, request.prefix)
-        return self._extend(prompt, opening) if opening and self._extend else prompt
+    def _prompt(self, problem: Problem, prefix: Prefix) -> Prompt:
+        prompt = self.policy.prompt(problem)
+        opening, _ = self._open(problem, prefix)
+        return self._extend(prompt, opening) if opening else prompt
+
+    def _extend(self, prompt: Prompt, text: str) -> Prompt:
+        if self._extension is None:
+            self._extension = make_extend(self.policy)
+        return self._extension(prompt, text)
 
     def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal:
         opening, comment = self._open(problem, prefix)
-        body, reason = read_answer(problem, opening + completion.text, self.policy.layout)
         if comment:
-            body = body.replace(comment, "\n", 1)
+            # Not the body's: its words would take letters from names that the body makes up.
+            opening = render_opening(problem, prefix.text, self.policy.layout) + "\n"
+        body, reason = read_answer(problem, opening + completion.text, self.policy.layout)
         if not reason and not body.startswith(prefix.text):
             reason = "the answer does not continue its prefix"
         if reason:
@@ -190,13 +209,38 @@ class StepProposer(Proposer):
     edge of the tree with the log-probability of its own tokens, the end of the line among them. The
     policy is given the beginning of the answer up to the hole, so its first token is already proof.
     The line is taken as it is indented; without indentation in a code block it stands in the hole's
-    column, or deeper after a line that opens a block (``have h : p := by``). Dafny has no such
-    steps: its statements do not end with a line. ``num_unread`` counts the answers that begin with
-    no tactic.
+    column, or deeper after a line that opens a block (``have h : p := by``). Such a line is no step
+    by itself, since Lean would say little of it: the policy goes on until a line ends otherwise.
+    Dafny has no such steps: its statements do not end with a line. ``num_unread`` counts the
+    answers that begin with no tactic.
     """
 
     def __post_init__(self) -> None:
         self.sampling = replace(self.sampling, stop=(*self.sampling.stop, "\n"))
+
+    async def _write(self, batch: Sequence[_ProposalRequest]) -> list[list[Completion]]:
+        rows = await super()._write(batch)
+        for more in range(_MAX_OPENINGS):
+            opened = [
+                (row, place, self._go_on(request.prompt, row[place]))
+                for request, row in zip(batch, rows, strict=True)
+                for place in range(len(row))
+                if _OPENS.search(row[place].text.rstrip())
+            ]
+            room = find_context(self.policy)
+            opened = [each for each in opened if len(each[2].token_ids) < room]
+            if not opened:
+                break
+            seed = derive_seed(batch[0].seed, "opened", more)
+            sampling = replace(self.sampling, seed=seed)
+            written = await self.policy.generate([p for _, _, p in opened], n=1, sampling=sampling)
+            for (row, place, _), (completion,) in zip(opened, written, strict=True):
+                row[place] = _join(row[place], completion)
+        return rows
+
+    def _go_on(self, prompt: Prompt, completion: Completion) -> Prompt:
+        text, ids = completion.text, completion.token_ids
+        return replace(prompt, text=prompt.text + text, token_ids=prompt.token_ids + ids)
 
     def _open(self, problem: Problem, prefix: Prefix) -> tuple[str, str]:
         """The beginning of the answer, at the root too. Raises ``UsageError`` if proofs in the
@@ -212,7 +256,7 @@ class StepProposer(Proposer):
         return render_opening(problem, "", self.policy.layout), ""
 
     def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal:
-        line = completion.text.split("\n")[0].rstrip()
+        line = _take_step(completion.text)
         if not line.strip() or line.lstrip().startswith(_NO_TACTIC):
             self.num_unread += 1
             return make_proposal(prefix.text, completion, "the answer begins with no tactic")
@@ -225,6 +269,25 @@ class StepProposer(Proposer):
         if line == line.lstrip() and searching is not None:
             line = " " * searching.next_column(problem, prefix.text) + line
         return make_proposal(f"{prefix.text}\n{line}", completion)
+
+
+def _take_step(text: str) -> str:
+    """The first line, and those after it as long as the last one opens a block."""
+    lines = text.split("\n")
+    end = 1
+    while end < len(lines) and _OPENS.search(lines[end - 1]):
+        end += 1
+    return "\n".join(lines[:end]).rstrip()
+
+
+def _join(first: Completion, second: Completion) -> Completion:
+    return replace(
+        first,
+        text=first.text + second.text,
+        token_ids=first.token_ids + second.token_ids,
+        logprobs=first.logprobs + second.logprobs,
+        finish_reason=second.finish_reason,
+    )
 
 
 PROPOSERS: dict[StepName, type[Proposer]] = {"proof": Proposer, "tactic": StepProposer}
@@ -242,7 +305,8 @@ def read_answer(problem: Problem, text: str, layout: LayoutName) -> tuple[str, s
         return "", found.reason or "declarations stand before the statement"
     if layout != "canonical":
         return found.body, ""
-    return use_problem_words(problem, render_body(problem, found.body, layout), layout), ""
+    again = extract(problem, render_body(problem, found.body, layout), layout)
+    return again.body or "", again.reason
 
 
 def count_tokens(completion: Completion) -> int:

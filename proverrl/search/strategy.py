@@ -98,8 +98,12 @@ class Strategy(ABC):
         """The steps that may become nodes.
 
         A finished proof is no place to continue from, and neither is a text of more than
-        ``max_prefix_tokens`` tokens.
+        ``max_prefix_tokens`` tokens. ``keep_states = "last"`` leaves the last of the others.
         """
+        steps = self._list_steps(judged)
+        return steps if self.config.keep_states == "all" else steps[-1:]
+
+    def _list_steps(self, judged: JudgedProposal) -> Sequence[tuple[int, str]]:
         body = text_of(judged)
         steps = steps_of(body, judged.segments)
         if judged.verdict.proved:

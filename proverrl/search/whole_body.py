@@ -17,9 +17,9 @@ from proverrl.seeds import derive_seed
 
 
 class BestOfN(Strategy):
-    """``width`` bodies are written together: the baseline of every search."""
+    """``width`` bodies are written together: the baseline of every search. What is written
+    together is paid together, so that one at a time is the fair baseline at equal tokens."""
 
-    WIDTH: ClassVar[int] = 4
     NEEDS: ClassVar[tuple[str, ...]] = ()
 
     def pick(self) -> Node:
