@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,9 +90,13 @@ def test_supervised_loss_weighs_prompt_and_target() -> None:
         nll = [-float(torch.log_softmax(logits[i], -1)[t]) for i, t in enumerate((6, 7, 8, 9))]
         alone = supervised_loss(policy, [pair], prompt_weight=0.0)
         both = supervised_loss(policy, [pair, Pair((5,), (6,))], prompt_weight=0.25)
+        # The last token of the prompt is somebody else's text.
+        shown = supervised_loss(policy, [replace(pair, num_shown=1)], prompt_weight=0.25)
     assert float(alone) == pytest.approx((nll[2] + nll[3]) / 2, abs=FLOAT32)
     total = 0.25 * (nll[0] + nll[1]) + nll[2] + nll[3] + nll[0]
     assert float(both) == pytest.approx(total / (0.25 * 2 + 2 + 1), abs=FLOAT32)
+    total = 0.25 * nll[0] + nll[2] + nll[3]
+    assert float(shown) == pytest.approx(total / (0.25 + 2), abs=FLOAT32)
 
 
 def test_budgets() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from proverrl.config import Config, RolloutConfig
 from proverrl.lang.records import Prefix
+from proverrl.loops import taught
 from proverrl.loops.pairs import Pair
 from proverrl.loops.taught import break_body, correct_source, own_corrections, resume_source
 from proverrl.policy.transformers import TransformersPolicy
@@ -61,13 +66,48 @@ def test_the_rest_of_a_proof_follows_its_beginning_and_the_goals_there() -> None
     assert rest == "· have f := d.left\n  exact f"
 
 
+def test_what_a_search_would_keep_of_some_lines_is_what_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two of the three places: the verifier judges the lines before them, as in a search."""
+    policy = canonical_policy()
+    asked: list[str] = []
+
+    async def judge(session: Any, candidates: Sequence[Candidate], **_: Any) -> list[Verdict]:
+        asked.extend(candidate.body for candidate in candidates)
+        said = Diagnostic("error", "unsolved goals\n⊢ p", line=1)
+        open_goal = Verdict(Status.REJECTED, (said,), states=((1, 0, "⊢ q ∧ p"),))
+        return [open_goal if "exact" in c.body else Verdict(Status.TIMEOUT) for c in candidates]
+
+    monkeypatch.setattr(taught, "_judge", judge)
+    config = Config.model_validate({"warm_start": {"resume_places": 3}})
+    problems = SimpleNamespace(references=[(SWAP, PROOF)])
+    monitor = SimpleNamespace(phase=lambda *_: None)
+    session: Any = SimpleNamespace(policy=policy, config=config, problems=problems, monitor=monitor)
+    sources = asyncio.run(taught.teach_resuming(session))
+    lines = PROOF.split("\n")
+    assert sorted(asked) == sorted("\n".join(lines[:end]) for end in (1, 2, 3))
+    # One was not judged; of the other two all lines were kept.
+    rests = {read_pair(policy, source())[1] for source in sources}
+    assert rests == {"· have f := d.left\n  exact f", "  exact f"}
+    for source in sources:
+        pair = source()
+        shown = policy.tokenizer.decode(
+            list(pair.prompt_ids[len(pair.prompt_ids) - pair.num_shown :])
+        )
+        assert str(shown).startswith("constructor\n· exact d.right")
+        assert policy.prompt(SWAP).token_ids == pair.prompt_ids[: -pair.num_shown]
+
+
 def test_a_proof_follows_a_failed_one_and_what_was_said_of_it() -> None:
     policy = canonical_policy()
     failed = Candidate(SWAP, PROOF.replace("hp.right", "hp.left"))
     said = Diagnostic("error", "type mismatch: hp.left has type p", line=3, body_line=2)
     verdict = Verdict(Status.REJECTED, (said,))
     source = correct_source(policy, failed, verdict, PROOF, RolloutConfig())
-    prompt, proof = read_pair(policy, source())
+    pair = source()
+    prompt, proof = read_pair(policy, pair)
+    assert policy.prompt(SWAP).token_ids == pair.prompt_ids[: -pair.num_shown]
     assert "constructor\n· exact d.left\n· have f := d.left\n  exact f" in prompt
     assert prompt.index("d.left has type b") > prompt.index("· exact d.left")
     assert proof == "constructor\n· exact d.right\n· have f := d.left\n  exact f"

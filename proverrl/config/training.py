@@ -87,9 +87,9 @@ class WarmStartConfig(Section):
     """how many reference bodies of each level to learn from, such as ``{1 = 40, 2 = 20}``; their
     problems are left out of the loop"""
     resume_places: NonNegative = 0
-    """of each reference in a language with states (Lean), so many places between its steps, from
-    which the rest is learned as well, with the goals there in a comment, as searches show them
-    (``search.step = "tactic"``, prefixes of ``rmax_ts``)"""
+    """of each reference in a language with states (Lean), so many of its lines, drawn at random,
+    after which the rest is learned as well, with the goals there in a comment, as searches show
+    them (``search.step = "tactic"``, prefixes of ``rmax_ts``)"""
     corrections: NonNegative = 0
     """of each reference, so many broken copies (a line lost, two exchanged, a name or a number
     changed) that the verifier refuses; the reference is learned as the answer to each and to what

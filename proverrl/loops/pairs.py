@@ -28,10 +28,12 @@ from proverrl.types import Candidate, Group, Problem
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A prompt and the completion to be learned, end token included."""
+    """A prompt and the completion to be learned, end token included. The last ``num_shown`` tokens
+    of the prompt, such as a failed proof, are read and never learned."""
 
     prompt_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
+    num_shown: int = 0
 
     @property
     def num_tokens(self) -> int:

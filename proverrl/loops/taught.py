@@ -22,9 +22,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from proverrl.config import RolloutConfig
-from proverrl.errors import ProblemError
 from proverrl.lang import find_language
-from proverrl.lang.base import Searching
 from proverrl.lang.open import open_configured
 from proverrl.lang.records import Prefix
 from proverrl.loops.pairs import Pair, PairSource
@@ -42,33 +40,34 @@ _MAX_TRIES = 8
 
 
 async def teach_resuming(session: Session) -> list[PairSource]:
-    """For each reference whose language has states, ``warm_start.resume_places`` of the places
-    between its steps, drawn at random. Raises ``ProblemError`` when a reference is not proved."""
+    """For each reference whose language has states, the rest of it after ``resume_places`` of its
+    lines, drawn at random. The verifier judges the lines before, as in a search: what it keeps of
+    them, with the state there, is what the policy is shown."""
     config, policy = session.config, session.policy
     num_places = config.warm_start.resume_places
     if not num_places or not config.warm_start.steps:
         return []
-    asked: list[tuple[Candidate, Searching]] = []
+    rng = random.Random(derive_seed(config.seed, "resume"))
+    asked: list[tuple[Candidate, str]] = []
     for problem, body in session.problems.references:
         searching = find_language(problem.language).searching
         if searching is not None and problem.kind in searching.kinds:
-            asked.append((Candidate(problem, body), searching))
-    session.monitor.phase("goals of the references", f"{len(asked)} proofs")
+            ends = [match.start() for match in re.finditer("\n", body.rstrip())]
+            drawn = rng.sample(ends, min(num_places, len(ends)))
+            asked += [(Candidate(problem, body[:end]), body) for end in drawn]
+    session.monitor.phase("goals of the references", f"{len(asked)} places")
     verdicts = await _judge(session, [candidate for candidate, _ in asked], trace_states=True)
-    rng = random.Random(derive_seed(config.seed, "resume"))
-    sources: list[PairSource] = []
-    for (candidate, searching), verdict in zip(asked, verdicts, strict=True):
-        if not verdict.proved:
-            raise ProblemError(
-                f"problem {candidate.problem.id!r}: its reference is {verdict.status.value}, and "
-                "warm_start.resume_places learns from it; mend it or drop the line"
-            )
+    found: dict[tuple[str, str], tuple[Candidate, Prefix]] = {}
+    for (candidate, body), verdict in zip(asked, verdicts, strict=True):
+        problem = candidate.problem
+        searching = find_language(problem.language).searching
+        if searching is None or not verdict.status.judged:
+            continue
         segments = searching.segment(config.search.states)(candidate, verdict)
-        whole = candidate.body.rstrip()
-        prefixes = [Prefix(s.text, s.state) for s in segments if s.text.rstrip() != whole]
-        drawn = rng.sample(prefixes, min(num_places, len(prefixes)))
-        sources += [resume_source(policy, candidate, prefix) for prefix in drawn]
-    return sources
+        if segments:
+            prefix = Prefix(segments[-1].text, segments[-1].state)
+            found[problem.id, prefix.text] = Candidate(problem, body), prefix
+    return [resume_source(policy, proof, prefix) for proof, prefix in found.values()]
 
 
 def resume_source(policy: TransformersPolicy, proof: Candidate, prefix: Prefix) -> PairSource:
@@ -80,9 +79,10 @@ def resume_source(policy: TransformersPolicy, proof: Candidate, prefix: Prefix) 
         rest = proof.body[len(prefix.text) :].removeprefix("\n")
         shown = prefix.text + (comment or "\n") + rest
         whole = render_body(proof.problem, shown, policy.layout)
-        prompt = policy.prompt(proof.problem).token_ids + encode(policy.tokenizer, opening)
+        shown_ids = encode(policy.tokenizer, opening)
         rest_ids = encode(policy.tokenizer, whole.removeprefix(opening))
-        return Pair(prompt, (*rest_ids, policy.end_id))
+        prompt = policy.prompt(proof.problem).token_ids + shown_ids
+        return Pair(prompt, (*rest_ids, policy.end_id), len(shown_ids))
 
     return make
 
@@ -122,8 +122,10 @@ def correct_source(
 
     @cache
     def make() -> Pair:
-        prompt = ask_again(policy, failed.problem, failed.body, verdict, settings)
-        return Pair(prompt.token_ids, policy.body_ids(failed.problem, proof))
+        prompt = ask_again(policy, failed.problem, failed.body, verdict, settings).token_ids
+        own = policy.prompt(failed.problem).token_ids
+        num_shown = len(prompt) - (len(own) if prompt[: len(own)] == own else 0)
+        return Pair(prompt, policy.body_ids(failed.problem, proof), num_shown)
 
     return make
 

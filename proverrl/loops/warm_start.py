@@ -134,7 +134,8 @@ def supervised_loss(
     prompt_weight: float,
     pack_tokens: int = 0,
 ) -> torch.Tensor:
-    """Weighted mean cross-entropy of a batch: targets weigh 1, prompt tokens ``prompt_weight``.
+    """Weighted mean cross-entropy of a batch: targets weigh 1, prompt tokens ``prompt_weight``, and
+    what a pair only shows 0.
 
     Padded and packed batches give the same loss; a packed one needs a model that
     ``proverrl.learner.packed_attention`` can attend through. Raises ``UsageError`` if it cannot
@@ -178,9 +179,14 @@ def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, Any]:
         tokens = pair.prompt_ids + pair.target_ids
         ids[row, : len(tokens)] = torch.tensor(tokens)
         mask[row, : len(tokens)] = 1
-        weights[row, : len(pair.prompt_ids)] = prompt_weight
-        weights[row, len(pair.prompt_ids) : len(tokens)] = 1.0
+        weights[row, : len(tokens)] = torch.tensor(_weigh(pair, prompt_weight))
     return {"input_ids": ids, "attention_mask": mask, "weights": weights}
+
+
+def _weigh(pair: Pair, prompt_weight: float) -> list[float]:
+    num_learned = len(pair.prompt_ids) - pair.num_shown
+    shown = [0.0] * pair.num_shown
+    return [prompt_weight] * num_learned + shown + [1.0] * len(pair.target_ids)
 
 
 def _pack(batch: Sequence[Pair], prompt_weight: float, device: str) -> dict[str, Any]:
@@ -194,7 +200,7 @@ def _pack(batch: Sequence[Pair], prompt_weight: float, device: str) -> dict[str,
         spans.append(Span(pair.num_tokens, own))
         ids += pair.prompt_ids + pair.target_ids
         positions += range(pair.num_tokens)
-        own_weights = [prompt_weight] * len(pair.prompt_ids) + [1.0] * len(pair.target_ids)
+        own_weights = _weigh(pair, prompt_weight)
         # What stands before a sequence's first token is another sequence.
         weights += [0.0, *own_weights[1:]]
     return {
