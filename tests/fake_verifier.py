@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from proverrl.errors import VerifierError
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, PoolStats
+from proverrl.verify.base import DEFAULT_LANE, Lane, PoolStats
 from proverrl.verify.cache import OVERTURNED
 
 Judge = Callable[[Candidate], Verdict | Status]
@@ -60,7 +60,7 @@ class FakeVerifier:
         return None
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         """Answer from the script, else the function; TIMEOUT when the delay exceeds the
         deadline."""

@@ -26,6 +26,7 @@ from proverrl.search.base import CurvePoint, FoundProof, SearchResult, SearchTur
 from proverrl.search.proposals import Corrector, Proposer, read_answer
 from proverrl.search.wiring import Tools, choose_states, make_functions, open_confirm
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Sampling, Status, Verdict
+from proverrl.verify.base import DEFAULT_LANE, Lane
 from tests.fake_verifier import FakeVerifier
 from tests.test_grpo import make_config, run, verifiers
 from tests.test_policy import tiny_policy
@@ -93,7 +94,7 @@ class Breaking(FakeVerifier):
         self._at = at
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = ""
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         if self.num_calls >= self._at:
             raise VerifierError("out of order")

@@ -27,6 +27,7 @@ from proverrl.monitor import Monitor
 from proverrl.policy.base import Exchange, Sampler
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Candidate, Completion, Group, Problem, Prompt, Sampling, Status, Verdict
+from proverrl.verify.base import DEFAULT_LANE, Lane
 from proverrl.verify.cache import CachedVerifier
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
@@ -99,7 +100,7 @@ class HeldVerifier(FakeVerifier):
         return None
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = ""
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         self.held = self.held or candidate.problem.id
         if candidate.problem.id == self.held:

@@ -22,6 +22,7 @@ from proverrl.rewards.verdicts import build_reward
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.statistics import clopper_pearson
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
+from proverrl.verify.base import DEFAULT_LANE, Lane
 from proverrl.verify.cache import Appeals, CachedVerifier, was_overturned
 from tests.builders import build_problem, build_rollout
 from tests.fake_verifier import FakeVerifier
@@ -175,7 +176,7 @@ class Recorder(FakeVerifier):
     deadlines: list[float]
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = ""
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         self.deadlines = [*getattr(self, "deadlines", []), deadline_seconds]
         return await super().verify(candidate, deadline_seconds=deadline_seconds)

@@ -23,7 +23,7 @@ from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_str
 from proverrl.problems.inputs import Submission, Unusable, VerifyInput, make_file_candidate
 from proverrl.problems.written import VerdictFile
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE
+from proverrl.verify.base import DEFAULT_LANE, Lane
 from proverrl.verify.router import Backend, RoutedVerifier
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool
@@ -50,7 +50,7 @@ class SlowFirst(FakeVerifier):
         self.at_work = self.most = 0
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = ""
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         self.at_work += 1
         self.most = max(self.most, self.at_work)
@@ -499,7 +499,7 @@ class SlowLaned(FakeVerifier):
         return None
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         return await super().verify(candidate, deadline_seconds=deadline_seconds)
 

@@ -14,7 +14,7 @@ import pytest
 from proverrl.errors import ProblemError, UsageError, VerifierError
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify import cache as cache_module
-from proverrl.verify.base import LanedVerifier, Limits
+from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, Limits
 from proverrl.verify.cache import CachedVerifier, _make_checksum, make_salt
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool, ask
@@ -115,7 +115,7 @@ def test_what_depends_on_the_deadline_holds_for_it_alone(tmp_path: Path) -> None
 
     class Slow(FakeVerifier):
         async def verify(
-            self, candidate: Candidate, *, deadline_seconds: float, lane: str = ""
+            self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
         ) -> Verdict:
             self.calls.append(candidate)
             if deadline_seconds < 1:
@@ -159,7 +159,7 @@ def test_what_was_not_judged_is_not_kept(tmp_path: Path) -> None:
 
     async def work(cached: CachedVerifier, inner: FakeVerifier) -> None:
         for _ in range(2):
-            verdict = await cached.verify(make_candidate("bad"), deadline_seconds=5)
+            verdict = await cached.verify(make_candidate("slow"), deadline_seconds=5)
             assert verdict.status is Status.TIMEOUT
         assert (inner.num_calls, cached.num_misses) == (2, 2)
 
@@ -345,9 +345,10 @@ def test_a_lane_reaches_the_pool_below() -> None:
         gate = asyncio.create_task(cached.verify(ask("gate", "wait"), deadline_seconds=5))
         await asyncio.sleep(0)
         asks = [
-            cached.verify(ask(f"a{i}", str(i)), deadline_seconds=5, lane="one") for i in range(3)
+            cached.verify(ask(f"a{i}", str(i)), deadline_seconds=5, lane=Lane("one"))
+            for i in range(3)
         ]
-        asks += [cached.verify(ask("b", "b"), deadline_seconds=5, lane="two")]
+        asks += [cached.verify(ask("b", "b"), deadline_seconds=5, lane=Lane("two"))]
         tasks = [asyncio.create_task(work) for work in asks]
         await asyncio.sleep(0.01)
         instant.gate.set()

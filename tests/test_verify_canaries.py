@@ -8,7 +8,7 @@ from proverrl.errors import CanaryError, ToolchainError, UsageError
 from proverrl.lang import LANGUAGES, find_language
 from proverrl.lang.open import open_verifier
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.base import CANARY_LANE, DEFAULT_LANE, LanedVerifier, PoolStats
+from proverrl.verify.base import CANARY_LANE, DEFAULT_LANE, Lane, LanedVerifier, PoolStats
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.canaries import CanaryVerifier
 from tests.builders import build_problem
@@ -30,9 +30,9 @@ class LanedFake(FakeVerifier):
         return "canary" if candidate.problem.id.startswith("canary-") else "other"
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
-        self.lanes.append(lane)
+        self.lanes.append(lane.name)
         if self.gate is not None and lane != CANARY_LANE:
             await self.gate.wait()
         return await super().verify(candidate, deadline_seconds=deadline_seconds)
@@ -133,7 +133,7 @@ def test_canaries_are_below_the_cache() -> None:
         await ask(cached)
         await ask(cached)
         assert (fake.num_calls, cached.num_misses, cached.num_hits) == (2, 1, 1)
-        await cached.verify(candidate(1), deadline_seconds=5, lane="mine")
+        await cached.verify(candidate(1), deadline_seconds=5, lane=Lane("mine"))
         assert sorted(fake.lanes) == ["", "canaries", "canaries", "mine"]
 
     asyncio.run(main())

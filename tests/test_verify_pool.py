@@ -7,7 +7,7 @@ import pytest
 
 from proverrl.errors import UsageError, VerifierError, WorkerError
 from proverrl.types import Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, PoolStats, Worker, verify_all
+from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats, Worker, verify_all
 from proverrl.verify.pool import Upkeep, VerifierPool
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool, InstantWorker, ask
@@ -32,7 +32,7 @@ def run(
 
 
 def start(
-    pool: VerifierPool, name: str, words: str = "", header: str = "", lane: str = DEFAULT_LANE
+    pool: VerifierPool, name: str, words: str = "", header: str = "", lane: Lane = DEFAULT_LANE
 ) -> asyncio.Task[Verdict]:
     candidate = ask(name, words, header)
     judging = pool.verify(candidate, deadline_seconds=PATIENCE_SECONDS, lane=lane)
@@ -57,9 +57,9 @@ def test_a_full_lane_does_not_starve_another() -> None:
     async def work(instant: InstantPool) -> None:
         first = start(instant.pool, "gate", "wait")
         await settle()
-        asks = [start(instant.pool, f"g{i}", lane="greedy") for i in range(10_000)]
+        asks = [start(instant.pool, f"g{i}", lane=Lane("greedy")) for i in range(10_000)]
         await settle()
-        asks += [start(instant.pool, f"m{i}", lane="modest") for i in range(3)]
+        asks += [start(instant.pool, f"m{i}", lane=Lane("modest")) for i in range(3)]
         await settle()
         assert instant.pool.stats().queued == 10_003
         instant.gate.set()

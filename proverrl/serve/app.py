@@ -21,7 +21,6 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -34,10 +33,11 @@ from starlette.routing import Route
 
 from proverrl import __version__
 from proverrl.concurrency import cancel_all, finish_all
-from proverrl.errors import CanaryError, VerifierError
+from proverrl.errors import CanaryError, UsageError, VerifierError
 from proverrl.files.strict_json import load_json
-from proverrl.problems.inputs import Submission, Unusable, VerifyInput, read_entry, verdict_to_json
+from proverrl.problems.inputs import Submission, Unusable, read_entry, verdict_to_json
 from proverrl.serve.desk import CLIENT_GONE, Desk, Refusal
+from proverrl.serve.queue import Reservation
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Verdict
 from proverrl.verify.cache import CachedVerifier
@@ -49,6 +49,7 @@ Row = dict[str, Any]
 Work = Callable[[], Coroutine[Any, Any, Row]]
 NDJSON = "application/x-ndjson"
 _LONG_BYTES = 2**18
+_MOST_FAULTS = 10
 
 
 class VerifyRequest(BaseModel):
@@ -71,14 +72,21 @@ def _name_results(rows: list[Any]) -> Any:
 
 async def answer_all(
     request: Request,
-    desk: Desk,
+    room: Reservation,
     works: Sequence[Callable[[], Coroutine[Any, Any, Any]]],
     shape: Callable[[list[Any]], Any] = _name_results,
 ) -> Response:
     """The results in order, in the shape of the dialect. All work is cancelled when the client goes
-    away first. Raises ``Refusal``: there is no room."""
-    with desk.reserve(len(works)):
-        rows = asyncio.ensure_future(finish_all(work() for work in works))
+    away first."""
+
+    async def do(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        try:
+            return await work()
+        finally:
+            room.release()
+
+    with room:
+        rows = asyncio.ensure_future(finish_all(map(do, works)))
         gone = asyncio.create_task(_wait_until_gone(request))
         try:
             await asyncio.wait({rows, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -107,7 +115,8 @@ def _parse_now(model: type[BaseModel], body: bytes) -> Any:
         return model.model_validate(load_json(body, unique_keys=True))
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
-        raise Refusal(422, [fault | {"loc": ["body", *fault["loc"]]} for fault in found]) from None
+        faults = found[:_MOST_FAULTS]
+        raise Refusal(422, [fault | {"loc": ["body", *fault["loc"]]} for fault in faults]) from None
     except (ValueError, RecursionError) as error:
         fault = {"type": "json_invalid", "loc": ["body"], "msg": f"no JSON: {error}"[:300]}
         raise Refusal(422, [fault]) from None
@@ -122,7 +131,7 @@ def describe_body(app: FastAPI, model: type[BaseModel]) -> dict[str, Any]:
 
 
 Handler = Callable[[Request, str], Awaitable[Response]]
-"""Answers a client's request; the text is the client's lane."""
+"""Answers a client's request; the text is the client's name."""
 
 
 def add_route(
@@ -140,11 +149,19 @@ def add_route(
         except CanaryError as error:
             logger.critical("%s", error)
             response = JSONResponse({"detail": desk.distrust}, 503, {DISTRUSTED: "1"})
-        except VerifierError as error:
+        except (VerifierError, UsageError) as error:
+            # The latter where the file of verdicts cannot be written.
             logger.warning("%s", error)
             response = JSONResponse({"detail": "the verifier is not available"}, 503)
-        seconds = time.perf_counter() - started
-        desk.metrics.count_request(paths[0], response.status_code, seconds)
+
+        def count() -> None:
+            seconds = time.perf_counter() - started
+            desk.metrics.count_request(paths[0], response.status_code, seconds)
+
+        if isinstance(response, _Lines):
+            response.at_end = count
+        else:
+            count()
         return response
 
     for path in paths:
@@ -202,7 +219,7 @@ def _add_state_routes(app: FastAPI, desk: Desk) -> None:
     @app.get("/ready")
     async def ready() -> Response:
         """There is room for a candidate."""
-        full = "full" if desk.queue.num_inside >= desk.settings.room else ""
+        full = "full" if desk.room.num_inside >= desk.settings.room else ""
         trouble = desk.distrust or full
         return JSONResponse({"status": trouble or "ok"}, 503 if trouble else 200)
 
@@ -228,29 +245,30 @@ def _add_state_routes(app: FastAPI, desk: Desk) -> None:
 def make_verify(desk: Desk) -> Handler:
     """The handler of ``/v1/verify``."""
 
-    async def verify(request: Request, lane: str) -> Response:
+    async def verify(request: Request, client: str) -> Response:
         """Judge candidates. Results come in order, or, with ``Accept: application/x-ndjson``, a
         line each as they are known."""
         asked = await parse(VerifyRequest, await desk.read(request))
-        entries = [
-            read_entry(raw, "candidates", number)
-            for number, raw in enumerate(asked.candidates, start=1)
-        ]
-        seconds = asked.deadline_seconds or desk.settings.deadline_seconds
+        most = desk.settings.deadline_seconds
+        seconds = asked.deadline_seconds or most
+        if seconds > most:
+            raise Refusal(422, f"deadline_seconds is {seconds:g}; this server allows {most:g}")
+        room = desk.reserve(len(asked.candidates), client)
 
-        async def judge(index: int, entry: VerifyInput) -> Row:
+        async def judge(index: int, raw: Any) -> Row:
+            entry = read_entry(raw, "candidates", index + 1)
             if isinstance(entry, Unusable):
                 return {"index": index} | entry.to_json()
             found = await desk.judge(
-                entry, deadline_seconds=seconds, lane=lane, priority=asked.priority
+                entry, deadline_seconds=seconds, client=client, priority=asked.priority
             )
             return {"index": index} | make_row(entry, found)
 
-        works = [partial(judge, index, entry) for index, entry in enumerate(entries)]
+        works = [partial(judge, index, raw) for index, raw in enumerate(asked.candidates)]
         if NDJSON in request.headers.get("accept", ""):
-            return _Lines(desk.reserve(len(works)), works)
+            return _Lines(room, works)
 
-        return await answer_all(request, desk, works)
+        return await answer_all(request, room, works)
 
     return verify
 
@@ -265,28 +283,26 @@ def make_row(entry: Submission, found: Verdict | Unusable) -> Row:
 
 class _Lines(StreamingResponse):
     """A line for each result, in the order of completion. A client that goes away ends it, which
-    cancels what is left. Raises ``Refusal``: there is no room."""
+    cancels what is left."""
 
-    def __init__(
-        self,
-        room: AbstractContextManager[None],
-        works: Sequence[Work],
-    ) -> None:
-        room.__enter__()
+    def __init__(self, room: Reservation, works: Sequence[Work]) -> None:
         self._room = room
-        super().__init__(_write_lines(works), media_type=NDJSON)
+        self.at_end: Callable[[], None] = lambda: None
+        super().__init__(_write_lines(room, works), media_type=NDJSON)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
-            await super().__call__(scope, receive, send)
+            with self._room:
+                await super().__call__(scope, receive, send)
         finally:
-            self._room.__exit__(None, None, None)
+            self.at_end()
 
 
-async def _write_lines(
-    works: Sequence[Work],
-) -> AsyncIterator[bytes]:
+async def _write_lines(room: Reservation, works: Sequence[Work]) -> AsyncIterator[bytes]:
     tasks = [asyncio.ensure_future(work()) for work in works]
+    for task in tasks:
+        # A client that does not read its lines holds no room for what is judged.
+        task.add_done_callback(lambda _: room.release())
     try:
         for done in asyncio.as_completed(tasks):
             yield to_json(await done) + b"\n"

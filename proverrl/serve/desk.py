@@ -1,6 +1,6 @@
 """Takes candidates in, has them judged in turn, and counts.
 
-Flows in: requests, candidates, a verifier. Flows out: the client's lane, a request's bytes, room in
+Flows in: requests, candidates, a verifier. Flows out: the client's name, a request's bytes, room in
 the queue, verdicts; or a ``Refusal``, which is the answer. Not handled here: what paths there are
 (``app``, ``kimina``).
 """
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import hmac
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Request
@@ -21,9 +21,10 @@ from starlette.requests import ClientDisconnect
 from proverrl.errors import CanaryError, ProblemError, ToolchainError
 from proverrl.problems.inputs import Submission, Unusable, refuse_stranger
 from proverrl.serve.metrics import Metrics
-from proverrl.serve.queue import CandidateQueue, QueueFullError
+from proverrl.serve.queue import Reservation, Room
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Diagnostic, Status, Verdict
+from proverrl.verify.base import Lane
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.remote import LanguageAbout
 from proverrl.verify.remote_server import DISTRUSTED
@@ -51,14 +52,14 @@ class Desk:
     ) -> None:
         self.settings = settings
         self.about = about
-        self.queue = CandidateQueue(room=settings.room, at_once=2 * settings.options.workers)
-        self.metrics = Metrics(self.queue, verifier.stats)
+        self.room = Room(settings.room)
+        self.metrics = Metrics(self.room, verifier)
         self.distrust = ""
         """Why nothing that is said here can be believed any more; empty as long as it can."""
         self._verifier = verifier
 
     async def judge(
-        self, entry: Submission, *, deadline_seconds: float, lane: str, priority: int = 0
+        self, entry: Submission, *, deadline_seconds: float, client: str, priority: int = 0
     ) -> Verdict | Unusable:
         """The verdict, or why this candidate has none. Raises ``VerifierError``: this server is
         closed or broken."""
@@ -69,24 +70,21 @@ class Desk:
         refused = self._refuse_long(entry) or refuse_stranger(entry)
         if refused is not None:
             return refused
-        async with self.queue.turn(candidate, lane, priority):
-            if self.distrust:
-                raise CanaryError(self.distrust)
-            try:
-                verdict = await self._verifier.verify(
-                    candidate,
-                    deadline_seconds=min(deadline_seconds, self.settings.deadline_seconds),
-                    lane=lane,
-                )
-            except ProblemError as error:
-                return entry.refuse("bad-problem", str(error))
-            except ToolchainError as error:
-                # Its message names commands and paths of this machine.
-                logger.warning("%s", error)
-                return entry.refuse("no-backend", f"{language} cannot be judged on this server")
-            except CanaryError:
-                self.distrust = "a false statement was called proved here; believe no verdict"
-                raise
+        try:
+            verdict = await self._verifier.verify(
+                candidate, deadline_seconds=deadline_seconds, lane=Lane(client, priority)
+            )
+        except ProblemError as error:
+            return entry.refuse("bad-problem", str(error))
+        except ToolchainError as error:
+            # Its message names commands and paths of this machine.
+            logger.warning("%s", error)
+            return entry.refuse("no-backend", f"{language} cannot be judged on this server")
+        except CanaryError:
+            self.distrust = "a false statement was called proved here; believe no verdict"
+            raise
+        if self.distrust:
+            raise CanaryError(self.distrust)
         self.metrics.count_verdict(language, verdict)
         return verdict
 
@@ -103,14 +101,14 @@ class Desk:
         return Verdict(Status.REJECTED, (Diagnostic("error", said),), checks=("audit:text",))
 
     def admit(self, request: Request) -> str:
-        """The client's lane. Raises ``Refusal``: it has no key, or nothing can be judged."""
-        lane = self.authorise(request)
+        """The client's name. Raises ``Refusal``: it has no key, or nothing can be judged."""
+        client = self.authorise(request)
         if self.distrust:
             raise Refusal(503, self.distrust, {DISTRUSTED: "1"})
-        return lane
+        return client
 
     def authorise(self, request: Request) -> str:
-        """The client's lane: its key, or its address. Raises ``Refusal``."""
+        """The client's name: its key's number, or its address. Raises ``Refusal``."""
         if not self.settings.keys:
             return request.client.host if request.client else ""
         given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
@@ -150,14 +148,12 @@ class Desk:
             raise Refusal(408, f"the body did not arrive within {seconds:g} s") from None
         return b"".join(parts)
 
-    @contextlib.contextmanager
-    def reserve(self, num: int) -> Iterator[None]:
+    def reserve(self, num: int, client: str) -> Reservation:
         """Room for a batch. Raises ``Refusal``."""
-        most = min(self.settings.max_batch, self.settings.room)
+        most = min(self.settings.max_batch, self.settings.room // 2)
         if num > most:
             raise Refusal(413, f"{num} candidates in one request; at most {most} are taken")
-        try:
-            with self.queue.reserve(num):
-                yield
-        except QueueFullError as error:
-            raise Refusal(429, str(error), {"Retry-After": str(error.retry_after)}) from None
+        if lack := self.room.find_lack(client, num):
+            wait = self.room.guess_wait(num)
+            raise Refusal(429, f"{lack}; try again in {wait} s", {"Retry-After": str(wait)})
+        return Reservation(self.room, client, num)

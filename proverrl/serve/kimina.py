@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request, Response
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, FailFast, Field, field_validator, model_validator
 
 from proverrl.problems.inputs import Submission, Unusable, make_file_candidate
 from proverrl.serve.app import Handler, Row, add_route, answer_all, parse
@@ -39,7 +39,7 @@ class Snippet(BaseModel):
 class CheckRequest(BaseModel):
     """``timeout`` is wall time for each snippet, in seconds."""
 
-    snippets: list[Snippet] = Field(min_length=1)
+    snippets: Annotated[list[Snippet], FailFast()] = Field(min_length=1)
     timeout: int = Field(30, ge=0)
     debug: bool = False
     reuse: bool = True
@@ -75,7 +75,7 @@ class Code(BaseModel):
 class VerifyCodesRequest(BaseModel):
     """``timeout`` is wall time for each text, in seconds."""
 
-    codes: list[Code] = Field(min_length=1)
+    codes: Annotated[list[Code], FailFast()] = Field(min_length=1)
     timeout: int = Field(300, ge=0)
     infotree_type: InfoTree | None = None
     disable_cache: bool = False
@@ -91,15 +91,16 @@ def add_kimina_routes(app: FastAPI, desk: Desk) -> None:
 def make_check(desk: Desk) -> Handler:
     """The handler of ``/api/check``."""
 
-    async def check(request: Request, lane: str) -> Response:
+    async def check(request: Request, client: str) -> Response:
         """Check Lean files, as kimina-client asks it."""
         asked = await parse(CheckRequest, await desk.read(request))
+        room = desk.reserve(len(asked.snippets), client)
 
         async def judge(snippet: Snippet) -> Row:
-            answer = await _judge(desk, lane, snippet.code, asked.timeout, asked.infotree)
+            answer = await _judge(desk, client, snippet.code, asked.timeout, asked.infotree)
             return {"id": snippet.id, **answer}
 
-        return await answer_all(request, desk, [partial(judge, s) for s in asked.snippets])
+        return await answer_all(request, room, [partial(judge, s) for s in asked.snippets])
 
     return check
 
@@ -107,29 +108,30 @@ def make_check(desk: Desk) -> Handler:
 def make_verify_codes(desk: Desk) -> Handler:
     """The handler of ``/verify``."""
 
-    async def verify_codes(request: Request, lane: str) -> Response:
+    async def verify_codes(request: Request, client: str) -> Response:
         """Check Lean files, as older clients ask it."""
         asked = await parse(VerifyCodesRequest, await desk.read(request))
+        room = desk.reserve(len(asked.codes), client)
 
         async def judge(code: Code) -> Row:
-            answer = await _judge(desk, lane, code.text, asked.timeout, asked.infotree_type)
+            answer = await _judge(desk, client, code.text, asked.timeout, asked.infotree_type)
             if "response" in answer:
                 answer["response"]["time"] = answer["time"]
             return {"custom_id": str(code.custom_id), **answer}
 
-        return await answer_all(request, desk, [partial(judge, code) for code in asked.codes])
+        return await answer_all(request, room, [partial(judge, code) for code in asked.codes])
 
     return verify_codes
 
 
 async def _judge(
-    desk: Desk, lane: str, code: str, seconds: float, infotree: InfoTree | None
+    desk: Desk, client: str, code: str, seconds: float, infotree: InfoTree | None
 ) -> dict[str, Any]:
     if infotree is not None:
         return {"time": 0.0, "error": "info trees are not served here; leave infotree out"}
     entry = Submission("snippet", make_file_candidate("snippet", code, _LANGUAGE))
     seconds = min(seconds or math.inf, desk.settings.deadline_seconds)
-    found = await desk.judge(entry, deadline_seconds=seconds, lane=lane)
+    found = await desk.judge(entry, deadline_seconds=seconds, client=client)
     if isinstance(found, Unusable):
         return {"time": 0.0, "error": found.reason}
     return to_answer(found, seconds)

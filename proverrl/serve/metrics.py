@@ -6,15 +6,16 @@ with dashboards. Not handled here: keeping anything over a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from proverrl.serve.queue import CandidateQueue
+from proverrl.serve.queue import Room
 from proverrl.types import Verdict
 from proverrl.verify.base import PoolStats
+from proverrl.verify.cache import CachedVerifier
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
@@ -22,9 +23,9 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300
 class Metrics:
     """All counters of one server."""
 
-    def __init__(self, queue: CandidateQueue, stats: Callable[[], PoolStats | None]) -> None:
+    def __init__(self, room: Room, verifier: CachedVerifier) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_Live(queue, stats))
+        self._registry.register(_Live(room, verifier))
         self._requests = Counter(
             "proverrl_requests",
             "Answers by path and status.",
@@ -46,7 +47,7 @@ class Metrics:
         )
         self._waits = Histogram(
             "proverrl_request_seconds",
-            "From the request's arrival to its answer.",
+            "From the request's arrival to the end of its answer.",
             ("path",),
             buckets=_SECONDS,
             registry=self._registry,
@@ -70,14 +71,17 @@ class Metrics:
 class _Live(Collector):
     """What is read at the moment of asking."""
 
-    def __init__(self, queue: CandidateQueue, stats: Callable[[], PoolStats | None]) -> None:
-        self._queue = queue
-        self._stats = stats
+    def __init__(self, room: Room, verifier: CachedVerifier) -> None:
+        self._room = room
+        self._verifier = verifier
 
     def collect(self) -> Iterator[Metric]:
-        stats = self._stats() or PoolStats()
-        inside = self._queue.num_inside
+        stats = self._verifier.stats() or PoolStats()
+        inside = self._room.num_inside
         yield GaugeMetricFamily("proverrl_inside", "Candidates that wait or run.", inside)
+        yield GaugeMetricFamily("proverrl_queue", "Those that wait for a worker.", stats.queued)
+        hits = self._verifier.num_hits
+        yield CounterMetricFamily("proverrl_known", "Verdicts that were known already.", hits)
         yield GaugeMetricFamily("proverrl_workers", "Places for worker processes.", stats.workers)
         yield GaugeMetricFamily("proverrl_workers_busy", "Workers that judge.", stats.running)
         restarts = CounterMetricFamily(

@@ -1,103 +1,74 @@
-"""Which candidates are taken in, and in which order they reach the pool.
+"""How many candidates are taken in.
 
-Flows in: candidates of many clients. Flows out: a turn for each. At most ``room`` candidates wait
-or run; what would be more is refused at once, so that a client hears of it while it can still go
-elsewhere. A higher priority goes first; among equals the clients take turns, one candidate each.
-The languages do not wait for each other. Not handled here: judging, who a client is.
+Flows in: who wants to have how many judged. Flows out: room for them, or how long to wait. What
+would be more than the room is refused at once, so that a client hears of it while it can still go
+elsewhere; no client may fill more than half. Not handled here: whose turn it is
+(``proverrl.verify.turns``), who a client is.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
-from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-
-from proverrl.errors import ProverRLError
-from proverrl.types import Candidate
-from proverrl.verify.turns import Ticket, Turns
+from collections import Counter, deque
 
 _RATE_OVER = 64
 """Candidates whose ends tell how fast the queue moves."""
 _MAX_RETRY_SECONDS = 60
 
 
-class QueueFullError(ProverRLError):
-    """There is no room; ``retry_after`` is a whole number of seconds after which there should
-    be."""
+class Reservation:
+    """Room for so many candidates of a client, given back one by one or at the end."""
 
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(f"the queue is full; try again in {retry_after} s")
-        self.retry_after = retry_after
+    def __init__(self, room: Room, client: str, num: int) -> None:
+        self._room, self._client, self._num = room, client, num
+        room.change(client, num)
 
+    def __enter__(self) -> Reservation:
+        return self
 
-class _Gate:
-    """Lets so many candidates of one language through at once."""
+    def __exit__(self, *_: object) -> None:
+        self._room.change(self._client, -self._num)
+        self._num = 0
 
-    def __init__(self, places: int) -> None:
-        self._free = places
-        self._waiting: dict[int, Turns[None]] = {}
-
-    async def enter(self, candidate: Candidate, lane: str, priority: int) -> None:
-        if self._free:
-            self._free -= 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(priority, Turns()).add(lane, Ticket(candidate, turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            # The turn may have come in the very moment in which the client gave up.
-            if turn.done() and not turn.cancelled():
-                self.leave()
-            raise
-
-    def leave(self) -> None:
-        """Give the place to whoever is next."""
-        for priority in sorted(self._waiting, reverse=True):
-            ticket = self._waiting[priority].take()
-            if ticket is not None:
-                ticket.turn.set_result(None)
-                return
-            del self._waiting[priority]
-        self._free += 1
+    def release(self) -> None:
+        """One of them has its verdict."""
+        self._room.note_end()
+        if self._num:
+            self._num -= 1
+            self._room.change(self._client, -1)
 
 
-class CandidateQueue:
-    """``at_once`` candidates of each language are with the pool; ``num_inside`` wait or run."""
+class Room:
+    """``num_inside`` candidates wait or run, ``size`` at most."""
 
-    def __init__(self, *, room: int, at_once: int) -> None:
-        self._room = room
-        self._gates: dict[str, _Gate] = defaultdict(lambda: _Gate(at_once))
-        self._ends: deque[float] = deque(maxlen=_RATE_OVER)
+    def __init__(self, size: int) -> None:
+        self.size = size
         self.num_inside = 0
+        self._by_client: Counter[str] = Counter()
+        self._ends: deque[float] = deque(maxlen=_RATE_OVER)
 
-    @contextmanager
-    def reserve(self, num: int) -> Iterator[None]:
-        """Room for ``num`` candidates. Raises ``QueueFullError``."""
-        if self.num_inside + num > self._room:
-            raise QueueFullError(self._guess_wait(self.num_inside + num - self._room))
+    def find_lack(self, client: str, num: int) -> str:
+        """Why there is no room for so many more of a client's candidates; empty when there is."""
+        if self.num_inside + num > self.size:
+            return "the queue is full"
+        if self._by_client[client] + num > self.size // 2:
+            return "half of the queue is yours"
+        return ""
+
+    def change(self, client: str, num: int) -> None:
+        """So many more are inside, or fewer."""
         self.num_inside += num
-        try:
-            yield
-        finally:
-            self.num_inside -= num
+        self._by_client[client] += num
+        if not self._by_client[client]:
+            del self._by_client[client]
 
-    @asynccontextmanager
-    async def turn(self, candidate: Candidate, lane: str, priority: int) -> AsyncIterator[None]:
-        """Wait for a place at the pool, and hold it."""
-        gate = self._gates[candidate.problem.language]
-        await gate.enter(candidate, lane, priority)
-        try:
-            yield
-        finally:
-            self._ends.append(time.monotonic())
-            gate.leave()
+    def note_end(self) -> None:
+        """A candidate has its verdict."""
+        self._ends.append(time.monotonic())
 
-    def _guess_wait(self, num: int) -> int:
-        """Seconds until ``num`` candidates have left, at the latest rate."""
+    def guess_wait(self, num: int) -> int:
+        """Whole seconds until ``num`` candidates have left, at the latest rate."""
         if len(self._ends) < 2:
             return 1
         rate = (len(self._ends) - 1) / max(self._ends[-1] - self._ends[0], 1e-3)

@@ -7,12 +7,12 @@ that could not be judged is answered with 503, which both take as a reason to as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 from fastapi import FastAPI, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, FailFast, Field, TypeAdapter, ValidationError
 
 from proverrl.config import LayoutName
 from proverrl.errors import ProblemError
@@ -20,15 +20,20 @@ from proverrl.integrations.answers import Score, find_candidate, parse_problem, 
 from proverrl.problems.inputs import Submission, Unusable
 from proverrl.serve.app import Handler, add_route, answer_all, parse
 from proverrl.serve.desk import Desk, Refusal
-from proverrl.types import Problem
+from proverrl.types import Candidate, Problem
+
+_LAYOUT = TypeAdapter[LayoutName](LayoutName)
+
+
+_Texts = Annotated[list[str], FailFast()]
 
 
 class OpenRlhfRequest(BaseModel):
     """OpenRLHF's remote reward model: each query is its prompt and the answer after it."""
 
-    query: list[str] = Field(min_length=1)
-    prompts: list[str]
-    labels: list[str]
+    query: _Texts = Field(min_length=1)
+    prompts: _Texts
+    labels: _Texts
 
 
 class SlimeRequest(BaseModel):
@@ -48,25 +53,26 @@ def add_reward_routes(app: FastAPI, desk: Desk) -> None:
 def make_openrlhf(desk: Desk) -> Handler:
     """The handler of ``/reward/openrlhf``."""
 
-    async def openrlhf(request: Request, lane: str) -> Response:
+    async def openrlhf(request: Request, client: str) -> Response:
         """Score answers, as OpenRLHF asks a remote reward model."""
         asked = await parse(OpenRlhfRequest, await desk.read(request))
         if not len(asked.query) == len(asked.prompts) == len(asked.labels):
             raise _fault(["query"], "query, prompts and labels must be of one length")
-        works = []
-        for number, (query, prompt, label) in enumerate(
-            zip(asked.query, asked.prompts, asked.labels, strict=True)
-        ):
+        read = _make_reader(request)
+        room = desk.reserve(len(asked.query), client)
+
+        async def score(number: int, query: str, prompt: str, label: str) -> Score:
             if not query.startswith(prompt):
                 raise _fault(["query", number], "does not begin with its prompt")
-            problem = _read_label(["labels", number], label)
-            works.append(partial(_score, desk, request, lane, problem, query[len(prompt) :]))
+            return await _score(desk, client, read, ["labels", number], label, query[len(prompt) :])
 
         def shape(scores: list[Score]) -> Any:
-            rewards = [score.reward for score in scores]
+            rewards = [_require_reward(score) for score in scores]
             return {"rewards": rewards, "scores": rewards, "extra_logs": {"proved": rewards}}
 
-        return await answer_all(request, desk, works, shape)
+        rows = zip(asked.query, asked.prompts, asked.labels, strict=True)
+        works = [partial(score, number, *row) for number, row in enumerate(rows)]
+        return await answer_all(request, room, works, shape)
 
     return openrlhf
 
@@ -74,50 +80,67 @@ def make_openrlhf(desk: Desk) -> Handler:
 def make_slime(desk: Desk) -> Handler:
     """The handler of ``/reward/slime``."""
 
-    async def slime(request: Request, lane: str) -> Response:
+    async def slime(request: Request, client: str) -> Response:
         """Score an answer, as slime asks a remote reward model; the answer is a number."""
         asked = await parse(SlimeRequest, await desk.read(request))
-        work = partial(
-            _score, desk, request, lane, _read_label(["label"], asked.label), asked.response
-        )
-        return await answer_all(request, desk, [work], lambda scores: scores[0].reward)
+        read = _make_reader(request)
+        room = desk.reserve(1, client)
+        work = partial(_score, desk, client, read, ["label"], asked.label, asked.response)
+        return await answer_all(request, room, [work], lambda rows: _require_reward(rows[0]))
 
     return slime
 
 
-async def _score(desk: Desk, request: Request, lane: str, problem: Problem, answer: str) -> Score:
-    for end in request.query_params.getlist("end"):
-        answer = answer.removesuffix(end)
-    candidate = find_candidate(problem, answer, _find_layout(request))
+_Read = Callable[[Problem, str], Candidate | Score]
+
+
+def _make_reader(request: Request) -> _Read:
+    """How an answer is read, as the URL says. Raises ``Refusal``."""
+    ends = request.query_params.getlist("end")
+    given = request.query_params.get("layout", "plain")
+    try:
+        layout = _LAYOUT.validate_python(given)
+    except ValidationError:
+        known = ", ".join(get_args(LayoutName))
+        said = f"unknown layout {given[:40]!r} in the URL; known are: {known}"
+        raise Refusal(422, said) from None
+
+    def read(problem: Problem, answer: str) -> Candidate | Score:
+        for end in ends:
+            answer = answer.removesuffix(end)
+        return find_candidate(problem, answer, layout)
+
+    return read
+
+
+async def _score(
+    desk: Desk, client: str, read: _Read, place: Sequence[str | int], label: str, answer: str
+) -> Score:
+    try:
+        problem = parse_problem(label)
+    except ProblemError as error:
+        raise _fault(place, str(error)) from None
+    candidate = read(problem, answer)
     if isinstance(candidate, Score):
         return candidate
     found = await desk.judge(
         Submission(problem.id, candidate),
         deadline_seconds=desk.settings.deadline_seconds,
-        lane=lane,
+        client=client,
     )
-    if isinstance(found, Unusable):
-        raise _fault(["label"], found.reason)
-    score = rate(found)
+    if not isinstance(found, Unusable):
+        return rate(found)
+    if found.kind == "no-backend":
+        raise Refusal(503, found.reason, {"Retry-After": "1"})
+    raise _fault(place, found.reason)
+
+
+def _require_reward(score: Score) -> float:
+    """Raises ``Refusal`` once all answers of a request are there, so that those that are known
+    cost nothing when it is asked again."""
     if score.reward is None:
         raise Refusal(503, f"not judged: {score.status} ({score.said})", {"Retry-After": "1"})
-    return score
-
-
-def _find_layout(request: Request) -> LayoutName:
-    given = request.query_params.get("layout", "plain")
-    for name in get_args(LayoutName):
-        if name == given:
-            return name  # type: ignore[no-any-return]
-    known = ", ".join(get_args(LayoutName))
-    raise Refusal(422, f"unknown layout {given[:40]!r} in the URL; known are: {known}")
-
-
-def _read_label(place: Sequence[str | int], label: str) -> Problem:
-    try:
-        return parse_problem(label)
-    except ProblemError as error:
-        raise _fault(place, str(error)) from None
+    return score.reward
 
 
 def _fault(place: Sequence[str | int], said: str) -> Refusal:

@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from proverrl.errors import ProblemError, UsageError
 from proverrl.files.lines import find_text_fault
@@ -19,8 +19,17 @@ from proverrl.types import Candidate, Diagnostic, Status, Verdict
 DEFAULT_MEMORY_MB = 4096.0
 """For one worker. A Dafny server with its prover needs 200 to 400."""
 
-DEFAULT_LANE = ""
-CANARY_LANE = "canaries"
+
+class Lane(NamedTuple):
+    """A queue of candidates. Lanes with the highest ``priority`` are served first, those with the
+    same in turn."""
+
+    name: str = ""
+    priority: int = 0
+
+
+DEFAULT_LANE = Lane()
+CANARY_LANE = Lane("canaries")
 
 MIN_RLIMIT = 300_000
 """Dafny 2.3's own axioms cost z3 4.8.5 nearly 200 000 before it looks at a lemma."""
@@ -91,7 +100,7 @@ class LanedVerifier(Verifier, Protocol):
     """A verifier that serves its callers in turn, each from its own queue."""
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         """See ``Verifier.verify``; ``lane`` names the queue to wait in."""
 

@@ -28,7 +28,7 @@ from pydantic import TypeAdapter
 from proverrl.concurrency import cancel_all
 from proverrl.errors import RecordError, UsageError
 from proverrl.types import Candidate, Verdict
-from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, Limits, PoolStats, Verifier
+from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, Limits, PoolStats, Verifier
 
 _BUSY_SECONDS = 60.0
 _APPLICATION_ID = 0x50525256
@@ -103,7 +103,7 @@ class CachedVerifier:
         return self.inner.stats()
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         """See ``LanedVerifier.verify``. Callers that share a verification share the lane of the
         first."""
@@ -165,7 +165,7 @@ class CachedVerifier:
             del self._running[key]
 
     async def _verify_and_keep(
-        self, key: str, timed: str, lane: str, candidate: Candidate, deadline_seconds: float
+        self, key: str, timed: str, lane: Lane, candidate: Candidate, deadline_seconds: float
     ) -> Verdict:
         verdict = await self.inner.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)
         if verdict.status.judged:

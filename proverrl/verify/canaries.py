@@ -17,7 +17,7 @@ from random import Random
 from proverrl.errors import CanaryError, UsageError
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.base import CANARY_LANE, DEFAULT_LANE, LanedVerifier, PoolStats
+from proverrl.verify.base import CANARY_LANE, DEFAULT_LANE, Lane, LanedVerifier, PoolStats
 
 Canary = Callable[[int, int], Candidate]
 """A candidate for a size (from 2) and an error: false for every error but 0, true for 0."""
@@ -52,7 +52,7 @@ class CanaryVerifier:
         return self.inner.stats()
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         """See ``LanedVerifier.verify``; canaries wait in a lane of their own. Raises
         ``CanaryError`` once a canary was called proved."""

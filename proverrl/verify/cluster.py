@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.types import Candidate, Verdict
-from proverrl.verify.base import DEFAULT_LANE, PoolStats
+from proverrl.verify.base import DEFAULT_LANE, Lane, PoolStats
 from proverrl.verify.remote import RemoteVerifier
 from proverrl.verify.router import Backend
 
@@ -125,7 +125,7 @@ class ClusterVerifier:
         return None
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         """See ``RemoteVerifier.verify``. Raises ``VerifierError`` too when the cluster is lost."""
         return await self._remote.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)

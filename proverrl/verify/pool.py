@@ -25,6 +25,7 @@ from proverrl.verify.base import (
     CANARY_LANE,
     DEFAULT_LANE,
     DEFAULT_MEMORY_MB,
+    Lane,
     PoolStats,
     SpawnWorker,
     Worker,
@@ -138,7 +139,7 @@ class VerifierPool:
         )
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         """See ``LanedVerifier.verify``; lanes are served in turn. The second of at most two
         attempts has twice the deadline."""
@@ -185,20 +186,22 @@ class VerifierPool:
         if self._closed:
             raise VerifierError("this verifier was closed")
 
-    def _count(self, lane: str) -> None:
+    def _count(self, lane: Lane) -> None:
         self._counts["canaries" if lane == CANARY_LANE else "judged"] += 1
 
-    async def _take_slot(self, lane: str, candidate: Candidate) -> _Slot:
+    async def _take_slot(self, lane: Lane, candidate: Candidate) -> _Slot:
         if self._free and not self._turns:
             slot = self._choose_slot(candidate)
         else:
             turn: asyncio.Future[_Slot] = asyncio.get_running_loop().create_future()
-            self._turns.add(lane, Ticket(candidate, turn))
+            ticket = Ticket(candidate, turn)
+            self._turns.add(lane, ticket)
             self._serve_next()
             self._counts["queued"] += 1
             try:
                 slot = await turn
             except asyncio.CancelledError:
+                self._turns.remove(lane, ticket)
                 # The turn may have come in the very moment in which the caller gave up.
                 if turn.done() and not turn.cancelled() and turn.exception() is None:
                     self._give_slot(turn.result())

@@ -30,7 +30,7 @@ from proverrl.errors import (
     VerifierError,
 )
 from proverrl.types import Candidate, Verdict
-from proverrl.verify.base import DEFAULT_LANE, PoolStats, refuse_broken_text
+from proverrl.verify.base import DEFAULT_LANE, Lane, PoolStats, refuse_broken_text
 from proverrl.verify.remote_server import LONGEST_ASKED, Inquiry, NoAnswer, RemoteServer
 from proverrl.verify.router import Backend
 
@@ -123,7 +123,7 @@ class RemoteVerifier:
         return None
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         """See ``LanedVerifier.verify``; a server takes its clients, not their lanes, in turn.
         Raises ``VerifierError``: no server took the candidate in time; ``UsageError``: a server

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from proverrl.errors import ToolchainError, VerifierError
 from proverrl.types import Candidate, Verdict
-from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, PoolStats
+from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class RoutedVerifier:
         return sum(known, start=PoolStats()) if known else None
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         verifier = self.open_backend(candidate.problem.language).verifier
         return await verifier.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, PoolStats
+from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats
 
 _HEX_DIGITS = 8
 _GROWTH = 2.0
@@ -42,7 +42,7 @@ class ConfirmingVerifier:
         return stats and stats + counts
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         """See ``LanedVerifier.verify``. A proof that a fresh process could not judge is TIMEOUT or
         CRASHED: it may be none."""

@@ -26,7 +26,7 @@ from proverrl.lang.lean.judge import LeanLimits
 from proverrl.lang.lean.syntax.declarations import find_target, split_header
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, LanedVerifier, PoolStats
+from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats
 from proverrl.verify.process_group import ProcessGroup
 
 CHECKERS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -97,7 +97,7 @@ class ParanoidVerifier:
         return self._inner.stats()
 
     async def verify(
-        self, candidate: Candidate, *, deadline_seconds: float, lane: str = DEFAULT_LANE
+        self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
         """See ``LanedVerifier.verify``. The deadline holds once more for the whole deep check, and
         running over it gives TIMEOUT: a proof that could not be checked is not judged."""
