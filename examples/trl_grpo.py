@@ -56,7 +56,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--server", action="append", default=[])
     given = parser.parse_args()
-    reward = ProofReward(layout=given.layout, servers=given.server, workers=2, rlimit=1_000_000)
+    rlimit = None if given.server else 1_000_000
+    reward = ProofReward(layout=given.layout, servers=given.server, workers=2, rlimit=rlimit)
     calls = Calls(reward)
     trainer = GRPOTrainer(
         model=given.policy,

@@ -9,6 +9,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import uvicorn
@@ -18,6 +19,7 @@ from proverrl.lang.base import BackendOptions
 from proverrl.serve.app import make_app
 from proverrl.serve.kimina import add_kimina_routes
 from proverrl.serve.rewards import add_reward_routes
+from proverrl.serve.run import configure
 from proverrl.serve.run import listen as bind
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Candidate, Status
@@ -63,7 +65,7 @@ async def listen(
 ) -> AsyncIterator[int]:
     """The port of a running server."""
     app = build_app(settings, fake, about)
-    config = uvicorn.Config(app, port=0, log_level="error")
+    config = configure(app, replace(settings, port=0))
     server = uvicorn.Server(config)
     with bind(config) as bound:
         task = asyncio.create_task(server.serve(sockets=[bound]))

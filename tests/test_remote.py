@@ -21,6 +21,7 @@ from urllib.request import Request, urlopen
 import httpx2
 import pytest
 
+from proverrl import __version__
 from proverrl.config import Config
 from proverrl.errors import (
     CanaryError,
@@ -39,6 +40,11 @@ from tests.instant_worker import ask
 from tests.serve_world import ABOUT, SETTINGS, in_loop, judge, listen, wait_for
 
 ROOT = Path(__file__).resolve().parents[1]
+ABOUT_ROW = {
+    "version": __version__,
+    "workers": 2,
+    "languages": {name: asdict(about) for name, about in ABOUT.items()},
+}
 FOUR = replace(SETTINGS, options=BackendOptions(workers=4, limits=Limits()))
 
 
@@ -96,6 +102,68 @@ async def test_a_server_that_dies_costs_no_verdict() -> None:
 
 
 @in_loop
+async def test_a_server_that_joins_gets_of_what_waits() -> None:
+    """No server is given more than it can begin soon: 64 candidates, or twice its workers."""
+    gate = asyncio.Event()
+
+    class Held(FakeVerifier):
+        async def verify(self, candidate: Candidate, **how: Any) -> Verdict:
+            await gate.wait()
+            return await super().verify(candidate, **how)
+
+    first, second = Held(judge), FakeVerifier(judge)
+    async with listen(FOUR, first) as one, listen(FOUR, second) as two:
+        verifier = await connect(one)
+        asked = asyncio.ensure_future(judge_all(verifier, 200))
+        await wait_for(lambda: verifier.num_asked == 64)
+        await asyncio.to_thread(verifier.add, f"http://127.0.0.1:{two}")
+        extra = await verifier.verify(ask("p", "good one more"), deadline_seconds=9)
+        await wait_for(lambda: second.num_calls == 137)
+        gate.set()
+        verdicts = [*await asked, extra]
+        await verifier.aclose()
+    assert [verdict.status for verdict in verdicts] == [Status.PROVED] * 201
+    assert (first.num_calls, second.num_calls) == (64, 137)
+
+
+@in_loop
+async def test_a_server_that_ends_in_order_answers_what_it_took() -> None:
+    """It takes no connection any more, so that a probe is refused: its answers still come."""
+    gate = asyncio.Event()
+
+    class Held(FakeVerifier):
+        async def verify(self, candidate: Candidate, **how: Any) -> Verdict:
+            await gate.wait()
+            return await super().verify(candidate, **how)
+
+    fake = Held(judge)
+    leaving = asyncio.Event()
+
+    async def hold() -> None:
+        async with listen(FOUR, fake) as port:
+            ports.append(port)
+            await leaving.wait()
+
+    ports: list[int] = []
+    serving = asyncio.ensure_future(hold())
+    await wait_for(lambda: bool(ports))
+    verifier = await connect(*ports, probe_seconds=0.05, patience_seconds=1.0)
+    asked = asyncio.ensure_future(judge_all(verifier, 3))
+    await wait_for(lambda: verifier.num_asked == 3)
+    leaving.set()
+    (server,) = verifier._servers
+    probes = 0
+    while probes < 5:
+        probes += await server._probe()
+        await asyncio.sleep(0.02)
+    gate.set()
+    assert [verdict.status for verdict in await asked] == [Status.PROVED] * 3
+    await serving
+    await verifier.aclose()
+    assert fake.num_calls == 3
+
+
+@in_loop
 async def test_a_full_server_is_asked_again() -> None:
     fake = FakeVerifier(judge, delay_seconds=0.001)
     waits: list[float] = []
@@ -104,7 +172,7 @@ async def test_a_full_server_is_asked_again() -> None:
         waits.append(seconds)
         await asyncio.sleep(0.005)
 
-    async with listen(replace(SETTINGS, room=2), fake) as port:
+    async with listen(replace(SETTINGS, room=4), fake) as port:
         verifier = await connect(port, sleep=sleep)
         verdicts = await judge_all(verifier, 8)
         await verifier.aclose()
@@ -173,8 +241,7 @@ def answer_with(rows: Any, code: int = 200) -> httpx2.MockTransport:
 def connect_to(
     rows: Any, code: int = 200, servers: Sequence[str] = ("http://s",), **how: Any
 ) -> RemoteVerifier:
-    languages = {name: asdict(about) for name, about in ABOUT.items()}
-    about = answer_with({"languages": languages})
+    about = answer_with(ABOUT_ROW)
     return RemoteVerifier(servers, transport=answer_with(rows, code), sync_transport=about, **how)
 
 
@@ -224,10 +291,10 @@ def test_a_burst_of_failures_is_one() -> None:
         second.fail()
     assert 29.0 < second.rests_until - time.monotonic() <= 30.0
     now = time.monotonic()
-    assert verifier._choose(now)[0] is first
-    assert verifier._choose(now + 1.0) == (first, 0.0)
+    assert verifier._find_rest(now) == first.rests_until - now
+    assert verifier._find_rest(now + 1.0) == 0.0
     first.fail(1e9)
-    assert verifier._choose(now + 1.0)[0] is second
+    assert verifier._find_rest(now + 1.0) == second.rests_until - now - 1.0
 
 
 @pytest.mark.parametrize("server", ["127.0.0.1:8000", "ftp://s", ""])
@@ -325,7 +392,7 @@ async def test_a_message_may_hold_what_ends_a_line_elsewhere() -> None:
 async def answer_raw(answer: Callable[[list[Any]], bytes], *, hold: bool = False) -> Any:
     """A server that says what it judges, and answers candidates with these bytes; its connections
     end then, or are held and nothing more is said on any of them."""
-    about = json.dumps({"languages": {name: asdict(about) for name, about in ABOUT.items()}})
+    about = json.dumps(ABOUT_ROW)
     held = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -438,7 +505,10 @@ def test_servers_come_and_go_and_differ() -> None:
     verifier.add("http://u")
     verifier.remove("http://t")
     assert [s.url for s in verifier._servers] == ["http://u"]
-    verifier._sync_transport = answer_with({"languages": {}})
+    verifier._sync_transport = answer_with({"version": "0.0", "workers": 1, "languages": {}})
+    with pytest.raises(UsageError, match=r"is version 0\.0, and this is"):
+        verifier.add("http://v")
+    verifier._sync_transport = answer_with(ABOUT_ROW | {"languages": {}})
     with pytest.raises(UsageError, match="judges otherwise"):
         verifier.add("http://v")
     with pytest.raises(UsageError, match="cannot be asked"):

@@ -6,6 +6,7 @@ Each attack must leave every honest verdict right, the queue empty and the serve
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import random
@@ -197,6 +198,25 @@ async def test_slow_loris() -> None:
             writer.close()
 
     fake = await survive(attack, replace(SETTINGS, read_seconds=0.3))
+    assert {each.body.split()[0] for each in fake.calls} == {"good", "bad"}
+
+
+@in_loop
+async def test_headers_without_end() -> None:
+    """Before any key is asked for: too many of them, or too slow, ends the connection."""
+
+    async def attack(port: int, fake: FakeVerifier) -> None:
+        for line, most in ((b"a: b\r\n", 20_000), (b"", 1)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"POST /v1/verify HTTP/1.1\r\nHost: s\r\n")
+            with contextlib.suppress(ConnectionError):
+                for _ in range(most):
+                    writer.write(line)
+                    await writer.drain()
+                assert await reader.read() == b""
+            writer.close()
+
+    fake = await survive(attack, replace(SETTINGS, read_seconds=0.5))
     assert {each.body.split()[0] for each in fake.calls} == {"good", "bad"}
 
 

@@ -54,7 +54,7 @@ def measure_scale(*, say: Callable[[str], None]) -> list[Scaled]:
 
 def _measure(servers: int, workers: int, seconds: float) -> Scaled:
     side = subprocess.Popen(
-        [sys.executable, "-m", "proverrl.bench.scale_side", str(servers), str(seconds)],
+        [sys.executable, "-m", "proverrl.bench.scale_side", *map(str, (servers, workers, seconds))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -65,14 +65,15 @@ def _measure(servers: int, workers: int, seconds: float) -> Scaled:
     ideal = servers * workers / seconds
     try:
         num = int(max(_SECONDS, 3 * seconds) * ideal)
-        wall, cpu = asyncio.run(_ask(verifier, num, servers * workers))
+        wall, cpu = asyncio.run(_ask(verifier, num, 2 * servers * workers))
     finally:
         side.communicate()
     return Scaled(servers, workers, seconds, ideal, num / wall, 1000 * cpu / num)
 
 
 async def _ask(verifier: RemoteVerifier, num: int, in_flight: int) -> tuple[float, float]:
-    """Wall and processor seconds for so many candidates, as many at once as there are workers."""
+    """Wall and processor seconds for so many candidates; some of those at once wait for a worker,
+    as in a run."""
     free = asyncio.Semaphore(in_flight)
     statement = "lemma L(x: int)\n  ensures x + 1 > x\n{\n  /*{HOLE}*/\n}\n"
     problem = Problem("p", "dafny", "statements", "", statement)

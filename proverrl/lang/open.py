@@ -33,6 +33,8 @@ KEY_VARIABLE = "PROVERRL_API_KEY"
 
 _SERVER_DEADLINE = 86_400
 """Seconds that a server of a cluster allows: a run's own deadline counts."""
+_SERVER_TEXT = 2**24
+"""Characters of a candidate there: the audit has limits of its own."""
 _APPEAL_CANDIDATES = 20
 """A worker of the appeals is replaced after so many: to start one costs ten verifications."""
 
@@ -40,7 +42,7 @@ _APPEAL_CANDIDATES = 20
 def open_verifier(
     *,
     workers: int = 2,
-    rlimit: int = Limits().rlimit,
+    rlimit: int | None = None,
     memory_mb: float | None = None,
     canary_rate: float = 0.0,
     seed: int = 0,
@@ -57,7 +59,8 @@ def open_verifier(
     """Open a verifier on what is installed here, on ``servers``, or on a Ray ``cluster`` (its
     address, and the fewest and most servers on it).
 
-    ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry, and
+    ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry
+    (None: three million, or what the servers have), and
     ``cache_path`` None keeps verdicts in memory only; see ``BackendOptions`` for the others. With
     ``appeal_factor`` refused candidates may be judged again, by one separate worker per language
     with so many times the limits. The languages of ``needed`` are looked for now, others when a
@@ -72,7 +75,7 @@ def open_verifier(
         )
     if servers and cluster[0]:
         raise UsageError("pool.servers and pool.cluster both say who judges: leave one empty")
-    limits = Limits(rlimit=rlimit)
+    limits = Limits() if rlimit is None else Limits(rlimit=rlimit)
     options = BackendOptions(
         workers=workers,
         limits=limits,
@@ -86,7 +89,7 @@ def open_verifier(
         servers=servers,
         cluster=cluster,
     )
-    router = open_router(options)
+    router = open_router(options, rlimit)
     backends = [router.open_backend(language) for language in needed]
     return CachedVerifier(
         router,
@@ -141,9 +144,10 @@ def open_configured(
     )
 
 
-def open_router(options: BackendOptions) -> RoutedVerifier:
+def open_router(options: BackendOptions, rlimit: int | None = None) -> RoutedVerifier:
     """All languages behind one verifier without a cache; nothing is looked for yet. With
-    ``options.servers`` or a cluster they are behind those."""
+    ``options.servers`` or a cluster they are behind those, which must have this ``rlimit``, if
+    any."""
 
     @cache
     def connect() -> RemoteVerifier | ClusterVerifier:
@@ -161,8 +165,9 @@ def open_router(options: BackendOptions) -> RoutedVerifier:
 
     def make_opener(name: str) -> OpenBackend:
         if options.servers or options.cluster[0]:
-            rlimit, states = options.limits.rlimit, options.trace_states
-            return lambda: connect().open_backend(name, rlimit=rlimit, states=states)
+            return lambda: connect().open_backend(
+                name, rlimit=rlimit, states=options.trace_states, confirm=options.confirm
+            )
         return lambda: find_language(name).open_backend(options)
 
     return RoutedVerifier({name: make_opener(name) for name in LANGUAGES})
@@ -172,6 +177,7 @@ def _list_serve_arguments(options: BackendOptions) -> tuple[str, ...]:
     """How ``proverrl serve`` is told of a back end's options, its workers aside."""
     given = {
         "--deadline": _SERVER_DEADLINE,
+        "--max-text": _SERVER_TEXT,
         "--rlimit": options.limits.rlimit,
         "--memory-mb": options.memory_mb,
         "--canary-rate": options.canary_rate,

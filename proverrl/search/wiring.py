@@ -77,7 +77,7 @@ def open_confirm(pool: PoolConfig) -> Verifier:
         lean_backend="lean-file",
         confirm="off",
     )
-    return open_router(options)
+    return open_router(options, pool.rlimit)
 
 
 def open_value(policy: Policy, folder: Path) -> ValueFn:

@@ -234,7 +234,8 @@ def _add_state_routes(app: FastAPI, desk: Desk) -> None:
         """The languages that are judged here, by which toolchain, under which limits."""
         desk.admit(request)
         languages = {name: asdict(about) for name, about in desk.about.items()}
-        return JSONResponse({"version": __version__, "languages": languages})
+        workers = desk.settings.options.workers
+        return JSONResponse({"version": __version__, "workers": workers, "languages": languages})
 
     @app.exception_handler(Refusal)
     async def refuse(request: Request, refusal: Exception) -> Response:

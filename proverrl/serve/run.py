@@ -8,6 +8,8 @@ Not handled here: what is answered (``app``).
 from __future__ import annotations
 
 import hashlib
+import math
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -17,10 +19,10 @@ from fastapi import FastAPI
 
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang import LANGUAGES
-from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
 from proverrl.serve.app import make_app
 from proverrl.serve.kimina import add_kimina_routes
+from proverrl.serve.protocol import limit_headers
 from proverrl.serve.rewards import add_reward_routes
 from proverrl.serve.settings import ServeSettings
 from proverrl.verify.cache import CachedVerifier
@@ -29,13 +31,16 @@ from proverrl.verify.router import RoutedVerifier
 
 _BACKLOG = 4096
 _KEEP_ALIVE_SECONDS = 75
+_DESCRIPTORS = 2**16
+_READING_SECONDS = 60
+"""For clients to read their last answers, at the end."""
 
 
 def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Answer requests until a signal comes. Raises ``UsageError``: the port cannot be had, or the
     cache cannot be used; ``ToolchainError``: no language can be judged here."""
     router = open_router(settings.options)
-    about = describe_languages(router, settings.options, say)
+    about = describe_languages(router, settings, say)
     verifier = CachedVerifier(router, settings.cache, identify=router.identify)
     routes = [add_kimina_routes, add_reward_routes]
     config = configure(make_app(settings, verifier, about, routes), settings)
@@ -46,6 +51,9 @@ def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn handles them while it runs, and raises them once more at its end.
         signal.signal(number, signal.SIG_IGN)
+    # A connection is a descriptor, and so are the pipes of workers.
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(few, min(most, _DESCRIPTORS)), most))
     uvicorn.Server(config).run(sockets=[bound])
 
 
@@ -57,9 +65,11 @@ def configure(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
         port=settings.port,
         # Under uvloop the end of a worker goes unnoticed until its deadline.
         loop="asyncio",
-        http="httptools",
+        http=limit_headers(settings.read_seconds),
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        # What was accepted is judged by then; a client that does not read must not keep us.
+        timeout_graceful_shutdown=math.ceil(3 * settings.deadline_seconds) + _READING_SECONDS,
         access_log=False,
         log_level="warning",
         server_header=False,
@@ -83,7 +93,7 @@ def listen(config: uvicorn.Config) -> socket.socket:
 
 
 def describe_languages(
-    router: RoutedVerifier, options: BackendOptions, say: Callable[[str], None]
+    router: RoutedVerifier, settings: ServeSettings, say: Callable[[str], None]
 ) -> dict[str, LanguageAbout]:
     """What can be judged here; ``say`` hears of each language. Raises ``ToolchainError``: none."""
     found = {}
@@ -95,8 +105,17 @@ def describe_languages(
             continue
         say(f"{language}: {backend.name}, {backend.toolchain}")
         conditions = hashlib.sha256(backend.salt.encode()).hexdigest()
-        limits = options.limits.rlimit, options.trace_states
-        found[language] = LanguageAbout(backend.toolchain, conditions, *limits)
+        options = settings.options
+        found[language] = LanguageAbout(
+            backend.toolchain,
+            conditions,
+            rlimit=options.limits.rlimit,
+            states=options.trace_states,
+            confirm=options.confirm,
+            memory_mb=options.memory_mb,
+            max_text=settings.max_text,
+            deadline_seconds=settings.deadline_seconds,
+        )
     if not found:
         raise ToolchainError("no language can be judged here; `proverrl doctor` names the remedies")
     return found

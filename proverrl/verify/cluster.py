@@ -110,9 +110,11 @@ class ClusterVerifier:
         self._tending = threading.Thread(target=self._tend, daemon=True)
         self._tending.start()
 
-    def open_backend(self, language: str, *, rlimit: int, states: bool) -> Backend:
+    def open_backend(
+        self, language: str, *, rlimit: int | None, states: bool, confirm: str | None = None
+    ) -> Backend:
         """See ``RemoteVerifier.open_backend``."""
-        backend = self._remote.open_backend(language, rlimit=rlimit, states=states)
+        backend = self._remote.open_backend(language, rlimit=rlimit, states=states, confirm=confirm)
         return Backend(f"cluster {self._options.address}", backend.toolchain, backend.salt, self)
 
     @property

@@ -1,8 +1,9 @@
 """A verifier on other machines: servers that ``proverrl serve`` started.
 
 Flows in: candidates. Flows out: the verdicts of the servers. Candidates go to the server with the
-fewest of ours, several in one request when there are many, and their verdicts come one by one. A
-server that cannot be reached, or is full, is left alone for a while, and its candidates go to the
+fewest of ours, several in one request when there are many, and their verdicts come one by one. What
+a server could not begin soon stays here, for servers that join later. A server that cannot be
+reached, or is full, is left alone for a while, and its candidates go to the
 next. A verdict depends on the candidate alone, so asking again never counts twice. All servers must
 judge alike, which is asked at the start.
 Not handled here: what a server does; a server that lies. Encrypt the way to it, or keep it short.
@@ -21,6 +22,7 @@ from typing import Any
 import httpx2
 from pydantic import TypeAdapter, ValidationError
 
+from proverrl import __version__
 from proverrl.concurrency import cancel_all
 from proverrl.errors import (
     ProblemError,
@@ -31,37 +33,56 @@ from proverrl.errors import (
 )
 from proverrl.types import Candidate, Verdict
 from proverrl.verify.base import DEFAULT_LANE, Lane, PoolStats, refuse_broken_text
-from proverrl.verify.remote_server import LONGEST_ASKED, Inquiry, NoAnswer, RemoteServer
+from proverrl.verify.remote_server import (
+    KEEP_ALIVE,
+    LONGEST_ASKED,
+    MOST,
+    Inquiry,
+    NoAnswer,
+    RemoteServer,
+)
 from proverrl.verify.router import Backend
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageAbout:
     """What a server says of a language that it judges. ``conditions`` is a hash of all that
-    determines a verdict besides the candidate; ``states`` is whether verdicts carry them."""
+    determines a verdict besides the candidate; ``states`` is whether verdicts carry them. The
+    others are the server's limits: a text that is longer, a worker that grows above them and a
+    proof that is not confirmed end otherwise elsewhere."""
 
     toolchain: str
     conditions: str
     rlimit: int
     states: bool
+    confirm: str = "proved"
+    memory_mb: float | None = None
+    max_text: int = 0
+    deadline_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAbout:
+    """What ``/v1/about`` answers; ``workers`` of each language."""
+
+    version: str
+    workers: int
+    languages: dict[str, LanguageAbout]
 
 
 _VERDICT = TypeAdapter(Verdict)
-_ABOUT = TypeAdapter(dict[str, LanguageAbout])
+_ABOUT = TypeAdapter(ServerAbout)
 _MANY = 64
 """With so many candidates at servers, others are gathered for a moment."""
 _GATHER_SECONDS = 0.005
-_FEW = 8
-"""Candidates that are worth one request then."""
 _NAP_SECONDS = 1.0
 """So long a candidate sleeps at most before it looks for a server again: another may have come."""
 
 
 class RemoteVerifier:
     """A ``LanedVerifier`` over servers. ``patience_seconds`` is how long a candidate is kept while
-    no server takes it, and how long an answer may take beyond its deadline. A server that lets a
-    candidate wait is asked every ``probe_seconds`` whether it is there. ``transport`` replaces the
-    network in tests."""
+    no server takes it. A server that lets a candidate wait is asked every ``probe_seconds`` whether
+    it is there. ``transport`` replaces the network in tests."""
 
     def __init__(
         self,
@@ -86,6 +107,7 @@ class RemoteVerifier:
         self._closed = ""
         self._left: list[RemoteServer] = []
         self._waiting: list[Inquiry] = []
+        self._will_send = False
         self._sending: set[asyncio.Task[NoAnswer]] = set()
         self._sync_transport = sync_transport
         self._name = ", ".join(server.url for server in self._servers)
@@ -94,22 +116,31 @@ class RemoteVerifier:
     def _make_server(self, url: str) -> RemoteServer:
         # A client for each: what httpx2 does for a request grows with its client's connections.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-        client = httpx2.AsyncClient(
-            transport=self._transport, headers=self._headers, limits=limits, timeout=None
+        transport = self._transport or httpx2.AsyncHTTPTransport(
+            limits=limits, socket_options=KEEP_ALIVE
         )
-        return RemoteServer(url.rstrip("/"), client, self._patience, self._probe_seconds)
+        client = httpx2.AsyncClient(transport=transport, headers=self._headers, timeout=None)
+        return RemoteServer(url.rstrip("/"), client, self._probe_seconds)
 
-    def open_backend(self, language: str, *, rlimit: int, states: bool) -> Backend:
-        """The servers as the back end of a language. Raises ``ToolchainError``: they do not judge
-        it; ``UsageError``: they judge it under another limit, or tell no states."""
+    def open_backend(
+        self, language: str, *, rlimit: int | None, states: bool, confirm: str | None = None
+    ) -> Backend:
+        """The servers as the back end of a language; None is whatever they have. Raises
+        ``ToolchainError``: they do not judge it; ``UsageError``: they judge it under another limit,
+        tell no states, or confirm fewer proofs."""
         if language not in self._about:
             known = ", ".join(self._about) or "no language"
             raise ToolchainError(f"{self._name} judges {known}, and not {language}")
         about = self._about[language]
-        if about.rlimit != rlimit:
+        if rlimit not in (None, about.rlimit):
             raise UsageError(
                 f"{self._name} judges with rlimit {about.rlimit}, and {rlimit} is asked for: start "
                 "it with that --rlimit, or set pool.rlimit to what it has"
+            )
+        if confirm is not None and about.confirm not in (confirm, "proved"):
+            raise UsageError(
+                f"{self._name} confirms proofs by the rule {about.confirm!r}, and {confirm!r} is "
+                f"asked for: start it with --confirm {confirm}"
             )
         if states and not about.states:
             raise UsageError(
@@ -135,8 +166,7 @@ class RemoteVerifier:
         while True:
             if self._closed:
                 raise VerifierError(self._closed)
-            _, rest = self._choose(time.monotonic())
-            if rest:
+            if rest := self._find_rest(time.monotonic()):
                 await self._sleep(min(rest, _NAP_SECONDS))
                 continue
             asked = Inquiry(row, deadline_seconds, asyncio.get_running_loop().create_future())
@@ -152,11 +182,9 @@ class RemoteVerifier:
                     f"last: {answer.said}"
                 )
 
-    def _choose(self, now: float) -> tuple[RemoteServer, float]:
-        """The server with the fewest of ours, and how long it rests; one that rests only where all
-        do, the first to wake."""
-        server = min(self._servers, key=lambda s: (max(s.rests_until, now), s.num_asked))
-        return server, max(0.0, server.rests_until - now)
+    def _find_rest(self, now: float) -> float:
+        """Seconds until the first server is awake; 0 where one is."""
+        return max(0.0, min(server.rests_until for server in self._servers) - now)
 
     @property
     def num_asked(self) -> int:
@@ -198,30 +226,43 @@ class RemoteVerifier:
             await server.client.aclose()
 
     def _gather(self, asked: Inquiry) -> None:
-        """Have it sent soon, with what else is asked meanwhile."""
         self._waiting.append(asked)
-        if len(self._waiting) == 1:
+        self._plan_sending()
+
+    def _plan_sending(self) -> None:
+        """Send soon what waits, with what else is asked or finds a place meanwhile."""
+        if self._waiting and not self._will_send:
+            self._will_send = True
             seconds = _GATHER_SECONDS if self.num_asked >= _MANY else 0.0
             asyncio.get_running_loop().call_later(seconds, self._send_waiting)
 
     def _send_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        by_deadline: dict[float, list[Inquiry]] = {}
-        for asked in waiting:
-            if not asked.answer.done():
-                by_deadline.setdefault(asked.deadline_seconds, []).append(asked)
-        for some in by_deadline.values():
-            share = math.ceil(len(some) / len(self._servers))
-            while some:
-                server, _ = self._choose(time.monotonic())
-                size = max(share, _FEW if self.num_asked >= _MANY else 1)
-                batch, some = some[: min(size, server.most)], some[min(size, server.most) :]
-                server.num_asked += len(batch)
-                for inquiry in batch:
-                    inquiry.answer.add_done_callback(partial(_leave, server))
-                task = asyncio.ensure_future(server.send(batch))
-                self._sending.add(task)
-                task.add_done_callback(partial(self._end_batch, server, batch))
+        self._will_send = False
+        waiting = [asked for asked in self._waiting if not asked.answer.done()]
+        now = time.monotonic()
+        awake = [server for server in self._servers if server.rests_until <= now]
+        self._waiting = waiting if awake and not self._closed else []
+        for asked in waiting if not self._waiting else ():
+            asked.answer.set_result(NoAnswer("every server rests"))
+        while self._waiting:
+            server = min(awake, key=lambda each: each.num_asked)
+            share = math.ceil(len(self._waiting) / len(awake))
+            size = min(server.places - server.num_asked, server.most, share)
+            if size <= 0:
+                break
+            seconds = self._waiting[0].deadline_seconds
+            batch = [a for a in self._waiting[:size] if a.deadline_seconds == seconds]
+            self._waiting = [asked for asked in self._waiting if asked not in batch]
+            server.num_asked += len(batch)
+            for inquiry in batch:
+                inquiry.answer.add_done_callback(partial(self._leave, server))
+            task = asyncio.ensure_future(server.send(batch))
+            self._sending.add(task)
+            task.add_done_callback(partial(self._end_batch, server, batch))
+
+    def _leave(self, server: RemoteServer, _: object) -> None:
+        server.num_asked -= 1
+        self._plan_sending()
 
     def _end_batch(
         self, server: RemoteServer, batch: Sequence[Inquiry], task: asyncio.Task[NoAnswer]
@@ -251,7 +292,7 @@ class RemoteVerifier:
                 try:
                     response = client.get(f"{server.url}/v1/about")
                     response.raise_for_status()
-                    said = _ABOUT.validate_python(response.json()["languages"])
+                    told = _ABOUT.validate_json(response.content)
                 except (
                     httpx2.HTTPError,
                     httpx2.InvalidURL,
@@ -264,17 +305,19 @@ class RemoteVerifier:
                         f"{server.url} cannot be asked what it judges: {error}; is `proverrl "
                         "serve` running there, and is the key right?"
                     ) from error
-                if found and said != found:
+                if told.version != __version__:
+                    raise UsageError(
+                        f"{server.url} is version {told.version}, and this is {__version__}: "
+                        "install the same on both"
+                    )
+                if found and told.languages != found:
                     raise UsageError(
                         f"{server.url} judges otherwise than {self._servers[0].url}: start all "
-                        "servers with the same version, toolchains and limits"
+                        "servers with the same toolchains and limits"
                     )
-                found = said
+                found = told.languages
+                server.places = max(MOST, 2 * told.workers)
         return found
-
-
-def _leave(server: RemoteServer, _: object) -> None:
-    server.num_asked -= 1
 
 
 def _to_row(candidate: Candidate) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,13 @@ _CONNECT_SECONDS = 10.0
 _FIRST_REST, _LONGEST_REST = 0.5, 30.0
 """Seconds for which a server that failed is left alone: they double with each failure."""
 _MAX_DOUBLINGS = 10
+KEEP_ALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+]
+"""A connection to a machine that is gone, or started anew, ends after a minute."""
 _BY_LINE = {"Accept": "application/x-ndjson"}
 _RETRIED = frozenset({408, 429, 499, 500, 502, 503, 504})
 _TOO_MANY = 413
@@ -53,16 +61,16 @@ class Inquiry:
 @dataclass(slots=True)
 class RemoteServer:
     """``rests_until`` is on the monotonic clock; ``num_failures`` counts those in a row. A server
-    that lets a candidate wait is asked every ``probe_seconds`` whether it is there, and may take
-    ``patience_seconds`` beyond a deadline."""
+    that lets a candidate wait is asked every ``probe_seconds`` whether it is there."""
 
     url: str
     client: httpx2.AsyncClient
-    patience_seconds: float
     probe_seconds: float
     num_asked: int = 0
     num_failures: int = 0
     rests_until: float = 0.0
+    places: int = MOST
+    """Candidates that it is given at once; the others wait for whichever server is free first."""
     most: int = MOST
     """Candidates in one request; halved when it says that these are too many."""
     is_gone: bool = False
@@ -108,7 +116,8 @@ class RemoteServer:
         believed."""
         seconds = batch[0].deadline_seconds
         body = {"candidates": [inquiry.row for inquiry in batch], "deadline_seconds": seconds}
-        timeout = httpx2.Timeout(self.patience_seconds + 2 * seconds, connect=_CONNECT_SECONDS)
+        # No limit on reading: a server that is no longer there is found out by its probe.
+        timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
         async with self.client.stream(
             "POST", f"{self.url}/v1/verify", json=body, headers=_BY_LINE, timeout=timeout
         ) as response:
@@ -156,9 +165,21 @@ class RemoteServer:
     async def _probe(self) -> bool:
         try:
             response = await self.client.get(f"{self.url}/health", timeout=self.probe_seconds)
+        except httpx2.ConnectError as error:
+            # A server that drains takes nobody new. One that is gone has closed our connection, or
+            # TCP finds it out.
+            return _was_refused(error)
         except (httpx2.HTTPError, RuntimeError):
             return False
         return response.status_code == 200
+
+
+def _was_refused(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, ConnectionRefusedError):
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(_was_refused, error.exceptions))
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _take_line(url: str, batch: Sequence[Inquiry], line: bytes) -> None:
