@@ -116,6 +116,7 @@ async def test_a_server_that_joins_gets_of_what_waits() -> None:
         verifier = await connect(one)
         asked = asyncio.ensure_future(judge_all(verifier, 200))
         await wait_for(lambda: verifier.num_asked == 64)
+        assert verifier.num_open == 200
         await asyncio.to_thread(verifier.add, f"http://127.0.0.1:{two}")
         extra = await verifier.verify(ask("p", "good one more"), deadline_seconds=9)
         await wait_for(lambda: second.num_calls == 137)

@@ -320,12 +320,17 @@ async def test_what_is_known_waits_for_nobody() -> None:
 async def test_what_a_server_says_of_its_own_troubles_names_no_path() -> None:
     missing = ToolchainError("no Dafny in /home/somebody/bin; apt install dafny")
     wrong = ProblemError("its statement does not elaborate")
-    fake = FakeVerifier(judge, script={0: missing, 1: wrong})
+    looked = "no directory 'Aesop' in the search path entries:\n/home/somebody\n/home/lean"
+    said = Verdict(Status.REJECTED, (Diagnostic("error", looked),))
+    script = {0: missing, 1: wrong, 2: ProblemError(looked)}
+    fake = FakeVerifier(lambda _: said, script=script)
     async with open_client(fake=fake) as client:
-        rows = [program("a", "1"), program("b", "2")]
+        rows = [program(name, name) for name in "abcd"]
         answer = await post(client, "/v1/verify", {"candidates": rows})
-    first, second = answer.json()["results"]
-    assert (first["cause"], second["cause"]) == ("no-backend", "bad-problem")
+    first, second, third, fourth = answer.json()["results"]
+    causes = [row["cause"] for row in (first, second, third)]
+    assert causes == ["no-backend", "bad-problem", "bad-problem"]
+    assert fourth["diagnostics"][0]["message"] == "no directory 'Aesop' on this server"
     assert "/home" not in answer.text
     assert "does not elaborate" in second["message"]
 

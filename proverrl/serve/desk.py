@@ -11,7 +11,9 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from fastapi import Request
@@ -31,6 +33,12 @@ from proverrl.verify.remote_server import DISTRUSTED
 
 logger = logging.getLogger(__name__)
 CLIENT_GONE = 499
+_SEARCHED = re.compile(r"in the search path entries:.*", re.DOTALL)
+
+
+def _hide_paths(message: str) -> str:
+    """Lean lists the folders in which it looked for a module."""
+    return _SEARCHED.sub("on this server", message)
 
 
 class Refusal(Exception):  # noqa: N818
@@ -75,7 +83,7 @@ class Desk:
                 candidate, deadline_seconds=deadline_seconds, lane=Lane(client, priority)
             )
         except ProblemError as error:
-            return entry.refuse("bad-problem", str(error))
+            return entry.refuse("bad-problem", _hide_paths(str(error)))
         except ToolchainError as error:
             # Its message names commands and paths of this machine.
             logger.warning("%s", error)
@@ -86,7 +94,8 @@ class Desk:
         if self.distrust:
             raise CanaryError(self.distrust)
         self.metrics.count_verdict(language, verdict)
-        return verdict
+        said = tuple(replace(d, message=_hide_paths(d.message)) for d in verdict.diagnostics)
+        return replace(verdict, diagnostics=said)
 
     def _refuse_long(self, entry: Submission) -> Verdict | Unusable | None:
         """A text that is too long for the audit is the answer's own doing, unless the problem

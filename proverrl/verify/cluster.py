@@ -67,10 +67,10 @@ class ClusterSize:
         self._needed_since = now
         self.wanted = options.fewest
 
-    def choose(self, num_asked: int, now: float) -> int:
-        """The number now; ``num_asked`` candidates are under way, ``now`` is in seconds."""
+    def choose(self, num_open: int, now: float) -> int:
+        """The number now; ``num_open`` candidates have no verdict, ``now`` is in seconds."""
         options = self._options
-        needed = math.ceil(num_asked / (_FULL * options.workers))
+        needed = math.ceil(num_open / (_FULL * options.workers))
         needed = min(options.most, max(options.fewest, needed))
         if needed >= self.wanted:
             self.wanted, self._needed_since = needed, now
@@ -173,7 +173,7 @@ class ClusterVerifier:
                 heard = self._heard.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
                 before = self._size.wanted
-                wanted = self._size.choose(self._remote.num_asked, time.monotonic())
+                wanted = self._size.choose(self._remote.num_open, time.monotonic())
                 if wanted != before and not self._ending:
                     self._write(str(wanted))
                 continue

@@ -19,7 +19,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
@@ -43,25 +42,26 @@ class ServerKeeper:
     def __init__(self, workers: int, arguments: Sequence[str], key: str) -> None:
         import ray
 
-        self._keys = tempfile.NamedTemporaryFile("w", prefix="proverrl-key-")  # noqa: SIM115
-        self._keys.write(key + "\n")
-        self._keys.flush()
         command = [sys.executable, "-m", "proverrl", "serve", "--port", "0", *arguments]
         command += ["--workers", str(workers)]
         command += [
             "--host",
             str(ray.util.get_node_ip_address()),
+            # Through a pipe: a file would stay behind when this process is killed.
             "--api-key-file",
-            self._keys.name,
+            "/dev/stdin",
         ]
         self._said: deque[str] = deque(maxlen=_LAST_LINES)
         self._server = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             preexec_fn=_die_with_parent,
         )
+        assert self._server.stdin is not None
+        self._server.stdin.write(key + "\n")
+        self._server.stdin.close()
 
     def start(self) -> str:
         """The server's URL, once it listens. Raises ``RuntimeError`` with its last words."""

@@ -192,6 +192,11 @@ class RemoteVerifier:
         return sum(server.num_asked for server in self._servers)
 
     @property
+    def num_open(self) -> int:
+        """Candidates without a verdict: those that are with servers, and those that wait here."""
+        return self.num_asked + len(self._waiting)
+
+    @property
     def num_servers(self) -> int:
         """Servers that are there, those that rest among them."""
         return sum(not server.is_gone for server in self._servers)

@@ -61,8 +61,11 @@ def _find_characters(tokens: Sequence[Token], known: Set[str]) -> Iterator[Findi
     for token in tokens:
         piece = token.text
         if token.kind == "blank":
-            if "\t" in piece or "\r" in piece:
+            if "\t" in piece:
                 yield make_finding("syntax", "characters", "Lean wants blanks, not tabs", token)
+            elif "\r" in piece:
+                message = "a carriage return (U+000D); end lines with a line feed alone"
+                yield make_finding("syntax", "characters", message, token)
             continue
         if piece.isascii() and piece.isprintable():
             continue
