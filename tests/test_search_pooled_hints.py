@@ -181,16 +181,21 @@ def test_bodies_are_continued_after_what_stands() -> None:
     assert result.tree["turns"][0]["standing"] == [RANGE]
 
 
-def test_hints_that_failed_are_tried_again_when_others_stand() -> None:
-    # The range alone proves nothing, and the odd clause stands only beside the sum.
-    writer = Writer([f"{RANGE}\n{ODD}"], [ODD])
+def test_hints_that_failed_are_tried_again_beside_what_comes_later() -> None:
+    # The odd clause stands only beside the sum, which a later answer holds.
     loop = Loop()
-    result = search(writer, loop, calls=12)
-    assert not result.proved
-    assert result.stopped == "exhausted"
-    # Nothing new was written, so nothing was verified again, and the rest went to whole bodies.
+    result = search(Writer([ODD, SUM], [SUM]), loop, width=1, calls=4)
+    assert loop.judged[:2] == [ODD, f"{ODD}\n{SUM}"]
+    assert result.tree["turns"][1]["standing"] == [ODD, SUM]
+
+
+def test_nothing_is_asked_twice_by_the_parts_of_a_search() -> None:
+    # The range alone proves nothing, and the odd clause falls beside it.
+    loop = Loop()
+    result = search(Writer([f"{RANGE}\n{ODD}"], [ODD]), loop, calls=12)
+    assert (result.proved, result.stopped) == (False, "exhausted")
     assert loop.judged == [f"{RANGE}\n{ODD}", RANGE]
-    assert result.tokens == 2 * len(result.turns) - 2 * result.calls + 2
+    assert result.calls == 2
 
 
 def test_when_a_limit_runs_out_the_hints_of_fewest_bodies_go() -> None:

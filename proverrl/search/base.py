@@ -274,6 +274,8 @@ class Search(ABC):
         self.seed = seed
         self.spent = SearchSpending()
         self.curve: list[CurvePoint] = []
+        self.find_known: Callable[[Candidate], Verdict | None] = lambda _: None
+        """what another search on the same budget was told of a candidate"""
 
     @property
     @abstractmethod

@@ -152,6 +152,8 @@ class Composite(Search):
     async def judge(self, candidate: Candidate) -> Verdict | None:
         """What the verifier says; no call for what it was asked before, None without one left."""
         known = self._verdicts.get(candidate.key)
+        if known is None and candidate.problem == self.problem and ROOT in self.searches:
+            known = self.searches[ROOT].spent.verdicts.get(candidate.body)
         if known is not None:
             return known
         if not self.left:
@@ -186,6 +188,9 @@ class Composite(Search):
         self._tick()
         return True
 
+    def _find_known(self, candidate: Candidate) -> Verdict | None:
+        return self._verdicts.get(candidate.key)
+
     def _open_part(self, key: str, problem: Problem) -> TreeSearch:
         if key not in self.searches:
             is_root = key == ROOT
@@ -196,6 +201,7 @@ class Composite(Search):
             )
             seed = self.seed if is_root else derive_seed(self.seed, key)
             search = TreeSearch(problem, functions, config, seed=seed)
+            search.find_known = self._find_known
             if key in self._saved:
                 search.load_state_dict(self._saved.pop(key))
             self.searches[key] = search

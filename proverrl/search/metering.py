@@ -106,6 +106,8 @@ class MeteredFunctions:
         body = candidate.body
         if body in self._asked.known:
             return self._asked.known[body]
+        if (known := self._search.find_known(candidate)) is not None:
+            return known
         if body in self._asked.waiting:
             return await asyncio.shield(self._asked.waiting[body])
         asked = self._asked.waiting[body] = asyncio.get_running_loop().create_future()

@@ -77,23 +77,24 @@ class PooledHints(Composite):
         verdicts = dict(list(search.spent.verdicts.items())[self._num_seen : seen])
         self._num_seen = seen
         for body, verdict in verdicts.items():
-            candidate = Candidate(self.problem, body)
-            # A body of hints that was judged as a whole is not judged again.
-            self._verdicts.setdefault(candidate.key, verdict)
             if self._pooling.is_covered(self.problem, body):
-                self._refute(candidate, verdict)
-        new, idle = self._take_up(verdicts), 0
+                self._refute(Candidate(self.problem, body), verdict)
+        new, idle, turn = self._take_up(verdicts), 0, 0
+        others: list[str] = []
         while self.left and idle < self.config.max_idle:
             if new:
                 await self._settle(new)
+            most = math.ceil(self.left * self.config.whole_share)
+            for body in others[: self.decide(f"round {number}/others {turn}", most)]:
+                await self.prove(body)
             if not self.left:
                 break
             bodies = await self._continue()
             new = self._take_up(bodies)
             idle = 0 if new else idle + len(bodies)
-            for body in bodies:
-                if body and not self._pooling.is_covered(self.problem, body):
-                    await self.prove(body)
+            turn += 1
+            # A turn has up to 32 of them, which would spend the budget on what the pool may prove.
+            others = [b for b in bodies if b and not self._pooling.is_covered(self.problem, b)]
 
     def describe_walk(self) -> dict[str, Any]:
         """The hints with the number of bodies that held each, and what stood in each turn."""
@@ -130,9 +131,10 @@ class PooledHints(Composite):
         return refused
 
     async def _settle(self, new: list[str]) -> None:
-        """Find what stands: first what stood with what is new; then, if that helped, all."""
+        """Find what stands: first what stood with what is new; then, if that helped, or nothing
+        stood, all."""
         before = self.standing
-        self.standing = await self._let_stand([*before, *new])
+        self.standing = await self._let_stand([*before, *new] if before else list(self.pool))
         if len(self.standing) > len(before) > 0:
             self.standing = await self._let_stand(list(self.pool))
         texts = [self.pool[key].text for key in self.standing]
