@@ -4,7 +4,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-__version__ = "0.1.0"
+from proverrl.version import __version__
+
 __all__ = ["__version__"]
 
 _TASKSET = "ProofTaskset"

@@ -17,11 +17,11 @@ from functools import partial
 
 import httptools
 
-from proverrl import __version__
 from proverrl.problems.inputs import Submission, read_entry, verdict_to_json
 from proverrl.types import Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.remote import LanguageAbout
+from proverrl.version import __version__
 
 _ABOUT = {"dafny": asdict(LanguageAbout("bench", "bench", Limits().rlimit, False))}
 

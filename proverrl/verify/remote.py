@@ -22,7 +22,6 @@ from typing import Any
 import httpx2
 from pydantic import TypeAdapter, ValidationError
 
-from proverrl import __version__
 from proverrl.concurrency import cancel_all
 from proverrl.errors import (
     ProblemError,
@@ -42,6 +41,7 @@ from proverrl.verify.remote_server import (
     RemoteServer,
 )
 from proverrl.verify.router import Backend
+from proverrl.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
