@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proverrl.errors import ProblemError, VerifierError
+from proverrl.errors import ProblemError, UsageError, VerifierError
 from proverrl.integrations import answers, verl
 from proverrl.integrations.answers import NO_ANSWER, ProofReward, make_rows, parse_problem
 from proverrl.integrations.trl import make_reward
@@ -148,6 +148,29 @@ def test_verl_is_told_nothing_before_a_verdict(
     with pytest.raises(VerifierError, match=r"not judged in 100 s \(timeout"):
         asyncio.run(compute(solution_str="slow", **asked))
     assert patient == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    with pytest.raises(UsageError, match="reward_kwargs has server; known are layout, servers"):
+        asyncio.run(compute(solution_str="good", server="http://127.0.0.1:1", **asked))
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("good", "good"),
+        ([], ""),
+        ([{"role": "assistant", "content": "good"}], "good"),
+        (
+            [{"role": "assistant", "content": [{"type": "text", "text": "go"}, {"text": "od"}]}],
+            "good",
+        ),
+        # What a tool said is not the policy's answer.
+        ([{"role": "assistant", "content": "mine"}, {"role": "tool", "content": "good"}], "mine"),
+        ([{"role": "assistant", "tool_calls": []}], ""),
+    ],
+)
+def test_the_answer_of_a_conversation_is_the_last_that_the_policy_said(
+    answer: Any, text: str
+) -> None:
+    assert answers.read_answer(answer) == text
 
 
 def test_verl_rows() -> None:

@@ -130,6 +130,31 @@ async def test_a_server_that_joins_gets_of_what_waits() -> None:
 
 
 @in_loop
+async def test_what_crashes_at_one_server_is_asked_of_another() -> None:
+    """A server whose checker is gone answers fast, and must not get the whole run."""
+    broken, sound = FakeVerifier(lambda _: Status.CRASHED), FakeVerifier(judge)
+    async with listen(FOUR, broken) as one, listen(FOUR, sound) as two:
+        verifier = await connect(one, two, sleep=lambda _: asyncio.sleep(0.01))
+        verdicts = await judge_all(verifier, 100)
+        await verifier.aclose()
+    assert [verdict.status for verdict in verdicts] == [Status.PROVED] * 100
+    only = FakeVerifier(lambda _: Status.CRASHED)
+    async with listen(FOUR, only) as port:
+        verifier = await connect(port, sleep=lambda _: asyncio.sleep(0.01))
+        (verdict,) = await judge_all(verifier, 1)
+        await verifier.aclose()
+    assert (verdict.status, only.num_calls) == (Status.CRASHED, 3)
+
+
+@pytest.mark.parametrize("key", ["two words", "schlüssel"])
+def test_a_key_that_is_none_is_not_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVERRL_API_KEY", key)
+    with pytest.raises(UsageError, match="PROVERRL_API_KEY holds no key") as caught:
+        open_verifier(servers=("http://127.0.0.1:9",))
+    assert key not in str(caught.value)
+
+
+@in_loop
 async def test_a_server_that_ends_in_order_answers_what_it_took() -> None:
     """It takes no connection any more, so that a probe is refused: its answers still come."""
     gate = asyncio.Event()

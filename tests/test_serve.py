@@ -76,6 +76,18 @@ async def test_half_characters_cost_their_candidate_alone() -> None:
 
 
 @in_loop
+async def test_half_characters_in_names_cost_their_candidate_alone() -> None:
+    rows = json.dumps([program("a", "good"), {**program("b", "good"), "\ud800": 1}])
+    async with open_client() as client:
+        for accept in ("application/json", "application/x-ndjson"):
+            answer = await client.post(
+                "/v1/verify", content=f'{{"candidates": {rows}}}', headers={"Accept": accept}
+            )
+            assert answer.status_code == 200
+            assert answer.text.count('"proved"') == answer.text.count('"malformed"') == 1
+
+
+@in_loop
 async def test_a_statement_is_held_to() -> None:
     problem = {"id": "p", "language": "dafny", "kind": "statements", "statement": "/*{HOLE}*/"}
     fake = FakeVerifier(judge)

@@ -184,16 +184,21 @@ async def test_ten_thousand_malformed_requests() -> None:
 async def test_slow_loris() -> None:
     async def attack(port: int, fake: FakeVerifier) -> None:
         head = b"POST /v1/verify HTTP/1.1\r\nHost: s\r\n"
-        body = head + b"Content-Length: 1000\r\n\r\n"
+        whole = head + b"Content-Length: 1000\r\n\r\n"
         opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
-        for at in range(len(body)):
-            for number, (_, writer) in enumerate(opened):
-                # Half of them never end their headers.
-                text = body if number % 2 else head * 2
-                writer.write(text[at : at + 1])
+        # Half of them never end their headers, the others never their bodies.
+        for _, writer in opened[::2]:
+            writer.write(whole + b"x")
+        for at in range(60):
+            for reader, writer in opened[1::2]:
+                if not reader.at_eof():
+                    writer.write(head[at % len(head)].to_bytes())
             await asyncio.sleep(0.002)
         for number, (reader, writer) in enumerate(opened):
             if number % 2:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+            else:
                 assert (await reader.readline()).split()[1] == b"408"
             writer.close()
 

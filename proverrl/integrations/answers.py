@@ -78,8 +78,15 @@ def parse_problem(text: str | Mapping[str, Any]) -> Problem:
 
 
 def read_answer(answer: str | Sequence[Mapping[str, Any]]) -> str:
-    """The text of a completion, which a conversational trainer gives as messages."""
-    return answer if isinstance(answer, str) else str(answer[-1]["content"] if answer else "")
+    """The text of a completion. A conversational trainer gives messages, of which the policy's last
+    one counts; its content is a text, or parts of which some have one."""
+    if isinstance(answer, str):
+        return answer
+    own = [message for message in answer if message.get("role", "assistant") == "assistant"]
+    content = own[-1].get("content") if own else None
+    if isinstance(content, str) or content is None:
+        return content or ""
+    return "".join(str(part.get("text", "")) for part in content)
 
 
 def find_candidate(problem: Problem, answer: str, layout: LayoutName) -> Candidate | Score:

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from proverrl.config import LayoutName
+from proverrl.errors import UsageError
 from proverrl.integrations.answers import NO_ANSWER, make_rows, open_reward
 
 DATA_SOURCE = "proverrl"
+_OF_VERL = frozenset({"reward_router_address", "reward_model_tokenizer"})
+"""What verl adds where it serves a reward model."""
 
 
 def make_verl_rows(path: str | Path, layout: LayoutName, split: str = "train") -> list[Any]:
@@ -45,10 +48,16 @@ async def compute_score(
     workers: int = 2,
     deadline_seconds: float = 60.0,
     patience_seconds: float = 600.0,
-    **_: object,
+    **given: object,
 ) -> dict[str, float]:
     """1 for a proof, 0 for what was judged to be none. Raises ``VerifierError`` after
-    ``patience_seconds`` without a verdict, ``ProblemError`` when the ground truth is no problem."""
+    ``patience_seconds`` without a verdict, ``ProblemError`` when the ground truth is no problem,
+    ``UsageError`` for a setting that is not known."""
+    if unknown := sorted(given.keys() - _OF_VERL):
+        raise UsageError(
+            f"reward_kwargs has {', '.join(unknown)}; known are layout, servers, workers, "
+            "deadline_seconds, patience_seconds"
+        )
     reward = open_reward(layout, tuple(servers), workers, deadline_seconds)
     score = await reward.insist(ground_truth, solution_str, patience_seconds=patience_seconds)
     assert score.reward is not None

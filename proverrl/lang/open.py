@@ -161,7 +161,10 @@ def open_router(options: BackendOptions, rlimit: int | None = None) -> RoutedVer
                 address, fewest, most, options.workers, _list_serve_arguments(options)
             )
             return ClusterVerifier(settings)
-        return RemoteVerifier(options.servers, key=os.environ.get(KEY_VARIABLE, ""))
+        key = os.environ.get(KEY_VARIABLE, "").strip()
+        if not key.isascii() or any(map(str.isspace, key)):
+            raise UsageError(f"{KEY_VARIABLE} holds no key: it has blanks, or other than ASCII")
+        return RemoteVerifier(options.servers, key=key)
 
     def make_opener(name: str) -> OpenBackend:
         if options.servers or options.cluster[0]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import time
 from collections.abc import (
@@ -66,6 +67,14 @@ class VerifyRequest(BaseModel):
     """higher goes first"""
 
 
+def _encode(answer: Any) -> bytes:
+    """As JSON. A name that a client gave may hold half of a surrogate pair, which UTF-8 cannot."""
+    try:
+        return bytes(to_json(answer))
+    except ValueError:
+        return json.dumps(answer).encode()
+
+
 def _name_results(rows: list[Any]) -> Any:
     return {"results": rows}
 
@@ -92,7 +101,7 @@ async def answer_all(
             await asyncio.wait({rows, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not rows.done():
                 return Response(status_code=CLIENT_GONE)
-            return Response(to_json(shape(rows.result())), media_type="application/json")
+            return Response(_encode(shape(rows.result())), media_type="application/json")
         finally:
             await cancel_all([rows, gone])
 
@@ -306,6 +315,6 @@ async def _write_lines(room: Reservation, works: Sequence[Work]) -> AsyncIterato
         task.add_done_callback(lambda _: room.release())
     try:
         for done in asyncio.as_completed(tasks):
-            yield to_json(await done) + b"\n"
+            yield _encode(await done) + b"\n"
     finally:
         await cancel_all(tasks)

@@ -25,7 +25,7 @@ from proverrl.problems.inputs import Submission, Unusable, refuse_stranger
 from proverrl.serve.metrics import Metrics
 from proverrl.serve.queue import Reservation, Room
 from proverrl.serve.settings import ServeSettings
-from proverrl.types import Diagnostic, Status, Verdict
+from proverrl.types import HOLE, Diagnostic, Status, Verdict
 from proverrl.verify.base import Lane
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.remote import LanguageAbout
@@ -33,6 +33,7 @@ from proverrl.verify.remote_server import DISTRUSTED
 
 logger = logging.getLogger(__name__)
 CLIENT_GONE = 499
+_BEARER = re.compile("^bearer ", re.IGNORECASE)
 _SEARCHED = re.compile(r"in the search path entries:.*", re.DOTALL)
 
 
@@ -101,10 +102,11 @@ class Desk:
         """A text that is too long for the audit is the answer's own doing, unless the problem
         alone is that long."""
         most, candidate = self.settings.max_text, entry.candidate
-        length = len(candidate.source)
-        if length <= most:
+        problem = candidate.problem
+        ours = len(problem.preamble) + len(problem.statement) - len(HOLE)
+        if ours + len(candidate.body) + len(candidate.prelude) <= most:
             return None
-        if length - len(candidate.body) - len(candidate.prelude) > most:
+        if ours > most:
             return entry.refuse("bad-problem", f"its statement is longer than {most} characters")
         said = f"longer than {most} characters with its statement (--max-text)"
         return Verdict(Status.REJECTED, (Diagnostic("error", said),), checks=("audit:text",))
@@ -120,7 +122,7 @@ class Desk:
         """The client's name: its key's number, or its address. Raises ``Refusal``."""
         if not self.settings.keys:
             return request.client.host if request.client else ""
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        given = _BEARER.sub("", request.headers.get("authorization", "")).strip()
         if not given:
             raise Refusal(401, "Missing API key", {"WWW-Authenticate": "Bearer"})
         # All are compared, so that the time tells nothing.

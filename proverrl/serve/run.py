@@ -73,6 +73,8 @@ def configure(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
         access_log=False,
         log_level="warning",
         server_header=False,
+        # Else a client could take the address, and so the turns, of any other.
+        proxy_headers=False,
     )
 
 

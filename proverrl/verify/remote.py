@@ -30,7 +30,7 @@ from proverrl.errors import (
     UsageError,
     VerifierError,
 )
-from proverrl.types import Candidate, Verdict
+from proverrl.types import Candidate, Status, Verdict
 from proverrl.verify.base import DEFAULT_LANE, Lane, PoolStats, refuse_broken_text
 from proverrl.verify.remote_server import (
     KEEP_ALIVE,
@@ -75,6 +75,9 @@ _ABOUT = TypeAdapter(ServerAbout)
 _MANY = 64
 """With so many candidates at servers, others are gathered for a moment."""
 _GATHER_SECONDS = 0.005
+_MOST_CRASHES = 3
+_MOST_TAKEN = 20
+"""A candidate that ends its server is given up after so many."""
 _NAP_SECONDS = 1.0
 """So long a candidate sleeps at most before it looks for a server again: another may have come."""
 
@@ -163,6 +166,7 @@ class RemoteVerifier:
             return refused
         row = _to_row(candidate)
         give_up = time.monotonic() + self._patience
+        num_taken = num_crashed = 0
         while True:
             if self._closed:
                 raise VerifierError(self._closed)
@@ -173,13 +177,22 @@ class RemoteVerifier:
             self._gather(asked)
             answer = await asked.answer
             if not isinstance(answer, NoAnswer):
-                return _read_row(candidate, answer)
+                verdict = _read_row(candidate, answer)
+                num_crashed += verdict.status is Status.CRASHED
+                if verdict.status is not Status.CRASHED or num_crashed == _MOST_CRASHES:
+                    return verdict
+                # It may be the server's fault, and a server that fails fast would get all others.
+                if asked.server is not None:
+                    asked.server.fail()
+                continue
             if answer.was_taken:
+                num_taken += 1
                 give_up = time.monotonic() + self._patience
-            if time.monotonic() > give_up:
+            if time.monotonic() > give_up or num_taken == _MOST_TAKEN:
+                tries = f"{num_taken} tries" if num_taken else f"{self._patience:g} s"
                 raise VerifierError(
-                    f"no server judged {candidate.problem.id!r} within {self._patience:g} s; the "
-                    f"last: {answer.said}"
+                    f"no server judged {candidate.problem.id!r} within {tries}; the last: "
+                    f"{answer.said}"
                 )
 
     def _find_rest(self, now: float) -> float:
@@ -260,6 +273,7 @@ class RemoteVerifier:
             self._waiting = [asked for asked in self._waiting if asked not in batch]
             server.num_asked += len(batch)
             for inquiry in batch:
+                inquiry.server = server
                 inquiry.answer.add_done_callback(partial(self._leave, server))
             task = asyncio.ensure_future(server.send(batch))
             self._sending.add(task)

@@ -49,13 +49,14 @@ class NoAnswer:
     was_taken: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Inquiry:
     """A candidate's row; ``answer`` becomes the server's, or why there is none this time."""
 
     row: dict[str, Any]
     deadline_seconds: float
     answer: asyncio.Future[dict[str, Any] | NoAnswer]
+    server: RemoteServer | None = None
 
 
 @dataclass(slots=True)
@@ -118,8 +119,13 @@ class RemoteServer:
         body = {"candidates": [inquiry.row for inquiry in batch], "deadline_seconds": seconds}
         # No limit on reading: a server that is no longer there is found out by its probe.
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+        # In ASCII, which holds half of a surrogate pair in a problem's metadata too.
         async with self.client.stream(
-            "POST", f"{self.url}/v1/verify", json=body, headers=_BY_LINE, timeout=timeout
+            "POST",
+            f"{self.url}/v1/verify",
+            content=json.dumps(body).encode(),
+            headers=_BY_LINE,
+            timeout=timeout,
         ) as response:
             if response.status_code != 200:
                 text = (await response.aread()).decode("utf-8", "replace")[:300]

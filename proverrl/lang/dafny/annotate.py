@@ -64,7 +64,7 @@ def read_our_program(problem: Problem) -> OurProgram:
     return program
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)
 def _read_program(text: str) -> OurProgram | str:
     program, findings = audit_program(text, _OUR_ATTRIBUTES)
     if findings or program is None:

@@ -41,7 +41,7 @@ class TypeInsertion:
     text: str
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def read_untyped(problem_id: str, text: str) -> ParsedProgram:
     """What Dafny has to infer in a problem's text with an empty body.
 

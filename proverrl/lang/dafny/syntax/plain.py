@@ -8,6 +8,7 @@ ours; ``≤`` becomes ``<=``, because Dafny 2.3 reads UTF-8 as single bytes.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -65,16 +66,19 @@ class WrittenText:
 def insert(text: str, insertions: Sequence[Insertion]) -> WrittenText:
     """The text with all insertions; of several at one place the first comes first."""
     pieces = []
-    inserted: dict[int, tuple[tuple[int, int], ...]] = {}
-    done = 0
+    inserted: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    done = start = width = 0
+    line = 1
     for place, piece in sorted(insertions, key=lambda item: item[0]):
         pieces += [text[done:place], piece]
-        line = text.count("\n", 0, place) + 1
-        earlier = inserted.get(line, ())
-        column = place - (text.rfind("\n", 0, place) + 1) + sum(width for _, width in earlier)
-        inserted[line] = (*earlier, (column, len(piece)))
+        if breaks := text.count("\n", done, place):
+            line += breaks
+            start, width = text.rindex("\n", done, place) + 1, 0
+        inserted[line].append((place - start + width, len(piece)))
+        width += len(piece)
         done = place
-    return WrittenText("".join([*pieces, text[done:]]), inserted)
+    by_line = {number: tuple(places) for number, places in inserted.items()}
+    return WrittenText("".join([*pieces, text[done:]]), by_line)
 
 
 def write_plain(text: str, *, comments: bool = True) -> WrittenText:

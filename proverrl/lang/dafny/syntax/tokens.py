@@ -75,7 +75,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x85\u2028\u2029\ufeff]|\
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 # Dafny's preprocessor drops all white space of Unicode before a directive.
 _DIRECTIVE = re.compile(
-    r"^[^\S\n]*[\u00ad\u180e\u200b-\u200f\u202a-\u202f\u2060-\u206f\ufeff\s]*#", re.MULTILINE
+    # Not over line breaks: a text of blank lines would be read once for each of them.
+    r"^(?:[^\S\n]|[\u00ad\u180e\u200b-\u200f\u202a-\u202f\u2060-\u206f\ufeff])*#",
+    re.MULTILINE,
 )
 # The groups of the patterns that are no operators.
 _KINDS: dict[str, TokenKind] = {
