@@ -185,10 +185,11 @@ async def test_slow_loris() -> None:
     async def attack(port: int, fake: FakeVerifier) -> None:
         head = b"POST /v1/verify HTTP/1.1\r\nHost: s\r\n"
         whole = head + b"Content-Length: 1000\r\n\r\n"
-        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
-        # Half of them never end their headers, the others never their bodies.
-        for _, writer in opened[::2]:
-            writer.write(whole + b"x")
+        opened = []
+        for number in range(200):
+            opened.append(await asyncio.open_connection("127.0.0.1", port))
+            # Half of them never end their headers, the others never their bodies.
+            opened[-1][1].write(head[:1] if number % 2 else whole + b"x")
         for at in range(60):
             for reader, writer in opened[1::2]:
                 if not reader.at_eof():
