@@ -110,6 +110,17 @@ def test_the_cause_of_a_verdict_is_kept(tmp_path: Path) -> None:
         assert fake.num_calls == num_calls
 
 
+def test_a_verdict_that_says_too_much_is_not_kept_in_memory() -> None:
+    long = Verdict(Status.REJECTED, (Diagnostic("error", "x" * 40_000),) * 2)
+
+    async def ask(cached: CachedVerifier, inner: FakeVerifier) -> None:
+        for _ in range(2):
+            await cached.verify(make_candidate("bad"), deadline_seconds=5)
+        assert inner.num_calls == 2
+
+    run(ask, fake=FakeVerifier(lambda _: long))
+
+
 def test_what_depends_on_the_deadline_holds_for_it_alone(tmp_path: Path) -> None:
     """One client's short deadline must not refuse another's proof."""
 

@@ -35,6 +35,8 @@ _APPLICATION_ID = 0x50525256
 _SCHEMA = 2
 """Rows of an older schema carry no checksum and are dropped when the file is opened."""
 _MAX_IN_MEMORY = 20_000
+_MOST_CHARACTERS = 2**16
+"""Of one verdict in memory: a proof can have Lean print megabytes."""
 
 OVERTURNED = "appeal"
 """The check of a proof that was refused at first and found under the larger limits."""
@@ -210,6 +212,10 @@ class CachedVerifier:
                 )
 
     def _remember(self, key: str, verdict: Verdict) -> None:
+        texts = [diagnostic.message for diagnostic in verdict.diagnostics]
+        texts += [*verdict.goals, *(state for _, _, state in verdict.states)]
+        if sum(map(len, texts)) > _MOST_CHARACTERS:
+            return
         if len(self._memory) >= _MAX_IN_MEMORY:
             del self._memory[next(iter(self._memory))]
         self._memory[key] = verdict
