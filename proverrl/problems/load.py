@@ -169,6 +169,8 @@ def _check_metadata(where: str, metadata: Any) -> None:
         raise ProblemError(
             f"{where}: field 'metadata.expected_entries' must be a list of strings; fix or drop it"
         )
+    if fault := next(filter(None, map(find_text_fault, entries)), ""):
+        raise ProblemError(f"{where}: field 'metadata.expected_entries' {fault}; remove it")
 
 
 def _build_problem(where: str, row: Mapping[str, Any]) -> Problem:
