@@ -114,7 +114,7 @@ def assert_terminal_is_sane(terminal: Terminal) -> None:
 def test_ctrl_c_in_a_training_saves_its_step_and_loses_nothing(place: Path, whole: Path) -> None:
     folder = place / "stopped"
     terminal = Terminal(["train", "tiny.toml", "--run", "stopped"], place)
-    terminal.wait_until(lambda: len(read_steps(folder)) == 2)
+    terminal.wait_until(lambda: len(read_steps(folder)) >= 2)
     terminal.press_ctrl_c()
     assert terminal.finish() == 130
     made = len(read_steps(folder))
