@@ -103,17 +103,22 @@ async def test_a_server_that_dies_costs_no_verdict() -> None:
     assert second.num_calls >= 60
 
 
+class Held(FakeVerifier):
+    """Answers nothing before its gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__(judge)
+        self.gate = asyncio.Event()
+
+    async def verify(self, candidate: Candidate, **how: Any) -> Verdict:
+        await self.gate.wait()
+        return await super().verify(candidate, **how)
+
+
 @in_loop
 async def test_a_server_that_joins_gets_of_what_waits() -> None:
     """No server is given more than it can begin soon: 64 candidates, or twice its workers."""
-    gate = asyncio.Event()
-
-    class Held(FakeVerifier):
-        async def verify(self, candidate: Candidate, **how: Any) -> Verdict:
-            await gate.wait()
-            return await super().verify(candidate, **how)
-
-    first, second = Held(judge), FakeVerifier(judge)
+    first, second = Held(), FakeVerifier(judge)
     async with listen(FOUR, first) as one, listen(FOUR, second) as two:
         verifier = await connect(one)
         asked = asyncio.ensure_future(judge_all(verifier, 200))
@@ -122,7 +127,7 @@ async def test_a_server_that_joins_gets_of_what_waits() -> None:
         await asyncio.to_thread(verifier.add, f"http://127.0.0.1:{two}")
         extra = await verifier.verify(ask("p", "good one more"), deadline_seconds=9)
         await wait_for(lambda: second.num_calls == 137)
-        gate.set()
+        first.gate.set()
         verdicts = [*await asked, extra]
         await verifier.aclose()
     assert [verdict.status for verdict in verdicts] == [Status.PROVED] * 201
@@ -157,14 +162,7 @@ def test_a_key_that_is_none_is_not_shown(key: str, monkeypatch: pytest.MonkeyPat
 @in_loop
 async def test_a_server_that_ends_in_order_answers_what_it_took() -> None:
     """It takes no connection any more, so that a probe is refused: its answers still come."""
-    gate = asyncio.Event()
-
-    class Held(FakeVerifier):
-        async def verify(self, candidate: Candidate, **how: Any) -> Verdict:
-            await gate.wait()
-            return await super().verify(candidate, **how)
-
-    fake = Held(judge)
+    fake = Held()
     leaving = asyncio.Event()
 
     async def hold() -> None:
@@ -184,7 +182,7 @@ async def test_a_server_that_ends_in_order_answers_what_it_took() -> None:
     while probes < 5:
         probes += await server._probe()
         await asyncio.sleep(0.02)
-    gate.set()
+    fake.gate.set()
     assert [verdict.status for verdict in await asked] == [Status.PROVED] * 3
     await serving
     await verifier.aclose()

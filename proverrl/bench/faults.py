@@ -27,7 +27,7 @@ _SERVICE_SECONDS = 0.02
 _FAULT_SHARE = 0.01
 _EXPECTED = {"crash": Status.REJECTED, "hang": Status.TIMEOUT}
 # A crash is tried on two fresh workers after the used one, a hang on one; a new worker after each.
-RESTARTS = {"crash": 3, "hang": 2}
+_RESTARTS = {"crash": 3, "hang": 2}
 _SCRIPT = """
 import sys, time
 for line in sys.stdin:
@@ -135,6 +135,13 @@ class _TimedPool:
         return await asyncio.gather(*asks, return_exceptions=True)
 
 
+def price_fault(fault: Fault, deadline_seconds: float, restart_seconds: float) -> float:
+    """Seconds that a faulty candidate must cost a worker: deadlines, and new processes."""
+    # The second attempt has twice the deadline.
+    waits = 3 * deadline_seconds if fault == "hang" else 0.0
+    return waits + _RESTARTS[fault] * restart_seconds
+
+
 def make_candidate(name: str, word: str) -> Candidate:
     """A candidate that an echo worker answers, or fails on, as ``word`` says."""
     seconds = _SERVICE_SECONDS if word == "answer" else 0
@@ -164,9 +171,9 @@ async def measure_faults(
     finally:
         await timed.pool.aclose()
     restart = sum(timed.starts) / len(timed.starts)
-    # The second attempt has twice the deadline.
-    waits = 3 * deadline_seconds if fault == "hang" else 0.0
-    bound_seconds = clean_seconds + num_faults * (waits + RESTARTS[fault] * restart) / workers
+    bound_seconds = (
+        clean_seconds + num_faults * price_fault(fault, deadline_seconds, restart) / workers
+    )
     good = [(asked[i], outcomes[i]) for i in range(candidates) if i not in bad]
     judged = [(c, o) for c, o in good if isinstance(o, Verdict) and o.status.judged]
     named = sum(

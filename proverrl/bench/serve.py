@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from proverrl.bench.faults import RESTARTS, Fault
+from proverrl.bench.faults import Fault, price_fault
 
 _FAULT_EVERY = 100
 _PADDING = "-- " + 320 * "x" + "\n"
@@ -103,9 +103,7 @@ async def _measure(load: Load, num: int) -> Served:
         await side.wait()
     bound = 1000 * load.workers / load.work_ms if load.work_ms else None
     if load.fault and clean is not None:
-        # The second attempt has twice the deadline.
-        waits = 3 * load.deadline_seconds if load.fault == "hang" else 0
-        lost = waits + RESTARTS[load.fault] * restart_seconds
+        lost = price_fault(load.fault, load.deadline_seconds, restart_seconds)
         bound = num / (num / clean.per_second + num // _FAULT_EVERY * lost / load.workers)
     return replace(served, bound=bound)
 

@@ -174,7 +174,7 @@ def refuse_stranger(entry: Submission) -> Unusable | None:
     return entry.refuse("bad-problem", f"its own text: {found}") if found else None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _find_cheat(language: str, kind: str, preamble: str, statement: str) -> str:
     return find_language(language).find_cheat(Problem("p", language, kind, preamble, statement))
 

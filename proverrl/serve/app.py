@@ -87,15 +87,8 @@ async def answer_all(
 ) -> Response:
     """The results in order, in the shape of the dialect. All work is cancelled when the client goes
     away first."""
-
-    async def do(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        try:
-            return await work()
-        finally:
-            room.release()
-
     with room:
-        rows = asyncio.ensure_future(finish_all(map(do, works)))
+        rows = asyncio.ensure_future(finish_all(_release_after(room, work) for work in works))
         gone = asyncio.create_task(_wait_until_gone(request))
         try:
             await asyncio.wait({rows, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -104,6 +97,14 @@ async def answer_all(
             return Response(_encode(shape(rows.result())), media_type="application/json")
         finally:
             await cancel_all([rows, gone])
+
+
+async def _release_after(room: Reservation, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Who waits for others, or does not read its lines, holds no room for what is judged."""
+    try:
+        return await work()
+    finally:
+        room.release()
 
 
 async def _wait_until_gone(request: Request) -> None:
@@ -309,10 +310,7 @@ class _Lines(StreamingResponse):
 
 
 async def _write_lines(room: Reservation, works: Sequence[Work]) -> AsyncIterator[bytes]:
-    tasks = [asyncio.ensure_future(work()) for work in works]
-    for task in tasks:
-        # A client that does not read its lines holds no room for what is judged.
-        task.add_done_callback(lambda _: room.release())
+    tasks = [asyncio.ensure_future(_release_after(room, work)) for work in works]
     try:
         for done in asyncio.as_completed(tasks):
             yield _encode(await done) + b"\n"

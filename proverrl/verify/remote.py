@@ -12,11 +12,13 @@ Not handled here: what a server does; a server that lies. Encrypt the way to it,
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import httpx2
@@ -268,9 +270,9 @@ class RemoteVerifier:
             size = min(server.places - server.num_asked, server.most, share)
             if size <= 0:
                 break
-            seconds = self._waiting[0].deadline_seconds
-            batch = [a for a in self._waiting[:size] if a.deadline_seconds == seconds]
-            self._waiting = [asked for asked in self._waiting if asked not in batch]
+            alike = itertools.groupby(self._waiting[:size], attrgetter("deadline_seconds"))
+            batch = list(next(alike)[1])
+            del self._waiting[: len(batch)]
             server.num_asked += len(batch)
             for inquiry in batch:
                 inquiry.server = server
