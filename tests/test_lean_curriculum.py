@@ -70,8 +70,8 @@ def test_there_are_families_for_six_levels_and_ten_are_kept_back() -> None:
 def test_a_family_gives_distinct_theorems_that_a_policy_can_read_and_write(
     level: int, family: str
 ) -> None:
-    drafts = draw(level, family, "train", 20)
-    assert len({GENERATOR.normalise(draft.statement) for draft in drafts}) == 20
+    drafts = draw(level, family, "train", 16)
+    assert len({GENERATOR.normalise(draft.statement) for draft in drafts}) == 16
     language = find_language("lean")
     own = {name for train, _ in POOLS.values() for name in train}
     for draft in drafts:
@@ -97,16 +97,33 @@ def test_a_stream_is_the_same_on_every_machine() -> None:
     assert [GENERATOR.build_id(draft) for draft in first] == [
         "lean-l4-append-9d462833",
         "lean-l4-append-b757187c",
-        "lean-l4-append-caf50f16",
+        "lean-l4-append-b42c2d1a",
     ]
 
 
 def test_normal_forms_forget_names_but_not_libraries_or_numbers() -> None:
     one = GENERATOR.normalise("theorem goal (p q : Prop) (h : p) : 3 = Nat.succ 2")
     assert one == GENERATOR.normalise("theorem done  (a b : Prop)\n  (w1 : a) : 3 = Nat.succ 2")
-    assert one != GENERATOR.normalise("theorem done (a b : Prop) (w1 : b) : 3 = Nat.succ 2")
     assert one != GENERATOR.normalise("theorem goal (p q : Prop) (h : p) : 3 = Nat.succ 4")
     assert one != GENERATOR.normalise("theorem goal (p q : Prop) (h : p) : 3 = Nat.pred 2")
+
+
+CHAIN = "theorem main (p q r : Prop) (h1 : p → q) (h2 : q → r) (h3 : p) : r := by"
+
+
+@pytest.mark.parametrize(
+    ("other", "alike"),
+    [
+        ("theorem law (p q r : Prop) (h3 : p) (h2 : q → r) (h1 : p → q) : r := by", True),
+        ("theorem law (s t p : Prop) (h : s) (h7 : s → t) (ha : t → p) : p := by", True),
+        ("theorem law (p q r : Prop) (h1 : p → q) (h2 : q → r) (h3 : q) : r := by", False),
+        ("theorem law (p q r : Prop) (h1 : p → q) (h2 : p → r) (h3 : p) : r := by", False),
+        ("theorem law (p q r : Prop) (h1 : p → q) (h2 : q → r) (h3 : p) : q := by", False),
+        ("theorem law {p q r : Prop} (h1 : p → q) (h2 : q → r) (h3 : p) : r := by", False),
+    ],
+)
+def test_normal_forms_forget_the_order_of_what_is_bound(other: str, alike: bool) -> None:
+    assert (GENERATOR.normalise(CHAIN) == GENERATOR.normalise(other)) == alike
 
 
 def test_the_names_of_a_role_are_of_one_split() -> None:

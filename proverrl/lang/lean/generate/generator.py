@@ -9,7 +9,9 @@ declared in the statement.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from proverrl.lang.base import BackendOptions
@@ -58,15 +60,29 @@ class LeanGenerator(Generator):
     pools: ClassVar[Pools] = POOLS
 
     def normalise(self, statement: str) -> str:
-        """The tokens; names of the pools are numbered by first occurrence, in their dotted parts
-        too."""
-        renamed: dict[str, str] = {}
+        """The tokens, without the theorem's name and with its hypotheses in no order.
 
-        def rename(part: str) -> str:
-            return renamed.setdefault(part, f"n{len(renamed)}") if part in _OURS else part
-
-        words = (token.text for token in scan_code(statement))
-        return " ".join(".".join(map(rename, word.split("."))) for word in words)
+        Two theorems that differ in names of the pools, and in the order of what they bind, have one
+        form. Colour refinement (Weisfeiler and Leman, 1968) replaces each bound name by where it
+        occurs; names of other binders and of declarations are numbered by first occurrence.
+        """
+        declared, bound, goal = _read_theorem(statement)
+        numbers: dict[str, str] = {}
+        head = _rename(declared, {}, numbers)
+        colours = {words[0]: "bound" for words in bound}
+        for _ in bound:
+            places: dict[str, list[str]] = {name: [] for name in colours}
+            for words in (*bound, goal):
+                form = _rename(words, colours, dict(numbers))
+                for i, word in enumerate(words):
+                    if word in colours:
+                        places[word].append(f"{i} {form}")
+            colours = {
+                name: hashlib.sha256(repr(sorted(found)).encode()).hexdigest()[:16]
+                for name, found in places.items()
+            }
+        forms = sorted(_rename(words, colours, dict(numbers)) for words in bound)
+        return "\n".join((head, *forms, _rename(goal, colours, dict(numbers))))
 
     def list_trivial(self, draft: CurriculumDraft) -> Sequence[str]:
         """A fixed portfolio, above level 1."""
@@ -78,6 +94,33 @@ class LeanGenerator(Generator):
         options = BackendOptions(workers=workers, limits=Limits(), confirm="sample:0.1")
         backend = open_lean(options)
         return backend.verifier, lambda problem: {}
+
+
+def _read_theorem(statement: str) -> tuple[list[str], list[list[str]], list[str]]:
+    """The tokens before the last theorem, of what it binds (name, bracket and type), and of its
+    goal. Dotted names are taken apart."""
+    tokens = [part for token in scan_code(statement) for part in re.split(r"(\.)", token.text)]
+    start = len(tokens) - tokens[::-1].index("theorem")
+    bound, place = [], start + 1
+    while tokens[place] != ":":
+        opened, depth = place, 0
+        while place == opened or depth:
+            depth += (tokens[place] in "({[") - (tokens[place] in ")}]")
+            place += 1
+        colon = tokens.index(":", opened)
+        kind = [tokens[opened], *tokens[colon + 1 : place]]
+        bound += [[name, *kind] for name in tokens[opened + 1 : colon]]
+    return tokens[: start - 1], bound, tokens[place:]
+
+
+def _rename(words: Sequence[str], colours: Mapping[str, str], numbers: dict[str, str]) -> str:
+    """Coloured names by their colours, other names of the pools by number; ``numbers`` grows."""
+    renamed = []
+    for word in words:
+        if word in _OURS and word not in colours:
+            numbers.setdefault(word, f"n{len(numbers)}")
+        renamed.append(colours.get(word) or numbers.get(word) or word)
+    return " ".join(renamed)
 
 
 GENERATOR = LeanGenerator()
