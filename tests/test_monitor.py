@@ -8,10 +8,13 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
+import pyte
 import pytest
+from rich.console import ConsoleRenderable
 
 from proverrl.errors import RunError
 from proverrl.monitor import Monitor, can_draw_live, read_metrics
@@ -239,6 +242,38 @@ def test_the_live_panel_shows_the_figures(tmp_path: Path, monkeypatch: pytest.Mo
     for part in ("2/4", "0.312", "▃█", "12.3", "1,840", "0.0213", "2m00s", "5/8"):
         assert part in last
     assert " 12 " in last
+
+
+def test_what_is_said_while_a_panel_grows_leaves_one_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread has time to draw one more row between the choice of where to write a line, and
+    its writing."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = FakeTerminal()
+    panel = LiveDisplay(stream, clock=lambda: 0.0)
+    panel._live.refresh()
+    place = panel._live.process_renderables
+    main = threading.current_thread()
+
+    def place_slowly(rows: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        placed = place(rows)
+        if threading.current_thread() is main and rows:
+            panel.show_warning("late", "a second row")
+            drawing = threading.Thread(target=panel._live.refresh, daemon=True)
+            drawing.start()
+            drawing.join(0.3)
+        return placed
+
+    with monkeypatch.context() as patches:
+        patches.setattr(panel._live, "process_renderables", place_slowly)
+        panel._console.print("said aloud")
+    panel.close()
+    screen = pyte.Screen(100, 20)
+    pyte.Stream(screen).feed(stream.getvalue().replace("\n", "\r\n"))
+    lines = [line[:11].strip() for line in screen.display]
+    assert lines[:2] == ["said aloud", "╭─ ProverRL"]
+    assert lines.count("╭─ ProverRL") == 1
 
 
 def test_sparkline_scales_to_its_largest_value() -> None:

@@ -12,7 +12,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar, Self, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -172,15 +172,37 @@ class PlainDisplay:
         print(line, file=self._stream, flush=True)
 
 
-class LivePanel(Live):
-    """rich's ``Live``; ``abandon_all`` is for a process that ends at once."""
+class PanelConsole(Console):
+    """rich's ``Console``. What it is told between two drawings of a panel is written before the
+    next: rich takes note of a panel's height before it writes it, and a panel that another thread
+    drew in between would stay on the screen."""
 
+    def __enter__(self) -> Self:
+        LivePanel.drawing.acquire()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            super().__exit__(*error)
+        finally:
+            LivePanel.drawing.release()
+
+
+class LivePanel(Live):
+    """rich's ``Live`` on a ``PanelConsole``; ``abandon_all`` is for a process that ends at once."""
+
+    drawing: ClassVar[Any] = threading.RLock()
     _abandoned: ClassVar[bool] = False
-    _drawing: ClassVar[Any] = threading.RLock()
+
+    def __init__(self, console: PanelConsole, **how: Any) -> None:
+        super().__init__(console=console, **how)
+        # One lock for all: with two of them two threads could wait for each other.
+        self._lock = LivePanel.drawing
 
     def refresh(self) -> None:
         """Draw it anew, from whatever thread."""
-        with LivePanel._drawing:
+        with LivePanel.drawing:
             if not LivePanel._abandoned:
                 super().refresh()
 
@@ -189,7 +211,7 @@ class LivePanel(Live):
         """Leave what is drawn as it is, with a visible cursor below it; nothing is drawn
         afterwards. What another thread is drawing is waited for, for half a second: a signal
         handler may call it."""
-        LivePanel._drawing.acquire(timeout=_DRAWING_SECONDS)
+        LivePanel.drawing.acquire(timeout=_DRAWING_SECONDS)
         LivePanel._abandoned = True
         if sys.__stdout__ is not None and sys.__stdout__.isatty():
             os.write(sys.__stdout__.fileno(), _SHOW_CURSOR)
@@ -209,13 +231,13 @@ class TimedPanel(ABC):
     def __init__(
         self, stream: TextIO, clock: Callable[[], float], title: str, *, transient: bool
     ) -> None:
-        self._console = Console(file=stream)
+        self._console = PanelConsole(file=stream)
         self._clock = clock
         self._title = title
         self._started = clock()
         self._live = LivePanel(
+            self._console,
             get_renderable=self._render,
-            console=self._console,
             refresh_per_second=4,
             transient=transient,
         )

@@ -94,12 +94,18 @@ def stop_on_signals(
         if received:
             return
         received.append(which)
+        pressed: list[int] = []
         if signal.SIGINT in watched:
             loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+        # Stands above a live panel: rich takes what is printed while it draws. Whoever presses the
+        # key again in the middle of it still sees the whole panel.
+        print(_WORDS[which], file=sys.stderr, flush=True)
+        if signal.SIGINT in watched:
             # Not on the event loop, which may be busy, or be waiting for a thread at its end.
             signal.signal(signal.SIGINT, end)
-        # Stands above a live panel: rich takes what is printed while it draws.
-        print(_WORDS[which], file=sys.stderr, flush=True)
+            if pressed:
+                end_at_once(describe_unsaved())
         begin_to_stop()
 
     for each in watched:

@@ -23,6 +23,7 @@ from proverrl.files.strict_json import read_object
 from proverrl.monitor.display import (
     SPARKLINE_WIDTH,
     LivePanel,
+    PanelConsole,
     can_draw_live,
     choose_width,
     describe_step,
@@ -302,9 +303,9 @@ def watch_run(
 def _watch_live(
     view: RunView, stream: TextIO, every: float, sleep: Callable[[float], None]
 ) -> None:
-    console = Console(file=stream, markup=False, emoji=False)
+    console = PanelConsole(file=stream, markup=False, emoji=False)
     blocks = console.encoding.startswith("utf")
-    with LivePanel(console=console, auto_refresh=False, transient=False) as panel:
+    with LivePanel(console, auto_refresh=False, transient=False) as panel:
         while True:
             # Asked before the last look: what was written before the end is then read.
             finished = view.finished
