@@ -95,6 +95,10 @@ class Searching(ABC):
         """What is shown between a kept prefix and what is written next."""
         return ""
 
+    def opens_block(self, line: str) -> bool:
+        """Whether a line is no step without the next one."""
+        return False
+
     def next_column(self, problem: Problem, text: str) -> int:
         """The column of a step that is written without blanks before it after a kept text."""
         return hole_column(problem)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,8 +49,6 @@ from proverrl.types import (
 
 _NO_TACTIC = ("--", "/-", "```", "<")
 """Begin lines in which no tactic stands: comments, the end of a block of code, marks of an end."""
-_OPENS = re.compile(r"(?:\bby|=>|\bwith)\s*$")
-"""Ends a line that opens a block."""
 _MAX_OPENINGS = 4
 """Lines in a row that only open blocks, at most: ``cases h with``, an alternative, a ``have``."""
 
@@ -105,6 +102,7 @@ def render_prefix(policy: Policy, problem: Problem, prefix: Prefix) -> tuple[str
 
 @dataclass
 class _ProposalRequest:
+    problem: Problem
     prompt: Prompt
     n: int
     seed: int
@@ -134,7 +132,7 @@ class Proposer:
         if len(prompt.token_ids) >= find_context(self.policy):
             return [Proposal(prefix.text, 0, 0.0, False, "the model's context has no room for it")]
         loop = asyncio.get_running_loop()
-        request = _ProposalRequest(prompt, n, seed, loop.create_future())
+        request = _ProposalRequest(problem, prompt, n, seed, loop.create_future())
         self._waiting.append(request)
         # The writer is a task of its own, so that a search that is cancelled takes no other along.
         if self._writer is None or self._writer.done():
@@ -225,7 +223,7 @@ class StepProposer(Proposer):
                 (row, place, self._go_on(request.prompt, row[place]))
                 for request, row in zip(batch, rows, strict=True)
                 for place in range(len(row))
-                if _OPENS.search(row[place].text.rstrip())
+                if _goes_on(request.problem, row[place].text)
             ]
             room = find_context(self.policy)
             opened = [each for each in opened if len(each[2].token_ids) < room]
@@ -256,7 +254,7 @@ class StepProposer(Proposer):
         return render_opening(problem, "", self.policy.layout), ""
 
     def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal:
-        line = _take_step(completion.text)
+        line = _take_step(problem, completion.text)
         if not line.strip() or line.lstrip().startswith(_NO_TACTIC):
             self.num_unread += 1
             return make_proposal(prefix.text, completion, "the answer begins with no tactic")
@@ -271,11 +269,16 @@ class StepProposer(Proposer):
         return make_proposal(f"{prefix.text}\n{line}", completion)
 
 
-def _take_step(text: str) -> str:
+def _goes_on(problem: Problem, line: str) -> bool:
+    searching = find_language(problem.language).searching
+    return searching is not None and searching.opens_block(line)
+
+
+def _take_step(problem: Problem, text: str) -> str:
     """The first line, and those after it as long as the last one opens a block."""
     lines = text.split("\n")
     end = 1
-    while end < len(lines) and _OPENS.search(lines[end - 1]):
+    while end < len(lines) and _goes_on(problem, lines[end - 1]):
         end += 1
     return "\n".join(lines[:end]).rstrip()
 

@@ -200,6 +200,10 @@ class LeanSearching(Searching):
     has_steps = True
     needs_traces = True
 
+    def opens_block(self, line: str) -> bool:
+        tokens = scan_code(line)
+        return bool(tokens) and tokens[-1].text in _OPENERS
+
     def segment(self, states: SearchStates) -> SegmentFn:
         return segment_lean
 
