@@ -2,18 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from proverrl.errors import ProblemError, WorkerError
+from proverrl.lang.lean.backend import refuse
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
 from proverrl.lang.lean.replay import ReplayOutcome
 from proverrl.lang.lean.workers import file as lean_file
+from proverrl.lang.lean.workers import worker as lean_worker
 from proverrl.lang.lean.workers.file import LeanFile
 from proverrl.lang.lean.workers.messages import Elaboration
 from proverrl.lang.lean.workers.worker import LeanWorker
-from proverrl.types import Candidate, Status
+from proverrl.types import Candidate, Status, Verdict
 from tests.lean_builders import FAKE_FILE, build_lean_candidate, build_lean_problem
 from tests.test_lean_worker import run
 
@@ -169,3 +172,37 @@ def test_endless_output_is_a_worker_error(monkeypatch: pytest.MonkeyPatch) -> No
             await worker.judge(build_lean_candidate("wrong"))
 
     run_quickly(work)
+
+
+def test_what_the_audit_refuses_is_no_proof_whatever_lean_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = Verdict(Status.INCOMPLETE, checks=("audit:holes",))
+    body = build_lean_candidate("trivial")
+
+    async def work(worker: LeanWorker) -> None:
+        assert (await worker.judge(body)).proved
+        monkeypatch.setattr(lean_worker, "audit_lean_candidate", lambda candidate: refused)
+        verdict = await worker.judge(body)
+        assert (verdict.status, verdict.checks) == (Status.INCOMPLETE, ("audit:holes",))
+
+    run_quickly(work)
+
+
+FILE_WITH_HOLE = Candidate(build_lean_problem(kind="file"), "theorem t : True := by\n  sorry\n")
+
+
+@pytest.mark.parametrize(
+    ("candidate", "wants_goals", "is_refused"),
+    [
+        (FILE_WITH_HOLE, False, False),
+        (build_lean_candidate("sorry"), False, True),
+        (build_lean_candidate("sorry"), True, False),
+        (build_lean_candidate("native_decide <;> sorry"), True, True),
+        (replace(FILE_WITH_HOLE, body="axiom a : False\n" + FILE_WITH_HOLE.body), True, True),
+    ],
+)
+def test_a_text_with_holes_alone_goes_to_lean_for_its_goals(
+    candidate: Candidate, wants_goals: bool, is_refused: bool
+) -> None:
+    assert (refuse(candidate, wants_goals=wants_goals) is not None) is is_refused

@@ -143,6 +143,31 @@ def test_cheats_that_the_text_audit_did_not_see(toolchain: LeanToolchain) -> Non
     assert [v.status.value for v in verdicts] == [status for *_, status in CHEATS]
 
 
+HOLES = {
+    "theorem t (p q : Prop) (h : p) : p ∧ q := by\n  constructor\n  · exact h\n  · sorry\n": (
+        "incomplete",
+        ["p q : Prop\nh : p\n⊢ q"],
+    ),
+    "theorem t (p q : Prop) (h : p) : p ∧ q := by\n  constructor\n  · sorry\n  · sorry\n": (
+        "incomplete",
+        ["p q : Prop\nh : p\n⊢ p", "p q : Prop\nh : p\n⊢ q"],
+    ),
+    "theorem t (p : Prop) (h : p) : p := by\n  first | exact h | sorry\n": ("incomplete", []),
+    "theorem t (p : Prop) : p := sorry\n": ("incomplete", []),
+    "theorem t (p q : Prop) (h : p) : p ∧ q := by\n  constructor\n  · exact i\n  · sorry\n": (
+        "rejected",
+        ["p q : Prop\nh : p\n⊢ q"],
+    ),
+}
+
+
+def test_lean_says_what_is_open_at_the_holes_of_a_file(server: LeanToolchain) -> None:
+    """Also of what Lean would take: it uses no hole of the third."""
+    bare = build_lean_problem(kind="file")
+    verdicts = judge_all(server, [Candidate(bare, text) for text in HOLES])
+    assert [(v.status.value, list(v.goals)) for v in verdicts] == list(HOLES.values())
+
+
 @pytest.mark.parametrize("word", ["", "private "])
 def test_an_axiom_cannot_take_the_name_of_one_of_leans(toolchain: LeanToolchain, word: str) -> None:
     """In an open namespace Lean calls ``Ours.Quot.sound`` by the name of its own axiom."""

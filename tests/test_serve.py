@@ -506,29 +506,43 @@ def is_valid(answer: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("status", list(Status))
 def test_only_what_is_proved_is_valid(status: Status) -> None:
     cause: Any = "" if status.judged else "died"
-    answer = to_answer(lean(status, cause=cause), 30.0)
+    answer = to_answer(lean(status, cause=cause), "text", 30.0)
     assert is_valid(answer) is (status is Status.PROVED)
     assert ("error" in answer) is not ("response" in answer)
     assert ("error" in answer) is not status.judged
 
 
 def test_messages_and_sorries_have_their_places() -> None:
-    warned = Diagnostic("warning", "declaration uses `sorry`", 3, 8, 3, 11)
-    answer = to_answer(lean(Status.INCOMPLETE, warned, goals=("a : Nat\n\u22a2 a = a",)), 30.0)
-    place = {"pos": {"line": 3, "column": 8}, "endPos": {"line": 3, "column": 11}}
+    code = "theorem t (a : Nat) : a = a := by\n  sorry\n"
+    warned = Diagnostic("warning", "declaration uses `sorry`", 1, 8, 1, 9)
+    answer = to_answer(
+        lean(Status.INCOMPLETE, warned, goals=("a : Nat\n\u22a2 a = a",)), code, 30.0
+    )
+    hole = {"pos": {"line": 2, "column": 2}, "endPos": {"line": 2, "column": 7}}
+    place = {"pos": {"line": 1, "column": 8}, "endPos": {"line": 1, "column": 9}}
     assert answer == {
         "time": 0.5,
         "response": {
             "env": 0,
-            "sorries": [{**place, "goal": "a : Nat\n\u22a2 a = a"}],
+            "sorries": [{**hole, "goal": "a : Nat\n\u22a2 a = a"}],
             "messages": [{"severity": "warning", "data": warned.message, **place}],
         },
     }
     audited = Diagnostic("error", "holes: 'sorry' leaves the goal open", 2, 2)
-    (said,) = to_answer(lean(Status.INCOMPLETE, audited), 30.0)["response"]["messages"]
+    (said,) = to_answer(lean(Status.INCOMPLETE, audited), code, 30.0)["response"]["messages"]
     assert said["severity"] == "warning"
-    late = to_answer(lean(Status.TIMEOUT, cause="deadline"), 5.0)
+    late = to_answer(lean(Status.TIMEOUT, cause="deadline"), code, 5.0)
     assert late == {"time": 5.0, "error": "Lean REPL command timed out in 5.0 seconds"}
+
+
+def test_a_hole_that_is_a_term_has_no_goal() -> None:
+    code = "theorem t : 1 = 1 := sorry\ntheorem u : 2 = 2 := by\n  sorry\n"
+    verdict = lean(Status.INCOMPLETE, goals=("\u22a2 2 = 2",), states=((3, 2, "\u22a2 2 = 2"),))
+    sorries = to_answer(verdict, code, 30.0)["response"]["sorries"]
+    assert [(each["pos"]["line"], each["goal"]) for each in sorries] == [
+        (1, ""),
+        (3, "\u22a2 2 = 2"),
+    ]
 
 
 @in_loop

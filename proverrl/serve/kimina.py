@@ -12,13 +12,13 @@ are shared by content.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, FailFast, Field, field_validator, model_validator
 
+from proverrl.lang.lean.audit import find_holes
 from proverrl.problems.inputs import Submission, Unusable, make_file_candidate
 from proverrl.serve.app import Handler, Row, add_route, answer_all, parse
 from proverrl.serve.desk import Desk
@@ -134,11 +134,12 @@ async def _judge(
     found = await desk.judge(entry, deadline_seconds=seconds, client=client)
     if isinstance(found, Unusable):
         return {"time": 0.0, "error": found.reason}
-    return to_answer(found, seconds)
+    return to_answer(found, code, seconds)
 
 
-def to_answer(verdict: Verdict, seconds: float) -> dict[str, Any]:
-    """A verdict as ``time`` and either ``response`` or ``error``; it had so many seconds."""
+def to_answer(verdict: Verdict, code: str, seconds: float) -> dict[str, Any]:
+    """The verdict on a file as ``time`` and either ``response`` or ``error``; it had so many
+    seconds."""
     if verdict.status is Status.TIMEOUT:
         return {"time": seconds, "error": f"Lean REPL command timed out in {seconds:.1f} seconds"}
     if not verdict.status.judged:
@@ -146,7 +147,7 @@ def to_answer(verdict: Verdict, seconds: float) -> dict[str, Any]:
     messages = [_to_message(diagnostic) for diagnostic in verdict.diagnostics]
     response: dict[str, Any] = {"env": 0}
     if verdict.status is Status.INCOMPLETE:
-        response["sorries"] = _list_sorries(verdict)
+        response["sorries"] = _list_sorries(verdict, code)
         # Lean only warns of a sorry, and the client tells such files from those with errors.
         messages = [
             message | {"severity": "warning"} if message["severity"] == "error" else message
@@ -172,14 +173,16 @@ def _to_message(diagnostic: Diagnostic) -> dict[str, Any]:
     return message
 
 
-def _list_sorries(verdict: Verdict) -> list[dict[str, Any]]:
-    """One for each open goal, at least one; their places are those of the warnings, where Lean
-    gives any."""
-    said = [_to_message(d) for d in verdict.diagnostics if "sorry" in d.message]
-    goals: Sequence[str] = verdict.goals or ("",)
+def _list_sorries(verdict: Verdict, code: str) -> list[dict[str, Any]]:
+    """Each hole with its goal, which is empty where Lean told none; at least one."""
+    holes = find_holes(code) or {(1, 0): ""}
+    if len(verdict.goals) == len(holes):
+        goals = verdict.goals
+    else:
+        known = {(line, column): text for line, column, text in verdict.states}
+        goals = tuple(known.get(place, "") for place in holes)
     sorries = []
-    for number, goal in enumerate(goals):
-        place = said[min(number, len(said) - 1)] if said else {}
-        start = place.get("pos", _START)
-        sorries.append({"pos": start, "endPos": place.get("endPos", start), "goal": goal})
+    for ((line, column), word), goal in zip(holes.items(), goals, strict=True):
+        start, end = {"line": line, "column": column}, {"line": line, "column": column + len(word)}
+        sorries.append({"pos": start, "endPos": end, "goal": goal})
     return sorries

@@ -25,11 +25,12 @@ from proverrl.lang.lean.prelude import (
 from proverrl.lang.lean.syntax.bounds import find_cost_findings
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target, split_header
 from proverrl.lang.lean.syntax.lexical import find_lexical_findings, make_finding
-from proverrl.lang.lean.syntax.tokens import Token, scan_tokens, split_name
+from proverrl.lang.lean.syntax.tokens import Token, scan_code, scan_tokens, split_name
 from proverrl.lang.lean.words import (
     COMMANDS,
     FILE_ATTRIBUTES,
     FILE_WORDS,
+    HOLES,
     KERNEL_NAMES,
     KEYWORDS,
     judge_option,
@@ -39,7 +40,7 @@ from proverrl.lang.records import Category, Finding
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column
 
-LEAN_AUDIT_VERSION = 5
+LEAN_AUDIT_VERSION = 6
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 LEAN_KINDS = ("tactics", "term", "file")
@@ -144,6 +145,11 @@ def audit_lean_candidate(candidate: Candidate) -> Verdict | None:
         tuple(_make_diagnostic(candidate, part, finding) for part, finding in found),
         checks=(f"audit:{worst.rule}",),
     )
+
+
+def find_holes(text: str) -> dict[tuple[int, int], str]:
+    """Each ``sorry``, ``admit`` and ``stop`` of a text by its line (from 1) and column (from 0)."""
+    return {(t.line, t.column): t.text for t in scan_code(text) if t.text in HOLES}
 
 
 def check_lean_problem(problem: Problem) -> None:

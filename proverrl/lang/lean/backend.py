@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
+from functools import partial
 
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError, UsageError, VerifierError
@@ -22,6 +23,7 @@ from proverrl.lang.lean.keywords import LEAN_RELEASE
 from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
 from proverrl.lang.lean.workers.worker import NO_REPLAY, LeanWorker
 from proverrl.lang.records import Part
+from proverrl.types import FILE, Candidate, Status, Verdict
 from proverrl.verify.base import Worker
 from proverrl.verify.canaries import mix_in_canaries
 from proverrl.verify.pool import VerifierPool, make_upkeep
@@ -60,7 +62,7 @@ def open_lean(options: BackendOptions) -> Backend:
         return VerifierPool(
             spawn,
             workers=options.workers,
-            audit=audit_lean_candidate,
+            audit=partial(refuse, wants_goals=limits.trace_states),
             toolchain=toolchain.name,
             languages=frozenset({"lean"}),
             upkeep=make_upkeep(lean_limits.memory_mb, options.max_candidates),
@@ -93,6 +95,15 @@ def open_lean(options: BackendOptions) -> Backend:
         salt="\x00".join(salt),
         verifier=verifier,
     )
+
+
+def refuse(candidate: Candidate, *, wants_goals: bool) -> Verdict | None:
+    """The audit's verdict, but Lean itself says what is open at the holes of a file, and of a body
+    whose goals are wanted. A worker takes nothing for a proof that the audit refuses."""
+    verdict = audit_lean_candidate(candidate)
+    if verdict is None or verdict.status is not Status.INCOMPLETE:
+        return verdict
+    return None if wants_goals or candidate.problem.kind == FILE else verdict
 
 
 def check_lean() -> list[Part]:

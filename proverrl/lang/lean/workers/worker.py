@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError, ToolchainError, WorkerError
+from proverrl.lang.lean.audit import audit_lean_candidate, find_holes
 from proverrl.lang.lean.goals import find_states
 from proverrl.lang.lean.identity import (
     make_axioms_question,
@@ -42,7 +43,7 @@ from proverrl.lang.lean.workers.repl import LeanRepl
 from proverrl.lang.lean.workers.server import LeanServer
 from proverrl.lang.lean.workers.session import LeanSession
 from proverrl.lang.lean.workers.toolchain import REMEDY, LeanToolchain
-from proverrl.types import FILE, HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.process_group import GroupWorker, ProcessGroup
 
 _ALREADY_DECLARED = "has already been declared"
@@ -148,6 +149,8 @@ class LeanWorker(GroupWorker):
             verdict = await self._judge_file(candidate, text, loaded)
         else:
             verdict = await self._judge_statement(candidate, text, loaded)
+        if verdict.proved and (refused := audit_lean_candidate(candidate)) is not None:
+            verdict = refused
         return replace(
             verdict,
             seconds=time.monotonic() - started,
@@ -206,7 +209,8 @@ class LeanWorker(GroupWorker):
             make_diagnostics(done.messages, candidate, text.first_line),
         )
         judged = await self._replay(judged, done.env, candidate, target, known.challenge)
-        return replace(judged, states=self._find_states(done, candidate, text))
+        states = find_states(done.tactics, candidate, text.first_line)
+        return replace(judged, states=states)
 
     async def _replay(
         self,
@@ -262,23 +266,21 @@ class LeanWorker(GroupWorker):
         self, candidate: Candidate, text: SplitFile, env: Environment
     ) -> tuple[Elaboration, Verdict | None]:
         rest = self.cap_heartbeats(candidate.problem, text)
+        holes = find_holes(candidate.body)
         done = await self.session.run(
             rest,
             env,
             num_shared=_count_ours(candidate.problem, text),
-            all_tactics=self._limits.trace_states,
+            all_tactics=self._limits.trace_states or bool(holes),
         )
         verdict = judge_messages(done, candidate, text.first_line)
         if verdict is None:
             return done, None
-        return done, replace(verdict, states=self._find_states(done, candidate, text))
-
-    def _find_states(
-        self, done: Elaboration, candidate: Candidate, text: SplitFile
-    ) -> tuple[BodyState, ...]:
-        if not self._limits.trace_states:
-            return ()
-        return find_states(done.tactics, candidate, text.first_line)
+        states = find_states(done.tactics, candidate, text.first_line)
+        # A hole stands for the first goal.
+        open_here = (g.split("\n\n")[0] for line, column, g in states if (line, column) in holes)
+        goals = verdict.goals or tuple(open_here)
+        return done, replace(verdict, goals=goals, states=states)
 
     async def _find_statement(
         self, problem: Problem, target: str, env: Environment
