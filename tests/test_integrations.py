@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,19 @@ def reward(fake: FakeVerifier) -> Iterator[ProofReward]:
     made = ProofReward()
     yield made
     made.close()
+
+
+def test_a_fork_after_the_first_answer_is_an_error_and_no_hang(reward: ProofReward) -> None:
+    reward.score([PROBLEM], ["good"])
+    child = os.fork()
+    if child == 0:
+        try:
+            reward.score([PROBLEM], ["good"])
+        except UsageError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert reward.score([PROBLEM], ["good"])[0].reward == 1.0
 
 
 def test_each_answer_has_its_score_and_equal_ones_are_judged_once(

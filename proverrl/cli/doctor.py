@@ -34,6 +34,9 @@ PACKAGES = {
 EXTRAS = {
     "vllm": ("vllm", "vllm", "fast generation on a GPU"),
     "peft": ("peft", "lora", "low-rank adapters"),
+    "fastapi": ("fastapi", "serve", "a verification server"),
+    "ray": ("ray", "ray", "verifiers on many machines"),
+    "mcp": ("mcp", "mcp", "tools for agents"),
     "lean-dojo": ("lean_dojo", "leandojo", "traced Lean repositories"),
 }
 PIP = f"{sys.executable} -m pip install"

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from proverrl.concurrency import cancel_all
 from proverrl.config import LayoutName
-from proverrl.errors import ProblemError, VerifierError
+from proverrl.errors import ProblemError, UsageError, VerifierError
 from proverrl.files.strict_json import load_json
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import load_problems, make_row, read_problem
@@ -197,6 +197,12 @@ class ProofReward:
                 self._loop = asyncio.SelectorEventLoop()
                 self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
                 self._thread.start()
+            elif self._thread is None or not self._thread.is_alive():
+                work.close()
+                raise UsageError(
+                    "this process was forked after the first answer was judged, and verifiers stay "
+                    "with their process; make a ProofReward in each process, or use servers"
+                )
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
