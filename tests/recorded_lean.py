@@ -19,6 +19,7 @@ from typing import IO, Any
 
 Frame = dict[str, Any]
 WAIT = "textDocument/waitForDiagnostics"
+GOAL = "$/lean/plainGoal"
 PUBLISH = "textDocument/publishDiagnostics"
 PROGRESS = "$/lean/fileProgress"
 PATHS = re.compile(r'entries:(?:\\+n/[^"\\]*)+')
@@ -68,6 +69,9 @@ def replay_worker(record: Path) -> None:
     while (frame := read_frame(sys.stdin.buffer)) is not None:
         if (found := find_text(frame)) is not None:
             text, version = found, frame["params"]["textDocument"]["version"]
+        if frame.get("method") == GOAL:
+            # All that is asked about is a term.
+            send(sys.stdout.buffer, {"jsonrpc": "2.0", "id": frame["id"], "result": None})
         if frame.get("method") == WAIT:
             for said in known["worker", text]["frames"]:
                 if said.get("method") == PUBLISH:
@@ -89,7 +93,7 @@ def record_worker(record: Path, real: str, arguments: list[str]) -> None:
         while (frame := read_frame(sys.stdin.buffer)) is not None:
             text = find_text(frame) or text
             send(lean.stdin, frame)
-            if frame.get("method") != WAIT:
+            if frame.get("method") not in (WAIT, GOAL):
                 continue
             last: dict[str, Frame] = {}
             while (said := read_frame(lean.stdout)) is not None:
@@ -100,7 +104,9 @@ def record_worker(record: Path, real: str, arguments: list[str]) -> None:
                     last[str(said.get("method"))] = said
                 if said.get("id") == frame["id"] and "method" not in said:
                     break
-            keep(record, {"how": "worker", "text": text, "frames": list(last.values())})
+            if frame["method"] == WAIT:
+                frames = list(last.values())
+                keep(record, {"how": "worker", "text": text, "frames": frames})
 
 
 def replay_file(record: Path, source: Path, compiled: Path) -> int:

@@ -174,35 +174,38 @@ def test_endless_output_is_a_worker_error(monkeypatch: pytest.MonkeyPatch) -> No
     run_quickly(work)
 
 
-def test_what_the_audit_refuses_is_no_proof_whatever_lean_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    refused = Verdict(Status.INCOMPLETE, checks=("audit:holes",))
-    body = build_lean_candidate("trivial")
+HOLED = Candidate(build_lean_problem(kind="file"), "theorem t : True := by\n  sorry\n")
+
+
+def test_a_hole_that_lean_does_not_mind_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = Verdict(Status.PROVED, checks=("kernel",))
+    monkeypatch.setattr(lean_worker, "judge_messages", lambda *_: None)
+    monkeypatch.setattr(lean_worker, "judge_file", lambda *_: taken)
 
     async def work(worker: LeanWorker) -> None:
-        assert (await worker.judge(body)).proved
-        monkeypatch.setattr(lean_worker, "audit_lean_candidate", lambda candidate: refused)
-        verdict = await worker.judge(body)
+        whole = Candidate(HOLED.problem, HOLED.body.replace("sorry", "trivial"))
+        assert (await worker.judge(whole)).proved
+        text = HOLED.body.replace("sorry", "first | trivial | sorry")
+        verdict = await worker.judge(Candidate(HOLED.problem, text))
         assert (verdict.status, verdict.checks) == (Status.INCOMPLETE, ("audit:holes",))
 
     run_quickly(work)
 
 
-FILE_WITH_HOLE = Candidate(build_lean_problem(kind="file"), "theorem t : True := by\n  sorry\n")
+TRACED = LeanLimits(trace_states=True)
 
 
 @pytest.mark.parametrize(
-    ("candidate", "wants_goals", "is_refused"),
+    ("candidate", "limits", "is_refused"),
     [
-        (FILE_WITH_HOLE, False, False),
-        (build_lean_candidate("sorry"), False, True),
-        (build_lean_candidate("sorry"), True, False),
-        (build_lean_candidate("native_decide <;> sorry"), True, True),
-        (replace(FILE_WITH_HOLE, body="axiom a : False\n" + FILE_WITH_HOLE.body), True, True),
+        (HOLED, LeanLimits(), False),
+        (build_lean_candidate("sorry"), LeanLimits(), True),
+        (build_lean_candidate("sorry"), TRACED, False),
+        (build_lean_candidate("native_decide <;> sorry"), TRACED, True),
+        (replace(HOLED, body="axiom a : False\n" + HOLED.body), TRACED, True),
     ],
 )
 def test_a_text_with_holes_alone_goes_to_lean_for_its_goals(
-    candidate: Candidate, wants_goals: bool, is_refused: bool
+    candidate: Candidate, limits: LeanLimits, is_refused: bool
 ) -> None:
-    assert (refuse(candidate, wants_goals=wants_goals) is not None) is is_refused
+    assert (refuse(candidate, limits=limits) is not None) is is_refused

@@ -23,7 +23,7 @@ from proverrl.lang.lean.keywords import LEAN_RELEASE
 from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
 from proverrl.lang.lean.workers.worker import NO_REPLAY, LeanWorker
 from proverrl.lang.records import Part
-from proverrl.types import FILE, Candidate, Status, Verdict
+from proverrl.types import Candidate, Status, Verdict
 from proverrl.verify.base import Worker
 from proverrl.verify.canaries import mix_in_canaries
 from proverrl.verify.pool import VerifierPool, make_upkeep
@@ -62,7 +62,7 @@ def open_lean(options: BackendOptions) -> Backend:
         return VerifierPool(
             spawn,
             workers=options.workers,
-            audit=partial(refuse, wants_goals=limits.trace_states),
+            audit=partial(refuse, limits=limits),
             toolchain=toolchain.name,
             languages=frozenset({"lean"}),
             upkeep=make_upkeep(lean_limits.memory_mb, options.max_candidates),
@@ -97,13 +97,11 @@ def open_lean(options: BackendOptions) -> Backend:
     )
 
 
-def refuse(candidate: Candidate, *, wants_goals: bool) -> Verdict | None:
-    """The audit's verdict, but Lean itself says what is open at the holes of a file, and of a body
-    whose goals are wanted. A worker takes nothing for a proof that the audit refuses."""
+def refuse(candidate: Candidate, *, limits: LeanLimits) -> Verdict | None:
+    """The audit's verdict, where Lean is not asked what is open at the holes."""
     verdict = audit_lean_candidate(candidate)
-    if verdict is None or verdict.status is not Status.INCOMPLETE:
-        return verdict
-    return None if wants_goals or candidate.problem.kind == FILE else verdict
+    is_open = verdict is not None and verdict.status is Status.INCOMPLETE
+    return None if is_open and limits.take_holes(candidate.problem) else verdict
 
 
 def check_lean() -> list[Part]:

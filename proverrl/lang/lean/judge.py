@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from proverrl.errors import UsageError
 from proverrl.lang.lean.identity import DeclarationReport
 from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage
-from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import FILE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import find_body_place
 
 STANDARD_AXIOMS = frozenset({"propext", "Classical.choice", "Quot.sound"})
@@ -63,6 +63,11 @@ class LeanLimits:
             raise UsageError(f"memory_mb must be positive and finite, got {self.memory_mb}")
         if "sorryAx" in self.allowed_axioms:
             raise UsageError("sorryAx cannot be allowed: it proves everything")
+
+    def take_holes(self, problem: Problem) -> bool:
+        """Whether Lean is asked of a text whose only fault are holes: of files, and wherever goals
+        are wanted. It is no proof, whatever Lean says."""
+        return self.trace_states or problem.kind == FILE
 
 
 @dataclass(frozen=True, slots=True)

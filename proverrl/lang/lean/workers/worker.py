@@ -149,8 +149,9 @@ class LeanWorker(GroupWorker):
             verdict = await self._judge_file(candidate, text, loaded)
         else:
             verdict = await self._judge_statement(candidate, text, loaded)
-        if verdict.proved and (refused := audit_lean_candidate(candidate)) is not None:
-            verdict = refused
+        if verdict.proved and self._limits.take_holes(candidate.problem):
+            # Lean may have taken another way round a hole.
+            verdict = audit_lean_candidate(candidate) or verdict
         return replace(
             verdict,
             seconds=time.monotonic() - started,
@@ -266,7 +267,8 @@ class LeanWorker(GroupWorker):
         self, candidate: Candidate, text: SplitFile, env: Environment
     ) -> tuple[Elaboration, Verdict | None]:
         rest = self.cap_heartbeats(candidate.problem, text)
-        holes = find_holes(candidate.body)
+        takes_holes = self._limits.take_holes(candidate.problem)
+        holes = find_holes(candidate.body) if takes_holes else {}
         done = await self.session.run(
             rest,
             env,
