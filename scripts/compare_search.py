@@ -1,4 +1,4 @@
-"""Compares searches at equal verifier calls and equal tokens: a table and a figure.
+"""Compares searches at equal verifier calls and equal tokens.
 
 Usage: python scripts/compare_search.py RUN PROBLEMS.jsonl OUT [KEY=VALUE ...]
 
@@ -11,14 +11,13 @@ may carry keys of ``[search]``, such as ``rmax_ts:states=statements:max_prefixes
 
 It prints the share of problems solved within each budget (mean of the seeds) with 95 % intervals
 over problems (of each problem's mean over seeds), and the difference from the first method, paired
-by problem. OUT/budgets.svg shows the same figures.
+by problem.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
 import sys
 from collections import Counter
@@ -47,9 +46,6 @@ BUDGETS: dict[BudgetUnit, tuple[int, ...]] = {
 }
 LATE = 4
 COUNTED = ("calls", "confirmations", "refuted")
-COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#17becf", "#7f7f7f")
-
-Curve = list[tuple[int, float, float, float]]
 
 
 def choose_problems(run: Path, name: str, problems: Path, levels: Sequence[str]) -> list[Problem]:
@@ -139,70 +135,8 @@ def describe_seconds(spent: Sequence[Mapping[str, Any]]) -> str:
     return f"{sum(known) / len(known):.2f} s" if len(known) == len(seconds) else "-"
 
 
-def draw(found: Mapping[str, Sequence[Mapping[str, Spending]]], path: Path) -> None:
-    """Solve rate against verifier calls, with intervals, as an SVG file."""
-    curves: dict[str, Curve] = {}
-    most = max(spent.total for runs in found.values() for run in runs for spent in run.values())
-    budgets = [budget for budget in BUDGETS["calls"] if budget <= most]
-    for method, spendings in found.items():
-        curves[method] = []
-        for budget in budgets:
-            values, (low, high) = measure(spendings, budget)
-            curves[method].append((budget, sum(values) / len(values), low, high))
-    path.write_text(render_svg(curves, budgets), "utf-8")
-
-
-def render_svg(curves: Mapping[str, Curve], budgets: Sequence[int]) -> str:
-    """The curves over a logarithmic axis; whiskers are 95 % intervals."""
-    width, height, left, top, right, bottom = 760, 420, 56, 16, 170, 44
-    span = max(1.0, math.log2(budgets[-1]))
-
-    def place(budget: int, share: float, shift: float = 0.0) -> tuple[float, float]:
-        x = left + (width - left - right) * math.log2(budget) / span + shift
-        return x, height - bottom - (height - top - bottom) * share
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-    ]
-    for tick in range(0, 101, 20):
-        _, y = place(1, tick / 100)
-        parts.append(
-            f'<line x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
-            f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{tick} %</text>'
-        )
-    for budget in budgets:
-        x, y = place(budget, 0.0)
-        parts.append(f'<text x="{x:.1f}" y="{y + 18:.1f}" text-anchor="middle">{budget}</text>')
-    middle = (left + width - right) / 2
-    parts.append(
-        f'<text x="{middle:.1f}" y="{height - 8}" text-anchor="middle">verifier calls a problem'
-        "</text>"
-    )
-    for number, (method, curve) in enumerate(curves.items()):
-        colour = COLOURS[number % len(COLOURS)]
-        shift = 3.0 * (number - (len(curves) - 1) / 2)
-        points = [place(budget, share, shift) for budget, share, _, _ in curve]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        for (budget, _, low, high), (x, y) in zip(curve, points, strict=True):
-            parts.append(
-                f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{place(budget, low)[1]:.1f}" '
-                f'y2="{place(budget, high)[1]:.1f}" stroke="{colour}" stroke-opacity="0.5"/>'
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>'
-            )
-        y = top + 16 + 18 * number
-        x = width - right + 14
-        parts.append(
-            f'<rect x="{x}" y="{y - 9}" width="12" height="12" fill="{colour}"/>'
-            f'<text x="{x + 18}" y="{y + 2}">{method}</text>'
-        )
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
 def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
-    """Search, measure, print, draw."""
+    """Search, measure, print."""
     given = dict(word.split("=", 1) for word in words)
     methods = given.pop("methods", "best_of_n,self_correct,best_first,rmax_ts").split(",")
     seeds, calls = int(given.pop("seeds", "2")), int(given.pop("calls", "64"))
@@ -232,8 +166,6 @@ def main(run: Path, problems: Path, out: Path, words: Sequence[str]) -> None:
     for unit, found in tables.items():
         print_table(found, unit)
     print_searches(stored)
-    draw(tables["calls"], out / "budgets.svg")
-    print(f"\nfigure: {out / 'budgets.svg'}")
 
 
 if __name__ == "__main__":

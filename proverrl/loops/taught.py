@@ -24,7 +24,7 @@ from functools import cache
 from proverrl.config import RolloutConfig
 from proverrl.lang import find_language
 from proverrl.lang.open import open_configured
-from proverrl.lang.records import Prefix
+from proverrl.lang.records import Prefix, SegmentFn
 from proverrl.loops.pairs import Pair, PairSource
 from proverrl.loops.session import Session
 from proverrl.policy.transformers import TransformersPolicy
@@ -48,22 +48,20 @@ async def teach_resuming(session: Session) -> list[PairSource]:
     if not num_places or not config.warm_start.steps:
         return []
     rng = random.Random(derive_seed(config.seed, "resume"))
-    asked: list[tuple[Candidate, str]] = []
+    asked: list[tuple[SegmentFn, Candidate, str]] = []
     for problem, body in session.problems.references:
         searching = find_language(problem.language).searching
         if searching is not None and problem.kind in searching.kinds:
+            segment = searching.segment(config.search.states)
             ends = [match.start() for match in re.finditer("\n", body.rstrip())]
             drawn = rng.sample(ends, min(num_places, len(ends)))
-            asked += [(Candidate(problem, body[:end]), body) for end in drawn]
+            asked += [(segment, Candidate(problem, body[:end]), body) for end in drawn]
     session.monitor.phase("goals of the references", f"{len(asked)} places")
-    verdicts = await _judge(session, [candidate for candidate, _ in asked], trace_states=True)
+    verdicts = await _judge(session, [candidate for _, candidate, _ in asked], trace_states=True)
     found: dict[tuple[str, str], tuple[Candidate, Prefix]] = {}
-    for (candidate, body), verdict in zip(asked, verdicts, strict=True):
+    for (segment, candidate, body), verdict in zip(asked, verdicts, strict=True):
         problem = candidate.problem
-        searching = find_language(problem.language).searching
-        if searching is None or not verdict.status.judged:
-            continue
-        segments = searching.segment(config.search.states)(candidate, verdict)
+        segments = segment(candidate, verdict) if verdict.status.judged else ()
         if segments:
             prefix = Prefix(segments[-1].text, segments[-1].state)
             found[problem.id, prefix.text] = Candidate(problem, body), prefix
