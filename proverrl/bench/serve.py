@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,8 +31,8 @@ _PADDING = "-- " + 320 * "x" + "\n"
 @dataclass(frozen=True, slots=True)
 class Load:
     """``in_flight`` requests of ``batch`` snippets at once, over workers that take ``work_ms``;
-    with ``fault`` one snippet in a hundred makes its worker crash or hang. ``kimina`` is what the
-    other server did, in checks a second."""
+    with ``fault`` one snippet in a hundred makes its worker crash or hang. It is ``times`` as many
+    checks as the others. ``kimina`` is what the other server did, in checks a second."""
 
     name: str
     workers: int
@@ -40,12 +42,14 @@ class Load:
     kimina: float | None = None
     fault: Fault | None = None
     deadline_seconds: int = 60
+    times: int = 1
 
 
 LOADS = (
     Load("one at a time, 5 in flight", 2, 0, 1, 5, kimina=46),
     Load("batches of 8, 5 in flight", 2, 0, 8, 5, kimina=371),
     Load("batches of 8, 32 in flight", 2, 0, 8, 32, kimina=1636),
+    Load("the same, 200 times as many", 2, 0, 8, 32, times=200),
     Load("1,000 clients at once", 2, 0, 1, 1000),
     Load("5 ms, 8 workers", 8, 5, 8, 32, kimina=886),
     Load("50 ms, 8 workers", 8, 50, 8, 32, kimina=152),
@@ -58,7 +62,8 @@ LOADS = (
 class Served:
     """``lost`` counts good snippets without a valid answer, ``accepted`` bad ones with one.
     ``bound`` is what could be had at most, in checks a second: of workers that never wait, or, with
-    faults, of the same load without them and the time that deadlines and new workers take."""
+    faults, of the same load without them and the time that deadlines and new workers take.
+    ``memory_mb`` is the server's resident memory after a tenth of the checks, and after all."""
 
     load: Load
     checks: int
@@ -68,6 +73,7 @@ class Served:
     lost: int
     accepted: int
     bound: float | None = None
+    memory_mb: tuple[float, float] = (0.0, 0.0)
 
 
 async def measure_serve(
@@ -78,7 +84,7 @@ async def measure_serve(
     for load in loads:
         say(load.name)
         # Clients that wait for one answer each need more checks than there are of them.
-        num = max(checks, 4 * load.in_flight * load.batch)
+        num = max(load.times * checks, 4 * load.in_flight * load.batch)
         rows.append(await _measure(load, num))
     return rows
 
@@ -95,8 +101,10 @@ async def _measure(load: Load, num: int) -> Served:
         port = int(await side.stdout.readline())
         sound = replace(load, fault=None)
         await _run(sound, port, num // 10, "warm")
+        memory = _read_memory(side.pid)
         clean = await _run(sound, port, num, "clean") if load.fault else None
         served = await _run(load, port, num, "")
+        memory_mb = memory, _read_memory(side.pid)
     finally:
         side.stdin.close()
         restart_seconds = float(await side.stdout.readline())
@@ -105,7 +113,13 @@ async def _measure(load: Load, num: int) -> Served:
     if load.fault and clean is not None:
         lost = price_fault(load.fault, load.deadline_seconds, restart_seconds)
         bound = num / (num / clean.per_second + num // _FAULT_EVERY * lost / load.workers)
-    return replace(served, bound=bound)
+    return replace(served, bound=bound, memory_mb=memory_mb)
+
+
+def _read_memory(pid: int) -> float:
+    """Resident memory of a process, in MB."""
+    num_pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+    return num_pages * resource.getpagesize() / 1e6
 
 
 def _write_snippets(load: Load, num: int, prefix: str) -> Iterator[tuple[str, bool]]:
@@ -137,7 +151,9 @@ async def _run(load: Load, port: int, num: int, prefix: str) -> Served:
     await asyncio.gather(*(client() for _ in range(load.in_flight)))
     seconds = time.perf_counter() - began
     p50, p99 = 1000 * np.percentile(waits, (50, 99))
-    return Served(load, num, num / seconds, float(p50), float(p99), **counts)
+    return Served(
+        load, num, num / seconds, float(p50), float(p99), counts["lost"], counts["accepted"]
+    )
 
 
 async def _post(
@@ -161,7 +177,7 @@ def make_table(rows: list[Served]) -> Table:
     """One line for each load."""
     table = Table(title="proverrl bench serve")
     table.add_column("load")
-    for name in ("checks/s", "p50 ms", "p99 ms", "lost", "kimina 2.0.0", "of the bound"):
+    for name in ("checks/s", "p50 ms", "p99 ms", "lost", "MB", "kimina 2.0.0", "of the bound"):
         table.add_column(name, justify="right")
     for row in rows:
         kimina, bound = row.load.kimina, row.bound
@@ -171,6 +187,7 @@ def make_table(rows: list[Served]) -> Table:
             f"{row.p50_ms:.1f}",
             f"{row.p99_ms:.1f}",
             str(row.lost + row.accepted),
+            f"{row.memory_mb[0]:.0f} to {row.memory_mb[1]:.0f}",
             f"{kimina:.0f}" if kimina else "",
             f"{row.per_second / bound:.1%}" if bound else "",
         )
