@@ -110,6 +110,29 @@ def test_a_caller_that_gives_up_as_its_turn_comes_returns_the_worker() -> None:
     run(work)
 
 
+def test_all_who_are_cancelled_at_once_give_the_worker_back() -> None:
+    """Whoever holds the worker passes it on before those who wait can say that they do not."""
+
+    async def work(instant: InstantPool) -> None:
+        asks = [start(instant.pool, f"n{i}", "hang") for i in range(4)]
+        await settle()
+        for task in asks:
+            task.cancel()
+        ended = await asyncio.gather(*asks, return_exceptions=True)
+        assert [type(error) for error in ended] == [asyncio.CancelledError] * 4
+        assert (instant.pool.stats().running, instant.pool.stats().queued) == (0, 0)
+        assert (await start(instant.pool, "next")).status is Status.PROVED
+        last = [start(instant.pool, f"m{i}", "hang") for i in range(3)]
+        await settle()
+        last[1].cancel()
+        await instant.pool.aclose()
+        ended = await asyncio.gather(*last, return_exceptions=True)
+        assert [type(error).__name__ for error in ended][1] == "CancelledError"
+        assert all(isinstance(error, VerifierError) for error in (ended[0], ended[2]))
+
+    run(work)
+
+
 def test_a_warm_worker_is_chosen_then_the_least_recently_used() -> None:
     async def work(instant: InstantPool) -> None:
         both = [start(instant.pool, "a", "wait", "H1"), start(instant.pool, "b", "wait", "H2")]

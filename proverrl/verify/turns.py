@@ -49,19 +49,21 @@ class Turns(Generic[Served]):
             self._drop(lane)
 
     def take(self) -> Ticket[Served] | None:
-        """The next caller, or None."""
-        if not self._orders:
-            return None
-        order = self._orders[max(self._orders)]
-        lane = order[0]
-        waiting = self._lanes[lane]
-        ticket = next(iter(waiting))
-        del waiting[ticket]
-        if waiting:
-            order.rotate(-1)
-        else:
-            self._drop(lane)
-        return ticket
+        """The next caller, or None. Callers that were cancelled in this very moment, and could not
+        yet say so, are passed over."""
+        while self._orders:
+            order = self._orders[max(self._orders)]
+            lane = order[0]
+            waiting = self._lanes[lane]
+            ticket = next(iter(waiting))
+            del waiting[ticket]
+            if waiting:
+                order.rotate(-1)
+            else:
+                self._drop(lane)
+            if not ticket.turn.done():
+                return ticket
+        return None
 
     def _drop(self, lane: Lane) -> None:
         del self._lanes[lane]
