@@ -166,6 +166,7 @@ def test_lean_says_what_is_open_at_the_holes_of_a_file(server: LeanToolchain) ->
     bare = build_lean_problem(kind="file")
     verdicts = judge_all(server, [Candidate(bare, text) for text in HOLES])
     assert [(v.status.value, list(v.goals)) for v in verdicts] == list(HOLES.values())
+    assert verdicts[3].states == ((1, 28, ""),)
 
 
 @pytest.mark.parametrize("word", ["", "private "])

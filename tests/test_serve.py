@@ -515,9 +515,8 @@ def test_only_what_is_proved_is_valid(status: Status) -> None:
 def test_messages_and_sorries_have_their_places() -> None:
     code = "theorem t (a : Nat) : a = a := by\n  sorry\n"
     warned = Diagnostic("warning", "declaration uses `sorry`", 1, 8, 1, 9)
-    answer = to_answer(
-        lean(Status.INCOMPLETE, warned, goals=("a : Nat\n\u22a2 a = a",)), code, 30.0
-    )
+    verdict = lean(Status.INCOMPLETE, warned, states=((2, 2, "a : Nat\n\u22a2 a = a"),))
+    answer = to_answer(verdict, code, 30.0)
     hole = {"pos": {"line": 2, "column": 2}, "endPos": {"line": 2, "column": 7}}
     place = {"pos": {"line": 1, "column": 8}, "endPos": {"line": 1, "column": 9}}
     assert answer == {
@@ -535,14 +534,12 @@ def test_messages_and_sorries_have_their_places() -> None:
     assert late == {"time": 5.0, "error": "Lean REPL command timed out in 5.0 seconds"}
 
 
-def test_a_hole_that_is_a_term_has_no_goal() -> None:
-    code = "theorem t : 1 = 1 := sorry\ntheorem u : 2 = 2 := by\n  sorry\n"
-    verdict = lean(Status.INCOMPLETE, goals=("\u22a2 2 = 2",), states=((3, 2, "\u22a2 2 = 2"),))
-    sorries = to_answer(verdict, code, 30.0)["response"]["sorries"]
-    assert [(each["pos"]["line"], each["goal"]) for each in sorries] == [
-        (1, ""),
-        (3, "\u22a2 2 = 2"),
-    ]
+def test_sorries_are_the_holes_among_the_states() -> None:
+    code = "theorem t : 1 = 1 := sorry\ntheorem u : 2 = 2 := by\n  skip\n  sorry\n"
+    goal = "\u22a2 2 = 2"
+    states = ((1, 21, ""), (3, 2, goal), (4, 2, f"{goal}\n\n\u22a2 3 = 3"))
+    sorries = to_answer(lean(Status.INCOMPLETE, states=states), code, 30.0)["response"]["sorries"]
+    assert [(each["pos"]["line"], each["goal"]) for each in sorries] == [(1, ""), (4, goal)]
 
 
 @in_loop

@@ -84,8 +84,7 @@ class Searching(ABC):
 
     @abstractmethod
     def count_open(self, state: str) -> int | None:
-        """How many obligations a state's key names as open, at least; None when it does not say
-        (the root, states that are texts)."""
+        """The obligations that a state's key names as open, at least; None where it names none."""
 
     @abstractmethod
     def list_prefixes(self, body: str) -> list[str]:
@@ -373,14 +372,12 @@ class Language(ABC):
     def read_code(self, problem: Problem, code: str) -> Extraction:
         """As ``read_body``; where the whole text is the body, all of it."""
         if problem.kind in (ANNOTATE, FILE):
-            if not code.strip():
-                return Extraction(None, reason="the code is empty")
-            return Extraction(code.strip("\n") + "\n")
+            whole = code.strip("\n") + "\n" if code.strip() else None
+            return Extraction(whole, reason="" if whole else "the code is empty")
         return self.read_body(problem, code)
 
     def find_cheat(self, problem: Problem) -> str:
-        """What a problem that a stranger wrote holds and no bare file may hold, such as an axiom,
-        another file, or a command that runs while it is checked; empty when there is none."""
+        """What a stranger's problem holds and no bare file may hold, such as an axiom, or empty."""
         text = self.show_problem(problem)
         verdict = self.audit(Candidate(Problem("problem", self.name, FILE, "", HOLE), text))
         if verdict is None or verdict.status is not Status.UNSOUND:

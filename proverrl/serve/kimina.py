@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, FailFast, Field, field_validator, model_validator
 
-from proverrl.lang.lean.audit import find_holes
 from proverrl.problems.inputs import Submission, Unusable, make_file_candidate
 from proverrl.serve.app import Handler, Row, add_route, answer_all, parse
 from proverrl.serve.desk import Desk
@@ -26,6 +25,7 @@ from proverrl.types import Diagnostic, Status, Verdict
 
 _LANGUAGE = "lean"
 _START = {"line": 1, "column": 0}
+_HOLES = ("sorry", "admit", "stop")
 InfoTree = Literal["full", "tactics", "original", "substantive"]
 
 
@@ -174,15 +174,13 @@ def _to_message(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 def _list_sorries(verdict: Verdict, code: str) -> list[dict[str, Any]]:
-    """Each hole with its goal, which is empty where Lean told none; at least one."""
-    holes = find_holes(code) or {(1, 0): ""}
-    if len(verdict.goals) == len(holes):
-        goals = verdict.goals
-    else:
-        known = {(line, column): text for line, column, text in verdict.states}
-        goals = tuple(known.get(place, "") for place in holes)
+    """Each hole with its goals, of which a term has none; at least one."""
+    lines = code.split("\n")
     sorries = []
-    for ((line, column), word), goal in zip(holes.items(), goals, strict=True):
-        start, end = {"line": line, "column": column}, {"line": line, "column": column + len(word)}
-        sorries.append({"pos": start, "endPos": end, "goal": goal})
-    return sorries
+    for line, column, goals in verdict.states:
+        word = next((word for word in _HOLES if lines[line - 1].startswith(word, column)), "")
+        if word:
+            start = {"line": line, "column": column}
+            end = {"line": line, "column": column + len(word)}
+            sorries.append({"pos": start, "endPos": end, "goal": goals.split("\n\n")[0]})
+    return sorries or [{"pos": _START, "endPos": _START, "goal": ""}]

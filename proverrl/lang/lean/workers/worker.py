@@ -279,9 +279,11 @@ class LeanWorker(GroupWorker):
         if verdict is None:
             return done, None
         states = find_states(done.tactics, candidate, text.first_line)
-        # A hole stands for the first goal.
-        open_here = (g.split("\n\n")[0] for line, column, g in states if (line, column) in holes)
-        goals = verdict.goals or tuple(open_here)
+        known = {(line, column): state for line, column, state in states}
+        # A hole stands for the first goal; one that is a term has none.
+        goals = verdict.goals or tuple(known[at].split("\n\n")[0] for at in holes if at in known)
+        if not self._limits.trace_states:
+            states = tuple((*at, known.get(at, "")) for at in holes)
         return done, replace(verdict, goals=goals, states=states)
 
     async def _find_statement(
