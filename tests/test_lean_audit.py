@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,18 @@ def test_the_named_layer_stops_it(case: dict[str, Any]) -> None:
         assert verdict is None
         judgement = judge_answer(case)
         assert judgement.status is Status(case["status"])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_holes_in_front_hide_nothing(case: dict[str, Any]) -> None:
+    """A text whose only fault are holes may go to Lean."""
+    candidate = make_candidate(case)
+    verdict = audit_lean_candidate(candidate)
+    holes = "\n  ".join(["sorry"] * 12)
+    holed = audit_lean_candidate(replace(candidate, body=f"{holes}\n  {candidate.body}"))
+    assert holed is not None
+    is_open = verdict is None or verdict.status is Status.INCOMPLETE
+    assert (holed.status is Status.INCOMPLETE) is is_open
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

@@ -40,7 +40,7 @@ from proverrl.lang.records import Category, Finding
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column
 
-LEAN_AUDIT_VERSION = 6
+LEAN_AUDIT_VERSION = 7
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 LEAN_KINDS = ("tactics", "term", "file")
@@ -101,7 +101,8 @@ def audit_text(text: str, part: Part, problem: ProblemWords | None = None) -> li
     code = [token for token in tokens if token.is_code and token.offset >= start]
     findings = [
         *islice(find_lexical_findings(text, tokens, known.characters), _MAX_FINDINGS),
-        *islice(_find_words(code, part, known), _MAX_FINDINGS),
+        # All of them: the holes that stand first must not hide a cheat that stands last.
+        *_find_words(code, part, known),
         *islice(_find_docs(tokens, part), 1),
         *islice(find_cost_findings(code), 3),
     ]
