@@ -110,6 +110,11 @@ STRANGERS = [
     ("dafny", "lemma Bad() ensures false\n", LEMMA),
     ("dafny", "", LEMMA + "lemma {:verify false} Bad() ensures false {}\n"),
     ("dafny", "", LEMMA + "lemma Bad() ensures false { assume false; }\n"),
+    # What ends the audit's reading, or its patience, before the cheat.
+    ("dafny", 'include "/etc/hostname"\nconst s := "é"\n', LEMMA),
+    ("dafny", "const c := " + 300 * "(" + "1" + 300 * ")" + "\nlemma Bad() ensures false\n", LEMMA),
+    ("lean", 12 * "theorem u : False := sorry\n" + '#eval IO.FS.readFile "/etc/passwd"\n', HELD),
+    ("lean", 12 * "theorem u : False := by exact?\n" + "axiom bad : False\n", HELD),
 ]
 
 

@@ -377,13 +377,13 @@ class Language(ABC):
         return self.read_body(problem, code)
 
     def find_cheat(self, problem: Problem) -> str:
-        """What a stranger's problem holds and no bare file may hold, such as an axiom, or empty."""
+        """What a stranger's problem holds and no bare file may hold, such as an axiom, or empty.
+        What the audit does not read to its end could hide anything."""
         text = self.show_problem(problem)
         verdict = self.audit(Candidate(Problem("problem", self.name, FILE, "", HOLE), text))
-        if verdict is None or verdict.status is not Status.UNSOUND:
+        if verdict is None or verdict.status is Status.INCOMPLETE:
             return ""
-        found = verdict.diagnostics[0]
-        return f"line {found.line}: {found.message}"
+        return f"line {verdict.diagnostics[0].line}: {verdict.diagnostics[0].message}"
 
     def find_objection(self, problem: Problem, reference: str | None) -> str:
         """Why a problem cannot be one of ours, its reference included; empty when it can."""
