@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,7 @@ from proverrl.compose.filters import (
 )
 from proverrl.config.compose import FilterName
 from proverrl.errors import ToolchainError, VerifierError
+from proverrl.lang import find_language
 from proverrl.lang.dafny.compose.attack import (
     build_runs,
     list_exploits,
@@ -333,3 +335,21 @@ def test_what_lean_would_be_asked() -> None:
     verifier = FakeVerifier(judge)
     found = run([lean("theorem t (x : ℝ) (h : x > x) : x = 2")], verifier)
     assert [(s.filter, s.body) for s in found.stops] == [("satisfiable", "simp_all")]
+
+
+@pytest.mark.parametrize(
+    ("before", "rule"),
+    [
+        ("", ""),
+        ("axiom bad : False\n", "commands"),
+        ("macro_rules | `($a = $b) => `(True)\n", "commands"),
+        ("#eval 1\n", "commands"),
+        ("theorem u : False := by (sorry)\n", "holes"),
+    ],
+)
+def test_lean_cheats_in_a_composed_statement_are_those_of_the_audit(before: str, rule: str) -> None:
+    problem = lean("theorem t : (1 : Nat) = 2")
+    composing = find_language("lean").composing
+    assert composing is not None
+    composed = replace(problem, statement=before + problem.statement)
+    assert [found for found, _ in composing.find_cheats(composed)] == ([rule] if rule else [])

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from proverrl.config.compose import LeanOperator
 from proverrl.errors import ProblemError
 from proverrl.lang.base import Composing
+from proverrl.lang.lean.audit import audit_lean_candidate, find_holes
 from proverrl.lang.lean.skeletons import read_skeletons
 from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.lang.lean.syntax.tokens import Token, scan_tokens
 from proverrl.lang.records import Made, Operator, Parent
-from proverrl.types import Candidate, Problem, Status, Verdict
+from proverrl.types import FILE, HOLE, Candidate, Problem, Status, Verdict
 
 PORTFOLIO: tuple[str, ...] = (
     *("rfl", "trivial", "decide", "simp", "simp_all", "omega", "norm_num", "tauto", "aesop"),
@@ -220,9 +221,13 @@ class LeanComposing(Composing):
     operators: Mapping[str, Operator] = {str(name): made for name, made in LEAN_OPERATORS.items()}
 
     def find_cheats(self, problem: Problem) -> Sequence[tuple[str, str]]:
-        words = ("axiom", "sorry", "import", "opaque", "unsafe")
-        found = [word for word in words if word in problem.statement.split()]
-        return [("keywords", f"it holds {word!r}") for word in found]
+        if "sorry" in find_holes(problem.statement).values():
+            return [("holes", "its own text holds a sorry")]
+        whole = Candidate(Problem("p", "lean", FILE, "", HOLE), Candidate(problem, "sorry").source)
+        verdict = audit_lean_candidate(whole)
+        if verdict is None or verdict.status is Status.INCOMPLETE:
+            return []
+        return [(verdict.checks[0].removeprefix("audit:"), verdict.diagnostics[0].message)]
 
     def own_preamble(self, parent: Problem) -> str:
         return parent.preamble
