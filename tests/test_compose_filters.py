@@ -345,6 +345,7 @@ def test_what_lean_would_be_asked() -> None:
         ("macro_rules | `($a = $b) => `(True)\n", "commands"),
         ("#eval 1\n", "commands"),
         ("theorem u : False := by (sorry)\n", "holes"),
+        ("theorem u : False := by admit\n", "holes"),
     ],
 )
 def test_lean_cheats_in_a_composed_statement_are_those_of_the_audit(before: str, rule: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -55,11 +56,14 @@ def test_a_fork_after_the_first_answer_is_an_error_and_no_hang(reward: ProofRewa
     reward.score([PROBLEM], ["good"])
     child = os.fork()
     if child == 0:
+        signal.alarm(20)
+        status = 1
         try:
             reward.score([PROBLEM], ["good"])
         except UsageError:
-            os._exit(7)
-        os._exit(1)
+            status = 7
+        finally:
+            os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert reward.score([PROBLEM], ["good"])[0].reward == 1.0
 

@@ -255,6 +255,7 @@ def test_what_is_said_while_a_panel_grows_leaves_one_panel(monkeypatch: pytest.M
     panel._live.refresh()
     place = panel._live.process_renderables
     main = threading.current_thread()
+    drawings: list[threading.Thread] = []
 
     def place_slowly(rows: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         placed = place(rows)
@@ -263,11 +264,14 @@ def test_what_is_said_while_a_panel_grows_leaves_one_panel(monkeypatch: pytest.M
             drawing = threading.Thread(target=panel._live.refresh, daemon=True)
             drawing.start()
             drawing.join(0.3)
+            drawings.append(drawing)
         return placed
 
     with monkeypatch.context() as patches:
         patches.setattr(panel._live, "process_renderables", place_slowly)
         panel._console.print("said aloud")
+    for drawing in drawings:
+        drawing.join()
     panel.close()
     screen = pyte.Screen(100, 20)
     pyte.Stream(screen).feed(stream.getvalue().replace("\n", "\r\n"))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from proverrl.errors import ProblemError
+from proverrl.lang.dafny.audit import check_problem
 from proverrl.lang.dafny.syntax.declarations import find_declaration, read_declarations
 from proverrl.lang.dafny.syntax.text import fill_hole, normalise, scan_places, scan_tokens
-from proverrl.types import HOLE
+from proverrl.types import HOLE, Problem
 
 BASE = """\
 method Run(n: nat) returns (s: int)
@@ -149,3 +150,17 @@ def test_a_comment_that_never_ends_is_refused() -> None:
 )
 def test_the_lines_of_a_body_stand_where_its_hole_does(before: str, pad: str) -> None:
     assert fill_hole(f"{before}{HOLE}\n}}", "a\nb") == f"{before}a\n{pad}b\n}}"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"/* {HOLE} */\nmethod M() ensures false {{ A(); }}\n",
+        f"// {HOLE} \nmethod M() ensures true {{}}\n",
+        f'const s := " {HOLE} "\nmethod M() ensures true {{}}\n',
+    ],
+)
+def test_a_hole_in_a_comment_or_a_string_holds_no_body(statement: str) -> None:
+    """A body's own string would end the comment, and Dafny would read what stands in it."""
+    with pytest.raises(ProblemError, match="its hole is inside a comment or a string"):
+        check_problem(Problem("p", "dafny", "statements", "", statement))

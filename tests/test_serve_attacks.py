@@ -114,6 +114,8 @@ STRANGERS = [
     ("dafny", 'include "/etc/hostname"\nconst s := "é"\n', LEMMA),
     ("dafny", "const c := " + 300 * "(" + "1" + 300 * ")" + "\nlemma Bad() ensures false\n", LEMMA),
     ("lean", 12 * "theorem u : False := sorry\n" + '#eval IO.FS.readFile "/etc/passwd"\n', HELD),
+    ("lean", 'notation "z/-" => True\ntheorem q : z/- := trivial\n#eval 1\n-- -/\n', HELD),
+    ("dafny", "const x := " + 900 * "a<" + "1\n", LEMMA),
     ("lean", 12 * "theorem u : False := by exact?\n" + "axiom bad : False\n", HELD),
 ]
 

@@ -285,7 +285,8 @@ def make_verify(desk: Desk) -> Handler:
 
 
 def make_row(entry: Submission, found: Verdict | Unusable) -> Row:
-    """The object of one candidate; ``states`` where the server traces them."""
+    """The object of one candidate; ``states`` where there are any: the server traces
+    them, or the file has holes."""
     if isinstance(found, Unusable):
         return found.to_json()
     row = verdict_to_json(entry, found)

@@ -39,7 +39,7 @@ from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column, find_body_place
 
-AUDIT_VERSION = 10
+AUDIT_VERSION = 11
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
 what is sent to Dafny changes."""
 
@@ -50,6 +50,7 @@ MAX_BODY_CHARACTERS = 32_768
 MAX_FILE_CHARACTERS = 262_144
 MAX_BODY_TOKENS = 4_000
 _MAX_FINDINGS = 10
+_MARK = "the_hole_of_this_problem"
 _SAFE_AROUND_HOLE = frozenset(" \t\r\n{};")
 
 
@@ -94,7 +95,10 @@ def audit_candidate(candidate: Candidate) -> Verdict | None:
     problem = candidate.problem
     if problem.kind in HOLE_KINDS:
         check_problem(problem)
-    findings = audit(problem.kind, candidate.body, problem=problem)
+    try:
+        findings = audit(problem.kind, candidate.body, problem=problem)
+    except RecursionError:
+        findings = [Finding("syntax", "grammar", "nested too deeply", 1, 0)]
     if candidate.prelude:
         message = "a prelude is not allowed: all of the file but the hole belongs to the problem"
         return Verdict(Status.UNSOUND, (Diagnostic("error", message),), checks=("audit:prelude",))
@@ -125,6 +129,9 @@ def check_problem(problem: Problem) -> None:
         error = _find_hole_error(problem.statement)
         if error:
             raise ProblemError(f"problem {problem.id!r}: {error}")
+        tokens, _ = read_file(problem.statement.replace(HOLE, f" {_MARK} "))
+        if _MARK not in (token.text for token in tokens):
+            raise ProblemError(f"problem {problem.id!r}: its hole is inside a comment or a string")
         read_untyped(problem.id, get_blank(problem))
     elif problem.kind == ANNOTATE:
         read_our_program(problem)

@@ -24,13 +24,17 @@ from proverrl.lang.lean.prelude import (
 )
 from proverrl.lang.lean.syntax.bounds import find_cost_findings
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target, split_header
-from proverrl.lang.lean.syntax.lexical import find_lexical_findings, make_finding
-from proverrl.lang.lean.syntax.tokens import Token, scan_code, scan_tokens, split_name
+from proverrl.lang.lean.syntax.lexical import (
+    find_docs,
+    find_lexical_findings,
+    find_odd_tokens,
+    make_finding,
+)
+from proverrl.lang.lean.syntax.tokens import Token, scan_tokens, split_name
 from proverrl.lang.lean.words import (
     COMMANDS,
     FILE_ATTRIBUTES,
     FILE_WORDS,
-    HOLES,
     KERNEL_NAMES,
     KEYWORDS,
     judge_option,
@@ -40,7 +44,7 @@ from proverrl.lang.records import Category, Finding
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column
 
-LEAN_AUDIT_VERSION = 7
+LEAN_AUDIT_VERSION = 8
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 LEAN_KINDS = ("tactics", "term", "file")
@@ -49,6 +53,7 @@ MAX_BODY_CHARACTERS = 131_072
 MAX_FILE_CHARACTERS = 262_144
 MAX_TOKENS = 60_000
 _MAX_FINDINGS = 10
+_MAX_WORDS = 50
 
 Part = Literal["body", "prelude", "file"]
 """Which text of a candidate is read: its body, its prelude, or a whole file."""
@@ -99,13 +104,16 @@ def audit_text(text: str, part: Part, problem: ProblemWords | None = None) -> li
         return [Finding("syntax", "size", f"more than {MAX_TOKENS} tokens", 1, 0)]
     start = len(split_header(text)[0]) if part == "file" else 0
     code = [token for token in tokens if token.is_code and token.offset >= start]
-    findings = [
-        *islice(find_lexical_findings(text, tokens, known.characters), _MAX_FINDINGS),
-        # All of them: the holes that stand first must not hide a cheat that stands last.
-        *_find_words(code, part, known),
-        *islice(_find_docs(tokens, part), 1),
+    findings = list(islice(find_lexical_findings(text, tokens, known.characters), _MAX_FINDINGS))
+    if any(finding.rule == "size" for finding in findings):
+        return findings
+    findings += [
+        *_find_all_words(code, part, known),
+        *islice(find_docs(tokens) if part == "body" else (), 1),
         *islice(find_cost_findings(code), 3),
     ]
+    if part == "file":
+        findings += islice(find_odd_tokens(code), 1)
     if part == "prelude":
         findings += islice(find_prelude_findings(text, tokens, known), _MAX_FINDINGS)
     if part != "body":
@@ -146,11 +154,6 @@ def audit_lean_candidate(candidate: Candidate) -> Verdict | None:
         tuple(_make_diagnostic(candidate, part, finding) for part, finding in found),
         checks=(f"audit:{worst.rule}",),
     )
-
-
-def find_holes(text: str) -> dict[tuple[int, int], str]:
-    """Each ``sorry``, ``admit`` and ``stop`` of a text by its line (from 1) and column (from 0)."""
-    return {(t.line, t.column): t.text for t in scan_code(text) if t.text in HOLES}
 
 
 def check_lean_problem(problem: Problem) -> None:
@@ -211,11 +214,13 @@ def _list_endings(name: str) -> list[str]:
     return [".".join(parts[i:]) for i in range(len(parts))]
 
 
-def _find_docs(tokens: Sequence[Token], part: Part) -> Iterator[Finding]:
-    """``/-! -/`` is a command of its own: it ends a proof."""
-    for token in tokens:
-        if token.kind == "doc" and token.text.startswith("/-!") and part == "body":
-            yield make_finding("syntax", "commands", "'/-!' starts a command", token)
+def _find_all_words(code: Sequence[Token], part: Part, known: ProblemWords) -> list[Finding]:
+    """Holes that stand first must not hide a cheat that stands last: too many are a cheat."""
+    found = list(islice(_find_words(code, part, known), _MAX_WORDS))
+    if len(found) == _MAX_WORDS:
+        message = f"{_MAX_WORDS} words or more that may not stand here"
+        found.append(make_finding("cheat", "size", message, code[0]))
+    return found
 
 
 def _find_words(code: Sequence[Token], part: Part, known: ProblemWords) -> Iterator[Finding]:

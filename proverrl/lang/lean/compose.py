@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from proverrl.config.compose import LeanOperator
 from proverrl.errors import ProblemError
 from proverrl.lang.base import Composing
-from proverrl.lang.lean.audit import audit_lean_candidate, find_holes
+from proverrl.lang.lean.audit import audit_lean_candidate
 from proverrl.lang.lean.skeletons import read_skeletons
 from proverrl.lang.lean.syntax.declarations import read_theorem
+from proverrl.lang.lean.syntax.lexical import find_holes
 from proverrl.lang.lean.syntax.tokens import Token, scan_tokens
 from proverrl.lang.records import Made, Operator, Parent
 from proverrl.types import FILE, HOLE, Candidate, Problem, Status, Verdict
@@ -221,8 +222,9 @@ class LeanComposing(Composing):
     operators: Mapping[str, Operator] = {str(name): made for name, made in LEAN_OPERATORS.items()}
 
     def find_cheats(self, problem: Problem) -> Sequence[tuple[str, str]]:
-        if "sorry" in find_holes(problem.statement).values():
-            return [("holes", "its own text holds a sorry")]
+        # ``stop`` may be a name of the statement's own.
+        if {"sorry", "admit"} & set(find_holes(problem.statement).values()):
+            return [("holes", "its own text leaves something open")]
         whole = Candidate(Problem("p", "lean", FILE, "", HOLE), Candidate(problem, "sorry").source)
         verdict = audit_lean_candidate(whole)
         if verdict is None or verdict.status is Status.INCOMPLETE:

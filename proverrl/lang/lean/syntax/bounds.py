@@ -101,4 +101,4 @@ def _read_literal(text: str) -> int:
         return MAX_GROWTH + 1
     if plain[:2].lower() in ("0x", "0b", "0o"):
         return int(plain, 0) if len(plain) > 2 else 0
-    return int(float(plain)) if plain.isascii() else 0
+    return int(min(float(plain), MAX_GROWTH + 1)) if plain.isascii() else 0

@@ -12,8 +12,8 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence, Set
 
-from proverrl.lang.lean.syntax.tokens import Token, find_string_end
-from proverrl.lang.lean.words import NOT_IN_CODE, NOT_IN_TEXT, judge_word
+from proverrl.lang.lean.syntax.tokens import Token, find_string_end, scan_code
+from proverrl.lang.lean.words import HOLES, NOT_IN_CODE, NOT_IN_TEXT, judge_word
 from proverrl.lang.records import Category, Finding
 
 MAX_NESTING = 200
@@ -37,6 +37,8 @@ _WORD = re.compile(r"[^\W\d][\w'!?.]*")
 # then be a character, and could hide a quote or the start of a comment.
 _CHAR_BEHIND = re.compile(r"'(?:\\.[^'\n]{0,5}|[^\\\w])'", re.DOTALL)
 _LOOK_ALIKE_SCRIPTS = ("CYRILLIC", "GREEK", "COPTIC", "ARMENIAN", "CHEROKEE", "LISU", "FULLWIDTH")
+_NOTATIONS = frozenset("notation notation3 infix infixl infixr prefix postfix".split())
+_MISLEADING = re.compile(r"""[-/"'«»\\`#@!]""")
 
 
 def find_lexical_findings(
@@ -50,6 +52,28 @@ def find_lexical_findings(
     yield from _find_unclosed(tokens)
     yield from _find_ambiguous(text, tokens)
     yield from _find_brackets(tokens)
+
+
+def find_odd_tokens(code: Sequence[Token]) -> Iterator[Finding]:
+    """A token that a notation declares is longer than what it holds: behind ``"zz/-"`` Lean reads
+    code where we read a comment."""
+    if any(token.text in _NOTATIONS for token in code):
+        for token in code:
+            if '"' in token.text and _MISLEADING.search(token.text[1:-1]):
+                message = "a file with notation holds no string with one of - / \" ' « » \\ ` # @ !"
+                yield make_finding("cheat", "notation", message, token)
+
+
+def find_holes(text: str) -> dict[tuple[int, int], str]:
+    """Each ``sorry``, ``admit`` and ``stop`` of a text by its line (from 1) and column (from 0)."""
+    return {(t.line, t.column): t.text for t in scan_code(text) if t.text in HOLES}
+
+
+def find_docs(tokens: Sequence[Token]) -> Iterator[Finding]:
+    """``/-! -/`` is a command of its own: it ends a proof."""
+    for token in tokens:
+        if token.kind == "doc" and token.text.startswith("/-!"):
+            yield make_finding("syntax", "commands", "'/-!' starts a command", token)
 
 
 def make_finding(category: Category, rule: str, message: str, token: Token) -> Finding:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError, ToolchainError, WorkerError
-from proverrl.lang.lean.audit import audit_lean_candidate, find_holes
+from proverrl.lang.lean.audit import audit_lean_candidate
 from proverrl.lang.lean.goals import find_states
 from proverrl.lang.lean.identity import (
     make_axioms_question,
@@ -37,12 +37,14 @@ from proverrl.lang.lean.judge import (
     make_diagnostics,
 )
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target, split_header
+from proverrl.lang.lean.syntax.lexical import find_holes
 from proverrl.lang.lean.workers.file import LeanFile
 from proverrl.lang.lean.workers.messages import Elaboration, Environment
 from proverrl.lang.lean.workers.repl import LeanRepl
 from proverrl.lang.lean.workers.server import LeanServer
 from proverrl.lang.lean.workers.session import LeanSession
 from proverrl.lang.lean.workers.toolchain import REMEDY, LeanToolchain
+from proverrl.lang.records import NO_GOALS
 from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.process_group import GroupWorker, ProcessGroup
 
@@ -281,7 +283,8 @@ class LeanWorker(GroupWorker):
         states = find_states(done.tactics, candidate, text.first_line)
         known = {(line, column): state for line, column, state in states}
         # A hole stands for the first goal; one that is a term has none.
-        goals = verdict.goals or tuple(known[at].split("\n\n")[0] for at in holes if at in known)
+        first = (known.get(at, NO_GOALS).split("\n\n")[0] for at in holes)
+        goals = verdict.goals or tuple(goal for goal in first if goal != NO_GOALS)
         if not self._limits.trace_states:
             states = tuple((*at, known.get(at, "")) for at in holes)
         return done, replace(verdict, goals=goals, states=states)
