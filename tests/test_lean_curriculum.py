@@ -66,12 +66,17 @@ def test_there_are_families_for_six_levels_and_ten_are_kept_back() -> None:
         assert makers.keys() - GENERATOR.unseen
 
 
+FEW = {"l3_compose": 18}
+"""All that a family has to give, where that is less than twenty."""
+
+
 @pytest.mark.parametrize(("level", "family"), ALL)
 def test_a_family_gives_distinct_theorems_that_a_policy_can_read_and_write(
     level: int, family: str
 ) -> None:
-    drafts = draw(level, family, "train", 16)
-    assert len({GENERATOR.normalise(draft.statement) for draft in drafts}) == 16
+    size = FEW.get(family, 20)
+    drafts = draw(level, family, "train", size)
+    assert len({GENERATOR.normalise(draft.statement) for draft in drafts}) == size
     language = find_language("lean")
     own = {name for train, _ in POOLS.values() for name in train}
     for draft in drafts:

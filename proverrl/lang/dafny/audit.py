@@ -116,6 +116,9 @@ def _find_hole_error(statement: str) -> str:
     for neighbour in (before[-1:], after[:1]):
         if neighbour and neighbour not in _SAFE_AROUND_HOLE:
             return f"its hole touches {neighbour!r}; put a blank or a line break between"
+    tokens, _ = read_file(f"{before} {_MARK} {after}")
+    if _MARK not in (token.text for token in tokens):
+        return "its hole is inside a comment or a string"
     return ""
 
 
@@ -129,9 +132,6 @@ def check_problem(problem: Problem) -> None:
         error = _find_hole_error(problem.statement)
         if error:
             raise ProblemError(f"problem {problem.id!r}: {error}")
-        tokens, _ = read_file(problem.statement.replace(HOLE, f" {_MARK} "))
-        if _MARK not in (token.text for token in tokens):
-            raise ProblemError(f"problem {problem.id!r}: its hole is inside a comment or a string")
         read_untyped(problem.id, get_blank(problem))
     elif problem.kind == ANNOTATE:
         read_our_program(problem)
