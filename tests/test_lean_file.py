@@ -154,6 +154,38 @@ def test_a_proof_is_compared_with_our_own_file(monkeypatch: pytest.MonkeyPatch) 
     assert sum("sorry" in text for text in texts) == 1
 
 
+def test_notation_is_not_believed_where_nothing_is_replayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Behind it Lean may read what the audit never saw, a macro over our question among that."""
+
+    async def replay_one(*_: object, **__: object) -> ReplayOutcome:
+        return ReplayOutcome(False, False, "this Lean cannot replay")
+
+    monkeypatch.setattr(lean_file, "replay", replay_one)
+    declared = 'local notation "zz" => True\n'
+    proof = "theorem t : True := by\n  trivial\n"
+    bare = build_lean_problem(kind="file")
+    ours = build_lean_problem(preamble=declared)
+    asked = {
+        "file": Candidate(bare, declared + proof),
+        "ours": Candidate(ours, "trivial"),
+        "none": Candidate(bare, proof),
+    }
+    found: dict[str, Verdict] = {}
+
+    async def work(worker: LeanWorker) -> None:
+        for name, candidate in asked.items():
+            found[name] = await worker.judge(candidate)
+
+    run_quickly(work)
+    assert {name for name, verdict in found.items() if verdict.proved} == {"ours", "none"}
+    assert {verdict.checks[-1] for verdict in found.values()} == {"replay:not-possible-here"}
+    said = "the text declares notation, which needs a replay; this Lean cannot replay"
+    assert found["file"].status is Status.UNSOUND
+    assert [diagnostic.message for diagnostic in found["file"].diagnostics] == [said]
+
+
 def test_a_missing_import_is_the_problems_fault() -> None:
     async def work(worker: LeanWorker) -> None:
         problem = build_lean_problem(preamble="import Missing.Module\n")

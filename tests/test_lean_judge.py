@@ -139,6 +139,12 @@ def test_both_answers_about_axioms_are_read(text: str, axioms: tuple[str, ...]) 
         ("a.b.c", "«a.b».c", False),
         ("«a.b».c", "a.b.c", False),
         ("a b", "«a.b»", False),
+        ("_private.M.0.t", "t", True),
+        ("_private.M.0.X.t", "t", False),
+        ("_private.M.0.«0».t", "t", False),
+        ("_private.M.0.0.t", "t", False),
+        ("_private.t", "t", False),
+        ("_private.0", "0", False),
     ],
 )
 def test_a_name_is_the_same_with_signs_around_its_parts(said: str, asked: str, same: bool) -> None:

@@ -71,6 +71,8 @@ def test_a_module_that_the_kernel_accepts_passes(tmp_path: Path) -> None:
         (OK.replace("theorem u", "axiom a"), "the module declares axioms: a"),
         (OK.replace("theorem t", "theorem s.t"), "the module declares no t"),
         ("NONCE started\nNONCE replayed\n", "the module declares no t"),
+        (OK.replace("theorem t", "theorem _private.X.0.Y.t"), "the module declares no t"),
+        (OK.replace("theorem t", "theorem _private.X.0.0.t"), "the module declares no t"),
         # A theorem's name may hold a line break, but not the word of this run.
         (OK.replace("t\n", "«a\ntheorem t»\n"), "the module declares no t"),
     ],

@@ -13,7 +13,7 @@ from itertools import pairwise
 import pytest
 
 from proverrl.config.base import LeanBackend
-from proverrl.errors import ProblemError, ToolchainError
+from proverrl.errors import ProblemError, ToolchainError, WorkerError
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
 from proverrl.lang.lean.workers.server import LeanServer
 from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
@@ -305,6 +305,25 @@ def test_bare_files_are_judged_by_their_theorems(toolchain: LeanToolchain) -> No
     verdicts = judge_all(toolchain, [Candidate(bare, text) for text in FILES])
     for (text, (status, check)), verdict in zip(FILES.items(), verdicts, strict=True):
         assert (text, verdict.status.value, check in verdict.checks) == (text, status, True)
+
+
+@pytest.mark.parametrize("how", ["", "set_option pp.fullNames false in open X in "])
+@pytest.mark.parametrize("word", ["", "private "])
+def test_an_answer_about_another_theorem_is_not_believed(
+    toolchain: LeanToolchain, word: str, how: str
+) -> None:
+    """What a text without an audit could do: a macro that turns our question to another name."""
+    text = (
+        f"axiom bad : False\n{word}theorem X.u : True := trivial\n"
+        "macro_rules | `(command| #print axioms _root_.u) => "
+        f"`(command| {how}#print axioms X.u)\ntheorem u : False := bad\n"
+    )
+
+    async def work(worker: LeanWorker) -> None:
+        with pytest.raises(WorkerError, match=r"axioms of u is not understood: .*X\.u"):
+            await worker.judge(Candidate(build_lean_problem(kind="file"), text))
+
+    run(toolchain, work)
 
 
 def test_the_goals_before_every_tactic_are_told(server: LeanToolchain) -> None:

@@ -44,7 +44,7 @@ from proverrl.lang.records import Category, Finding
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column
 
-LEAN_AUDIT_VERSION = 8
+LEAN_AUDIT_VERSION = 9
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 LEAN_KINDS = ("tactics", "term", "file")

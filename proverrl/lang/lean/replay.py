@@ -136,7 +136,8 @@ def _has_other_parts(olean: Path) -> bool:
 
 def _is_named(name: str, theorem: str) -> bool:
     """A private declaration carries its module and a number before its name."""
-    return name == theorem or (name.startswith("_private.") and name.endswith(f".0.{theorem}"))
+    is_private = name.startswith("_private.")
+    return theorem == (name.partition(".0.")[2] if is_private else name)
 
 
 def _shorten(text: str) -> str:

@@ -57,11 +57,17 @@ def find_lexical_findings(
 def find_odd_tokens(code: Sequence[Token]) -> Iterator[Finding]:
     """A token that a notation declares is longer than what it holds: behind ``"zz/-"`` Lean reads
     code where we read a comment."""
-    if any(token.text in _NOTATIONS for token in code):
+    if has_notation(code):
         for token in code:
             if '"' in token.text and _MISLEADING.search(token.text[1:-1]):
                 message = "a file with notation holds no string with one of - / \" ' « » \\ ` # @ !"
                 yield make_finding("cheat", "notation", message, token)
+
+
+def has_notation(code: Sequence[Token]) -> bool:
+    """Whether a text declares notation. It can then read the text behind it in another way than we
+    do, and hide commands that answer our questions in Lean's place."""
+    return any(token.text in _NOTATIONS for token in code)
 
 
 def find_holes(text: str) -> dict[tuple[int, int], str]:

@@ -37,7 +37,8 @@ from proverrl.lang.lean.judge import (
     make_diagnostics,
 )
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target, split_header
-from proverrl.lang.lean.syntax.lexical import find_holes
+from proverrl.lang.lean.syntax.lexical import find_holes, has_notation
+from proverrl.lang.lean.syntax.tokens import scan_code
 from proverrl.lang.lean.workers.file import LeanFile
 from proverrl.lang.lean.workers.messages import Elaboration, Environment
 from proverrl.lang.lean.workers.repl import LeanRepl
@@ -212,8 +213,7 @@ class LeanWorker(GroupWorker):
             make_diagnostics(done.messages, candidate, text.first_line),
         )
         judged = await self._replay(judged, done.env, candidate, target, known.challenge)
-        states = find_states(done.tactics, candidate, text.first_line)
-        return replace(judged, states=states)
+        return replace(judged, states=find_states(done.tactics, candidate, text.first_line))
 
     async def _replay(
         self,
@@ -225,17 +225,19 @@ class LeanWorker(GroupWorker):
     ) -> Verdict:
         """A proof after the kernel saw it once more, where there is a compiled file of it, and
         after its statement was compared with the challenge, unless it is a bare file. Where
-        this Lean cannot replay, no text may even name the option that skips the kernel."""
+        this Lean cannot replay, no text may even name the option that skips the kernel, and no
+        bare file may declare notation: its macros would be at work in our question about axioms."""
         if not verdict.proved:
             return verdict
         outcome = await self.session.replay(env, target, self._limits.allowed_axioms, challenge)
         if outcome is None:
             return verdict
-        if not outcome.ran and _SKIPS_KERNEL in candidate.source:
-            why = Diagnostic("error", f"the text speaks of {_SKIPS_KERNEL}; {outcome.detail}")
-            return replace(verdict, status=Status.UNSOUND, diagnostics=(why,))
         if not outcome.ran:
-            return replace(verdict, checks=(*verdict.checks, NO_REPLAY))
+            checks = (*verdict.checks, NO_REPLAY)
+            if (doubt := _find_doubt(candidate)) is None:
+                return replace(verdict, checks=checks)
+            why = Diagnostic("error", f"{doubt}, which needs a replay; {outcome.detail}")
+            return replace(verdict, status=Status.UNSOUND, diagnostics=(why,), checks=checks)
         checks = (*verdict.checks, "replay")
         if outcome.passed:
             return replace(verdict, checks=checks)
@@ -269,8 +271,7 @@ class LeanWorker(GroupWorker):
         self, candidate: Candidate, text: SplitFile, env: Environment
     ) -> tuple[Elaboration, Verdict | None]:
         rest = self.cap_heartbeats(candidate.problem, text)
-        takes_holes = self._limits.take_holes(candidate.problem)
-        holes = find_holes(candidate.body) if takes_holes else {}
+        holes = find_holes(candidate.body) if self._limits.take_holes(candidate.problem) else {}
         done = await self.session.run(
             rest,
             env,
@@ -351,6 +352,15 @@ def list_theorems(text: str) -> tuple[str, ...]:
     one rests on shows in those that use it."""
     found = [d for d in find_declarations(text) if d.keyword in ("theorem", "lemma")]
     return tuple(dict.fromkeys(d.name for d in found if d.name and "private" not in d.modifiers))
+
+
+def _find_doubt(candidate: Candidate) -> str | None:
+    """What a text says that only the replay can answer for."""
+    if _SKIPS_KERNEL in candidate.source:
+        return f"the text speaks of {_SKIPS_KERNEL}"
+    if candidate.problem.kind == FILE and has_notation(scan_code(candidate.body)):
+        return "the text declares notation"
+    return None
 
 
 def _refuse_encoding(text: str) -> Verdict | None:
