@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 from proverrl.errors import UsageError
 from proverrl.lang.lean.identity import DeclarationReport
+from proverrl.lang.lean.syntax.lexical import has_notation
+from proverrl.lang.lean.syntax.tokens import scan_code
 from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage
 from proverrl.types import FILE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import find_body_place
@@ -30,6 +32,7 @@ _MAX_KNOWN_PROBLEMS = 100_000
 _MAX_CHALLENGE_BYTES = 256 * 2**20
 _SORRY = re.compile(r"\bsorry(?:Ax)?\b")
 _UNSOLVED = "unsolved goals"
+_SKIPS_KERNEL = "skipKernelTC"
 # Lean's own words for its deterministic limits, those of its kernel included.
 _LIMITS = (
     "(deterministic) timeout",
@@ -164,6 +167,15 @@ def judge_file(
         return _unsound(why, diagnostics, used, done)
     checks = (*done, f"theorems:{len(axioms)}", f"axioms:{len(used)}")
     return Verdict(Status.PROVED, diagnostics, axioms=used, checks=checks)
+
+
+def find_doubt(candidate: Candidate) -> str | None:
+    """What a text says that only the replay can answer for."""
+    if _SKIPS_KERNEL in candidate.source:
+        return f"the text speaks of {_SKIPS_KERNEL}"
+    if candidate.problem.kind == FILE and has_notation(scan_code(candidate.body)):
+        return "the text declares notation"
+    return None
 
 
 def _unsound(

@@ -30,6 +30,7 @@ from proverrl.lang.lean.judge import (
     KnownStatement,
     KnownStatements,
     LeanLimits,
+    find_doubt,
     is_limit,
     judge_declaration,
     judge_file,
@@ -37,8 +38,7 @@ from proverrl.lang.lean.judge import (
     make_diagnostics,
 )
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target, split_header
-from proverrl.lang.lean.syntax.lexical import find_holes, has_notation
-from proverrl.lang.lean.syntax.tokens import scan_code
+from proverrl.lang.lean.syntax.lexical import find_holes
 from proverrl.lang.lean.workers.file import LeanFile
 from proverrl.lang.lean.workers.messages import Elaboration, Environment
 from proverrl.lang.lean.workers.repl import LeanRepl
@@ -55,7 +55,6 @@ _ALREADY_DECLARED = "has already been declared"
 _OUR_OPTIONS = "set_option autoImplicit false\nset_option relaxedAutoImplicit false\n"
 NO_REPLAY = "replay:not-possible-here"
 """Among the checks of a proof that no kernel saw again."""
-_SKIPS_KERNEL = "skipKernelTC"
 _HEARTBEATS = re.compile(r"(\bset_option\s+maxHeartbeats\s+)(\d+)")
 
 _CANARY_NAME = "proverrl_canary"
@@ -234,7 +233,7 @@ class LeanWorker(GroupWorker):
             return verdict
         if not outcome.ran:
             checks = (*verdict.checks, NO_REPLAY)
-            if (doubt := _find_doubt(candidate)) is None:
+            if (doubt := find_doubt(candidate)) is None:
                 return replace(verdict, checks=checks)
             why = Diagnostic("error", f"{doubt}, which needs a replay; {outcome.detail}")
             return replace(verdict, status=Status.UNSOUND, diagnostics=(why,), checks=checks)
@@ -352,15 +351,6 @@ def list_theorems(text: str) -> tuple[str, ...]:
     one rests on shows in those that use it."""
     found = [d for d in find_declarations(text) if d.keyword in ("theorem", "lemma")]
     return tuple(dict.fromkeys(d.name for d in found if d.name and "private" not in d.modifiers))
-
-
-def _find_doubt(candidate: Candidate) -> str | None:
-    """What a text says that only the replay can answer for."""
-    if _SKIPS_KERNEL in candidate.source:
-        return f"the text speaks of {_SKIPS_KERNEL}"
-    if candidate.problem.kind == FILE and has_notation(scan_code(candidate.body)):
-        return "the text declares notation"
-    return None
 
 
 def _refuse_encoding(text: str) -> Verdict | None:
