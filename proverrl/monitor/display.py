@@ -25,7 +25,7 @@ from proverrl.rollout.completion_counts import describe_lost
 
 SECONDS_BETWEEN_PHASE_LINES = 5.0
 SPARKLINE_WIDTH = 32
-_DRAWING_SECONDS = 0.5
+_DRAWING_SECONDS = 5.0
 _KEY_COLUMNS = 4
 _SHOW_CURSOR = b"\x1b[?25h\n"
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -209,7 +209,7 @@ class LivePanel(Live):
     @staticmethod
     def abandon_all() -> None:
         """Leave what is drawn as it is, with a visible cursor below it; nothing is drawn
-        afterwards. What another thread is drawing is waited for, for half a second: a signal
+        afterwards. What another thread is drawing is waited for, unless it takes too long: a signal
         handler may call it."""
         LivePanel.drawing.acquire(timeout=_DRAWING_SECONDS)
         LivePanel._abandoned = True
