@@ -96,6 +96,8 @@ class Server:
             self.version = params["textDocument"]["version"]
         elif method == "textDocument/waitForDiagnostics":
             self.answer(message["id"])
+        elif method == "$/lean/plainTermGoal":
+            send({"id": message["id"], "result": None})
         elif method == "$/lean/plainGoal":
             self.tell_goal(message["id"], params["position"])
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 Frame = dict[str, Any]
 WAIT = "textDocument/waitForDiagnostics"
-GOAL = "$/lean/plainGoal"
+GOALS = ("$/lean/plainGoal", "$/lean/plainTermGoal")
 PUBLISH = "textDocument/publishDiagnostics"
 PROGRESS = "$/lean/fileProgress"
 PATHS = re.compile(r'entries:(?:\\+n/[^"\\]*)+')
@@ -69,7 +69,7 @@ def replay_worker(record: Path) -> None:
     while (frame := read_frame(sys.stdin.buffer)) is not None:
         if (found := find_text(frame)) is not None:
             text, version = found, frame["params"]["textDocument"]["version"]
-        if frame.get("method") == GOAL:
+        if frame.get("method") in GOALS:
             # All that is asked about is a term.
             send(sys.stdout.buffer, {"jsonrpc": "2.0", "id": frame["id"], "result": None})
         if frame.get("method") == WAIT:
@@ -93,7 +93,7 @@ def record_worker(record: Path, real: str, arguments: list[str]) -> None:
         while (frame := read_frame(sys.stdin.buffer)) is not None:
             text = find_text(frame) or text
             send(lean.stdin, frame)
-            if frame.get("method") not in (WAIT, GOAL):
+            if frame.get("method") not in (WAIT, *GOALS):
                 continue
             last: dict[str, Frame] = {}
             while (said := read_frame(lean.stdout)) is not None:

@@ -153,7 +153,22 @@ HOLES = {
         ["p q : Prop\nh : p\n⊢ p", "p q : Prop\nh : p\n⊢ q"],
     ),
     "theorem t (p : Prop) (h : p) : p := by\n  first | exact h | sorry\n": ("incomplete", []),
-    "theorem t (p : Prop) : p := sorry\n": ("incomplete", []),
+    "theorem t (p : Prop) : p := sorry\n": ("incomplete", ["p : Prop\n⊢ p"]),
+    "theorem t (p q : Prop) (h : p ∨ q) : q ∨ p := by\n  cases h with\n  | inl h => sorry\n"
+    "  | inr h => exact Or.inl (sorry)\n": (
+        "incomplete",
+        ["p q : Prop\nh : p\n⊢ q ∨ p", "p q : Prop\nh : q\n⊢ q"],
+    ),
+    # The goal of a term that stands where a tactic could, and of two in one tactic.
+    "theorem t (p q : Prop) (f : p → p) (h : q) : p ∧ q := by\n  have g : p := f\n    sorry\n"
+    "  exact ⟨sorry, sorry⟩\n": (
+        "incomplete",
+        [
+            "p q : Prop\nf : p → p\nh : q\n⊢ p",
+            "p q : Prop\nf : p → p\nh : q\ng : p\n⊢ p",
+            "p q : Prop\nf : p → p\nh : q\ng : p\n⊢ q",
+        ],
+    ),
     "theorem t (p q : Prop) (h : p) : p ∧ q := by\n  constructor\n  · exact i\n  · sorry\n": (
         "rejected",
         ["p q : Prop\nh : p\n⊢ q"],
@@ -166,7 +181,7 @@ def test_lean_says_what_is_open_at_the_holes_of_a_file(server: LeanToolchain) ->
     bare = build_lean_problem(kind="file")
     verdicts = judge_all(server, [Candidate(bare, text) for text in HOLES])
     assert [(v.status.value, list(v.goals)) for v in verdicts] == list(HOLES.values())
-    assert verdicts[3].states == ((1, 28, ""),)
+    assert verdicts[3].states == ((1, 28, "p : Prop\n⊢ p"),)
 
 
 @pytest.mark.parametrize("word", ["", "private "])

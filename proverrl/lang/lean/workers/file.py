@@ -28,7 +28,7 @@ from proverrl.lang.lean.workers.messages import (
     make_nonce,
     strip_end,
 )
-from proverrl.lang.lean.workers.session import LEAN_OPTIONS, LeanSession
+from proverrl.lang.lean.workers.session import LEAN_OPTIONS, GoalsAt, LeanSession
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.verify.process_group import ProcessGroup, find_cause, make_folder
 
@@ -61,7 +61,7 @@ class LeanFile(LeanSession):
         return replace(done, env=None)
 
     async def run(
-        self, text: str, env: Environment, *, num_shared: int = 0, all_tactics: bool = False
+        self, text: str, env: Environment, *, num_shared: int = 0, goals_at: GoalsAt = ""
     ) -> Elaboration:
         assert isinstance(env, TextEnvironment)
         end = make_nonce()

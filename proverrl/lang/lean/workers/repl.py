@@ -34,7 +34,7 @@ from proverrl.lang.lean.workers.protocol import (
     encode_command,
     parse_answer,
 )
-from proverrl.lang.lean.workers.session import LeanSession
+from proverrl.lang.lean.workers.session import GoalsAt, LeanSession
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.verify.process_group import ProcessGroup
 
@@ -86,12 +86,12 @@ class LeanRepl(LeanSession):
         return strip_end(self._take(answer), end, last_line)
 
     async def run(
-        self, text: str, env: Environment, *, num_shared: int = 0, all_tactics: bool = False
+        self, text: str, env: Environment, *, num_shared: int = 0, goals_at: GoalsAt = ""
     ) -> Elaboration:
         assert isinstance(env, int)
         begin, end = make_nonce(), make_nonce()
         lines = f'#print "{begin}"\n{text}\n#print "{end}"\n'
-        answer = await self._ask(encode_command(lines, env, all_tactics=all_tactics))
+        answer = await self._ask(encode_command(lines, env, all_tactics=bool(goals_at)))
         if isinstance(answer, ErrorAnswer):
             raise WorkerError(f"the Lean REPL refused a text: {answer.message[:300]!r}")
         done = self._take(answer)

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proverrl.errors import WorkerError
+from proverrl.lang.lean.syntax.lexical import find_holes
 from proverrl.lang.lean.syntax.tokens import scan_code
 from proverrl.lang.lean.workers.lsp import (
     FrameReader,
@@ -42,7 +43,7 @@ from proverrl.lang.lean.workers.messages import (
     make_nonce,
     strip_end,
 )
-from proverrl.lang.lean.workers.session import LEAN_OPTIONS, LeanSession
+from proverrl.lang.lean.workers.session import LEAN_OPTIONS, GoalsAt, LeanSession
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.verify.process_group import ProcessGroup
 
@@ -90,7 +91,7 @@ class LeanServer(LeanSession):
         )
 
     async def run(
-        self, text: str, env: Environment, *, num_shared: int = 0, all_tactics: bool = False
+        self, text: str, env: Environment, *, num_shared: int = 0, goals_at: GoalsAt = ""
     ) -> Elaboration:
         assert isinstance(env, TextEnvironment)
         end = make_nonce()
@@ -102,7 +103,7 @@ class LeanServer(LeanSession):
         before = tuple(message for message in messages if message.start.line <= first_line)
         if is_fatal or before != env.messages:
             raise WorkerError("Lean's server says something else of the text before the question")
-        tactics = await document.list_goals(_find_steps(text, first_line)) if all_tactics else ()
+        tactics = await document.list_goals(*_find_places(text, first_line, goals_at))
         after = TextEnvironment(whole, messages, env.num_header)
         done = Elaboration(after, messages[len(before) :], tactics=tactics).down(-first_line)
         return strip_end(done, end, text.count("\n") + 2)
@@ -200,18 +201,23 @@ class _Document:
                 answered = True
         return read_messages(published, text), is_fatal
 
-    async def list_goals(self, places: Sequence[Position]) -> tuple[TacticStep, ...]:
-        """The goals at places of the newest text; places without a tactic are left out."""
+    async def list_goals(
+        self, holes: Sequence[Position], steps: Sequence[Position]
+    ) -> tuple[TacticStep, ...]:
+        """The goals at places of the newest text; places without a tactic are left out. A hole
+        that is a term has the goal of that term, and comes first."""
         lines = self.text.split("\n")
-        requests = self._number(len(places))
+        asked = [("$/lean/plainTermGoal", place) for place in holes]
+        asked += [("$/lean/plainGoal", place) for place in (*holes, *steps)]
+        requests = self._number(len(asked))
         sent = b""
-        for request, place in zip(requests, places, strict=True):
+        for request, (method, place) in zip(requests, asked, strict=True):
             position = encode_place(place, lines[place.line - 1])
             params = {"textDocument": {"uri": _URI}, "position": position}
-            sent += encode({"id": request, "method": "$/lean/plainGoal", "params": params})
+            sent += encode({"id": request, "method": method, "params": params})
         await self._write(sent)
         found: dict[int, TacticStep] = {}
-        waiting = dict(zip(requests, places, strict=True))
+        waiting = {request: place for request, (_, place) in zip(requests, asked, strict=True)}
         while waiting:
             message = await self._read()
             if "method" in message:
@@ -219,7 +225,8 @@ class _Document:
             result = self._take_result(message, tuple(waiting))
             place = waiting.pop(message["id"])
             if result is not None:
-                goals = result.get("goals") if isinstance(result, dict) else None
+                told = result if isinstance(result, dict) else {}
+                goals = told.get("goals", [told.get("goal")])
                 if not isinstance(goals, list) or not all(isinstance(goal, str) for goal in goals):
                     raise WorkerError(f"Lean's server gave no goals: {result!r:.200}")
                 found[message["id"]] = TacticStep("\n\n".join(goals), place)
@@ -277,12 +284,18 @@ class _Document:
         )
 
 
-def _find_steps(text: str, first_line: int) -> list[Position]:
-    """Where tactics may begin: the first word of each line, also after a bullet or a semicolon."""
-    places: list[Position] = []
+def _find_places(
+    text: str, first_line: int, goals_at: GoalsAt
+) -> tuple[list[Position], list[Position]]:
+    """The holes, and where tactics may begin: the first word of each line, also after a bullet or a
+    semicolon."""
+    if not goals_at:
+        return [], []
+    holes = [Position(first_line + line, column) for line, column in find_holes(text)]
+    steps: list[Position] = []
     line, may_begin = 0, False
-    for token in scan_code(text):
+    for token in scan_code(text) if goals_at == "steps" else ():
         if token.line != line or may_begin:
-            places.append(Position(first_line + token.line, token.column))
+            steps.append(Position(first_line + token.line, token.column))
         line, may_begin = token.line, token.text in _BEFORE_STEPS
-    return places[:_MAX_STEPS]
+    return holes[:_MAX_STEPS], steps[:_MAX_STEPS]

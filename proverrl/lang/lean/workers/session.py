@@ -7,6 +7,7 @@ answer is a ``WorkerError``, after which the session must be killed.
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Literal
 
 from proverrl.lang.lean.replay import ReplayOutcome
 from proverrl.lang.lean.workers.messages import Elaboration, Environment
@@ -17,6 +18,10 @@ from proverrl.verify.process_group import GroupOwner
 # Linters speak of style, and take a fifth of the time of a short proof.
 LEAN_OPTIONS = ("-Dweak.Elab.async=false", "-Dlinter.all=false")
 """For every process."""
+
+
+GoalsAt = Literal["", "holes", "steps"]
+"""Where goals are asked for: nowhere, at each ``sorry``, or before each tactic too."""
 
 
 class LeanSession(GroupOwner):
@@ -31,10 +36,10 @@ class LeanSession(GroupOwner):
 
     @abstractmethod
     async def run(
-        self, text: str, env: Environment, *, num_shared: int = 0, all_tactics: bool = False
+        self, text: str, env: Environment, *, num_shared: int = 0, goals_at: GoalsAt = ""
     ) -> Elaboration:
         """Elaborate a text without imports in an environment. Its first ``num_shared`` characters
-        are likely to come again; ``all_tactics`` asks for the goals before each tactic."""
+        are likely to come again."""
 
     def is_warm_for(self, header: str, text: str) -> bool:
         """Whether a text that begins so, after imports that were loaded, would save time here."""

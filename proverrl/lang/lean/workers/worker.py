@@ -275,7 +275,7 @@ class LeanWorker(GroupWorker):
             rest,
             env,
             num_shared=_count_ours(candidate.problem, text),
-            all_tactics=self._limits.trace_states or bool(holes),
+            goals_at="steps" if self._limits.trace_states else "holes" if holes else "",
         )
         verdict = judge_messages(done, candidate, text.first_line)
         if verdict is None:
