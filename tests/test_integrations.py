@@ -59,6 +59,7 @@ def test_a_fork_after_the_first_answer_is_an_error_and_no_hang(reward: ProofRewa
         signal.alarm(20)
         status = 1
         try:
+            reward.close()
             reward.score([PROBLEM], ["good"])
         except UsageError:
             status = 7

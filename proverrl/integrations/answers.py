@@ -160,11 +160,13 @@ class ProofReward:
             wait = min(2 * wait, _LONGEST_WAIT)
 
     def close(self) -> None:
-        """End the workers; the next answer starts others."""
+        """End the workers; the next answer starts others. In a fork nothing is ended: they are
+        those of the process that started them."""
         with self._starting:
-            loop, thread, self._loop = self._loop, self._thread, None
-            if loop is None or thread is None:
+            loop, thread = self._loop, self._thread
+            if loop is None or thread is None or not thread.is_alive():
                 return
+            self._loop = None
             try:
                 asyncio.run_coroutine_threadsafe(self._close_verifier(), loop).result()
             finally:
