@@ -22,7 +22,7 @@ PACKAGE = ROOT / "proverrl"
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(names.split())
     for names in (
-        "__init__ version types errors seeds hint files statistics concurrency",
+        "__init__ version types errors seeds hint files statistics concurrency text_cache",
         "config parallel",
         "verify",
         "lang",

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -24,6 +23,7 @@ from proverrl.files.strict_json import load_json
 from proverrl.lang import find_language, find_suffixes
 from proverrl.problems.input_paths import check_paths, list_programs
 from proverrl.problems.load import read_problem
+from proverrl.text_cache import cache_texts
 from proverrl.types import FILE, HOLE, Candidate, Problem, Verdict
 
 MAX_LINE_BYTES = 16 * 2**20
@@ -174,7 +174,7 @@ def refuse_stranger(entry: Submission) -> Unusable | None:
     return entry.refuse("bad-problem", f"its own text: {found}") if found else None
 
 
-@lru_cache(maxsize=512)
+@cache_texts
 def _find_cheat(language: str, kind: str, preamble: str, statement: str) -> str:
     return find_language(language).find_cheat(Problem("p", language, kind, preamble, statement))
 

@@ -47,8 +47,8 @@ from proverrl.types import (
     Verdict,
 )
 
-_NO_TACTIC = ("--", "/-", "```", "<")
-"""Begin lines in which no tactic stands: comments, the end of a block of code, marks of an end."""
+_NO_STEP = ("-", "/", "```", "<")
+"""Begin lines that are no step in any language: comments, ends of a block of code, marks."""
 _MAX_OPENINGS = 4
 """Lines in a row that only open blocks, at most: ``cases h with``, an alternative, a ``have``."""
 
@@ -255,7 +255,7 @@ class StepProposer(Proposer):
 
     def _read(self, problem: Problem, prefix: Prefix, completion: Completion) -> Proposal:
         line = _take_step(problem, completion.text)
-        if not line.strip() or line.lstrip().startswith(_NO_TACTIC):
+        if not line.strip() or line.lstrip().startswith(_NO_STEP):
             self.num_unread += 1
             return make_proposal(prefix.text, completion, "the answer begins with no tactic")
         if not LAYOUTS[self.policy.layout].in_block:

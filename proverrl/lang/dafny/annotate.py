@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.believed import find_bit_measures, has_bit_types
@@ -22,6 +21,7 @@ from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_declar
 from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot
 from proverrl.lang.dafny.syntax.tokens import Token, read_file
 from proverrl.lang.records import Finding
+from proverrl.text_cache import cache_texts
 from proverrl.types import HOLE, Problem
 
 # What our own text may carry besides; it is ours, so it need not be harmless in other hands.
@@ -64,7 +64,7 @@ def read_our_program(problem: Problem) -> OurProgram:
     return program
 
 
-@lru_cache(maxsize=128)
+@cache_texts
 def _read_program(text: str) -> OurProgram | str:
     program, findings = audit_program(text, _OUR_ATTRIBUTES)
     if findings or program is None:
@@ -91,7 +91,7 @@ def align(problem: Problem, body: str) -> Alignment | list[Finding]:
     return _align(get_program_text(problem), body)
 
 
-@lru_cache(maxsize=64)
+@cache_texts
 def _align(text: str, body: str) -> Alignment | list[Finding]:
     ours = _read_program(text)
     assert not isinstance(ours, str)

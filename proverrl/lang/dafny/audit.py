@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from dataclasses import replace
-from functools import lru_cache
 from itertools import pairwise
 
 from proverrl.errors import ProblemError
@@ -36,6 +35,7 @@ from proverrl.lang.dafny.syntax.plain import write_plain
 from proverrl.lang.dafny.syntax.tokens import CLOSERS, Token, read_body, read_file
 from proverrl.lang.dafny.written_types import get_blank, read_untyped
 from proverrl.lang.records import Finding
+from proverrl.text_cache import cache_texts
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column, find_body_place
 
@@ -110,7 +110,7 @@ def audit_candidate(candidate: Candidate) -> Verdict | None:
     return Verdict(status, diagnostics, checks=(f"audit:{worst.rule}",))
 
 
-@lru_cache(maxsize=4096)
+@cache_texts
 def _find_hole_error(statement: str) -> str:
     before, _, after = statement.partition(HOLE)
     for neighbour in (before[-1:], after[:1]):
@@ -215,7 +215,7 @@ def _find_method_calls(tokens: list[Token], methods: Set[str]) -> Iterator[Findi
             yield token.refuse("cheat", "names", message)
 
 
-@lru_cache(maxsize=1024)
+@cache_texts
 def _read_problem(
     preamble: str, statement: str
 ) -> tuple[frozenset[str], frozenset[str], bool, bool]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.annotate import align, get_program_text
@@ -24,6 +23,7 @@ from proverrl.lang.dafny.syntax.plain import WrittenText, insert
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.tokens import Token, find_places
 from proverrl.lang.records import Finding
+from proverrl.text_cache import cache_texts
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem
 
 _FIRST = re.compile(r"    IsNullableRefType: \?(\d+)$")
@@ -41,7 +41,7 @@ class TypeInsertion:
     text: str
 
 
-@lru_cache(maxsize=512)
+@cache_texts
 def read_untyped(problem_id: str, text: str) -> ParsedProgram:
     """What Dafny has to infer in a problem's text with an empty body.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import Literal
 
@@ -41,6 +40,7 @@ from proverrl.lang.lean.words import (
     judge_word,
 )
 from proverrl.lang.records import Category, Finding
+from proverrl.text_cache import cache_texts
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column
 
@@ -168,7 +168,7 @@ def check_lean_problem(problem: Problem) -> None:
         find_target(problem)
 
 
-@lru_cache(maxsize=4096)
+@cache_texts
 def _find_problem_error(preamble: str, statement: str) -> str:
     before, _, after = statement.partition(HOLE)
     if preamble and not preamble.endswith("\n"):

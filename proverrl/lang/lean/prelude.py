@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target, split_header
 from proverrl.lang.lean.syntax.lexical import make_finding
 from proverrl.lang.lean.syntax.tokens import Token, scan_tokens, split_name
 from proverrl.lang.lean.words import DECLARING
 from proverrl.lang.records import Finding
+from proverrl.text_cache import cache_texts
 from proverrl.types import HOLE, Problem
 
 PRELUDE_WORDS = DECLARING | {"private", "protected", "noncomputable"}
@@ -45,7 +45,7 @@ def read_problem_words(problem: Problem) -> ProblemWords:
     return _read_words(problem.preamble, problem.statement, target)
 
 
-@lru_cache(maxsize=1024)
+@cache_texts
 def _read_words(preamble: str, statement: str, target: str) -> ProblemWords:
     _, rest = split_header(preamble)
     text = rest + statement.replace(HOLE, " ")

@@ -10,13 +10,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate, pairwise
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.generate.names import GLOBAL_POOLS, VARIABLE_POOLS
 from proverrl.lang.dafny.syntax.declarations import Declaration, read_declarations, split_at
 from proverrl.lang.dafny.syntax.text import BUILT_IN_MEMBERS, KEYWORDS, scan_places
+from proverrl.text_cache import cache_texts
 from proverrl.types import HOLE, Problem
 
 Piece = tuple[str, str, int]
@@ -57,7 +57,7 @@ def read_problem(problem: Problem) -> Program:
     return read_program(problem.preamble + problem.statement)
 
 
-@lru_cache(maxsize=4096)
+@cache_texts
 def read_program(text: str) -> Program:
     """The declarations of a text with one hole. Raises ``ProblemError``."""
     if text.count(HOLE) != 1:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.syntax.cursor import GrammarError
@@ -16,6 +15,7 @@ from proverrl.lang.dafny.syntax.parsed import Element, ParsedProgram
 from proverrl.lang.dafny.syntax.program import read_text
 from proverrl.lang.dafny.syntax.text import scan_places
 from proverrl.lang.dafny.syntax.tokens import find_close
+from proverrl.text_cache import cache_texts
 from proverrl.types import HOLE
 
 Formal = tuple[str, str]
@@ -122,7 +122,7 @@ def read_declarations(text: str) -> tuple[Declaration, ...]:
     return tuple(_read_element(program, e) for e in program.root.slots[0].elements)
 
 
-@lru_cache(maxsize=1024)
+@cache_texts
 def find_declaration(text: str, place: int) -> Declaration | None:
     """The function, predicate, method or lemma around a character. Raises ``ProblemError``."""
     program = parse_text(text)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 from proverrl.errors import ProblemError
 from proverrl.lang.lean.syntax.tokens import Token, scan_code, scan_tokens, split_name
+from proverrl.text_cache import cache_texts
 from proverrl.types import HOLE, Problem, Split
 
 ProofKind = Literal["tactics", "term"]
@@ -257,7 +257,7 @@ def find_target(problem: Problem) -> str:
         raise ProblemError(f"problem {problem.id!r}: {error}") from error
 
 
-@lru_cache(maxsize=4096)
+@cache_texts
 def _find_target(preamble: str, statement: str) -> str:
     before, _, _ = statement.partition(HOLE)
     found = [d for d in find_declarations(preamble + before) if d.offset >= len(preamble)]
