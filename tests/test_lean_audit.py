@@ -390,7 +390,7 @@ def test_what_stalls_lean_is_refused(honest: str, stalling: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "statement", "message"),
     [
-        ("calc", STATEMENT, "unknown kind 'calc'; use tactics, term, file"),
+        ("calc", STATEMENT, "unknown kind 'calc'; use tactics, term, proposition, file"),
         ("tactics", f"theorem t : True := by{HOLE}\n", "its hole touches 'y'"),
         ("tactics", f"theorem t : True := by\n  {HOLE} done\n", "follows its hole on the same"),
         ("tactics", f"theorem t : True := by\n  -- {HOLE}\n", "inside a comment"),
@@ -412,7 +412,7 @@ def test_a_preamble_ends_with_a_line_break() -> None:
 
 
 def test_kinds_are_those_of_the_words_page() -> None:
-    assert LEAN_KINDS == ("tactics", "term", "file")
+    assert LEAN_KINDS == ("tactics", "term", "proposition", "file")
 
 
 @given(texts(), texts())

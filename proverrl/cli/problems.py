@@ -60,15 +60,30 @@ def problems() -> None:
     help="Split; the three differ in structure.",
 )
 @click.option("--unseen", is_flag=True, help="Only families that are in no file without this.")
+@click.option(
+    "--formalize",
+    is_flag=True,
+    help="Ask for the statements themselves, from English; the verifier decides what agrees.",
+)
 @workers_option("Verifier processes.")
 @OUT_FILE
-def generate(language: str, levels: str, split: str, unseen: bool, out: Path, **work: int) -> None:
+def generate(
+    language: str,
+    levels: str,
+    split: str,
+    unseen: bool,
+    formalize: bool,
+    out: Path,
+    **work: int,
+) -> None:
     """Generate problems; the real verifier checks each one before it is written."""
     import asyncio
 
+    from proverrl.lang.formalizing import StatementGenerator
     from proverrl.problems.drafts import generate_file
 
-    generator = find_language(language).generator
+    known = find_language(language)
+    generator = StatementGenerator(known) if formalize else known.generator
     if generator is None:
         raise UsageError(f"there is no generator of {language} problems")
     generating = generate_file(

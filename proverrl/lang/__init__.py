@@ -14,7 +14,8 @@ from proverrl.errors import ProblemError
 
 # Loaded with the first language: the command line only wants the names.
 if TYPE_CHECKING:
-    from proverrl.lang.base import Composing, Language
+    from proverrl.lang.base import Language
+    from proverrl.lang.parts import Composing
 
 LANGUAGES: dict[str, str] = {
     "dafny": "proverrl.lang.dafny.language:DAFNY",

@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from proverrl.errors import ProblemError
 from proverrl.types import Problem, Split
@@ -50,7 +50,11 @@ Pools = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
 """Role of a name: its train names, and its valid and held-out names."""
 
 
-class NamesExhaustedError(Exception):
+class NoDraftError(Exception):
+    """A draw gave nothing."""
+
+
+class NamesExhaustedError(NoDraftError):
     """A program asked for more names of one role than its pool can still give."""
 
 
@@ -65,6 +69,7 @@ class Names:
 
     def __init__(self, rng: random.Random, split: Split, pools: Pools) -> None:
         self._rng = rng
+        self.split = split
         self._is_train = split == "train"
         self._pools = pools
         self._used: set[str] = set()
@@ -98,11 +103,13 @@ def is_train_number(role: str, value: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ProgramText:
-    """What a family writes: a statement line by line, and the body that should fill its hole."""
+    """What a family writes: a statement line by line, the body that should fill its hole, and what
+    it says in words, if that is to be shown."""
 
     lines: list[str]
     reference: str
     kind: str = "statements"
+    informal: str = ""
 
 
 Family = Callable[[random.Random, Names], ProgramText]
@@ -110,13 +117,14 @@ Family = Callable[[random.Random, Names], ProgramText]
 
 @dataclass(frozen=True, slots=True)
 class CurriculumDraft:
-    """A statement with a hole, and the body that should fill it."""
+    """A statement with a hole, the body that should fill it, and what it says in words, if any."""
 
     level: int
     family: str
     kind: str
     statement: str
     reference: str
+    informal: str = ""
 
 
 LearnMetadata = Callable[[Problem], dict[str, Any] | None]
@@ -128,11 +136,11 @@ class Generator(ABC):
     """The families of a language, and the streams of drafts that they give."""
 
     language: str
-    families: ClassVar[dict[int, dict[str, Family]]]
+    families: Mapping[int, Mapping[str, Family]]
     """Level to family name to generator."""
-    unseen: ClassVar[frozenset[str]] = frozenset()
+    unseen: frozenset[str] = frozenset()
     """Families that no ordinary file holds, for an evaluation on what training never saw."""
-    pools: ClassVar[Pools]
+    pools: Pools
 
     @abstractmethod
     def normalise(self, statement: str) -> str:
@@ -167,12 +175,12 @@ class Generator(ABC):
         rng = random.Random(seed)
         try:
             made = self.families[level][family](rng, Names(rng, split, self.pools))
-        except NamesExhaustedError:
+        except NoDraftError:
             return None
         statement = "\n".join(made.lines) + "\n"
         if self.assign_split(statement) != split:
             return None
-        return CurriculumDraft(level, family, made.kind, statement, made.reference)
+        return CurriculumDraft(level, family, made.kind, statement, made.reference, made.informal)
 
     def stream_family(
         self, level: int, family: str, seed: int, split: Split, seen: set[str]

@@ -69,6 +69,7 @@ def build_problem(
         kind=draft.kind,
         preamble="",
         statement=draft.statement,
+        informal=draft.informal,
         split=split,
         origin=ORIGIN,
         metadata={"level": draft.level, "family": draft.family} | (learned or {}),
@@ -99,8 +100,9 @@ class DraftChecker:
             return None
         self.counts.num_kept += 1
         row = make_row(build_problem(self.generator, draft, self.split, learned))
-        # A draft has none, and the published files no such field.
-        del row["informal"]
+        if not draft.informal:
+            # The published files have no such field.
+            del row["informal"]
         return row | {"reference": draft.reference}
 
     async def check_all(

@@ -38,12 +38,15 @@ _DAFNY_ASKS = {
     "statements": "Write the proof statements",
     "calc": "Write the steps of the calculation",
     "assertions": "Write the assertions",
+    "contract": "Write the contract (requires and ensures) that says what is said in words",
 }
 BODY_HEADING = "\n// body\n"
 """Ends the prompt; the body follows, then the tokenizer's end token."""
 
 _WORD = re.compile(r"/\*.*?\*/|\{:\s*\w+|[A-Za-z_][\w']*|[0-9](?:\w|\.(?=[0-9]))*", re.DOTALL)
 """Comments and attributes (never changed), names, and numbers with all that belongs to them."""
+_QUOTED = re.compile(r"`[^`\n]*`|\b[0-9]+\b")
+"""Of words about a program, what is a part of one."""
 _CONSTANT = re.compile(r"[3-9]|[1-9][0-9]+")
 """0, 1 and 2 are bounds, steps and halves; they keep their meaning and their value."""
 
@@ -137,13 +140,13 @@ def use_problem_words(problem: Problem, text: str, layout: LayoutName) -> str:
 
 def _plain_messages(problem: Problem) -> tuple[Message, ...]:
     """The program with its hole marked, then a heading after which the body is to be written."""
-    text = problem.preamble + problem.statement.rstrip()
-    return (Message("user", text + BODY_HEADING),)
+    return (Message("user", _show_words(problem, {}) + _show_text(problem) + BODY_HEADING),)
 
 
 def _canonical_messages(problem: Problem) -> tuple[Message, ...]:
-    text = problem.preamble + problem.statement.rstrip()
-    return (Message("user", _replace(text, _canonical_words(problem)) + BODY_HEADING),)
+    mapping = _canonical_words(problem)
+    text = _show_words(problem, mapping) + _replace(_show_text(problem), mapping)
+    return (Message("user", text + BODY_HEADING),)
 
 
 def _kimina_messages(problem: Problem) -> tuple[Message, ...]:
@@ -177,7 +180,7 @@ def _dafny_messages(problem: Problem) -> tuple[Message, ...]:
     """Our own: the program with its hole marked and what may stand there, or the whole program to
     be given back with proof hints (the task of DafnyBench, Loughridge et al. 2024,
     arXiv 2406.08467)."""
-    program = problem.preamble + problem.statement
+    program = _show_text(problem)
     if problem.kind == ANNOTATE:
         program = program.replace(HOLE, "")
         ask = (
@@ -195,7 +198,7 @@ def _dafny_messages(problem: Problem) -> tuple[Message, ...]:
         raise ProblemError(
             f"problem {problem.id!r}: layout 'dafny' cannot ask for {problem.kind!r}, only {known}"
         )
-    shown = _fence("dafny", program.rstrip())
+    shown = _fence("dafny", _show_words(problem, {}) + program.rstrip())
     return Message("system", _DAFNY_SYSTEM), Message("user", f"{ask}\n\n{shown}")
 
 
@@ -209,6 +212,20 @@ def _complete(problem: Problem) -> str:
     rest = _show(problem)[len(problem.preamble) :]
     code = _fence("lean4", problem.preamble + comment + rest)
     return f"Complete the following Lean 4 code:\n\n{code}"
+
+
+def _show_text(problem: Problem) -> str:
+    return find_language(problem.language).show_text(problem).rstrip()
+
+
+def _show_words(problem: Problem, mapping: dict[str, str]) -> str:
+    """As a comment, what a statement that is to be written should say, in the words of ``mapping``
+    where it quotes a program."""
+    language = find_language(problem.language)
+    if not language.asks_statement(problem):
+        return ""
+    words = _QUOTED.sub(lambda match: _replace(match.group(), mapping), problem.informal)
+    return "".join(f"{language.comment} {line}\n" for line in words.splitlines())
 
 
 def _show(problem: Problem) -> str:
@@ -232,11 +249,17 @@ def _canonical_words(problem: Problem) -> dict[str, str]:
     mapping: dict[str, str] = {}
     free = _letters(set())
     numbers = count(1)
-    for word in _find_words(problem, problem.preamble + problem.statement):
+    for word in _find_words(problem, f"{_show_text(problem)} {_list_quoted(problem)}"):
         # No Dafny name begins with an underscore, so that a constant's is never a name's.
         short = f"_{next(numbers)}" if _is_constant(word) else next(free[word[0].isupper()])
         mapping[word] = short
     return mapping
+
+
+def _list_quoted(problem: Problem) -> str:
+    """What the words quote of a program whose statement is to be written from them."""
+    asks = find_language(problem.language).asks_statement(problem)
+    return " ".join(_QUOTED.findall(problem.informal)) if asks else ""
 
 
 def _letters(taken: set[str]) -> dict[bool, Iterator[str]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from proverrl.config import RewardConfig, RewardName
 from proverrl.errors import RecordError
+from proverrl.lang import find_language
 from proverrl.rewards.noise import CORRECTIONS, MAX_ONLINE
 from proverrl.types import Reward, Rollout, Status, Verdict
 
@@ -47,10 +48,31 @@ def turn_discounted_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     return Reward(total=value, parts={"proved": value})
 
 
+def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
+    """1 for a statement that is well formed, and 1 more for one that means what is meant: R_ver +
+    R_sem of Mathesis (Yu et al. 2025, arXiv 2506.07047), both by the verifier. Raises
+    ``RecordError`` for a problem that asks for no statement."""
+    means = float(_proved(rollout))
+    language = find_language(rollout.problem.language)
+    if language.formalizing is None or not language.asks_statement(rollout.problem):
+        raise RecordError(
+            f'problem {rollout.problem.id!r} asks for a proof; reward.name = "statement" is for '
+            "problems that ask for a statement (problems generate --formalize)"
+        )
+    turn = rollout.turns[-1]
+    is_read = (
+        turn.candidate is not None
+        and turn.verdict is not None
+        and language.formalizing.is_well_formed(turn.candidate, turn.verdict)
+    )
+    return Reward(means + is_read, {"means": means, "well_formed": float(is_read)})
+
+
 REWARDS: dict[RewardName, Callable[[Rollout, RewardConfig], Reward]] = {
     "proved": proved_reward,
     "obligations": obligations_reward,
     "turn_discounted": turn_discounted_reward,
+    "statement": statement_reward,
 }
 
 

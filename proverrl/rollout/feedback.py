@@ -7,6 +7,7 @@ Places are those of the assembled file, lines from 1 and columns from 0, as in a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from proverrl.config import FeedbackName
 from proverrl.lang import find_language
@@ -32,7 +33,8 @@ def goedel(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
     """Goedel-Prover-V2's form (Lin et al. 2025, arXiv 2508.03613): each error with 4 lines before
     it, its span within ``<error>`` and ``</error>`` (6 lines at most), 1 line after it and its
     message; then how many errors were left out, and a request for an analysis before new code."""
-    lines = candidate.source.split("\n")
+    verdict = _hide_meaning(candidate, verdict)
+    lines = _show_lines(candidate)
 
     def describe(error: Diagnostic) -> list[str]:
         snippet = _mark_span(lines, error)
@@ -45,7 +47,8 @@ def kimina(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
     """Kimina-Prover's form (Wang et al. 2025, arXiv 2504.11354): the goal before the error (of the
     first one, which is the one that a verdict carries), the message, and 2 numbered lines around
     it with ``>`` at the line of the error."""
-    lines = candidate.source.split("\n")
+    verdict = _hide_meaning(candidate, verdict)
+    lines = _show_lines(candidate)
     goals = "\n\n".join(verdict.goals)
 
     def describe(error: Diagnostic) -> list[str]:
@@ -63,7 +66,7 @@ def kimina(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
 def compact(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
     """One line per error, as in the interpreter block of Leanabell-Prover-V2 (Ji et al. 2025,
     arXiv 2507.08649); lines count in the candidate's own text where the error is in it."""
-    errors, num_omitted = _choose(verdict, max_errors)
+    errors, num_omitted = _choose(_hide_meaning(candidate, verdict), max_errors)
     if verdict.proved:
         return "verification succeeded"
     parts = []
@@ -93,6 +96,21 @@ FEEDBACK: dict[FeedbackName, FeedbackFn] = {
 def render_missing(reason: str) -> str:
     """What the policy is told when no candidate was found in its answer."""
     return f"No proof was found in the answer: {reason}. Write the whole answer again."
+
+
+def _hide_meaning(candidate: Candidate, verdict: Verdict) -> Verdict:
+    """Where a statement is asked for, only what is said of the body: the rest of the file, and so
+    the goals and the messages about it, hold what is meant."""
+    if not find_language(candidate.problem.language).asks_statement(candidate.problem):
+        return verdict
+    told = tuple(d for d in verdict.diagnostics if d.body_line is not None)
+    return replace(verdict, diagnostics=told, goals=())
+
+
+def _show_lines(candidate: Candidate) -> list[str]:
+    """The lines of the file that a policy may see."""
+    asks = find_language(candidate.problem.language).asks_statement(candidate.problem)
+    return (candidate.head + candidate.body if asks else candidate.source).split("\n")
 
 
 def _choose(verdict: Verdict, max_errors: int) -> tuple[Sequence[Diagnostic], int]:

@@ -30,7 +30,7 @@ import networkx as nx
 from proverrl.config.search import SearchConfig, TierName
 from proverrl.errors import RecordError
 from proverrl.lang import find_language
-from proverrl.lang.base import Facts
+from proverrl.lang.parts import Facts
 from proverrl.lang.records import Lemma, LemmaStatus
 from proverrl.search.base import Functions
 from proverrl.search.composite import ROOT, Composite

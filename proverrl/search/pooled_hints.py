@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal
 
 from proverrl.config.search import SearchConfig
 from proverrl.lang import find_language
-from proverrl.lang.base import Pooling
+from proverrl.lang.parts import Pooling
 from proverrl.lang.records import PooledHint, Prefix, RefusedHints
 from proverrl.search.base import Functions, SearchTurn
 from proverrl.search.composite import ROOT, Composite

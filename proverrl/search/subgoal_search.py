@@ -23,7 +23,7 @@ import networkx as nx
 from proverrl.config.search import SearchConfig
 from proverrl.errors import RecordError
 from proverrl.lang import find_language
-from proverrl.lang.base import Sketching
+from proverrl.lang.parts import Sketching
 from proverrl.lang.records import Sketch, Subgoal
 from proverrl.search.base import Functions
 from proverrl.search.composite import ROOT, Composite

@@ -39,17 +39,19 @@ from proverrl.text_cache import cache_texts
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column, find_body_place
 
-AUDIT_VERSION = 11
+AUDIT_VERSION = 12
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
 what is sent to Dafny changes."""
 
-HOLE_KINDS = ("invariants", "statements", "calc", "assertions")
+CONTRACT = "contract"
+HOLE_KINDS = ("invariants", "statements", "calc", "assertions", CONTRACT)
 KINDS = (*HOLE_KINDS, "file", ANNOTATE)
 
 MAX_BODY_CHARACTERS = 32_768
 MAX_FILE_CHARACTERS = 262_144
 MAX_BODY_TOKENS = 4_000
 _MAX_FINDINGS = 10
+_CONTRACT_WORDS = frozenset({"requires"})
 _MARK = "the_hole_of_this_problem"
 _SAFE_AROUND_HOLE = frozenset(" \t\r\n{};")
 
@@ -82,7 +84,8 @@ def _audit_plain(kind: str, body: str, problem: Problem | None) -> list[Finding]
     tokens, findings = read_body(body)
     if len(tokens) > MAX_BODY_TOKENS:
         return [Finding("syntax", "size", f"more than {MAX_BODY_TOKENS} tokens", 1, 0)]
-    findings = [*_scan(tokens), *findings]
+    allowed = _CONTRACT_WORDS if kind == CONTRACT else frozenset()
+    findings = [*_scan(tokens, allowed), *findings]
     return findings or _parse(kind, tokens, problem)
 
 
@@ -152,14 +155,14 @@ def _make_diagnostic(candidate: Candidate, finding: Finding) -> Diagnostic:
     )
 
 
-def _scan(tokens: list[Token]) -> Iterator[Finding]:
+def _scan(tokens: list[Token], allowed: Set[str]) -> Iterator[Finding]:
     open_brackets: list[str] = []
     scope_ended = False
     previous = ""
     for place, token in enumerate(tokens):
         text = token.text
-        is_member = previous == "." and text == "requires"
-        if token.kind == "word" and text in FORBIDDEN_WORDS and not is_member:
+        is_allowed = text in allowed or (previous == "." and text == "requires")
+        if token.kind == "word" and text in FORBIDDEN_WORDS and not is_allowed:
             yield refuse_word(token)
         elif token.kind == "operator":
             name = tokens[min(place + 1, len(tokens) - 1)]

@@ -12,15 +12,7 @@ import re
 from collections.abc import Iterable
 
 from proverrl.errors import ProblemError
-from proverrl.lang.base import (
-    BackendOptions,
-    Composing,
-    Facts,
-    Language,
-    Pooling,
-    Searching,
-    Sketching,
-)
+from proverrl.lang.base import BackendOptions, Language
 from proverrl.lang.dafny.audit import KINDS, audit_candidate, check_problem
 from proverrl.lang.dafny.backend import open_dafny
 from proverrl.lang.dafny.canaries import CANARIES
@@ -34,6 +26,7 @@ from proverrl.lang.dafny.syntax.text import (
 )
 from proverrl.lang.dafny.workers.toolchain import check_dafny
 from proverrl.lang.generating import Generator
+from proverrl.lang.parts import Composing, Facts, Formalizing, Pooling, Searching, Sketching
 from proverrl.lang.records import Extraction, Part
 from proverrl.lang.words import drop_names, find_words
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
@@ -85,6 +78,12 @@ class Dafny(Language):
         from proverrl.lang.dafny.search import pooled
 
         return pooled
+
+    @property
+    def formalizing(self) -> Formalizing:
+        from proverrl.lang.dafny.formal.contract import FORMALIZING
+
+        return FORMALIZING
 
     @property
     def composing(self) -> Composing:

@@ -28,6 +28,7 @@ TRIVIAL_BODIES: Mapping[str, tuple[str, ...]] = {
     "statements": ("assert true;",),
     "calc": (),
     "assertions": ("assert true;",),
+    "contract": (),
     "file": (),
     ANNOTATE: (),
 }

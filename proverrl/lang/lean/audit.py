@@ -27,6 +27,7 @@ from proverrl.lang.lean.syntax.lexical import (
     find_docs,
     find_lexical_findings,
     find_odd_tokens,
+    find_proofs,
     make_finding,
 )
 from proverrl.lang.lean.syntax.tokens import Token, scan_tokens, split_name
@@ -41,13 +42,14 @@ from proverrl.lang.lean.words import (
 )
 from proverrl.lang.records import Category, Finding
 from proverrl.text_cache import cache_texts
-from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column
 
-LEAN_AUDIT_VERSION = 9
+LEAN_AUDIT_VERSION = 10
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
-LEAN_KINDS = ("tactics", "term", "file")
+PROPOSITION = "proposition"
+LEAN_KINDS = ("tactics", "term", PROPOSITION, "file")
 
 MAX_BODY_CHARACTERS = 131_072
 MAX_FILE_CHARACTERS = 262_144
@@ -84,7 +86,7 @@ _CHEATING_HASH_COMMANDS = re.compile(
 _SIZE_OF = re.compile(r"[A-Z]|.['₀-₉]*(?:\.|\Z)")
 _DECIDE_OPTIONS = frozenset({"kernel", "revert", "zetaReduce", "true", "false"})
 _MAX_OPEN_TOKENS = 100
-# Words before which or behind which Lean or Mathlib takes a program.
+# Beside these words Lean or Mathlib takes a program.
 _PROGRAMS = frozenset({"tactic", "oracle", "eval"})
 # What a term needs to compute something. Lean evaluates the term behind ``config :=``.
 _COMPUTING = frozenset("fun λ match nomatch do if let have show by open from".split())
@@ -138,31 +140,30 @@ def audit_lean_candidate(candidate: Candidate) -> Verdict | None:
     check_lean_problem(problem)
     words = read_problem_words(problem)
     part: Part = "file" if problem.kind == "file" else "body"
-    found = [(part, finding) for finding in audit_text(candidate.body, part, words)]
+    proofs = find_proofs(candidate.body) if problem.kind == PROPOSITION else ()
+    found = [(part, f) for f in (*audit_text(candidate.body, part, words), *proofs)]
     if candidate.prelude:
-        if part == "file":
-            message = "a bare file has no prelude"
+        if problem.kind in (FILE, PROPOSITION):
+            message = f"a {problem.kind} has no prelude"
             found.append(("prelude", Finding("syntax", "prelude", message, 1, 0)))
         else:
             found += [("prelude", f) for f in audit_text(candidate.prelude, "prelude", words)]
     if not found:
         return None
     found.sort(key=lambda entry: _RANKS[entry[1].category])
-    worst = found[0][1]
     return Verdict(
-        _STATUSES[worst.category],
+        _STATUSES[found[0][1].category],
         tuple(_make_diagnostic(candidate, part, finding) for part, finding in found),
-        checks=(f"audit:{worst.rule}",),
+        checks=(f"audit:{found[0][1].rule}",),
     )
 
 
 def check_lean_problem(problem: Problem) -> None:
     """Raise ``ProblemError`` when a problem's text could not be told from a body in its hole."""
     if problem.kind not in LEAN_KINDS:
-        known = ", ".join(LEAN_KINDS)
-        raise ProblemError(f"problem {problem.id!r}: unknown kind {problem.kind!r}; use {known}")
-    error = _find_problem_error(problem.preamble, problem.statement)
-    if error:
+        said = f"unknown kind {problem.kind!r}; use {', '.join(LEAN_KINDS)}"
+        raise ProblemError(f"problem {problem.id!r}: {said}")
+    if error := _find_problem_error(problem.preamble, problem.statement):
         raise ProblemError(f"problem {problem.id!r}: {error}")
     if problem.kind != "file":
         find_target(problem)
@@ -267,8 +268,7 @@ def _attach_percent(code: Sequence[Token], place: int) -> str:
 
 
 def _check_percent(code: Sequence[Token], place: int, known: ProblemWords) -> Iterator[Finding]:
-    judged = judge_word(_attach_percent(code, place), known.words)
-    if judged is not None:
+    if (judged := judge_word(_attach_percent(code, place), known.words)) is not None:
         yield make_finding(*judged, code[place])
 
 

@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from proverrl.lang.base import BackendOptions, Composing, Facts, Language, Searching, Sketching
+from proverrl.lang.base import BackendOptions, Language
 from proverrl.lang.generating import Generator
 from proverrl.lang.lean.audit import LEAN_KINDS, audit_lean_candidate, check_lean_problem
 from proverrl.lang.lean.canaries import CANARIES
@@ -19,6 +19,7 @@ from proverrl.lang.lean.skeletons import read_skeletons
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target
 from proverrl.lang.lean.syntax.tokens import Token, scan_code, scan_tokens, shift_line
 from proverrl.lang.lean.words import CORE_NAMES, TACTICS
+from proverrl.lang.parts import Composing, Facts, Formalizing, Searching, Sketching
 from proverrl.lang.records import Extraction, Part
 from proverrl.lang.words import find_words
 from proverrl.types import HOLE, Candidate, Problem, Verdict
@@ -63,6 +64,12 @@ class Lean(Language):
         from proverrl.lang.lean.search import facts
 
         return facts
+
+    @property
+    def formalizing(self) -> Formalizing:
+        from proverrl.lang.lean.formal.proposition import FORMALIZING
+
+        return FORMALIZING
 
     @property
     def composing(self) -> Composing:
@@ -138,7 +145,7 @@ class Lean(Language):
         return "\n".join([first, *(shift_line(line, -hole_column(problem)) for line in rest)])
 
     def show_problem(self, problem: Problem) -> str:
-        return Candidate(problem, "sorry").source
+        return self.show_text(problem).replace(HOLE, "sorry")
 
     def normal_form(self, body: str) -> str:
         """Indentation has a meaning, so that only comments, blanks at the end of a line and empty

@@ -7,8 +7,9 @@ drafts are drawn and split: ``proverrl.lang.generating``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from proverrl.lang.dafny.audit import audit_candidate
 from proverrl.lang.dafny.backend import start_dafny_worker
@@ -27,14 +28,14 @@ class DafnyGenerator(Generator):
     """Forty-six families over five levels."""
 
     language = "dafny"
-    families: ClassVar[dict[int, dict[str, Family]]] = {
+    families: Mapping[int, Mapping[str, Family]] = {
         1: level1.FAMILIES,
         2: level2.FAMILIES,
         3: level3.FAMILIES,
         4: level4.FAMILIES,
         5: level5.FAMILIES,
     }
-    pools: ClassVar[Pools] = {**VARIABLE_POOLS, **GLOBAL_POOLS}
+    pools: Pools = MappingProxyType({**VARIABLE_POOLS, **GLOBAL_POOLS})
 
     def normalise(self, statement: str) -> str:
         return normalise(statement)

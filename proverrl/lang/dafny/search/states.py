@@ -28,9 +28,9 @@ from itertools import takewhile
 
 from proverrl.config.search import SearchStates
 from proverrl.errors import UsageError
-from proverrl.lang.base import Searching
 from proverrl.lang.dafny.search.places import Cut, find_branch_end, find_cuts, rename_new
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
+from proverrl.lang.parts import Searching
 from proverrl.lang.records import NO_GOALS, Segment, SegmentFn
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column

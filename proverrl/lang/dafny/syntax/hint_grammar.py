@@ -229,6 +229,16 @@ class HintGrammar(StatementElements):
                 raise self.fail("expected 'invariant' or 'decreases'")
             self.parse_hint_clause()
 
+    def parse_contract(self) -> None:
+        """What a method demands and promises."""
+        while not self.at_end:
+            if not self.at("requires", "ensures"):
+                raise self.fail("expected 'requires' or 'ensures'")
+            self.advance()
+            self.skip_attributes()
+            self.parse_expression()
+            self.take(";")
+
     def parse_hint_clause(self) -> None:
         """An invariant or a measure."""
         is_measure = self.advance().text == "decreases"
@@ -246,12 +256,14 @@ def parse_body(kind: str, tokens: list[Token]) -> tuple[list[Token], ParsedProgr
     """Parse a whole body; returns the names that it declares for the text after the hole, and what
     was read.
 
-    ``kind`` is ``invariants``, ``statements``, ``calc`` or ``assertions``. Raises
+    ``kind`` is ``invariants``, ``statements``, ``calc``, ``assertions`` or ``contract``. Raises
     ``GrammarError`` on the first thing that is not in the grammar of that kind.
     """
     parser = HintGrammar(tokens)
     if kind == "invariants":
         parser.parse_clauses()
+    elif kind == "contract":
+        parser.parse_contract()
     elif kind == "calc":
         parser.parse_calc_body()
     elif kind == "assertions":

@@ -44,6 +44,13 @@ def scan_places(text: str) -> list[tuple[str, str, int]]:
     return tokens
 
 
+def find_method(statement: str) -> str:
+    """The method whose contract is the hole: the last one that begins before it."""
+    before = [piece for _, piece in scan_tokens(statement.partition(HOLE)[0])]
+    place = max(i for i, piece in enumerate(before) if piece == "method")
+    return before[place + 1]
+
+
 def normalise(text: str) -> str:
     """``text`` without comments and layout, its names replaced by their order of appearance.
 

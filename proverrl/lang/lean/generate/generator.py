@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.generating import CurriculumDraft, Family, Generator, LearnMetadata, Pools
@@ -49,15 +48,15 @@ class LeanGenerator(Generator):
     """Families over six levels, some of them kept back."""
 
     language = "lean"
-    families: ClassVar[dict[int, dict[str, Family]]] = {
+    families: Mapping[int, Mapping[str, Family]] = {
         level: {name: make for module in _MODULES for name, make in module.get(level, {}).items()}
         for level in range(1, 7)
     }
-    unseen: ClassVar[frozenset[str]] = frozenset(
+    unseen: frozenset[str] = frozenset(
         """l1_deliver l1_derive l2_choice l3_meet l3_lift l4_mono l5_equal l5_tree l6_cases
         l6_flat""".split()
     )
-    pools: ClassVar[Pools] = POOLS
+    pools: Pools = POOLS
 
     def normalise(self, statement: str) -> str:
         """The tokens, without the theorem's name and with its hypotheses in no order.

@@ -27,11 +27,11 @@ from dataclasses import dataclass
 
 from proverrl.config.search import SearchStates
 from proverrl.errors import UsageError
-from proverrl.lang.base import Searching
 from proverrl.lang.lean.audit import LEAN_KINDS
 from proverrl.lang.lean.goals import canonical_goals
 from proverrl.lang.lean.search.blocks import Block, find_blocks, find_inmost
 from proverrl.lang.lean.syntax.tokens import scan_code, scan_tokens
+from proverrl.lang.parts import Searching
 from proverrl.lang.records import NO_GOALS, Prefix, Segment, SegmentFn
 from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import hole_column

@@ -33,6 +33,7 @@ _ARROW = re.compile(r"[\u2190-\u21ff\u2243\u2245\u227a-\u227d\u27f0-\u27ff\u2900
 _PLAIN_STRING = re.compile(r"""\"(?:[^"\\{]|\\.|\{[^"{}'/\\-]*\})*\"""", re.DOTALL)
 _HOLE = re.compile(r"\{([^{}]*)\}")
 _WORD = re.compile(r"[^\W\d][\w'!?.]*")
+_PROVING = frozenset("by := let have show from do ‹ where".split())
 # Behind a symbol that ends in a prime, which an older or a smaller Lean may not know: what would
 # then be a character, and could hide a quote or the start of a comment.
 _CHAR_BEHIND = re.compile(r"'(?:\\.[^'\n]{0,5}|[^\\\w])'", re.DOTALL)
@@ -80,6 +81,14 @@ def find_docs(tokens: Sequence[Token]) -> Iterator[Finding]:
     for token in tokens:
         if token.kind == "doc" and token.text.startswith("/-!"):
             yield make_finding("syntax", "commands", "'/-!' starts a command", token)
+
+
+def find_proofs(text: str) -> Iterator[Finding]:
+    """A statement holds no proofs: one in it could prove what it is compared with."""
+    token = next((token for token in scan_code(text) if token.text in _PROVING), None)
+    if token is not None:
+        message = f"a statement holds no proof, and {token.text!r} may begin one"
+        yield make_finding("cheat", "statement", message, token)
 
 
 def make_finding(category: Category, rule: str, message: str, token: Token) -> Finding:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError, ToolchainError, WorkerError
-from proverrl.lang.lean.audit import audit_lean_candidate
+from proverrl.lang.lean.audit import PROPOSITION, audit_lean_candidate
 from proverrl.lang.lean.goals import find_states
 from proverrl.lang.lean.identity import (
     make_axioms_question,
@@ -307,6 +307,10 @@ class LeanWorker(GroupWorker):
     async def run_statement(self, problem: Problem, env: Environment) -> Elaboration:
         """A statement with ``sorry`` in its hole; raises ``ProblemError`` when it fails in Lean."""
         text = split_candidate(Candidate(problem, "sorry"))
+        if problem.kind == PROPOSITION:
+            # What follows compares it with what is meant.
+            head = Candidate(problem, "sorry").head
+            text = SplitFile(text.header, f"{head}sorry\n"[len(text.header) :])
         done = await self.session.run(
             self.cap_heartbeats(problem, text), env, num_shared=_count_ours(problem, text)
         )

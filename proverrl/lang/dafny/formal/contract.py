@@ -1,0 +1,115 @@
+"""The contract of a method or lemma as something to be written from words, and judged by Dafny.
+
+Flows in: problems. Flows out: a problem of the kind ``contract``, whose hole takes ``requires`` and
+``ensures``, its reference, and its English. Behind the hole, where no policy sees it, stands the
+contract that is meant, on a second method; each of the two calls the other and nothing else, so
+that both verify exactly when the contracts agree: what one demands the other demands, and what one
+promises the other promises (the entailments of Re:Form's subset reward, Yan et al. 2025,
+arXiv 2507.16331, in both directions). A lemma is written as a method without results.
+Not handled here: whether a contract agrees (the verdict says so), frames (``modifies`` is given).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from proverrl.errors import ProblemError
+from proverrl.lang.dafny.audit import CONTRACT
+from proverrl.lang.dafny.compose.declarations import read_problem
+from proverrl.lang.dafny.formal.phrases import read_phrase
+from proverrl.lang.dafny.syntax.declarations import Declaration, write_formals
+from proverrl.lang.dafny.syntax.text import find_method, scan_tokens
+from proverrl.lang.english import English, Forms, sentence
+from proverrl.lang.generating import ProgramText
+from proverrl.types import HOLE, Candidate, Problem, Verdict
+
+_GIVEN = frozenset(("function", "predicate", "datatype"))
+_DEMANDS: Forms = (
+    (
+        "it may be called only if {0}",
+        "callers make sure that {0}",
+        "assume that {0}",
+        "before the call, {0}",
+    ),
+    ("it may be called where {0}",),
+)
+_PROMISES: Forms = (
+    (
+        "afterwards, {0}",
+        "it guarantees that {0}",
+        "when it returns, {0}",
+        "make sure that {0}",
+        "in the end {0}",
+    ),
+    ("when it returns, it is guaranteed that {0}",),
+)
+
+
+class DafnyFormalizing:
+    """What ``Formalizing`` promises."""
+
+    kind = CONTRACT
+    unseen = frozenset("l1_two l2_step l3_eq l3_any l4_mod l4_scaled l5_minstep l5_walk".split())
+
+    def ask_statement(self, problem: Problem, english: English) -> ProgramText | None:
+        """See ``Formalizing``."""
+        try:
+            program = read_problem(problem)
+        except ProblemError:
+            return None
+        target = program.target
+        own = [text for word, text in target.clauses if word in ("requires", "ensures")]
+        said = _describe(target, english)
+        if not own or said is None or target.word not in ("method", "lemma"):
+            return None
+        given = [d.text for d in program.others if d.word in _GIVEN]
+        taken = {piece for _, piece in scan_tokens(program.text)}
+        names = (f"Meant{number or ''}" for number in count())
+        meant = next(name for name in names if name not in taken)
+        lines = [*given, *_write(target, target.name, meant, [HOLE])]
+        lines += _write(target, meant, target.name, _list_clauses(target))
+        return ProgramText(lines, "\n".join(_list_clauses(target)), self.kind, said)
+
+    def list_empty(self, problem: Problem) -> Sequence[str]:
+        """See ``Formalizing``."""
+        return ("", "requires false")
+
+    def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
+        """Dafny resolved it, and no expression of it can fail to have a value."""
+        if verdict.proved:
+            return True
+        entry = f"CheckWellformed$$_module.__default.{find_method(candidate.problem.statement)}"
+        failed = any(o.entry == entry and o.proved < o.total for o in verdict.obligations)
+        return "obligations" in verdict.checks and not failed
+
+
+def _describe(target: Declaration, english: English) -> str | None:
+    said = []
+    for word, text in target.clauses:
+        if word not in ("requires", "ensures"):
+            continue
+        if (phrase := read_phrase(text)) is None:
+            return None
+        opening = english.choose(_DEMANDS if word == "requires" else _PROMISES)
+        said.append(sentence(opening.format(english.say_claim(phrase))))
+    return english.arrange(said)
+
+
+def _list_clauses(target: Declaration) -> list[str]:
+    return [f"{word} {text}" for word, text in target.clauses if word in ("requires", "ensures")]
+
+
+def _write(target: Declaration, name: str, other: str, clauses: Sequence[str]) -> list[str]:
+    head = f"method {name}({write_formals(target.formals)})"
+    if target.returns:
+        head += f" returns ({write_formals(target.returns)})"
+    call = f"{other}({', '.join(formal for formal, _ in target.formals)});"
+    results = ", ".join(formal for formal, _ in target.returns)
+    frames = [f"modifies {text}" for text in target.list_clauses("modifies")]
+    inner = [*frames, *clauses, "decreases *"]
+    step = f"{results} := {call}" if results else call
+    return [head, *(f"  {line}" for line in inner), "{", f"  {step}", "}"]
+
+
+FORMALIZING = DafnyFormalizing()

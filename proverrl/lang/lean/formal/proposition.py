@@ -1,0 +1,210 @@
+"""What a theorem says as something to be written from words, and judged by Lean.
+
+Flows in: problems. Flows out: a problem of the kind ``proposition``, whose hole takes a closed
+proposition, its reference, and its English. Behind the hole, where no policy sees it, stands the
+proposition that is meant, and a proof of ours that both are equivalent. Two true propositions
+always are, so that this proof may only take one apart and put the other together (the idea of BEq,
+Liu et al. 2025, ICLR): it names what both are about in the same order, and finds each hypothesis of
+one among those of the other, as it stands or with its two sides exchanged. Not handled here:
+whether propositions agree (the verdict says so), and agreement that takes more than that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proverrl.errors import ProblemError
+from proverrl.lang.english import English, Forms, forms, list_names, sentence
+from proverrl.lang.generating import ProgramText
+from proverrl.lang.lean.audit import PROPOSITION
+from proverrl.lang.lean.formal.phrases import read_phrase
+from proverrl.lang.lean.syntax.declarations import read_theorem
+from proverrl.types import HOLE, Candidate, Problem, Verdict
+
+_KINDS: dict[str, Forms] = {
+    "Prop": forms("a proposition | a statement || a claim"),
+    "Type": forms("a type | a set of things || a kind of things"),
+    "Nat": forms("a natural number | a whole number that is not negative || a natural"),
+    "Bool": forms("a truth value | a boolean || a value that is true or false"),
+}
+_OF = forms("an element of {0} | a member of {0} || a thing of {0}")
+_PROPERTY = forms("a property of {0} | a predicate on {0} || a property on {0}")
+_RELATION = forms(
+    "a relation between {0} and {1} | a binary predicate on {0} and {1} || a predicate between {0}"
+    " and {1}"
+)
+_FUNCTION = forms(
+    "a function from {0} to {1} | a map from {0} to {1} || a map that takes {0} to {1}"
+)
+_DECLARES = forms("let {0} be {1} | {0} {is_} {1} | take {0}, {1} || {0} {is_} taken to be {1}")
+_SUPPOSES = forms(
+    "suppose that {0} | assume that {0} | it is known that {0} | {0} || it is supposed that {0}"
+)
+_CLAIMS = forms(
+    "then {0} | show that {0} | it follows that {0} | prove that {0} || then show that {0}"
+)
+_GROUP = re.compile(r"[({]\s*([^:(){}]+?)\s*:\s*")
+_ARROW = "→"
+_LOOSE = frozenset(("iff", "implies", "all", "some"))
+# Each is tried on a hypothesis, and on what is claimed.
+_SAME = (
+    "assumption",
+    "(apply Eq.symm; assumption)",
+    "(apply And.symm; assumption)",
+    "(apply Or.symm; assumption)",
+    "(apply Iff.symm; assumption)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """``about`` are names with their type, ``given`` what is supposed, in Lean's words."""
+
+    about: tuple[tuple[tuple[str, ...], str], ...]
+    given: tuple[str, ...]
+    claim: str
+
+
+class LeanFormalizing:
+    """What ``Formalizing`` promises."""
+
+    kind = PROPOSITION
+    unseen = frozenset("l1_deliver l1_derive l2_choice l2_negate l3_order l4_mono l5_meet".split())
+
+    def ask_statement(self, problem: Problem, english: English) -> ProgramText | None:
+        """See ``Formalizing``."""
+        try:
+            theorem = read_theorem(problem)
+            parts = _read_parts(theorem.binders, theorem.target)
+        except ProblemError:
+            return None
+        said = None if parts is None else _describe(parts, english)
+        if parts is None or said is None:
+            return None
+        reference = _write(parts)
+        names = [name for group, _ in parts.about for name in group]
+        lines = [
+            *theorem.before.rstrip().splitlines(),
+            "def Asked : Prop :=",
+            f"  {HOLE}",
+            "def Meant : Prop :=",
+            f"  {reference}",
+            *_prove(names),
+        ]
+        return ProgramText(lines, reference, self.kind, said)
+
+    def list_empty(self, problem: Problem) -> Sequence[str]:
+        """See ``Formalizing``."""
+        return ("True", "False")
+
+    def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
+        """Lean finds no fault inside the body, and the audit admitted it."""
+        if verdict.proved:
+            return True
+        errors = [d for d in verdict.diagnostics if d.severity == "error"]
+        return "messages" in verdict.checks and all(d.body_line is None for d in errors)
+
+
+def _read_parts(binders: str, target: str) -> _Parts | None:
+    about, given = [], []
+    for names, kind in _split_binders(binders):
+        if _is_about(kind):
+            about.append((names, kind))
+        else:
+            given += [kind] * len(names)
+    return _Parts(tuple(about), tuple(given), " ".join(target.split()))
+
+
+def _split_binders(text: str) -> list[tuple[tuple[str, ...], str]]:
+    found, place = [], 0
+    while place < len(text):
+        match = _GROUP.match(text, place)
+        if match is None:
+            raise ProblemError(f"no binder at {text[place : place + 40]!r}")
+        depth, end = 1, match.end()
+        while depth:
+            depth += (text[end] in "({") - (text[end] in ")}")
+            end += 1
+        kind = " ".join(text[match.end() : end - 1].split())
+        found.append((tuple(match.group(1).split()), kind))
+        place = end + len(text[end:]) - len(text[end:].lstrip())
+    return found
+
+
+def _is_about(kind: str) -> bool:
+    """Whether a type is that of what a theorem is about, and no hypothesis."""
+    return all(re.fullmatch(r"[A-Z]\w*(?: [A-Z]\w*)*", part) for part in _split_arrows(kind))
+
+
+def _split_arrows(kind: str) -> list[str]:
+    return [part.strip() for part in kind.split(_ARROW)]
+
+
+def _describe(parts: _Parts, english: English) -> str | None:
+    declared = [_declare(names, kind, english) for names, kind in parts.about]
+    claims = [read_phrase(text) for text in (*parts.given, parts.claim)]
+    if any(phrase is None for phrase in claims):
+        return None
+    said = [english.say_claim(phrase) for phrase in claims if phrase is not None]
+    given = [sentence(english.choose(_SUPPOSES).format(text)) for text in said[:-1]]
+    shown = sentence(english.choose(_CLAIMS).format(said[-1]))
+    return " ".join([*declared, *([english.arrange(given)] if given else []), shown])
+
+
+def _declare(names: Sequence[str], kind: str, english: English) -> str:
+    said = english.choose(_DECLARES).format(
+        list_names(names),
+        _say_kind(kind, names, english),
+        is_="is" if len(names) == 1 else "are",
+    )
+    return sentence(said)
+
+
+def _say_kind(kind: str, names: Sequence[str], english: English) -> str:
+    *takes, gives = _split_arrows(kind)
+    each = "each " if len(names) > 1 else ""
+    if not takes:
+        own = (
+            english.choose(_KINDS[kind])
+            if kind in _KINDS
+            else english.choose(_OF).format(f"`{kind}`")
+        )
+        return each + own
+    quoted = [f"`{part}`" for part in takes]
+    if gives != "Prop":
+        return each + english.choose(_FUNCTION).format(" and ".join(quoted), f"`{gives}`")
+    if len(quoted) == 2:
+        return each + english.choose(_RELATION).format(*quoted)
+    return each + english.choose(_PROPERTY).format(" and ".join(quoted))
+
+
+def _write(parts: _Parts) -> str:
+    about = " ".join(f"({' '.join(names)} : {kind})" for names, kind in parts.about)
+    given = [_close(text) for text in parts.given]
+    says = f" {_ARROW} ".join([*given, parts.claim])
+    return f"∀ {about}, {says}" if about else says
+
+
+def _close(text: str) -> str:
+    phrase = read_phrase(text)
+    return f"({text})" if phrase is None or phrase.op in _LOOSE else text
+
+
+def _prove(names: Sequence[str]) -> list[str]:
+    listed = "".join(f" {name}" for name in names)
+    each = " | ".join(_SAME)
+    turned = [f"(apply {way}; apply agreed <;> first | {each})" for way in ("Eq.symm", "Iff.symm")]
+    ways = ["exact agreed", f"(apply agreed <;> first | {each})", *turned]
+    steps = [f"intro agreed{listed}", f"have agreed := agreed{listed}", "intros"]
+    return [
+        "theorem agrees : Asked ↔ Meant := by",
+        "  delta Asked Meant",
+        "  first",
+        "  | exact Iff.rfl",
+        f"  | constructor <;> {' <;> '.join(steps)} <;> first | {' | '.join(ways)}",
+    ]
+
+
+FORMALIZING = LeanFormalizing()

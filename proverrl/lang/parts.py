@@ -1,0 +1,227 @@
+"""The parts that a language may have beside its texts and its verifier.
+
+Flows out: what searches (``Searching``, ``Sketching``, ``Facts``, ``Pooling``), formalisers
+(``Formalizing``) and composers (``Composing``) ask of it. Methods with a body here are defaults.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from proverrl.config.compose import ScaffoldName
+from proverrl.config.search import SearchStates
+from proverrl.lang.english import English
+from proverrl.lang.generating import ProgramText
+from proverrl.lang.records import (
+    Operator,
+    PooledHint,
+    Prefix,
+    RefusedHints,
+    Scaffold,
+    SegmentFn,
+    Sketch,
+    Subgoal,
+)
+from proverrl.types import Candidate, Problem, Verdict
+from proverrl.verify.body_place import hole_column
+
+
+class Searching(ABC):
+    """What a search needs of a language whose partial proofs have states."""
+
+    kinds: frozenset[str]
+    """The kinds of problems whose bodies have states."""
+    has_steps = False
+    """Whether a policy can write one step, a line, instead of a whole proof."""
+    needs_traces = False
+    """Whether verdicts must carry the goals before each step (``trace_states``)."""
+
+    @abstractmethod
+    def segment(self, states: SearchStates) -> SegmentFn:
+        """How the states of a judged body are read."""
+
+    @abstractmethod
+    def count_open(self, state: str) -> int | None:
+        """The obligations that a state's key names as open, at least; None where it names none."""
+
+    @abstractmethod
+    def list_prefixes(self, body: str) -> list[str]:
+        """The empty prefix, and the body up to every place but the last where it could be cut."""
+
+    def resume_comment(self, problem: Problem, prefix: Prefix) -> str:
+        """What is shown between a kept prefix and what is written next."""
+        return ""
+
+    def opens_block(self, line: str) -> bool:
+        """Whether a line is no step without the next one."""
+        return False
+
+    def next_column(self, problem: Problem, text: str) -> int:
+        """The column of a step that is written without blanks before it after a kept text."""
+        return hole_column(problem)
+
+
+class Sketching(Protocol):
+    """A proof in parts: a failed body with holes, each hole a problem of its own."""
+
+    kinds: frozenset[str]
+
+    def make_sketch(self, candidate: Candidate, verdict: Verdict) -> Sketch | None:
+        """A failed body with holes where it failed; None where nothing is worth keeping."""
+
+    def lift(
+        self, problem: Problem, sketch: Sketch, subgoal: Subgoal, needs: tuple[str, ...]
+    ) -> Problem | None:
+        """A hole as a problem, with the statements of ``needs`` as hypotheses."""
+
+    def close(self, problem: Problem, sketch: Sketch) -> Candidate | None:
+        """The sketch with its holes assumed, to see whether they are enough."""
+
+    def refine(
+        self, problem: Problem, sketch: Sketch, closed: Candidate, verdict: Verdict
+    ) -> Sketch | None:
+        """The sketch with the holes that the closed form still misses; the same when none is."""
+
+    def fill(self, sketch: Sketch, bodies: Mapping[str, str]) -> Sketch:
+        """The sketch with some holes filled."""
+
+    def splice(self, problem: Problem, sketch: Sketch, bodies: Mapping[str, str]) -> str:
+        """The sketch with each hole filled."""
+
+
+class Facts(Protocol):
+    """Statements inside bodies that can be kept, proved and refuted apart."""
+
+    kinds: frozenset[str]
+
+    def list_facts(self, problem: Problem, verdicts: Mapping[str, Verdict]) -> dict[str, int]:
+        """The facts that judged bodies state, with how often."""
+
+    def put_together(self, problem: Problem, facts: Sequence[str], body: str = "") -> str:
+        """A body of facts and what follows from them."""
+
+    def find_standing(
+        self, candidate: Candidate, verdict: Verdict, facts: Sequence[str]
+    ) -> list[str]:
+        """Those of the facts that the verdict does not question."""
+
+    def show(self, problem: Problem, facts: Sequence[str]) -> Problem:
+        """The problem as it is shown with facts that stand."""
+
+    def negate(self, problem: Problem, fact: str, *, says_not: bool = True) -> Problem | None:
+        """The fact, or that it does not hold, as a problem."""
+
+    def prove_alone(self, problem: Problem, fact: str, body: str) -> str:
+        """The fact with a proof of its own."""
+
+    def calls_itself(self, problem: Problem, body: str) -> bool:
+        """Whether a body rests on what it is to prove."""
+
+
+class Pooling(Protocol):
+    """Proof hints of different bodies that can stand in one body and fail one by one."""
+
+    kinds: frozenset[str]
+
+    def list_hints(self, problem: Problem, body: str) -> list[PooledHint]:
+        """The hints of a body, also of one that cannot be read as a whole."""
+
+    def put_together(self, problem: Problem, facts: Sequence[str], body: str = "") -> str:
+        """A body of hints."""
+
+    def find_refused(self, candidate: Candidate, verdict: Verdict) -> RefusedHints | None:
+        """What a verdict says of the hints in a body; None when it tells nothing."""
+
+    def is_covered(self, problem: Problem, body: str) -> bool:
+        """Whether a body proves nothing that its hints in a larger body would not prove."""
+
+
+class Formalizing(Protocol):
+    """Statements that are to be written from words, and judged by what a given one means."""
+
+    kind: str
+    """Of problems whose hole takes a statement. What is meant stands behind the hole, and a policy
+    does not see it."""
+    unseen: frozenset[str]
+    """Families whose statements no training file holds."""
+
+    def ask_statement(self, problem: Problem, english: English) -> ProgramText | None:
+        """The problem of writing the statement of another one, its reference, and what it says in
+        words; None where this has no words for it."""
+
+    def list_empty(self, problem: Problem) -> Sequence[str]:
+        """Bodies that say nothing, or what nothing meets; none of them may agree."""
+
+    def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
+        """Whether the statement can be read and has a meaning, also where it is another one."""
+
+
+class Composing(ABC):
+    """What composers and filters need of a language."""
+
+    operators: Mapping[str, Operator]
+    """The operators, by the names that ``selfplay.operators`` takes."""
+    scaffolds: Mapping[ScaffoldName, Scaffold] = {}
+    """What makes problems around one that was solved or failed."""
+
+    @abstractmethod
+    def find_cheats(self, problem: Problem) -> Sequence[tuple[str, str]]:
+        """What a statement holds that a policy may not write: the rule and a message for each."""
+
+    def own_preamble(self, parent: Problem) -> str:
+        """The preamble, which a policy may not write, of a statement composed from ``parent``."""
+        return ""
+
+    @abstractmethod
+    def ask_well_formed(self, problem: Problem) -> Candidate:
+        """What to verify to see whether a problem can be read."""
+
+    @abstractmethod
+    def explain_malformed(self, problem: Problem, verdict: Verdict) -> tuple[str, str] | None:
+        """From that verdict: the reason why no body could prove the problem, and its detail."""
+
+    @abstractmethod
+    def list_trivial(self, problem: Problem) -> Sequence[str]:
+        """Bodies that prove what is not worth a proof of its own."""
+
+    @abstractmethod
+    def ask_contradiction(self, problem: Problem) -> Sequence[Candidate]:
+        """What to verify, in order, to see whether the assumptions contradict each other."""
+
+    @abstractmethod
+    def explain_contradiction(self, candidate: Candidate, verdict: Verdict) -> str:
+        """From a verdict on one of these: that they do, in words; else empty."""
+
+    def list_exploits(self, problem: Problem) -> Iterable[Candidate]:
+        """Programs that do nothing, to see whether one of them meets the contract."""
+        return ()
+
+    def ask_run(self, problem: Problem) -> Candidate | None:
+        """Runs on small inputs, to see whether one breaks the contract."""
+        return None
+
+    def is_broken(self, verdict: Verdict) -> bool:
+        """Whether the verdict on those says that one does."""
+        return False
+
+    @abstractmethod
+    def negate(self, problem: Problem) -> str | None:
+        """The name of the operator that negates the problem; None where it has no negation."""
+
+    @abstractmethod
+    def list_proofs(self, problem: Problem) -> Sequence[str]:
+        """Plain bodies that may prove the problem."""
+
+    @abstractmethod
+    def list_refutations(self, problem: Problem) -> Sequence[str]:
+        """Plain bodies that may prove its negation."""
+
+    def examine_conclusions(self, problem: Problem) -> dict[str, int]:
+        """What a statement's conclusions lack, and by how many steps that lowers its grade."""
+        return {}
+
+    @abstractmethod
+    def read_shape(self, problem: Problem) -> list[str]:
+        """The statement's tokens without its hole, names set aside."""

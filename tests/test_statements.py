@@ -1,0 +1,283 @@
+"""Statements written from words: what is said, what is shown, and what Dafny calls equal."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+import pytest
+
+from proverrl.config import RewardConfig
+from proverrl.errors import RecordError, ToolchainError
+from proverrl.lang import find_language
+from proverrl.lang.dafny.formal.phrases import read_phrase
+from proverrl.lang.english import WORDINGS, English, Phrase, spell
+from proverrl.lang.formalizing import StatementGenerator
+from proverrl.lang.generating import CurriculumDraft
+from proverrl.lang.open import open_verifier
+from proverrl.problems.drafts import build_problem
+from proverrl.problems.prompt import (
+    render_body,
+    render_messages,
+    render_prompt,
+    use_problem_words,
+)
+from proverrl.rewards.verdicts import statement_reward
+from proverrl.rollout.feedback import FEEDBACK
+from proverrl.types import (
+    HOLE,
+    Candidate,
+    Diagnostic,
+    Problem,
+    Rollout,
+    Split,
+    Status,
+    Turn,
+    Verdict,
+)
+from proverrl.verify.base import verify_all
+from tests.builders import build_problem as build_loop
+from tests.builders import build_rollout
+
+T = TypeVar("T")
+GENERATOR = StatementGenerator(find_language("dafny"))
+PARAMETERS = ("method {}(n: nat, k: int) returns (r: int)", "r := {}(n, k);")
+MEANT = ["requires k > 2", "ensures r == 3 * n + k", "ensures r >= k"]
+
+
+class First(random.Random):
+    """Takes the first of everything, and no chance."""
+
+    def choice(self, seq: Sequence[T]) -> T:  # type: ignore[override]
+        return seq[0]
+
+    def random(self) -> float:
+        return 0.99
+
+    def sample(self, population: Sequence[T], k: int) -> list[T]:  # type: ignore[override]
+        return list(population[:k])
+
+
+def name(text: str) -> Phrase:
+    return Phrase("name", text=text)
+
+
+def number(value: int) -> Phrase:
+    return Phrase("number", text=str(value))
+
+
+def draw(split: Split, per_level: int) -> list[CurriculumDraft]:
+    streams = (GENERATOR.stream_level(level, 3, split) for level in GENERATOR.families)
+    return [draft for s in streams for draft in itertools.islice(s, per_level)]
+
+
+def ask(clauses: Sequence[str]) -> Problem:
+    head, call = PARAMETERS
+    inner = "".join(f"  {clause}\n" for clause in clauses)
+    own = f"{head.format('M')}\n  {HOLE}\n  decreases *\n{{ {call.format('Meant')} }}\n"
+    meant = f"{head.format('Meant')}\n{inner}  decreases *\n{{ {call.format('M')} }}\n"
+    return Problem("p", "dafny", "contract", "", own + meant, informal="Words about `n`.")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (0, "zero"),
+        (13, "thirteen"),
+        (20, "twenty"),
+        (21, "twenty-one"),
+        (100, "one hundred"),
+        (342, "three hundred and forty-two"),
+        (919, "nine hundred and nineteen"),
+    ],
+)
+def test_numbers_in_words(value: int, said: str) -> None:
+    assert spell(value) == said
+
+
+def test_a_contract_is_read_as_dafny_groups_it() -> None:
+    index = Phrase("index", (name("a"), name("i")))
+    span = Phrase("chain", (number(0), name("i"), Phrase("length", (name("a"),))), "<= <")
+    line = Phrase("+", (Phrase("*", (number(2), name("i"))), number(1)))
+    claim = Phrase("implies", (span, Phrase("=", (index, line))))
+    read = read_phrase("forall i :: 0 <= i < a.Length ==> a[i] == 2 * i + 1")
+    assert read == Phrase("all", (claim,), "i")
+    assert read_phrase("a - b - c") == Phrase("-", (Phrase("-", (name("a"), name("b"))), name("c")))
+    arrows = Phrase("implies", (name("a"), Phrase("implies", (name("b"), name("c")))))
+    assert read_phrase("a ==> b ==> c") == arrows
+    assert read_phrase("-a * b") == Phrase("*", (Phrase("neg", (name("a"),)), name("b")))
+    assert read_phrase("|s[..k]|") == Phrase("length", (Phrase("prefix", (name("s"), name("k"))),))
+    for odd in ("x => x", "set x | x in s", "match l case Nil => 0", "a ==", "f(", "a b"):
+        assert read_phrase(odd) is None
+
+
+def test_a_sentence_word_for_word() -> None:
+    phrase = read_phrase("ok <==> forall i :: 0 <= i < |s| ==> s[i] * 2 != -k + 1")
+    assert phrase is not None
+    assert English(First(), "train").say(phrase) == (
+        "`ok` is true exactly when (for every `i`, (if `i` is at least 0 and less than the length "
+        "of `s`, then the product of the element of `s` at position `i` and 2 differs from the "
+        "sum of the negative of `k` and 1))"
+    )
+
+
+def test_a_value_inside_another_has_one_reading() -> None:
+    said = {}
+    for text in ("r == (a + b) * c", "r == a + b * c"):
+        phrase = read_phrase(text)
+        assert phrase is not None
+        said[text] = English(First(), "train").say(phrase)
+    assert said["r == (a + b) * c"] == "`r` equals the product of the sum of `a` and `b` and `c`"
+    assert said["r == a + b * c"] == "`r` equals `a` plus the product of `b` and `c`"
+
+
+def test_training_never_uses_the_wordings_that_are_held_back() -> None:
+    for split in ("train", "heldout"):
+        english = English(random.Random(0), split)
+        for seen, held in WORDINGS.values():
+            assert not set(seen) & set(held)
+            drawn = {english.choose((seen, held)) for _ in range(300)}
+            assert drawn == set(seen) | (set(held) if split == "heldout" else set())
+
+
+def test_nothing_that_is_meant_is_shown() -> None:
+    for draft in draw("train", 30):
+        problem = build_problem(GENERATOR, draft, "train")
+        shown = [render_prompt(problem, layout) for layout in ("plain", "canonical")]
+        shown += [message.content for message in render_messages(problem, "dafny")]
+        for text in shown:
+            assert "Meant" not in text
+            assert draft.reference not in text
+            assert "ensures" not in text.partition("```dafny")[2] or "```" not in text
+        written = render_body(problem, draft.reference, "canonical")
+        assert use_problem_words(problem, written, "canonical") == draft.reference
+
+
+def test_constants_are_numbered_as_they_are_shown_not_as_they_are_meant() -> None:
+    problem = ask(["ensures r == 7 * n + 50"])
+    shuffled = Problem(
+        "p", "dafny", "contract", "", problem.statement, informal="`r` is 50 plus 7 times `n`."
+    )
+    assert "// `c` is _1 plus _2 times `a`." in render_prompt(shuffled, "canonical")
+    assert render_body(shuffled, "ensures r == 7 * n + 50", "canonical") == (
+        "ensures c == _2 * a + _1"
+    )
+
+
+def test_no_meaning_is_in_two_splits() -> None:
+    drawn: dict[Split, set[str]] = {
+        split: {GENERATOR.normalise(draft.statement) for draft in draw(split, 60)}
+        for split in ("train", "valid", "heldout")
+    }
+    assert all(len(found) >= 5 * 50 for found in drawn.values())
+    for one, other in itertools.combinations(drawn.values(), 2):
+        assert not one & other
+
+
+def test_unseen_families_are_in_no_other_file() -> None:
+    families = {draft.family for draft in draw("train", 80)}
+    kept_back = find_language("dafny").formalizing
+    assert kept_back is not None
+    assert not families & kept_back.unseen
+    assert len(families) == 46 - len(kept_back.unseen) == 38
+
+
+def test_feedback_tells_nothing_of_what_is_meant() -> None:
+    problem = ask(MEANT)
+    candidate = Candidate(problem, "ensures r == m")
+    inside = Diagnostic("error", "unresolved identifier: m", 2, 15, body_line=1, body_column=13)
+    behind = Diagnostic("error", "not 3 * n + k", 8, 4)
+    verdict = Verdict(Status.REJECTED, (behind, inside), goals=("r == 3 * n + k",))
+    for name, render in FEEDBACK.items():
+        told = render(candidate, verdict, 8)
+        assert "3 * n" not in told
+        assert "Meant" not in told
+        assert ("unresolved identifier" in told) == (name != "status")
+
+
+def judge(problem: Problem, bodies: Sequence[str]) -> list[Verdict]:
+    async def run() -> list[Verdict]:
+        verifier = open_verifier(workers=2)
+        try:
+            asked = [Candidate(problem, body) for body in bodies]
+            return await verify_all(verifier, asked, deadline_seconds=60)
+        finally:
+            await verifier.aclose()
+
+    try:
+        return asyncio.run(run())
+    except ToolchainError as error:
+        pytest.skip(str(error))
+
+
+AGREE = (
+    "\n".join(MEANT),
+    "ensures k + 3 * n == r && k <= r requires 3 <= k",
+    "requires k > 2; ensures r - k == n + n + n;",
+    "requires !(k < 3)\nensures exists x :: x == n && r == 3 * x + k",
+)
+DIFFER = (
+    "",
+    "requires false",
+    "ensures false",
+    "requires k > 2",
+    "requires k > 2 ensures r >= k",
+    "ensures r == 3 * n + k",
+    "requires k >= 2 ensures r == 3 * n + k",
+    "requires k > 3 ensures r == 3 * n + k",
+    "requires k > 2 ensures r == 3 * n + k + 1",
+    "requires k > 2 ensures r == 3 * n + k ensures n > 0",
+    "requires k > 2 ensures k > 2 ==> r > 3 * n",
+)
+UNREADABLE = (
+    "requires k > 2 ensures r == 3 * m + k",
+    "requires k > 2 ensures r == true",
+    "requires k > 2 ensures r == 3 * n / (k - 3)",
+)
+
+
+@pytest.mark.dafny
+def test_dafny_decides_what_agrees() -> None:
+    problem = ask(MEANT)
+    formalizing = find_language("dafny").formalizing
+    assert formalizing is not None
+    verdicts = judge(problem, [*AGREE, *DIFFER, *UNREADABLE])
+    statuses = [verdict.status for verdict in verdicts]
+    assert statuses == len(AGREE) * [Status.PROVED] + 14 * [Status.REJECTED]
+    read = [
+        formalizing.is_well_formed(Candidate(problem, body), verdict)
+        for body, verdict in zip([*AGREE, *DIFFER, *UNREADABLE], verdicts, strict=True)
+    ]
+    assert read == 15 * [True] + 3 * [False]
+
+
+@pytest.mark.dafny
+def test_dafny_agrees_with_a_reference_of_each_family_and_with_no_other() -> None:
+    drafts = list({draft.family: draft for draft in draw("heldout", 40)}.values())
+    for one, other in itertools.pairwise(drafts[:11]):
+        problem = build_problem(GENERATOR, one, "heldout")
+        verdicts = judge(problem, [one.reference, other.reference])
+        assert verdicts[0].proved, one
+        assert not verdicts[1].proved, (one, other)
+
+
+def test_the_reward_counts_form_and_meaning() -> None:
+    problem = ask(MEANT)
+
+    def earn(verdict: Verdict) -> dict[str, float]:
+        turn = build_rollout(problem, 0, Status.REJECTED).turns[0]
+        judged = Turn(turn.completion, turn.candidate, verdict)
+        reward = statement_reward(Rollout("p", problem, "solver", (judged,)), RewardConfig())
+        assert reward.total == sum(reward.parts.values())
+        return dict(reward.parts)
+
+    assert earn(Verdict(Status.PROVED, checks=("entries:2",))) == {"means": 1.0, "well_formed": 1.0}
+    read = Verdict(Status.REJECTED, checks=("audit", "resolve", "obligations"))
+    assert earn(read) == {"means": 0.0, "well_formed": 1.0}
+    unread = Verdict(Status.REJECTED, checks=("audit", "resolve"))
+    assert earn(unread) == {"means": 0.0, "well_formed": 0.0}
+    with pytest.raises(RecordError, match="asks for a proof"):
+        statement_reward(build_rollout(build_loop("q"), 0, Status.PROVED), RewardConfig())
