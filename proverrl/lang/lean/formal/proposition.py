@@ -47,6 +47,7 @@ _CLAIMS = forms(
 )
 _GROUP = re.compile(r"[({]\s*([^:(){}]+?)\s*:\s*")
 _ARROW = "→"
+_AGREES = "theorem agrees"
 _LOOSE = frozenset(("iff", "implies", "all", "some"))
 # Each is tried on a hypothesis, and on what is claimed.
 _SAME = (
@@ -100,11 +101,12 @@ class LeanFormalizing:
         return ("True", "False")
 
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
-        """Lean finds no fault inside the body, and the audit admitted it."""
+        """All that Lean finds wrong is our proof that both are equivalent."""
         if verdict.proved:
             return True
+        line = candidate.source.rpartition(_AGREES)[0].count("\n") + 1
         errors = [d for d in verdict.diagnostics if d.severity == "error"]
-        return "messages" in verdict.checks and all(d.body_line is None for d in errors)
+        return "messages" in verdict.checks and all(d.line >= line for d in errors)
 
 
 def _read_parts(binders: str, target: str) -> _Parts | None:
@@ -199,7 +201,7 @@ def _prove(names: Sequence[str]) -> list[str]:
     ways = ["exact agreed", f"(apply agreed <;> first | {each})", *turned]
     steps = [f"intro agreed{listed}", f"have agreed := agreed{listed}", "intros"]
     return [
-        "theorem agrees : Asked ↔ Meant := by",
+        f"{_AGREES} : Asked ↔ Meant := by",
         "  delta Asked Meant",
         "  first",
         "  | exact Iff.rfl",
