@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import pytest
 
 from proverrl.config import RewardConfig
 from proverrl.errors import RecordError, ToolchainError
+from proverrl.formalize.equivalence import equivalent, make_all_wrong
 from proverrl.lang import find_language
+from proverrl.lang.dafny.formal.errors import ERRORS
 from proverrl.lang.dafny.formal.phrases import read_phrase
 from proverrl.lang.english import WORDINGS, English, Phrase, spell
 from proverrl.lang.formalizing import StatementGenerator
@@ -38,7 +40,7 @@ from proverrl.types import (
     Turn,
     Verdict,
 )
-from proverrl.verify.base import verify_all
+from proverrl.verify.base import Verifier, verify_all
 from tests.builders import build_problem as build_loop
 from tests.builders import build_rollout
 
@@ -198,12 +200,11 @@ def test_feedback_tells_nothing_of_what_is_meant() -> None:
         assert ("unresolved identifier" in told) == (name != "status")
 
 
-def judge(problem: Problem, bodies: Sequence[str]) -> list[Verdict]:
-    async def run() -> list[Verdict]:
+def ask_verifier(asking: Callable[[Verifier], Awaitable[T]]) -> T:
+    async def run() -> T:
         verifier = open_verifier(workers=2)
         try:
-            asked = [Candidate(problem, body) for body in bodies]
-            return await verify_all(verifier, asked, deadline_seconds=60)
+            return await asking(verifier)
         finally:
             await verifier.aclose()
 
@@ -211,6 +212,11 @@ def judge(problem: Problem, bodies: Sequence[str]) -> list[Verdict]:
         return asyncio.run(run())
     except ToolchainError as error:
         pytest.skip(str(error))
+
+
+def judge(problem: Problem, bodies: Sequence[str]) -> list[Verdict]:
+    asked = [Candidate(problem, body) for body in bodies]
+    return ask_verifier(lambda verifier: verify_all(verifier, asked, deadline_seconds=60))
 
 
 AGREE = (
@@ -281,3 +287,60 @@ def test_the_reward_counts_form_and_meaning() -> None:
     assert earn(unread) == {"means": 0.0, "well_formed": 0.0}
     with pytest.raises(RecordError, match="asks for a proof"):
         statement_reward(build_rollout(build_loop("q"), 0, Status.PROVED), RewardConfig())
+
+
+@pytest.mark.dafny
+@pytest.mark.parametrize(
+    ("body", "means"),
+    [
+        *((body, True) for body in AGREE[:2]),
+        # k = 2 is admitted by one alone.
+        ("requires k >= 2\nensures r == 3 * n + k\nensures r >= k", False),
+        ("requires k > 2\nensures r == 3 * n + k + 1\nensures r >= k", False),
+        ("requires k > 2\nensures r <= 3 * n + k\nensures r >= k", False),
+        ("requires k > 2 && k != 7\nensures r == 3 * n + k", False),
+        ("requires k > 2\nensures r == 3 * m + k", False),
+        # They differ at k = 1,000,000 only, which is not tried.
+        ("requires k > 2\nensures r == 3 * n + (if k * k == 1000000000000 then 0 else k)", None),
+    ],
+)
+def test_equivalence_is_true_false_or_unknown(body: str, means: bool | None) -> None:
+    problem = ask(MEANT)
+    assert (
+        ask_verifier(lambda verifier: equivalent(problem, body, verifier, deadline_seconds=60))
+        is means
+    )
+
+
+@pytest.mark.dafny
+def test_wrong_statements_are_certified_and_never_right() -> None:
+    drafts = [d for d in draw("train", 6) if d.level < 3]
+    problems = [build_problem(GENERATOR, draft, "train") for draft in drafts]
+    references = [draft.reference for draft in drafts]
+    wrong = ask_verifier(
+        lambda verifier: make_all_wrong(problems, references, verifier, seed=0, deadline_seconds=60)
+    )
+    found = [w for w in wrong if w is not None]
+    assert len(found) >= 10
+    assert {w.error for w in found} <= set(ERRORS)
+    assert {w.error for w in found} >= {"goal", "representation"}
+    verdicts = [
+        judge(problem, [w.body])[0]
+        for problem, w in zip(problems, wrong, strict=True)
+        if w is not None
+    ]
+    assert all(verdict.status is Status.REJECTED for verdict in verdicts)
+
+
+@pytest.mark.dafny
+def test_a_reference_differs_from_itself_nowhere() -> None:
+    formalizing = find_language("dafny").formalizing
+    assert formalizing is not None
+    asked = []
+    for draft in draw("valid", 4):
+        problem = build_problem(GENERATOR, draft, "valid")
+        if (candidate := formalizing.ask_difference(problem, draft.reference)) is not None:
+            asked.append(candidate)
+    assert len(asked) >= 10
+    verdicts = ask_verifier(lambda verifier: verify_all(verifier, asked, deadline_seconds=60))
+    assert not any(map(formalizing.shows_difference, verdicts))

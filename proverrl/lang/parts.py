@@ -6,6 +6,7 @@ Flows out: what searches (``Searching``, ``Sketching``, ``Facts``, ``Pooling``),
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -156,6 +157,16 @@ class Formalizing(Protocol):
 
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """Whether the statement can be read and has a meaning, also where it is another one."""
+
+    def ask_difference(self, problem: Problem, body: str) -> Candidate | None:
+        """What to verify to see that a body means something else than what is meant; None where
+        nothing is known to try."""
+
+    def shows_difference(self, verdict: Verdict) -> bool:
+        """Whether the verdict on that says so."""
+
+    def spoil(self, problem: Problem, body: str, rng: random.Random) -> tuple[str, str] | None:
+        """A body with an error, and the kind of it in words; None where there is none to make."""
 
 
 class Composing(ABC):

@@ -9,7 +9,7 @@ types for which ``list_values`` has none; loops inside ``match``.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.compose.declarations import Program, conjoin, read_problem, substitute
@@ -57,9 +57,14 @@ def list_values(kind: str, program: Program, depth: int = 2) -> list[str]:
     return found
 
 
-def _list_inputs(target: Declaration, program: Program, num: int) -> list[dict[str, str]]:
+def _list_inputs(
+    target: Declaration, program: Program, num: int, numbers: Sequence[str] = ()
+) -> list[dict[str, str]]:
     """Values for all parameters: first all alike in size, then mixed; [] when a type has none."""
-    columns = [list_values(kind, program) for _, kind in target.formals]
+    columns = []
+    for _, kind in target.formals:
+        more = numbers if kind in ("nat", "int") else ()
+        columns.append(list(dict.fromkeys((*list_values(kind, program), *more))))
     if not all(columns):
         return []
     names = [name for name, _ in target.formals]
@@ -86,7 +91,7 @@ def build_runs(problem: Problem) -> Candidate | None:
     if unrolled is None:
         return None
     runs = []
-    for number, values in enumerate(_list_inputs_with_arrays(target, program)):
+    for number, values in enumerate(list_calls(target, program)):
         requires = "".join(f"\n  assert {text};" for text in target.list_clauses("requires"))
         runs.append(
             target.rewrite(
@@ -105,11 +110,13 @@ def build_runs(problem: Problem) -> Candidate | None:
     return Candidate(Problem(f"{problem.id}#runs", "dafny", "file", "", HOLE), text)
 
 
-def _list_inputs_with_arrays(target: Declaration, program: Program) -> list[list[str]]:
-    """Equations that fix the inputs of each run."""
+def list_calls(
+    target: Declaration, program: Program, *, num: int = NUM_RUNS, numbers: Sequence[str] = ()
+) -> list[list[str]]:
+    """Equations that fix the inputs of each run; ``numbers`` are values of whole numbers too."""
     arrays = [name for name, kind in target.formals if kind == "array<int>"]
     plain = target.rewrite(formals=tuple(f for f in target.formals if f[0] not in arrays))
-    rows = _list_inputs(plain, program, NUM_RUNS)
+    rows = _list_inputs(plain, program, num, numbers)
     if not rows:
         return []
     return [

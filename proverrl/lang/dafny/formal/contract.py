@@ -11,12 +11,19 @@ Not handled here: whether a contract agrees (the verdict says so), frames (``mod
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from itertools import count
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import CONTRACT
 from proverrl.lang.dafny.compose.declarations import read_problem
+from proverrl.lang.dafny.formal.difference import (
+    ask_difference,
+    read_contracts,
+    shows_difference,
+)
+from proverrl.lang.dafny.formal.errors import Clause, spoil
 from proverrl.lang.dafny.formal.phrases import read_phrase
 from proverrl.lang.dafny.syntax.declarations import Declaration, write_formals
 from proverrl.lang.dafny.syntax.text import find_method, scan_tokens
@@ -59,7 +66,7 @@ class DafnyFormalizing:
         except ProblemError:
             return None
         target = program.target
-        own = [text for word, text in target.clauses if word in ("requires", "ensures")]
+        own = _read_clauses(target)
         said = _describe(target, english)
         if not own or said is None or target.word not in ("method", "lemma"):
             return None
@@ -75,6 +82,24 @@ class DafnyFormalizing:
         """See ``Formalizing``."""
         return ("", "requires false")
 
+    def ask_difference(self, problem: Problem, body: str) -> Candidate | None:
+        """See ``Formalizing``."""
+        return ask_difference(problem, body)
+
+    def shows_difference(self, verdict: Verdict) -> bool:
+        """See ``Formalizing``."""
+        return shows_difference(verdict)
+
+    def spoil(self, problem: Problem, body: str, rng: random.Random) -> tuple[str, str] | None:
+        """See ``Formalizing``."""
+        found = read_contracts(problem, body)
+        if found is None:
+            return None
+        written = found[-2]
+        numbers = [name for name, kind in written.formals if kind in ("nat", "int")]
+        spoiled = spoil(rng, _read_clauses(written), numbers)
+        return spoiled and ("\n".join(f"{w} {text}" for w, text in spoiled[0]), spoiled[1])
+
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """Dafny resolved it, and no expression of it can fail to have a value."""
         if verdict.proved:
@@ -86,9 +111,7 @@ class DafnyFormalizing:
 
 def _describe(target: Declaration, english: English) -> str | None:
     said = []
-    for word, text in target.clauses:
-        if word not in ("requires", "ensures"):
-            continue
+    for word, text in _read_clauses(target):
         if (phrase := read_phrase(text)) is None:
             return None
         opening = english.choose(_DEMANDS if word == "requires" else _PROMISES)
@@ -96,8 +119,12 @@ def _describe(target: Declaration, english: English) -> str | None:
     return english.arrange(said)
 
 
+def _read_clauses(target: Declaration) -> list[Clause]:
+    return [clause for clause in target.clauses if clause[0] in ("requires", "ensures")]
+
+
 def _list_clauses(target: Declaration) -> list[str]:
-    return [f"{word} {text}" for word, text in target.clauses if word in ("requires", "ensures")]
+    return [f"{word} {text}" for word, text in _read_clauses(target)]
 
 
 def _write(target: Declaration, name: str, other: str, clauses: Sequence[str]) -> list[str]:

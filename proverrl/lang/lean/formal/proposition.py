@@ -11,6 +11,7 @@ whether propositions agree (the verdict says so), and agreement that takes more 
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,6 +100,18 @@ class LeanFormalizing:
     def list_empty(self, problem: Problem) -> Sequence[str]:
         """See ``Formalizing``."""
         return ("True", "False")
+
+    def ask_difference(self, problem: Problem, body: str) -> Candidate | None:
+        """Nothing is tried: most wrong statements of a theorem are true as well, and equivalent."""
+        return None
+
+    def shows_difference(self, verdict: Verdict) -> bool:
+        """Nothing does."""
+        return False
+
+    def spoil(self, problem: Problem, body: str, rng: random.Random) -> tuple[str, str] | None:
+        """No errors are made where none could be certified."""
+        return None
 
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """All that Lean finds wrong is our proof that both are equivalent."""

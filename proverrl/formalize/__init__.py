@@ -1,0 +1,1 @@
+"""From words to checked statements: what they mean, decided by a verifier."""

@@ -1,0 +1,101 @@
+"""Whether a statement means what is meant, decided by a verifier.
+
+Flows in: a problem that asks for a statement, a statement, a verifier. Flows out: True where both
+entail each other by proof, False where a proof shows that they differ or where it is no statement,
+None where nothing was shown. Not handled here: statements that are compared without such a problem
+(``StatementGenerator`` and the languages make them).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proverrl.errors import ProblemError
+from proverrl.lang import find_language
+from proverrl.lang.parts import Formalizing
+from proverrl.types import Candidate, Problem
+from proverrl.verify.base import Verifier
+
+_MAX_TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A statement that does not mean what is meant, and in which way: ``syntax`` where it is none,
+    else what was changed, certified by a proof that it makes a difference."""
+
+    body: str
+    error: str
+
+
+async def equivalent(
+    problem: Problem, body: str, verifier: Verifier, *, deadline_seconds: float
+) -> bool | None:
+    """Three-valued, for two or one verifier calls. A call that was not judged shows nothing. Raises
+    ``ProblemError`` for a problem that asks for no statement."""
+    formalizing = get_formalizing(problem)
+    candidate = Candidate(problem, body)
+    verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
+    if verdict.proved:
+        return True
+    if not verdict.status.judged:
+        return None
+    if not formalizing.is_well_formed(candidate, verdict):
+        return False
+    asked = formalizing.ask_difference(problem, body)
+    if asked is None:
+        return None
+    shown = await verifier.verify(asked, deadline_seconds=deadline_seconds)
+    return False if formalizing.shows_difference(shown) else None
+
+
+async def make_wrong(
+    problem: Problem, reference: str, verifier: Verifier, *, seed: int, deadline_seconds: float
+) -> Wrong | None:
+    """A statement with one error, of which it is certain that it is one; None where some tries
+    gave none. The kind is ``syntax`` exactly where the result is no statement."""
+    formalizing = get_formalizing(problem)
+    rng = random.Random(f"{seed}:{problem.id}")
+    for _ in range(_MAX_TRIES):
+        made = formalizing.spoil(problem, reference, rng)
+        if made is None:
+            return None
+        body, error = made
+        candidate = Candidate(problem, body)
+        verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
+        is_read = formalizing.is_well_formed(candidate, verdict)
+        if verdict.proved or not verdict.status.judged or is_read == (error == "syntax"):
+            continue
+        if not is_read:
+            return Wrong(body, error)
+        means = await equivalent(problem, body, verifier, deadline_seconds=deadline_seconds)
+        if means is False:
+            return Wrong(body, error)
+    return None
+
+
+async def make_all_wrong(
+    problems: Sequence[Problem],
+    references: Sequence[str],
+    verifier: Verifier,
+    *,
+    seed: int,
+    deadline_seconds: float,
+) -> list[Wrong | None]:
+    """``make_wrong`` for many at once; the pool decides what runs when."""
+    making = (
+        make_wrong(problem, reference, verifier, seed=seed, deadline_seconds=deadline_seconds)
+        for problem, reference in zip(problems, references, strict=True)
+    )
+    return list(await asyncio.gather(*making))
+
+
+def get_formalizing(problem: Problem) -> Formalizing:
+    """What the problem's language offers. Raises ``ProblemError`` where no statement is asked."""
+    language = find_language(problem.language)
+    if language.formalizing is None or not language.asks_statement(problem):
+        raise ProblemError(f"problem {problem.id!r} asks for a proof, not for a statement")
+    return language.formalizing
