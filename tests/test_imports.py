@@ -29,7 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "problems benchmarks policy",
         "rollout rewards advantages",
         "losses learner curriculum",
-        "compose search evaluation",
+        "compose formalize search evaluation",
         "monitor report",
         "loops",
         "integrations",
