@@ -57,6 +57,7 @@ AUDIT_LAYERS = {
     "two-parents",
     "typed-pattern",
     "unchecked-key",
+    "uncomputed",
     "unread-heap",
     "wildcard",
 }

@@ -72,7 +72,7 @@ PROOFS = (
 
 def ask(theorem: str) -> Problem:
     problem = Problem("p", "lean", "tactics", "", theorem)
-    asked = FORMALIZING.ask_statement(problem, English(First(), "train"))
+    asked = FORMALIZING.ask_statement(Candidate(problem, ""), English(First(), "train"))
     assert asked is not None
     text = "\n".join(asked.lines) + "\n"
     return Problem("p-s", "lean", asked.kind, "", text, informal=asked.informal)

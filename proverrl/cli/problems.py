@@ -65,6 +65,11 @@ def problems() -> None:
     is_flag=True,
     help="Ask for the statements themselves, from English; the verifier decides what agrees.",
 )
+@click.option(
+    "--programs",
+    is_flag=True,
+    help="Ask for whole methods, contract and code, from English; levels 1-3 and 5 have some.",
+)
 @workers_option("Verifier processes.")
 @OUT_FILE
 def generate(
@@ -73,6 +78,7 @@ def generate(
     split: str,
     unseen: bool,
     formalize: bool,
+    programs: bool,
     out: Path,
     **work: int,
 ) -> None:
@@ -82,8 +88,11 @@ def generate(
     from proverrl.lang.formalizing import StatementGenerator
     from proverrl.problems.drafts import generate_file
 
+    if formalize and programs:
+        raise UsageError("--formalize and --programs are two kinds of problems; choose one")
     known = find_language(language)
-    generator = StatementGenerator(known) if formalize else known.generator
+    is_asked = formalize or programs
+    generator = StatementGenerator(known, programs=programs) if is_asked else known.generator
     if generator is None:
         raise UsageError(f"there is no generator of {language} problems")
     generating = generate_file(

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from proverrl.config.base import Fraction, NonNegativeFloat, Positive, PositiveFloat, Section
 
-RewardName = Literal["proved", "obligations", "turn_discounted", "statement"]
+RewardName = Literal["proved", "obligations", "turn_discounted", "statement", "program"]
 CorrectionName = Literal["none", "backward", "forward"]
 
 
@@ -32,7 +32,9 @@ class RewardConfig(Section):
     """``proved``: 1 for a proof, else 0; ``obligations``: a failed proof earns up to
     ``reward.obligation_share`` for entries that verify, which is always less than a proof earns;
     ``turn_discounted``: a proof in a later turn is worth less; ``statement``: 1 for a statement
-    that is well formed and 1 more for one that means what is meant"""
+    that is well formed and 1 more for one that means what is meant; ``program``: 0 for
+    what is refused or promises nothing, 0.01 for what is no program, 0.2 for code that is not
+    proved, 0.6 for code that meets its contract, 1 where the contract also says what is meant"""
     obligation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """``obligations``: the most that a failed proof can earn, below 1"""
     turn_discount: Fraction = 0.9

@@ -15,7 +15,15 @@ from typing import Any
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ProblemError
 from proverrl.lang.generating import Generator
-from proverrl.lang.parts import Composing, Facts, Formalizing, Pooling, Searching, Sketching
+from proverrl.lang.parts import (
+    Composing,
+    Facts,
+    Formalizing,
+    Pooling,
+    Programming,
+    Searching,
+    Sketching,
+)
 from proverrl.lang.records import (
     Extraction,
     Part,
@@ -110,6 +118,11 @@ class Language(ABC):
         return None
 
     @property
+    def programming(self) -> Programming | None:
+        """Contracts with their code, written from words, where it has them."""
+        return None
+
+    @property
     def composing(self) -> Composing | None:
         """What composers and filters ask of it; None where there are none."""
         return None
@@ -152,14 +165,16 @@ class Language(ABC):
         return body
 
     def show_text(self, problem: Problem) -> str:
-        """What a policy sees of a problem's text, with its hole: all, but where a statement is
-        asked for, since what is meant stands behind the hole."""
+        """What a policy sees of a problem's text, with its hole: all, but where something is to be
+        written from words, since what is meant stands behind the hole."""
         text = problem.preamble + problem.statement
         return text.partition(HOLE)[0] + HOLE if self.asks_statement(problem) else text
 
     def asks_statement(self, problem: Problem) -> bool:
-        """Whether a statement is to be written from the words in ``problem.informal``."""
-        return self.formalizing is not None and problem.kind == self.formalizing.kind
+        """Whether a statement, perhaps with its code, is to be written from the words in
+        ``problem.informal``."""
+        parts = (self.formalizing, self.programming)
+        return any(part is not None and problem.kind == part.kind for part in parts)
 
     def show_problem(self, problem: Problem) -> str:
         """The problem as a file whose hole says that the proof is missing."""

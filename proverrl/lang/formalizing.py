@@ -1,4 +1,4 @@
-"""Draws statements that are to be written from words, of the families of a language.
+"""Draws what is to be written from words, statements or programs, of the families of a language.
 
 Flows in: a language whose families have words. Flows out: a ``Generator`` of such problems. What is
 meant decides which split a problem belongs to: no valid or held-out problem means what a training
@@ -23,26 +23,28 @@ from proverrl.lang.generating import (
     NoDraftError,
     ProgramText,
 )
-from proverrl.lang.parts import Formalizing
-from proverrl.types import Problem
+from proverrl.lang.parts import Asking
+from proverrl.types import Candidate, Problem
 from proverrl.verify.base import LanedVerifier
 
 
 class StatementGenerator(Generator):
-    """The families of a language's generator, each asked for its statement."""
+    """The families of a language's generator, each asked for its statement, or with ``programs``
+    for its statement and the code that meets it."""
 
-    def __init__(self, language: Language) -> None:
-        base, formalizing = language.generator, language.formalizing
-        if base is None or formalizing is None:
-            raise ProblemError(f"there are no {language.title} statements to be written from words")
-        self._base, self._formalizing = base, formalizing
+    def __init__(self, language: Language, *, programs: bool = False) -> None:
+        base = language.generator
+        asking = language.programming if programs else language.formalizing
+        if base is None or asking is None:
+            what = "programs" if programs else "statements"
+            raise ProblemError(f"there are no {language.title} {what} to be written from words")
+        self._base, self._asking = base, asking
+        self._mark = "p" if programs else "s"
         self.language = base.language
         self.pools = base.pools
-        self.unseen = formalizing.unseen
+        self.unseen = asking.unseen
         self.families = {
-            level: {
-                name: _ask(family, base.language, formalizing) for name, family in known.items()
-            }
+            level: {name: _ask(family, base.language, asking) for name, family in known.items()}
             for level, known in base.families.items()
         }
 
@@ -51,24 +53,25 @@ class StatementGenerator(Generator):
         return self._base.normalise(statement)
 
     def build_id(self, draft: CurriculumDraft) -> str:
-        """That of the statement, with an ``s``: one statement may be asked for once."""
-        return f"{super().build_id(draft)}-s"
+        """That of the statement with a mark: one statement may be asked for once."""
+        return f"{super().build_id(draft)}-{self._mark}"
 
     def list_trivial(self, draft: CurriculumDraft) -> Sequence[str]:
-        """What says nothing."""
+        """What says or does nothing."""
         problem = Problem("draft", self.language, draft.kind, "", draft.statement)
-        return self._formalizing.list_empty(problem)
+        return self._asking.list_empty(problem)
 
     def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
         """See ``Generator``."""
         return self._base.open_verifier(workers)
 
 
-def _ask(family: Family, language: str, formalizing: Formalizing) -> Family:
+def _ask(family: Family, language: str, asking: Asking) -> Family:
     def make(rng: random.Random, names: Names) -> ProgramText:
         made = family(rng, names)
         problem = Problem("draft", language, made.kind, "", "\n".join(made.lines) + "\n")
-        asked = formalizing.ask_statement(problem, English(rng, names.split))
+        known = Candidate(problem, made.reference)
+        asked = asking.ask_statement(known, English(rng, names.split))
         if asked is None:
             raise NoDraftError
         return asked

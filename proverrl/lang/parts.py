@@ -1,7 +1,8 @@
 """The parts that a language may have beside its texts and its verifier.
 
-Flows out: what searches (``Searching``, ``Sketching``, ``Facts``, ``Pooling``), formalisers
-(``Formalizing``) and composers (``Composing``) ask of it. Methods with a body here are defaults.
+Flows out: what searches (``Searching``, ``Sketching``, ``Facts``, ``Pooling``), what is
+written from words (``Formalizing``, ``Programming``) and composers (``Composing``) ask of it.
+Methods with a body here are defaults.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from proverrl.lang.records import (
     Operator,
     PooledHint,
     Prefix,
+    ProgramGrade,
     RefusedHints,
     Scaffold,
     SegmentFn,
@@ -139,21 +141,25 @@ class Pooling(Protocol):
         """Whether a body proves nothing that its hints in a larger body would not prove."""
 
 
-class Formalizing(Protocol):
-    """Statements that are to be written from words, and judged by what a given one means."""
+class Asking(Protocol):
+    """What is to be written from words, and judged by what a given statement means."""
 
     kind: str
-    """Of problems whose hole takes a statement. What is meant stands behind the hole, and a policy
-    does not see it."""
+    """Of problems whose hole takes it. What is meant stands behind the hole, and a policy does not
+    see it."""
     unseen: frozenset[str]
-    """Families whose statements no training file holds."""
+    """Families that no training file holds."""
 
-    def ask_statement(self, problem: Problem, english: English) -> ProgramText | None:
-        """The problem of writing the statement of another one, its reference, and what it says in
-        words; None where this has no words for it."""
+    def ask_statement(self, known: Candidate, english: English) -> ProgramText | None:
+        """The problem of writing what another one states (``known``, with its proof), a reference
+        body, and what is meant in words; None where this has no words for it."""
 
     def list_empty(self, problem: Problem) -> Sequence[str]:
-        """Bodies that say nothing, or what nothing meets; none of them may agree."""
+        """Bodies that say or do nothing, or say what nothing meets; none of them may be proved."""
+
+
+class Formalizing(Asking, Protocol):
+    """Statements that are to be written from words."""
 
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """Whether the statement can be read and has a meaning, also where it is another one."""
@@ -167,6 +173,13 @@ class Formalizing(Protocol):
 
     def spoil(self, problem: Problem, body: str, rng: random.Random) -> tuple[str, str] | None:
         """A body with an error, and the kind of it in words; None where there is none to make."""
+
+
+class Programming(Asking, Protocol):
+    """Contracts with code that meets them, both to be written from words."""
+
+    def grade(self, candidate: Candidate, verdict: Verdict) -> ProgramGrade:
+        """How far a judged program came."""
 
 
 class Composing(ABC):

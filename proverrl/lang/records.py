@@ -53,6 +53,11 @@ class Finding:
     column: int
 
 
+ProgramGrade = Literal["refused", "unread", "unproved", "verified", "meant"]
+"""How far a contract with its code came: ``refused`` by the audit, or the contract says nothing;
+``unread``: it is no program; ``unproved``: the code was not shown to meet the contract;
+``verified``: it was, and the contract is another one than was meant; ``meant``: all is proved."""
+
 SegmentFn = Callable[[Candidate, Verdict], tuple[Segment, ...]]
 """The segments of a judged body up to its first error."""
 

@@ -39,6 +39,8 @@ _DAFNY_ASKS = {
     "calc": "Write the steps of the calculation",
     "assertions": "Write the assertions",
     "contract": "Write the contract (requires and ensures) that says what is said in words",
+    "program": "Write the contract (requires and ensures) that says what is said in words, and the "
+    "block of code with loop invariants that meets it,",
 }
 BODY_HEADING = "\n// body\n"
 """Ends the prompt; the body follows, then the tokenizer's end token."""

@@ -3,16 +3,24 @@ here: comparison within a group, and rewards of a composer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from proverrl.config import RewardConfig, RewardName
 from proverrl.errors import RecordError
 from proverrl.lang import find_language
+from proverrl.lang.records import ProgramGrade
 from proverrl.rewards.noise import CORRECTIONS, MAX_ONLINE
 from proverrl.types import Reward, Rollout, Status, Verdict
 
 RewardFn = Callable[[Rollout], Reward]
 
+_PROGRAM_SCORES: Mapping[ProgramGrade, float] = {
+    "refused": 0.0,
+    "unread": 0.01,
+    "unproved": 0.2,
+    "verified": 0.6,
+    "meant": 1.0,
+}
 _GATED = (Status.PROVED, Status.REJECTED, Status.EXHAUSTED)
 
 
@@ -54,7 +62,7 @@ def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     ``RecordError`` for a problem that asks for no statement."""
     means = float(_proved(rollout))
     language = find_language(rollout.problem.language)
-    if language.formalizing is None or not language.asks_statement(rollout.problem):
+    if language.formalizing is None or rollout.problem.kind != language.formalizing.kind:
         raise RecordError(
             f'problem {rollout.problem.id!r} asks for a proof; reward.name = "statement" is for '
             "problems that ask for a statement (problems generate --formalize)"
@@ -68,11 +76,33 @@ def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     return Reward(means + is_read, {"means": means, "well_formed": float(is_read)})
 
 
+def program_reward(rollout: Rollout, config: RewardConfig) -> Reward:
+    """The score of Re:Form (Yan et al. 2025, arXiv 2507.16331): 0 without a candidate, where the
+    audit refuses it and for a contract that says nothing; 0.01 for what is no program, 0.2 for code
+    that is not proved to meet its contract, 0.6 for code that is, and 1 where the contract is also
+    proved at least as strong as what is meant. The published code gives 1.6 for the last, where 1
+    was evidently intended, and takes a timeout of that proof for a success, which is 0.6 here.
+    Raises ``RecordError`` for a problem that asks for no program."""
+    _proved(rollout)
+    programming = find_language(rollout.problem.language).programming
+    if programming is None or rollout.problem.kind != programming.kind:
+        raise RecordError(
+            f'problem {rollout.problem.id!r} asks for no program; reward.name = "program" is for '
+            "problems that do (problems generate --programs)"
+        )
+    turn = rollout.turns[-1]
+    value = 0.0
+    if turn.candidate is not None and turn.verdict is not None:
+        value = _PROGRAM_SCORES[programming.grade(turn.candidate, turn.verdict)]
+    return Reward(value, {"program": value})
+
+
 REWARDS: dict[RewardName, Callable[[Rollout, RewardConfig], Reward]] = {
     "proved": proved_reward,
     "obligations": obligations_reward,
     "turn_discounted": turn_discounted_reward,
     "statement": statement_reward,
+    "program": program_reward,
 }
 
 

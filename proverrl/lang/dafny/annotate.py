@@ -19,6 +19,7 @@ from proverrl.lang.dafny.file_audit import ALLOWED_ATTRIBUTES, audit_program
 from proverrl.lang.dafny.hints import AddedHint, read_hint
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_declared, list_methods
 from proverrl.lang.dafny.syntax.parsed import Element, ElementSlot
+from proverrl.lang.dafny.syntax.text import mangle
 from proverrl.lang.dafny.syntax.tokens import Token, read_file
 from proverrl.lang.records import Finding
 from proverrl.text_cache import cache_texts
@@ -110,12 +111,8 @@ def list_entry_names(source: str, *words: str) -> frozenset[str]:
     ``words`` are the declaring words that count; none means all of them.
     """
     tokens, _ = read_file(source)
-    names = frozenset(_mangle(name) for name in list_declared(tokens, *(words or _DECLARING_WORDS)))
+    names = frozenset(mangle(name) for name in list_declared(tokens, *(words or _DECLARING_WORDS)))
     return names if words else names | {"__ctor"}
-
-
-def _mangle(name: str) -> str:
-    return name.replace("_", "__").replace("'", "_k").replace("?", "_q")
 
 
 @dataclass(slots=True)

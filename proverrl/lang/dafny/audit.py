@@ -21,6 +21,7 @@ from proverrl.lang.dafny.believed import (
     has_infinite_types,
 )
 from proverrl.lang.dafny.file_audit import audit_file
+from proverrl.lang.dafny.method_audit import audit_method, read_declared
 from proverrl.lang.dafny.misjudged import Surroundings, find_misjudged
 from proverrl.lang.dafny.narrow_types import find_narrow_mixes
 from proverrl.lang.dafny.syntax.cursor import GrammarError, is_name, list_methods
@@ -39,19 +40,23 @@ from proverrl.text_cache import cache_texts
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column, find_body_place
 
-AUDIT_VERSION = 12
+AUDIT_VERSION = 13
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
 what is sent to Dafny changes."""
 
 CONTRACT = "contract"
+PROGRAM = "program"
 HOLE_KINDS = ("invariants", "statements", "calc", "assertions", CONTRACT)
-KINDS = (*HOLE_KINDS, "file", ANNOTATE)
+KINDS = (*HOLE_KINDS, PROGRAM, "file", ANNOTATE)
 
 MAX_BODY_CHARACTERS = 32_768
 MAX_FILE_CHARACTERS = 262_144
 MAX_BODY_TOKENS = 4_000
 _MAX_FINDINGS = 10
-_CONTRACT_WORDS = frozenset({"requires"})
+_ALLOWED_WORDS = {
+    CONTRACT: frozenset({"requires"}),
+    PROGRAM: frozenset("requires while return break label new".split()),
+}
 _MARK = "the_hole_of_this_problem"
 _SAFE_AROUND_HOLE = frozenset(" \t\r\n{};")
 
@@ -77,15 +82,16 @@ def audit(kind: str, body: str, *, problem: Problem | None = None) -> list[Findi
 def _audit_plain(kind: str, body: str, problem: Problem | None) -> list[Finding]:
     if kind == "file":
         return audit_file(body)
-    if kind == ANNOTATE:
-        if problem is None:
-            raise ProblemError("an annotated program is audited against its problem; give it")
+    if problem is None and kind in (ANNOTATE, PROGRAM):
+        raise ProblemError(f"a body of the kind {kind!r} is audited against its problem; give it")
+    if kind == ANNOTATE and problem is not None:
         return audit_annotated(problem, body)
     tokens, findings = read_body(body)
     if len(tokens) > MAX_BODY_TOKENS:
         return [Finding("syntax", "size", f"more than {MAX_BODY_TOKENS} tokens", 1, 0)]
-    allowed = _CONTRACT_WORDS if kind == CONTRACT else frozenset()
-    findings = [*_scan(tokens, allowed), *findings]
+    findings = [*_scan(tokens, _ALLOWED_WORDS.get(kind, frozenset())), *findings]
+    if kind == PROGRAM and problem is not None:
+        return findings or audit_method(problem, body, tokens)
     return findings or _parse(kind, tokens, problem)
 
 
@@ -96,7 +102,7 @@ def audit_candidate(candidate: Candidate) -> Verdict | None:
     grammar. Raises ``ProblemError`` when the problem's hole could not hold any body.
     """
     problem = candidate.problem
-    if problem.kind in HOLE_KINDS:
+    if problem.kind in (*HOLE_KINDS, PROGRAM):
         check_problem(problem)
     try:
         findings = audit(problem.kind, candidate.body, problem=problem)
@@ -131,11 +137,13 @@ def check_problem(problem: Problem) -> None:
     Text beside the hole could fuse with a body, the program cannot be read, or anything follows
     from its types.
     """
-    if problem.kind in HOLE_KINDS:
+    if problem.kind in (*HOLE_KINDS, PROGRAM):
         error = _find_hole_error(problem.statement)
         if error:
             raise ProblemError(f"problem {problem.id!r}: {error}")
         read_untyped(problem.id, get_blank(problem))
+        if problem.kind == PROGRAM:
+            read_declared(problem)
     elif problem.kind == ANNOTATE:
         read_our_program(problem)
 

@@ -15,12 +15,12 @@ from typing import Literal
 
 from proverrl.errors import WorkerError
 from proverrl.lang.dafny.annotate import list_entry_names
-from proverrl.lang.dafny.audit import CONTRACT
+from proverrl.lang.dafny.audit import CONTRACT, PROGRAM
 from proverrl.lang.dafny.joined_invariants import join_invariants
 from proverrl.lang.dafny.known import DafnyProcess, KnownProblems
 from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
-from proverrl.lang.dafny.syntax.text import find_method
+from proverrl.lang.dafny.syntax.text import find_own_entries
 from proverrl.lang.dafny.workers.reply import Reply
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.dafny.written_types import name_calc_line
@@ -158,10 +158,13 @@ def _compare_entries(
     if candidate.problem.kind == ANNOTATE and extra:
         declared = list_entry_names(write_plain(candidate.source).text)
         extra = frozenset(name for name in extra if name.rpartition(".")[2] not in declared)
-    if candidate.problem.kind == CONTRACT:
+    if candidate.problem.kind in (CONTRACT, PROGRAM):
         # An empty contract asks for nothing, and has no entries of its own.
-        own = find_method(candidate.problem.statement)
-        extra -= {f"{part}$$_module.__default.{own}" for part in ("CheckWellformed", "Impl")}
+        own = find_own_entries(candidate.problem.statement)
+        extra -= set(own)
+        if candidate.problem.kind == PROGRAM:
+            # Without its body the method has none either, but a proof must verify the body.
+            expected |= {own[1]}
     return sorted(expected - reply.names), sorted(extra)
 
 

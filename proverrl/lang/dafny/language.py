@@ -26,7 +26,15 @@ from proverrl.lang.dafny.syntax.text import (
 )
 from proverrl.lang.dafny.workers.toolchain import check_dafny
 from proverrl.lang.generating import Generator
-from proverrl.lang.parts import Composing, Facts, Formalizing, Pooling, Searching, Sketching
+from proverrl.lang.parts import (
+    Composing,
+    Facts,
+    Formalizing,
+    Pooling,
+    Programming,
+    Searching,
+    Sketching,
+)
 from proverrl.lang.records import Extraction, Part
 from proverrl.lang.words import drop_names, find_words
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
@@ -86,6 +94,12 @@ class Dafny(Language):
         return FORMALIZING
 
     @property
+    def programming(self) -> Programming:
+        from proverrl.lang.dafny.formal.program import PROGRAMMING
+
+        return PROGRAMMING
+
+    @property
     def composing(self) -> Composing:
         from proverrl.lang.dafny.compose.composing import COMPOSING
 
@@ -127,7 +141,8 @@ class Dafny(Language):
             # The audit reads what it is; an unclosed comment is refused there, with its place.
             return Extraction(code.strip())
         before, _, after = problem.statement.partition(HOLE)
-        head, tail = _words_of(before), _words_of(after)
+        # A policy cannot give back what it is not shown.
+        head, tail = _words_of(before), [] if self.asks_statement(problem) else _words_of(after)
         place = find_words(words, head)
         if place is None:
             return Extraction(None, reason=f"the statement of {name} was changed before the hole")

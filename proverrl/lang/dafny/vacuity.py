@@ -29,6 +29,7 @@ TRIVIAL_BODIES: Mapping[str, tuple[str, ...]] = {
     "calc": (),
     "assertions": ("assert true;",),
     "contract": (),
+    "program": (),
     "file": (),
     ANNOTATE: (),
 }

@@ -161,12 +161,19 @@ def _unroll(parsed: ParsedProgram, element: Element, depth: int) -> str:
 
 
 def list_exploits(problem: Problem) -> Iterator[Candidate]:
-    """The program with bodies for its method that do nothing worth saying: none at all, fixed
-    values, or an input handed back (the exploit test of AlphaVerus, Aggarwal et al. 2024)."""
+    """The program with bodies for its method that do nothing worth saying (the exploit test of
+    AlphaVerus, Aggarwal et al. 2024)."""
     program = read_problem(problem)
     target = program.target
     if target.word != "method":
         return
+    for number, body in enumerate(list_idle_bodies(target)):
+        text = program.with_target(target.rewrite(body=body)).text
+        yield Candidate(Problem(f"{problem.id}#exploit{number}", "dafny", "file", "", HOLE), text)
+
+
+def list_idle_bodies(target: Declaration) -> list[str]:
+    """Bodies for a method that do nothing, set fixed values, or hand an input back."""
     fixed = [(name, _DEFAULTS.get(kind)) for name, kind in target.returns]
     lines = [f"  {name} := {value};" for name, value in fixed if value is not None]
     rows = [
@@ -179,9 +186,7 @@ def list_exploits(problem: Problem) -> Iterator[Candidate]:
         ),
         *([lines] if lines else []),
     ]
-    for number, row in enumerate(rows):
-        text = program.with_target(target.rewrite(body="\n".join(["{", *row, "}"]))).text
-        yield Candidate(Problem(f"{problem.id}#exploit{number}", "dafny", "file", "", HOLE), text)
+    return ["\n".join(["{", *row, "}"]) for row in rows]
 
 
 def write_witnesses(problem: Problem) -> str | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 
 from proverrl.errors import ProblemError
@@ -26,7 +27,7 @@ from proverrl.lang.dafny.formal.difference import (
 from proverrl.lang.dafny.formal.errors import Clause, spoil
 from proverrl.lang.dafny.formal.phrases import read_phrase
 from proverrl.lang.dafny.syntax.declarations import Declaration, write_formals
-from proverrl.lang.dafny.syntax.text import find_method, scan_tokens
+from proverrl.lang.dafny.syntax.text import find_own_entries, scan_tokens
 from proverrl.lang.english import English, Forms, sentence
 from proverrl.lang.generating import ProgramText
 from proverrl.types import HOLE, Candidate, Problem, Verdict
@@ -53,30 +54,33 @@ _PROMISES: Forms = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """A method or lemma whose contract is to be written: what it may speak of, the contract's
+    clauses, a name for the method that states what is meant, and the contract in words."""
+
+    target: Declaration
+    given: Sequence[str]
+    clauses: Sequence[str]
+    hidden: str
+    said: str
+
+
 class DafnyFormalizing:
     """What ``Formalizing`` promises."""
 
     kind = CONTRACT
     unseen = frozenset("l1_two l2_step l3_eq l3_any l4_mod l4_scaled l5_minstep l5_walk".split())
 
-    def ask_statement(self, problem: Problem, english: English) -> ProgramText | None:
+    def ask_statement(self, known: Candidate, english: English) -> ProgramText | None:
         """See ``Formalizing``."""
-        try:
-            program = read_problem(problem)
-        except ProblemError:
+        meaning = read_meaning(known.problem, english)
+        if meaning is None:
             return None
-        target = program.target
-        own = _read_clauses(target)
-        said = _describe(target, english)
-        if not own or said is None or target.word not in ("method", "lemma"):
-            return None
-        given = [d.text for d in program.others if d.word in _GIVEN]
-        taken = {piece for _, piece in scan_tokens(program.text)}
-        names = (f"Meant{number or ''}" for number in count())
-        meant = next(name for name in names if name not in taken)
-        lines = [*given, *_write(target, target.name, meant, [HOLE])]
-        lines += _write(target, meant, target.name, _list_clauses(target))
-        return ProgramText(lines, "\n".join(_list_clauses(target)), self.kind, said)
+        target, hidden, clauses = meaning.target, meaning.hidden, meaning.clauses
+        lines = [*meaning.given, *_write_caller(target, target.name, hidden, [HOLE])]
+        lines += _write_caller(target, hidden, target.name, clauses)
+        return ProgramText(lines, "\n".join(clauses), self.kind, meaning.said)
 
     def list_empty(self, problem: Problem) -> Sequence[str]:
         """See ``Formalizing``."""
@@ -97,21 +101,39 @@ class DafnyFormalizing:
             return None
         written = found[-2]
         numbers = [name for name, kind in written.formals if kind in ("nat", "int")]
-        spoiled = spoil(rng, _read_clauses(written), numbers)
+        spoiled = spoil(rng, read_clauses(written), numbers)
         return spoiled and ("\n".join(f"{w} {text}" for w, text in spoiled[0]), spoiled[1])
 
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """Dafny resolved it, and no expression of it can fail to have a value."""
         if verdict.proved:
             return True
-        entry = f"CheckWellformed$$_module.__default.{find_method(candidate.problem.statement)}"
+        entry, _ = find_own_entries(candidate.problem.statement)
         failed = any(o.entry == entry and o.proved < o.total for o in verdict.obligations)
         return "obligations" in verdict.checks and not failed
 
 
+def read_meaning(problem: Problem, english: English) -> Meaning | None:
+    """What the declaration with the hole means; None for what has no contract or no words yet."""
+    try:
+        program = read_problem(problem)
+    except ProblemError:
+        return None
+    target = program.target
+    clauses = [f"{word} {text}" for word, text in read_clauses(target)]
+    said = _describe(target, english)
+    if not clauses or said is None or target.word not in ("method", "lemma"):
+        return None
+    taken = {piece for _, piece in scan_tokens(program.text)}
+    names = (f"Meant{number or ''}" for number in count())
+    hidden = next(name for name in names if name not in taken)
+    given = [d.text for d in program.others if d.word in _GIVEN]
+    return Meaning(target, given, clauses, hidden, said)
+
+
 def _describe(target: Declaration, english: English) -> str | None:
     said = []
-    for word, text in _read_clauses(target):
+    for word, text in read_clauses(target):
         if (phrase := read_phrase(text)) is None:
             return None
         opening = english.choose(_DEMANDS if word == "requires" else _PROMISES)
@@ -119,24 +141,29 @@ def _describe(target: Declaration, english: English) -> str | None:
     return english.arrange(said)
 
 
-def _read_clauses(target: Declaration) -> list[Clause]:
-    return [clause for clause in target.clauses if clause[0] in ("requires", "ensures")]
+def read_clauses(declared: Declaration) -> list[Clause]:
+    """What a declaration demands and promises."""
+    return [clause for clause in declared.clauses if clause[0] in ("requires", "ensures")]
 
 
-def _list_clauses(target: Declaration) -> list[str]:
-    return [f"{word} {text}" for word, text in _read_clauses(target)]
-
-
-def _write(target: Declaration, name: str, other: str, clauses: Sequence[str]) -> list[str]:
+def write_head(target: Declaration, name: str) -> list[str]:
+    """The head of a method of this name with the parameters, results and frame of another."""
     head = f"method {name}({write_formals(target.formals)})"
     if target.returns:
         head += f" returns ({write_formals(target.returns)})"
-    call = f"{other}({', '.join(formal for formal, _ in target.formals)});"
+    return [head, *(f"  modifies {text}" for text in target.list_clauses("modifies"))]
+
+
+def write_call(target: Declaration, name: str) -> list[str]:
+    """A body that calls a method of this name with all parameters, for all results."""
+    call = f"{name}({', '.join(formal for formal, _ in target.formals)});"
     results = ", ".join(formal for formal, _ in target.returns)
-    frames = [f"modifies {text}" for text in target.list_clauses("modifies")]
-    inner = [*frames, *clauses, "decreases *"]
-    step = f"{results} := {call}" if results else call
-    return [head, *(f"  {line}" for line in inner), "{", f"  {step}", "}"]
+    return ["{", f"  {results} := {call}" if results else f"  {call}", "}"]
+
+
+def _write_caller(target: Declaration, name: str, other: str, clauses: Sequence[str]) -> list[str]:
+    inner = (f"  {line}" for line in (*clauses, "decreases *"))
+    return [*write_head(target, name), *inner, *write_call(target, other)]
 
 
 FORMALIZING = DafnyFormalizing()

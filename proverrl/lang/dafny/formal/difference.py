@@ -16,7 +16,7 @@ from proverrl.errors import ProblemError
 from proverrl.lang.dafny.compose.attack import list_calls
 from proverrl.lang.dafny.compose.declarations import Program, conjoin, list_names
 from proverrl.lang.dafny.syntax.declarations import Declaration, read_declarations
-from proverrl.lang.dafny.syntax.text import find_method, scan_places
+from proverrl.lang.dafny.syntax.text import scan_places
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 
 _LEMMA = "Differ"
@@ -55,12 +55,13 @@ def ask_difference(problem: Problem, body: str) -> Candidate | None:
 def read_contracts(problem: Problem, body: str) -> tuple[Declaration, ...] | None:
     """What is given, the method with the body as its contract, and the one with what is meant; None
     for a body that is no contract."""
+    candidate = Candidate(problem, body)
     try:
-        found = read_declarations(Candidate(problem, body).source)
+        found = read_declarations(candidate.source)
     except ProblemError:
         return None
-    is_one = [d.name for d in found].index(find_method(problem.statement)) == len(found) - 2
-    return found if is_one else None
+    hole = len(candidate.head)
+    return found if found[-2].start < hole <= found[-2].opening else None
 
 
 def shows_difference(verdict: Verdict) -> bool:

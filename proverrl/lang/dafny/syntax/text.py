@@ -44,11 +44,17 @@ def scan_places(text: str) -> list[tuple[str, str, int]]:
     return tokens
 
 
-def find_method(statement: str) -> str:
-    """The method whose contract is the hole: the last one that begins before it."""
+def find_own_entries(statement: str) -> tuple[str, str]:
+    """What Dafny calls the entries of the method whose contract stands in the hole, the last one
+    that begins before it: that the contract has a meaning, and that the code meets it."""
     before = [piece for _, piece in scan_tokens(statement.partition(HOLE)[0])]
-    place = max(i for i, piece in enumerate(before) if piece == "method")
-    return before[place + 1]
+    name = mangle(before[max(i for i, piece in enumerate(before) if piece == "method") + 1])
+    return f"CheckWellformed$$_module.__default.{name}", f"Impl$$_module.__default.{name}"
+
+
+def mangle(name: str) -> str:
+    """A name as it stands in the names of entries."""
+    return name.replace("_", "__").replace("'", "_k").replace("?", "_q")
 
 
 def normalise(text: str) -> str:

@@ -75,10 +75,10 @@ class LeanFormalizing:
     kind = PROPOSITION
     unseen = frozenset("l1_deliver l1_derive l2_choice l2_negate l3_order l4_mono l5_meet".split())
 
-    def ask_statement(self, problem: Problem, english: English) -> ProgramText | None:
+    def ask_statement(self, known: Candidate, english: English) -> ProgramText | None:
         """See ``Formalizing``."""
         try:
-            theorem = read_theorem(problem)
+            theorem = read_theorem(known.problem)
             parts = _read_parts(theorem.binders, theorem.target)
         except ProblemError:
             return None
