@@ -46,7 +46,7 @@ def make_path(
         values=(0.0,) * len(ends),
         advantages=tuple(advantages),
         proved=proved,
-        search="deepsearch",
+        search="puct",
     )
 
 
@@ -54,11 +54,11 @@ def test_each_token_has_the_advantage_of_its_stretch() -> None:
     policy = tiny_policy()
     problem = build_problem("p", n=7)
     path = make_path(problem, TWO_LINES, (13, 17, 35), (0.5, -0.25, 1.0), True)
-    sample = build_path_sample(policy, path, "deepsearch/0")
+    sample = build_path_sample(policy, path, "puct/0")
     assert sample is not None
     prompt = policy.prompt(problem).token_ids
     assert sample.token_ids == prompt + policy.body_ids(problem, TWO_LINES)
-    assert (sample.prompt_length, sample.rollout_id) == (len(prompt), "deepsearch/0")
+    assert (sample.prompt_length, sample.rollout_id) == (len(prompt), "puct/0")
     words = [policy.tokenizer.decode([i]) for i in sample.token_ids[len(prompt) : -1]]
     # Starts:  0             10   11      15   16   17    18            28   29   30   31    33   34
     assert words == [

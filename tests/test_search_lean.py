@@ -55,7 +55,7 @@ def lean() -> Iterator[Lean]:
 
 
 @pytest.mark.lean
-@pytest.mark.parametrize("name", ["rmax_ts", "best_first", "deepsearch"])
+@pytest.mark.parametrize("name", ["rmax_ts", "best_first"])
 def test_a_search_goes_on_from_what_holds(lean: Lean, name: SearchName) -> None:
     """A line at a time: the proof is made of what is kept, inside blocks and between alternatives.
     What fails behind a line leaves no state but those before it."""

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proverrl.config.search import SearchConfig
-from proverrl.search.frontier import BestFirst, DeepSearch, back_up, mean_surprise
+from proverrl.search.frontier import BestFirst
 from proverrl.search.mcts import Puct, RMaxTS, exploration_bonus
 from proverrl.search.minimise import minimise
 from proverrl.search.tree import Node, Tree
@@ -208,95 +208,6 @@ def test_puct_weighs_value_and_visits() -> None:
     tree.start(ends[0])
     # A job counts as a visit worth 0: a 0.1 + 0.2 sqrt(2.386 / 1.1) = 0.39; the root itself 0.98.
     assert strategy.pick() is tree.root
-
-
-# --- DeepSearch ---
-
-
-def test_the_backup_of_deepsearch_is_weighted_and_protects_its_sign() -> None:
-    # Ways of 4 states: weights 1/4, 2/4, 3/4, 1; of 20: never below 0.1.
-    assert [back_up(0.0, 1.0, place, 4) for place in range(4)] == [0.25, 0.5, 0.75, 1.0]
-    assert back_up(0.0, -1.0, 0, 20) == -0.1
-    assert back_up(0.5, 1.0, 1, 4) == 1.0
-    assert back_up(-0.5, -1.0, 1, 4) == -1.0
-    assert back_up(0.5, -1.0, 3, 4) == 0.5
-    assert back_up(-0.5, 1.0, 3, 4) == 1.0
-
-
-def build_deepsearch(**config: Any) -> DeepSearch:
-    return DeepSearch(SearchConfig(name="deepsearch", **config), World().functions())
-
-
-def test_the_frontier_score_of_deepsearch() -> None:
-    world = World(target="none", script=["ab", "b"])
-    search = build_search(world, name="deepsearch", width=2, calls=2, max_depth=4)
-    asyncio.run(search.run())
-    strategy = search.strategy
-    assert isinstance(strategy, DeepSearch)
-    # Surprise a token: ab 0.15, b 0.2; the most confident failure is ab. Its way has 3 states:
-    # root -1/3, a -2/3, ab -1; b gets nothing, and -1 is recorded at ab.
-    values = {node.state: node.value for node in strategy.tree.nodes}
-    assert values == pytest.approx({"": -1 / 3, "a": -2 / 3, "ab": -1.0, "b": 0.0})
-    scores = {node.state: strategy.score(node) for node in strategy.tree.nodes[1:]}
-    assert scores == pytest.approx(
-        {
-            "a": 0.4 * math.tanh(-1 / 3) + 0.4 * 0.15 + 0.01 * math.sqrt(1 / 4),
-            "ab": 0.4 * math.tanh(-2 / 3) + 0.4 * 0.15 + 0.01 * math.sqrt(2 / 4),
-            "b": 0.4 * math.tanh(-1 / 3) + 0.4 * 0.2 + 0.01 * math.sqrt(1 / 4),
-        }
-    )
-    assert [strategy.pick().state for _ in range(4)] == ["b", "a", "ab", ""]
-
-
-def test_deepsearch_always_takes_the_best_open_state() -> None:
-    search = build_search(
-        World(target="abababab", letters="aabbn"),
-        name="deepsearch",
-        calls=200,
-        stop_after=9,
-        width=3,
-    )
-    strategy = search.strategy
-    assert isinstance(strategy, DeepSearch)
-    picked: list[tuple[float, float]] = []
-    pick = strategy.pick
-
-    def watched() -> Node:
-        numbers = [number for heap in strategy._open.values() for _, number in heap]
-        best = max((strategy.score(strategy.tree.nodes[n]) for n in numbers), default=math.inf)
-        node = pick()
-        picked.append((best, strategy.score(node) if node.parent else math.inf))
-        return node
-
-    object.__setattr__(strategy, "pick", watched)
-    asyncio.run(search.run())
-    assert len(picked) > 40
-    assert [score for _, score in picked] == [best for best, _ in picked]
-
-
-def test_deepsearch_gives_paths_to_learn_from() -> None:
-    world = World(target="abb", script=["abb", "aba"])
-    search = build_search(world, name="deepsearch", width=1, calls=2, stop_after=2)
-    asyncio.run(search.run())
-    strategy = search.strategy
-    assert isinstance(strategy, DeepSearch)
-    proof, failure = strategy.training_paths()
-    # The proof's way is root, a, ab (a finished proof is no state): Q 1/3, 2/3, 1. The best open
-    # state is ab, whose parent has 2/3. The failure's way is root, a, ab, aba: the first three
-    # are on the way to a proof and stay; aba gets -1.
-    assert {n.state: n.value for n in strategy.tree.nodes} == pytest.approx(
-        {"": 1 / 3, "a": 2 / 3, "ab": 1.0, "aba": -1.0}
-    )
-    assert (proof.body, proof.proved, proof.ends) == ("abb", True, (1, 2, 3))
-    assert (failure.body, failure.proved, failure.ends) == ("aba", False, (1, 2, 3))
-    # One proof and one failure end below the root, a and ab: all means are 0.
-    assert proof.values == pytest.approx((2 / 3, 1.0, 1.0))
-    assert proof.advantages == pytest.approx((2 / 3, 1.0, 1.0))
-    assert failure.advantages == pytest.approx((2 / 3, 1.0, -1.0))
-
-
-def test_mean_surprise() -> None:
-    assert mean_surprise(World().proposal("ab")) == pytest.approx(0.15)
 
 
 # --- minimisation ---

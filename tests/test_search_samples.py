@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from proverrl.config.search import SearchName
 from proverrl.errors import ProblemError, RecordError, UsageError
 from proverrl.lang.records import Segment
-from proverrl.search.frontier import DeepSearch
 from proverrl.search.run import TreeSearch
 from proverrl.search.samples import SearchSample, collect_samples, read_samples, write_samples
 from tests.search_world import PROBLEM, World, build_search
@@ -85,18 +84,6 @@ def test_a_state_after_the_body_ends_with_the_body() -> None:
     asyncio.run(search.run())
     (sample,) = collect_samples(search)
     assert (sample.ends, sample.values) == ((1, 2), (0.0, 0.0))
-
-
-def test_deepsearch_gives_its_own_paths() -> None:
-    world = World(target="abb", script=["abb", "aba"])
-    search = finish(world, name="deepsearch", width=1, calls=2, stop_after=2)
-    assert isinstance(search.strategy, DeepSearch)
-    proof, failure = collect_samples(search)
-    # By hand in test_search_methods.
-    assert (proof.body, proof.proved, proof.ends) == ("abb", True, (1, 2, 3))
-    assert proof.advantages == pytest.approx((2 / 3, 1.0, 1.0))
-    assert failure.advantages == pytest.approx((2 / 3, 1.0, -1.0))
-    assert (failure.search, failure.calls) == ("deepsearch", 2)
 
 
 @settings(max_examples=40, deadline=None)

@@ -23,7 +23,7 @@ from proverrl.search.run import SEARCHES
 from proverrl.search.strategy import Expansion, Strategy
 from proverrl.types import Candidate, Status, Verdict
 
-METHODS: tuple[SearchName, ...] = ("rmax_ts", "puct", "best_first", "deepsearch")
+METHODS: tuple[SearchName, ...] = ("rmax_ts", "puct", "best_first")
 TARGET_PER_SECOND = 5000
 TARGET_BYTES = 2048
 _REFUSED = Verdict(Status.REJECTED)

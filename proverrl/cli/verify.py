@@ -209,7 +209,7 @@ def bench_report(folder: Path | None, out: Path | None, **size: int) -> None:
 
 
 @bench.command("search")
-@_some_of("--method", "methods", "search", ["rmax_ts", "puct", "best_first", "deepsearch"])
+@_some_of("--method", "methods", "search", ["rmax_ts", "puct", "best_first"])
 @count_option("--nodes", 10_000, least=4)
 @count_option("--expansions", 10_000)
 @_OUT

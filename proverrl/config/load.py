@@ -32,6 +32,11 @@ RENAMED = {
 }
 """Keys that have a new name since the version before, and that name. Only the last part differs."""
 
+REMOVED = frozenset(
+    f"search.{name}" for name in ("max_depth", "value_weight", "entropy_weight", "depth_weight")
+)
+"""Keys of what is gone (the search ``deepsearch``), which runs of earlier versions have stored."""
+
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read a TOML file and apply ``key.subkey=value`` overrides (values in TOML's syntax). Raises
@@ -65,7 +70,11 @@ def read_stored_table(path: Path) -> dict[str, Any]:
     table = read_object(path).get("config")
     if not isinstance(table, dict):
         raise ValueError("it holds no object 'config'")  # noqa: TRY004
-    return _rename_keys(table, str(path), told=False)
+    table = _rename_keys(table, str(path), told=False)
+    for section, _, last in (key.partition(".") for key in REMOVED):
+        if isinstance(table.get(section), dict):
+            table[section].pop(last, None)
+    return table
 
 
 def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:

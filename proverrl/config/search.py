@@ -9,9 +9,9 @@ from typing import Annotated, Literal, cast, get_args
 
 from pydantic import Field
 
-from proverrl.config.base import NonNegative, NonNegativeFloat, Positive, PositiveFloat, Section
+from proverrl.config.base import NonNegative, Positive, PositiveFloat, Section
 
-BaseName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct", "deepsearch"]
+BaseName = Literal["best_of_n", "self_correct", "best_first", "rmax_ts", "puct"]
 CompositeName = Literal["subgoals", "lemmas", "pooled_hints"]
 SearchName = Literal[BaseName, CompositeName]
 SearchStates = Literal["obligations", "statements"]
@@ -25,8 +25,8 @@ class SearchConfig(Section):
     ``proverrl.search.proposals.PROPOSERS`` of ``step``."""
 
     name: SearchName = "rmax_ts"
-    """``best_of_n``, ``self_correct``, ``best_first``, ``rmax_ts``, ``puct`` or ``deepsearch``;
-    ``subgoals``, ``lemmas`` and ``pooled_hints`` are made of several of these"""
+    """``best_of_n``, ``self_correct``, ``best_first``, ``rmax_ts`` or ``puct``; ``subgoals``,
+    ``lemmas`` and ``pooled_hints`` are made of several of these"""
     states: SearchStates = "obligations"
     """what is kept of a failed Dafny body: ``obligations``, the statements before the first failing
     one, with the open obligations as the state; ``statements``, each earlier statement as well,
@@ -49,8 +49,8 @@ class SearchConfig(Section):
     """ends the search after this many expansions in a row that proposed nothing new;
     ``pooled_hints``: judges whole bodies again after this many answers without a new hint"""
     width: NonNegative = 0
-    """bodies per expansion; 0 is the method's own: 4, but ``rmax_ts`` 1, ``puct`` 5, ``deepsearch``
-    8, ``pooled_hints`` 8 after what stands (``self_correct``: see ``rounds``)"""
+    """bodies per expansion; 0 is the method's own: 4, but ``rmax_ts`` 1, ``puct`` 5,
+    ``pooled_hints`` 8 after what stands (``self_correct``: see ``rounds``)"""
     gamma: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
     """``rmax_ts``: discount of old rewards"""
     max_prefixes: Positive = 16
@@ -65,14 +65,6 @@ class SearchConfig(Section):
     """``best_first``: log-probability is divided by depth to this power"""
     rounds: NonNegative = 2
     """``self_correct``: corrections of a body before a new one is started"""
-    max_depth: Positive = 64
-    """``deepsearch``: deeper states are not expanded"""
-    value_weight: NonNegativeFloat = 0.4
-    """``deepsearch``: weight of the parent's value"""
-    entropy_weight: NonNegativeFloat = 0.4
-    """``deepsearch``: weight of the policy's uncertainty"""
-    depth_weight: NonNegativeFloat = 0.01
-    """``deepsearch``: weight of depth"""
     base: BaseName = "best_of_n"
     """``subgoals``, ``lemmas``, ``pooled_hints``: the search that writes the bodies, of the problem
     and of its parts"""

@@ -26,7 +26,7 @@ from proverrl.search.base import (
     SearchTurn,
     StopReason,
 )
-from proverrl.search.frontier import BestFirst, DeepSearch
+from proverrl.search.frontier import BestFirst
 from proverrl.search.mcts import Puct, RMaxTS
 from proverrl.search.metering import Asked, MeteredFunctions
 from proverrl.search.strategy import Expansion, Strategy
@@ -41,7 +41,6 @@ SEARCHES: dict[BaseName, type[Strategy]] = {
     "best_first": BestFirst,
     "rmax_ts": RMaxTS,
     "puct": Puct,
-    "deepsearch": DeepSearch,
 }
 
 

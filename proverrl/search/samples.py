@@ -1,10 +1,9 @@
 """What a search leaves to learn from: bodies with a value and an advantage for each stretch.
 
 Flows in: a search that ended, or a file. Flows out: ``SearchSample`` records, as JSON lines between
-programs. DeepSearch says itself which paths to learn from and with what advantages (Wu et al. 2025,
-arXiv 2509.25454). Of every other search all judged bodies are samples, and the value of a prefix is
-the share of the bodies through its state that were proved: the prefix values of TEMPO (Tran et al.
-2025, arXiv 2509.18314) over the states of the tree. A state under two parents is two nodes, as in
+programs. All judged bodies are samples, and the value of a prefix is the share of the bodies
+through its state that were proved: the prefix values of TEMPO (Tran et al. 2025, arXiv 2509.18314)
+over the states of the tree. A state under two parents is two nodes, as in
 the tree. Not handled here: judging again what a file says (``proverrl.loops.reverify``).
 """
 
@@ -17,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from proverrl.errors import RecordError, UsageError
 from proverrl.files.lines import write_lines_atomically
@@ -28,7 +27,6 @@ from proverrl.problems.prompt import render_body, render_opening
 from proverrl.rollout.samples import TrainingSample
 from proverrl.search.base import JudgedProposal, Proposal, Search
 from proverrl.search.composite import Composite
-from proverrl.search.frontier import DeepSearch, TrainingPath
 from proverrl.search.run import TreeSearch
 from proverrl.search.strategy import text_of
 from proverrl.search.tree import steps_of
@@ -42,8 +40,8 @@ class SearchSample:
     """A judged body, cut into stretches.
 
     ``ends`` are where the stretches end, in characters of ``body``; the last is its length.
-    ``values`` are those of the states there, between 0 and 1 but for ``deepsearch``, whose values
-    are its Q; the last is the body's outcome where no state ends it. ``advantages`` has one a
+    ``values`` are those of the states there, between 0 and 1; the last is the body's outcome where
+    no state ends it. ``advantages`` has one a
     stretch. ``search`` is the name of the search, ``calls`` the verifier calls that it made in all.
     Raises ``RecordError`` if the fields do not fit together.
     """
@@ -71,6 +69,17 @@ class SearchSample:
             raise RecordError("'values' and 'advantages' must be finite")
 
 
+class TrainingPath(NamedTuple):
+    """A body with an advantage for each stretch of it: ``ends`` (in characters, the last is the
+    body's length), ``values`` (of the states there) and ``advantages`` go together."""
+
+    body: str
+    proved: bool
+    ends: tuple[int, ...]
+    values: tuple[float, ...]
+    advantages: tuple[float, ...]
+
+
 def collect_samples(search: Search) -> list[SearchSample]:
     """What a search leaves, in the order in which bodies were judged; of one that has not ended,
     what its finished expansions leave."""
@@ -78,12 +87,7 @@ def collect_samples(search: Search) -> list[SearchSample]:
     parts = search.searches.values() if isinstance(search, Composite) else [search]
     for part in parts:
         assert isinstance(part, TreeSearch)
-        if isinstance(part.strategy, DeepSearch):
-            paths = part.strategy.training_paths()
-        else:
-            paths = list(_value_prefixes(part))
-        # A body that was written twice is one sample for each time that it was learned from.
-        for path in paths:
+        for path in _value_prefixes(part):
             name, calls = part.config.name, part.calls
             samples.append(SearchSample(part.problem, *path, search=name, calls=calls))
     return samples

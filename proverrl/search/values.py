@@ -5,8 +5,7 @@ run and from samples of searches. Flows out: a ``ValueFn``, the chance that a pr
 completed. The policy's weights are not trained: features of prompt and prefix are computed once,
 and a perceptron with one hidden layer is fitted to them (``value_fit``). How likely the policy
 finds the prefix is a feature: a policy that is surprised by what it wrote is often wrong.
-Not handled here: policies that give no hidden states, and DeepSearch's choice of samples, which
-leaves out most failures; give its samples beside others.
+Not handled here: policies that give no hidden states.
 """
 
 from __future__ import annotations
