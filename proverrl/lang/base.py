@@ -15,7 +15,15 @@ from typing import Any
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ProblemError
 from proverrl.lang.generating import Generator
-from proverrl.lang.parts import Composing, Facts, Formalizing, Pooling, Searching, Sketching
+from proverrl.lang.parts import (
+    Composing,
+    Facts,
+    Formalizing,
+    Instructing,
+    Pooling,
+    Searching,
+    Sketching,
+)
 from proverrl.lang.records import (
     Extraction,
     Part,
@@ -107,6 +115,11 @@ class Language(ABC):
     @property
     def formalizing(self) -> Formalizing | None:
         """Statements written from words, where it has them."""
+        return None
+
+    @property
+    def instructing(self) -> Instructing | None:
+        """Words that a writer can be instructed with, and kinds of errors, where it has them."""
         return None
 
     @property

@@ -26,7 +26,15 @@ from proverrl.lang.dafny.syntax.text import (
 )
 from proverrl.lang.dafny.workers.toolchain import check_dafny
 from proverrl.lang.generating import Generator
-from proverrl.lang.parts import Composing, Facts, Formalizing, Pooling, Searching, Sketching
+from proverrl.lang.parts import (
+    Composing,
+    Facts,
+    Formalizing,
+    Instructing,
+    Pooling,
+    Searching,
+    Sketching,
+)
 from proverrl.lang.records import Extraction, Part
 from proverrl.lang.words import drop_names, find_words
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
@@ -84,6 +92,12 @@ class Dafny(Language):
         from proverrl.lang.dafny.formal.contract import FORMALIZING
 
         return FORMALIZING
+
+    @property
+    def instructing(self) -> Instructing:
+        from proverrl.lang.dafny.instructing import INSTRUCTING
+
+        return INSTRUCTING
 
     @property
     def composing(self) -> Composing:
