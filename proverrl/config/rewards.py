@@ -12,7 +12,15 @@ from pydantic import Field, model_validator
 
 from proverrl.config.base import Fraction, NonNegativeFloat, Positive, PositiveFloat, Section
 
-RewardName = Literal["proved", "obligations", "turn_discounted", "statement"]
+RewardName = Literal[
+    "proved",
+    "obligations",
+    "turn_discounted",
+    "statement",
+    "preface_conference",
+    "preface_journal",
+    "preface_potential",
+]
 CorrectionName = Literal["none", "backward", "forward"]
 
 
@@ -32,7 +40,9 @@ class RewardConfig(Section):
     """``proved``: 1 for a proof, else 0; ``obligations``: a failed proof earns up to
     ``reward.obligation_share`` for entries that verify, which is always less than a proof earns;
     ``turn_discounted``: a proof in a later turn is worth less; ``statement``: 1 for a statement
-    that is well formed and 1 more for one that means what is meant"""
+    that is well formed and 1 more for one that means what is meant; ``preface_conference``,
+    ``preface_journal``, ``preface_potential``: for each attempt by its errors
+    ([preface.md](preface.md))"""
     obligation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """``obligations``: the most that a failed proof can earn, below 1"""
     turn_discount: Fraction = 0.9

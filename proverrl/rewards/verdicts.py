@@ -9,6 +9,7 @@ from proverrl.config import RewardConfig, RewardName
 from proverrl.errors import RecordError
 from proverrl.lang import find_language
 from proverrl.rewards.noise import CORRECTIONS, MAX_ONLINE
+from proverrl.rewards.preface import ATTEMPTS, sum_attempts
 from proverrl.types import Reward, Rollout, Status, Verdict
 
 RewardFn = Callable[[Rollout], Reward]
@@ -68,11 +69,18 @@ def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     return Reward(means + is_read, {"means": means, "well_formed": float(is_read)})
 
 
+def attempts_reward(rollout: Rollout, config: RewardConfig) -> Reward:
+    """The sum over the attempts, by one of the rewards of ``proverrl.rewards.preface``."""
+    _proved(rollout)
+    return sum_attempts(ATTEMPTS[config.name](rollout))
+
+
 REWARDS: dict[RewardName, Callable[[Rollout, RewardConfig], Reward]] = {
     "proved": proved_reward,
     "obligations": obligations_reward,
     "turn_discounted": turn_discounted_reward,
     "statement": statement_reward,
+    **dict.fromkeys(ATTEMPTS, attempts_reward),
 }
 
 
