@@ -220,6 +220,9 @@ class GrpoState(RunState):
         groups = super().reward(judged, reward, tally)
         if judged.use != "counted":
             observe_draw(self.session, self.restarts, judged.draws)
+        if self.session.writer is not None:
+            # One for each instruction, an empty one too.
+            tally.figures["writer_calls"] = tally.completions.num
         if stats := self.session.verifier.stats():
             self.session.monitor.display(verifier_queue=stats.queued)
         return groups
