@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from proverrl.config import Config, parse_config
+from proverrl.errors import RunError
 from proverrl.evaluation.budgets import measure_spending
 from proverrl.evaluation.compare import read_evaluation
 from proverrl.loops import session as session_module
@@ -245,6 +246,26 @@ def test_the_samples_log_probabilities_are_those_of_the_instruction(
             lengths.add(len(turn["token_ids"]))
     # One number for each token, not one for the whole.
     assert max(lengths) > 1
+
+
+@pytest.mark.slow
+def test_a_run_does_not_go_on_under_another_writer(
+    make_config: Callable[..., Config],
+    verifiers: list[StubVerifier],
+    writer_run: Path,
+    tmp_path: Path,
+) -> None:
+    copy = shutil.copytree(writer_run / "policy", tmp_path / "policy")
+    settings = {"writer": str(copy), "max_new_tokens": 24}
+    folder = run(make_config("changed", 1, instruct=settings))
+    shutil.rmtree(folder / "policy")
+    config = make_config("changed", 2, instruct=settings)
+    other = load_weights(config, copy)
+    with torch.no_grad():
+        next(other.model.parameters())[0, 0] += 1
+    other.save(copy)
+    with pytest.raises(RunError, match="not the one that this run began with"):
+        run(config)
 
 
 @pytest.mark.slow
