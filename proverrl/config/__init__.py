@@ -28,6 +28,7 @@ from proverrl.config.rewards import RewardConfig as RewardConfig
 from proverrl.config.rewards import RewardName as RewardName
 from proverrl.config.rewards import StatesName as StatesName
 from proverrl.config.rollout import FeedbackName as FeedbackName
+from proverrl.config.rollout import InstructConfig as InstructConfig
 from proverrl.config.rollout import RestartConfig as RestartConfig
 from proverrl.config.rollout import RestartName as RestartName
 from proverrl.config.rollout import RestartSource as RestartSource

@@ -108,7 +108,9 @@ def choose_token_limit(*, path: str, layout: str, url: str) -> int:
     return CHECKPOINT_TOKENS if path and layout != "canonical" else SMALL_MODEL_TOKENS
 
 
-LayoutName = Literal["plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny"]
+LayoutName = Literal[
+    "plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny", "instruct"
+]
 DeviceName = Literal["auto", "cpu", "cuda"]
 
 
@@ -141,7 +143,8 @@ class PolicyConfig(Section):
     ``canonical``, with names replaced by letters and constants from 3 upwards by ``_1``, ``_2``,
     ... in order of first occurrence, and replaced back in the answer; ``kimina``, ``deepseek``,
     ``deepseek_cot``, ``goedel`` (Lean) and ``dafny``: a conversation, rendered with the tokenizer's
-    chat template if it has one, answered with a code block"""
+    chat template if it has one, answered with a code block; ``instruct``: a conversation that asks
+    for an instruction (``rollout.mode = "instruct"``)"""
     device: DeviceName = "auto"
     """``auto``, ``cpu`` or ``cuda``"""
     num_layers: Positive = 4

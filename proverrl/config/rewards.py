@@ -12,7 +12,16 @@ from pydantic import Field, model_validator
 
 from proverrl.config.base import Fraction, NonNegativeFloat, Positive, PositiveFloat, Section
 
-RewardName = Literal["proved", "obligations", "turn_discounted", "statement", "program"]
+RewardName = Literal[
+    "proved",
+    "obligations",
+    "turn_discounted",
+    "statement",
+    "program",
+    "preface_conference",
+    "preface_journal",
+    "preface_potential",
+]
 CorrectionName = Literal["none", "backward", "forward"]
 
 
@@ -34,7 +43,9 @@ class RewardConfig(Section):
     ``turn_discounted``: a proof in a later turn is worth less; ``statement``: 1 for a statement
     that is well formed and 1 more for one that means what is meant; ``program``: 0 for
     what is refused or promises nothing, 0.01 for what is no program, 0.2 for code that is not
-    proved, 0.6 for code that meets its contract, 1 where the contract also says what is meant"""
+    proved, 0.6 for code that meets its contract, 1 where the contract also says what is meant;
+    ``preface_conference``, ``preface_journal``, ``preface_potential``: for each attempt by its
+    errors ([preface.md](preface.md))"""
     obligation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """``obligations``: the most that a failed proof can earn, below 1"""
     turn_discount: Fraction = 0.9

@@ -1,5 +1,6 @@
-"""The sections ``[rollout]``, turns with the verifier's answer between, and ``[restart]``, groups
-that begin with a part of an answer. What the names choose stands in ``proverrl.rollout``."""
+"""The sections ``[rollout]``, turns with the verifier's answer between, ``[instruct]``, who writes
+under instructions, and ``[restart]``, groups that begin with a part of an answer. What the names
+choose stands in ``proverrl.rollout``."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from proverrl.config.base import NonNegative, Positive, Section
+from proverrl.config.base import NonNegative, NonNegativeFloat, Positive, Section
+from proverrl.config.policy import SMALL_MODEL_TOKENS, EndpointConfig, LayoutName
 
-RolloutMode = Literal["whole_proof", "self_correct", "interleaved"]
+RolloutMode = Literal["whole_proof", "self_correct", "interleaved", "instruct"]
 FeedbackName = Literal["goedel", "kimina", "compact", "status"]
 
 
@@ -21,7 +23,8 @@ class RolloutConfig(Section):
     """``whole_proof``: one completion; ``self_correct``: after a rejected completion the policy
     sees the verifier's answer and tries again; ``interleaved``: the policy writes
     ``<code>...</code>``, the verifier answers in ``<interpreter>``, and the same completion
-    continues (for checkpoints trained to do so)"""
+    continues (for checkpoints trained to do so); ``instruct``: what the policy writes is an
+    instruction, under which a frozen policy, the writer of ``[instruct]``, writes the body"""
     turns: Positive = 3
     """the most turns, including the first attempt"""
     feedback: FeedbackName = "goedel"
@@ -32,6 +35,23 @@ class RolloutConfig(Section):
     history_tokens: NonNegative = 0
     """the most tokens of a prompt; beyond it the oldest turns are dropped, never the problem; 0 is
     no limit"""
+
+
+class InstructConfig(Section):
+    """The writer of ``rollout.mode = "instruct"``, whose weights never change."""
+
+    writer: str = ""
+    """a Hugging Face folder or id; of a run that trained it, ``RUN/policy``"""
+    endpoint: EndpointConfig = EndpointConfig()
+    layout: LayoutName = "plain"
+    """how the writer is shown a problem, and how its answers are read (``policy.layout``)"""
+    temperature: NonNegativeFloat = 0.75
+    """temperature of the writer"""
+    max_new_tokens: Positive = SMALL_MODEL_TOKENS
+    """the most tokens of a body by the writer"""
+    characters: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1800, 1100, 750, 500)
+    """the most characters of an instruction in each turn, the last number for all turns after it;
+    the writer is shown no more of it"""
 
 
 RestartName = Literal["none", "escalate", "levels", "logistic"]

@@ -80,6 +80,9 @@ class LearnerConfig(Section):
         return self
 
 
+InstructionRole = Literal["none", "writer", "instructor"]
+
+
 class WarmStartConfig(Section):
     """Supervised training on reference bodies before the loop."""
 
@@ -94,6 +97,10 @@ class WarmStartConfig(Section):
     """of each reference, so many broken copies (a line lost, two exchanged, a name or a number
     changed) that the verifier refuses; the reference is learned as the answer to each and to what
     the verifier says of it, as a second turn shows them (``[rollout]``: ``feedback``)"""
+    instructions: InstructionRole = "none"
+    """``writer``: each reference is learned under its instruction as well, the words that say what
+    it holds; ``instructor``: no bodies, but the form of instructions, those of other references
+    drawn at random ([preface.md](preface.md))"""
     steps: NonNegative = 200
     """optimizer steps; 0 skips the warm start"""
     batch_size: Positive = 8

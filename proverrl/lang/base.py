@@ -19,6 +19,7 @@ from proverrl.lang.parts import (
     Composing,
     Facts,
     Formalizing,
+    Instructing,
     Pooling,
     Programming,
     Searching,
@@ -120,6 +121,11 @@ class Language(ABC):
     @property
     def programming(self) -> Programming | None:
         """Contracts with their code, written from words, where it has them."""
+        return None
+
+    @property
+    def instructing(self) -> Instructing | None:
+        """Words that a writer can be instructed with, and kinds of errors, where it has them."""
         return None
 
     @property

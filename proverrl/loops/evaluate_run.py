@@ -26,7 +26,7 @@ from proverrl.lang.open import open_configured
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_benchmark
 from proverrl.loops.run_folder import RESOLVED_FILE, lock_run, write_resolved
-from proverrl.loops.session import load_weights
+from proverrl.loops.session import load_weights, open_writer
 from proverrl.monitor.display import LiveDisplay, PlainDisplay, can_draw_live
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import EndpointPolicy
@@ -77,6 +77,7 @@ async def evaluate_benchmarks(
     or a name is taken by an evaluation with other settings; ``RunError``: the run has no weights
     yet."""
     trained = open_policy(config, from_run)
+    writer = open_writer(config)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
     found = {name: load_benchmark(config, source) for name, source in benchmarks.items()}
     everything = list(itertools.chain.from_iterable(each.problems for each in found.values()))
@@ -106,6 +107,7 @@ async def evaluate_benchmarks(
                     verifier=verifier,
                     benchmark=benchmark,
                     split=config.evaluation.split if benchmarks[name] is None else "",
+                    writer=writer,
                 )
                 await evaluate_one(
                     evaluation,

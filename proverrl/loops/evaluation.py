@@ -32,6 +32,7 @@ from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.policy.engines import name_weights
 from proverrl.problems.contamination import check_problems, describe_overlap
+from proverrl.rollout.instruct import Writer
 from proverrl.search.base import SearchResult
 from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.seeds import derive_seed
@@ -52,6 +53,7 @@ def build_evaluation(
     verifier: CachedVerifier,
     benchmark: Benchmark,
     split: str = "",
+    writer: Writer | None = None,
 ) -> Evaluation:
     """What ``config.evaluation`` asks for, on ``benchmark``; ``split`` names the configured split
     that it is, if it is one."""
@@ -89,6 +91,7 @@ def build_evaluation(
                 {} if mode == "whole_proof" else config.rollout.model_dump(exclude={"mode"})
             ),
             **({"search": config.search.model_dump(mode="json")} if mode == "search" else {}),
+            **(_describe_writer(config, writer) if writer is not None else {}),
             "temperature": settings.temperature,
             # Left out where it does nothing, so that evaluations of earlier versions go on.
             **({"top_p": settings.top_p} if settings.top_p < 1.0 else {}),
@@ -100,7 +103,16 @@ def build_evaluation(
         },
         mixed=settings.mixed,
         prices=(config.endpoint.prompt_price, config.endpoint.completion_price),
+        writer=writer,
     )
+
+
+def _describe_writer(config: Config, writer: Writer) -> dict[str, Any]:
+    """What all attempts share of the writer, whichever folder it was read from; the reward is told
+    to the policy."""
+    settings = config.instruct.model_dump(mode="json", exclude={"writer", "endpoint"})
+    weights = name_weights(writer.policy)
+    return {"instruct": settings | {"writer_sha256": weights, "reward": config.reward.name}}
 
 
 def _find_overlap(evaluation: Evaluation, training: Path | None) -> dict[str, Any] | None:

@@ -50,7 +50,10 @@ def make_source(policy: TransformersPolicy, problem: Problem, body: str) -> Pair
 
 
 def reference_sources(session: Session) -> list[PairSource]:
-    """What the references teach: each body after its problem's prompt."""
+    """What the references teach: each body after its problem's prompt; nothing to an instructor,
+    which writes no bodies."""
+    if session.config.warm_start.instructions == "instructor":
+        return []
     return [make_source(session.policy, *pair) for pair in session.problems.references]
 
 

@@ -137,6 +137,7 @@ class Pipeline:
                 sampling=make_sampling(self.session.config, "draw", order.number),
                 name=str(order.number),
                 hints=order.hints or None,
+                writer=self.session.writer,
             )
         return draws, time.monotonic() - started
 
@@ -188,6 +189,7 @@ class Pipeline:
             settings=config.rollout,
             sampling=make_sampling(config, "turns", first),
             deadline_seconds=config.pool.deadline_seconds,
+            writer=self.session.writer,
         )
         return await self._reviewer.review_all(whole)
 

@@ -18,13 +18,16 @@ from proverrl.config import Config
 from proverrl.errors import ProblemError, StoppedError, UsageError
 from proverrl.lang import find_language
 from proverrl.monitor import Monitor
-from proverrl.policy.base import Sampler
+from proverrl.policy.base import Policy, Sampler
+from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.loading import build_policy, choose_device, load_policy
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
+from proverrl.rewards.preface import ATTEMPTS
+from proverrl.rollout.instruct import Writer
 from proverrl.seeds import derive_seed
-from proverrl.types import Problem
+from proverrl.types import Problem, Sampling
 from proverrl.verify.cache import CachedVerifier
 
 
@@ -59,6 +62,8 @@ class Session:
     """What writes completions with its weights; new ones are pushed into it after each update."""
     problems: TrainingProblems
     monitor: Monitor
+    writer: Writer | None = None
+    """What writes the bodies, where the policy instructs."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the loop is to save and end."""
 
@@ -135,6 +140,45 @@ def load_weights(config: Config, folder: Path | str) -> TransformersPolicy:
     return load_policy(folder, config.policy, device=device, precision=config.learner.precision)
 
 
+def open_writer(config: Config) -> Writer | None:
+    """The frozen policy that writes under instructions; None in the other modes of rollouts. Raises
+    ``UsageError`` if it cannot be loaded."""
+    settings = config.instruct
+    if config.rollout.mode != "instruct":
+        return None
+    policy: Policy = (
+        _load_frozen(config)
+        if settings.writer
+        else EndpointPolicy(settings.endpoint, layout=settings.layout)
+    )
+    sampling = Sampling(temperature=settings.temperature, max_new_tokens=settings.max_new_tokens)
+    return Writer(policy, sampling, settings.characters, ATTEMPTS.get(config.reward.name))
+
+
+def _load_frozen(config: Config) -> TransformersPolicy:
+    policy = load_policy(
+        config.instruct.writer,
+        config.policy.model_copy(update={"layout": config.instruct.layout}),
+        device=choose_device(config.policy.device),
+        precision=config.learner.precision,
+        key="instruct.writer",
+    )
+    policy.model.requires_grad_(False)
+    return policy
+
+
+def describe(problem: Problem, body: str) -> str:
+    """The instruction that fits a body, in its language's words. Raises ``UsageError``: the
+    language has none."""
+    instructing = find_language(problem.language).instructing
+    if instructing is None:
+        raise UsageError(
+            f"problem {problem.id!r}: {problem.language} has no words for instructions; set "
+            'warm_start.instructions = "none"'
+        )
+    return instructing.describe(body)
+
+
 def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolicy:
     """The policy in ``policy.path``, or a new model whose tokenizer is trained on all training
     statements and the references of warm start."""
@@ -148,6 +192,9 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
     texts += [render_prompt(problem, layout) for problem in problems.without_reference]
     languages = {find_language(problem.language) for problem in problems.all}
     keywords = {word for language in languages for word in language.keywords}
+    if config.warm_start.instructions != "none":
+        texts += [describe(problem, reference) for problem, reference in problems.references]
+        keywords |= {w for each in languages if each.instructing for w in each.instructing.words}
     tokenizer = train_tokenizer(texts, vocab_size=config.policy.vocab_size, keywords=keywords)
     return build_policy(
         config.policy,

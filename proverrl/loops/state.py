@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from proverrl.advantages.base import RewardHistory
 from proverrl.curriculum.sampler import CURRICULA
+from proverrl.errors import RunError
 from proverrl.learner.learner import TorchLearner
 from proverrl.loops.appeals import open_reviewer
 from proverrl.loops.checkpoint import latest_checkpoint, read_state, restoring, save_checkpoint
@@ -27,8 +28,10 @@ from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.loops.session import Session, budget_spent, seconds_left
 from proverrl.loops.tally import Tally
 from proverrl.loops.taught import own_corrections
+from proverrl.policy.engines import name_weights
 from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.inject import InjectStore
+from proverrl.rollout.instruct import Writer
 from proverrl.rollout.proofs import Conditions, ProofStore, describe_conditions
 from proverrl.rollout.samples import TrainingSample, build_replay_sample
 from proverrl.rollout.whole_proof import build_group
@@ -186,6 +189,24 @@ class RunState:
             self.extension.load_state_dict(state)
 
 
+class SameWriter:
+    """Holds a run to the writer that it began with."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._weights = name_weights(writer.policy)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"weights": self._weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Raises ``RunError``: the checkpoint names other weights."""
+        if state["weights"] != self._weights:
+            raise RunError(
+                "the writer of [instruct] is not the one that this run began with: "
+                f"{self._weights}, not {state['weights']}; put it back, or begin another run"
+            )
+
+
 class GrpoState(RunState):
     """Beside that what problems earned before, restarts and proofs to put in. ``other_role`` is
     what else the weights were taught and must not forget; some of it is in each replay.
@@ -204,6 +225,8 @@ class GrpoState(RunState):
             "restarts": self.restarts,
             "injectable": self.injectable,
         }
+        if session.writer is not None:
+            self.parts["writer"] = SameWriter(session.writer)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
@@ -220,6 +243,9 @@ class GrpoState(RunState):
         groups = super().reward(judged, reward, tally)
         if judged.use != "counted":
             observe_draw(self.session, self.restarts, judged.draws)
+        if self.session.writer is not None:
+            # One for each instruction, an empty one too.
+            tally.figures["writer_calls"] = tally.completions.num
         if stats := self.session.verifier.stats():
             self.session.monitor.display(verifier_queue=stats.queued)
         return groups

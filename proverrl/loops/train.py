@@ -29,6 +29,7 @@ from proverrl.loops.evaluation import build_evaluation, evaluate_one, load_bench
 from proverrl.loops.expert_iteration import run_expert_iteration
 from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.loops.grpo import run_grpo
+from proverrl.loops.instructions import teach_instructions
 from proverrl.loops.pairs import check_files
 from proverrl.loops.reverify import check_sample_files, list_proofs
 from proverrl.loops.run_folder import RESOLVED_FILE, check_resumable, lock_run, write_resolved
@@ -40,6 +41,7 @@ from proverrl.loops.session import (
     load_training,
     load_weights,
     make_policy,
+    open_writer,
 )
 from proverrl.loops.taught import teach_correcting, teach_resuming
 from proverrl.loops.warm_start import warm_start
@@ -121,6 +123,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         world.share("open")
         policy = _open_policy(config, folder, problems)
         policy.world = world
+        writer = open_writer(config)
         with contextlib.closing(open_sampler(policy, config, problems.all)) as sampler:
             verifier = open_configured(
                 config.pool,
@@ -132,7 +135,9 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
             try:
                 write_resolved(folder, config, toolchain=verifier.toolchain, engine=sampler.engine)
                 with _open_monitor(config, folder, live) as monitor:
-                    session = Session(config, folder, verifier, policy, sampler, problems, monitor)
+                    session = Session(
+                        config, folder, verifier, policy, sampler, problems, monitor, writer
+                    )
                     with stop_on_signals(session.stop.set, partial(describe_unsaved, session)):
                         await _run_stages(session)
             finally:
@@ -144,6 +149,8 @@ async def _run_stages(session: Session) -> None:
     config = session.config
     monitor, problems = session.monitor, session.problems
     monitor.phase("policy", session.sampler.engine)
+    if session.writer is not None:
+        monitor.phase("writer", session.writer.policy.engine)
     monitor.phase("verifier", f"{session.verifier.backend}: {session.verifier.toolchain}")
     monitor.phase(
         "problems",
@@ -156,6 +163,7 @@ async def _run_stages(session: Session) -> None:
             *teach_composer(session),
             *await teach_resuming(session),
             *await teach_correcting(session),
+            *await teach_instructions(session),
         ]
         await asyncio.to_thread(warm_start, session, proofs, taught)
     await asyncio.to_thread(push_weights, session.policy.world, session.policy)
@@ -243,6 +251,7 @@ async def _evaluate(session: Session, name: str) -> None:
         verifier=session.verifier,
         benchmark=load_benchmark(session.config, None),
         split=session.config.evaluation.split,
+        writer=session.writer,
     )
     if (evaluation.folder / f"{name}.json").exists():
         return

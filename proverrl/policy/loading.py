@@ -44,26 +44,32 @@ def choose_device(name: str) -> str:
 
 
 def load_policy(
-    path: str | Path, config: PolicyConfig, *, device: str, precision: PrecisionName = "fp32"
+    path: str | Path,
+    config: PolicyConfig,
+    *,
+    device: str,
+    precision: PrecisionName = "fp32",
+    key: str = "policy.path",
 ) -> TransformersPolicy:
     """Load a Hugging Face folder or id with weights of ``precision``, whatever it was saved in.
-    Raises ``UsageError`` if it cannot be loaded, or its tokenizer has no end token."""
+    Raises ``UsageError``, which names it by its ``key``, if it cannot be loaded, or its tokenizer
+    has no end token."""
     with loading(Path(path)):
         try:
             tokenizer = AutoTokenizer.from_pretrained(path)
             model = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[precision])
         except (AttributeError, KeyError, TypeError) as error:
             # What the library says of a file that is JSON and not what it should be.
-            raise UsageError(f"policy.path {str(path)!r} cannot be loaded: {error!r}") from error
+            raise UsageError(f"{key} {str(path)!r} cannot be loaded: {error!r}") from error
         except (OSError, ValueError, SafetensorError) as error:
             line = str(error).partition("\n")[0]
-            raise UsageError(f"policy.path {str(path)!r} cannot be loaded: {line}") from error
+            raise UsageError(f"{key} {str(path)!r} cannot be loaded: {line}") from error
     for parameter in model.parameters():
         # Loaded tensors are views at any offset in the file, and the math library sums in another
         # order when memory is aligned otherwise: a resumed run would drift from an unbroken one.
         parameter.data = parameter.data.clone()
     if tokenizer.eos_token_id is None:
-        raise UsageError(f"policy.path {str(path)!r}: its tokenizer has no end-of-sequence token")
+        raise UsageError(f"{key} {str(path)!r}: its tokenizer has no end-of-sequence token")
     return TransformersPolicy(
         model, tokenizer, layout=config.layout, device=device, max_rows=config.max_rows
     )

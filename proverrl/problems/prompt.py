@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from proverrl.config import LayoutName
@@ -44,6 +44,9 @@ _DAFNY_ASKS = {
 }
 BODY_HEADING = "\n// body\n"
 """Ends the prompt; the body follows, then the tokenizer's end token."""
+
+_INSTRUCTION = "proverrl:instruction"
+"""The key of a problem's metadata under which its instruction is."""
 
 _WORD = re.compile(r"/\*.*?\*/|\{:\s*\w+|[A-Za-z_][\w']*|[0-9](?:\w|\.(?=[0-9]))*", re.DOTALL)
 """Comments and attributes (never changed), names, and numbers with all that belongs to them."""
@@ -73,7 +76,12 @@ def render_messages(problem: Problem, layout: LayoutName) -> tuple[Message, ...]
             f"problem {problem.id!r} is in {problem.language}, layout {layout!r} for "
             f"{chosen.language}; set policy.layout to one for {problem.language}, such as {other!r}"
         )
-    return chosen.messages(problem)
+    return _show_instruction(problem, chosen.messages(problem), chosen)
+
+
+def instruct(problem: Problem, instruction: str) -> Problem:
+    """The problem as it is shown with an instruction; nothing else of it changes."""
+    return replace(problem, metadata={**problem.metadata, _INSTRUCTION: instruction})
 
 
 def render_prompt(problem: Problem, layout: LayoutName) -> str:
@@ -204,6 +212,18 @@ def _dafny_messages(problem: Problem) -> tuple[Message, ...]:
     return Message("system", _DAFNY_SYSTEM), Message("user", f"{ask}\n\n{shown}")
 
 
+def _instruct_messages(problem: Problem) -> tuple[Message, ...]:
+    """For a policy that instructs: the headings are those of PREFACE's first turn (arXiv
+    2509.06239); what it writes is no body."""
+    language = find_language(problem.language)
+    ask = (
+        f"Another model will write the proof that is missing in the following {language.title} "
+        "program, and sees nothing of what you know. Write its instruction under the headings "
+        "Task summary, Required interface, Behavioural obligations, Verification plan, Instruction."
+    )
+    return (Message("user", f"{ask}\n\n{_fence(language.fences[0], _show_text(problem))}"),)
+
+
 def _fence(language: str, code: str) -> str:
     return f"```{language}\n{code.rstrip()}\n```"
 
@@ -230,6 +250,23 @@ def _show_words(problem: Problem, mapping: dict[str, str]) -> str:
     return "".join(f"{language.comment} {line}\n" for line in words.splitlines())
 
 
+def _show_instruction(
+    problem: Problem, messages: tuple[Message, ...], layout: Layout
+) -> tuple[Message, ...]:
+    """The messages with the problem's instruction, if it has one: at the end of a conversation,
+    and as a comment before the heading that ends a text, near to what is written."""
+    instruction = str(problem.metadata.get(_INSTRUCTION, "")).strip()
+    if not instruction:
+        return messages
+    *before, last = messages
+    content = f"{last.content}\n\nInstruction:\n{instruction}"
+    if not layout.in_block:
+        comment = find_language(problem.language).comment
+        lines = "".join(f"\n{comment} {line}" for line in instruction.splitlines())
+        content = last.content.removesuffix(BODY_HEADING) + lines + BODY_HEADING
+    return (*before, replace(last, content=content))
+
+
 def _show(problem: Problem) -> str:
     return find_language(problem.language).show_problem(problem)
 
@@ -242,6 +279,7 @@ LAYOUTS: dict[LayoutName, Layout] = {
     "deepseek_cot": Layout(_deepseek_cot_messages, in_block=True, language="lean"),
     "goedel": Layout(_deepseek_cot_messages, in_block=True, language="lean"),
     "dafny": Layout(_dafny_messages, in_block=True, language="dafny"),
+    "instruct": Layout(_instruct_messages, in_block=True),
 }
 
 

@@ -10,6 +10,7 @@ from proverrl.errors import RecordError
 from proverrl.lang import find_language
 from proverrl.lang.records import ProgramGrade
 from proverrl.rewards.noise import CORRECTIONS, MAX_ONLINE
+from proverrl.rewards.preface import ATTEMPTS, sum_attempts
 from proverrl.types import Reward, Rollout, Status, Verdict
 
 RewardFn = Callable[[Rollout], Reward]
@@ -97,12 +98,19 @@ def program_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     return Reward(value, {"program": value})
 
 
+def attempts_reward(rollout: Rollout, config: RewardConfig) -> Reward:
+    """The sum over the attempts, by one of the rewards of ``proverrl.rewards.preface``."""
+    _proved(rollout)
+    return sum_attempts(ATTEMPTS[config.name](rollout))
+
+
 REWARDS: dict[RewardName, Callable[[Rollout, RewardConfig], Reward]] = {
     "proved": proved_reward,
     "obligations": obligations_reward,
     "turn_discounted": turn_discounted_reward,
     "statement": statement_reward,
     "program": program_reward,
+    **dict.fromkeys(ATTEMPTS, attempts_reward),
 }
 
 

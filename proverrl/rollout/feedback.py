@@ -26,7 +26,7 @@ _SUMMARIES = {
     Status.EXHAUSTED: "needs more resources than the verifier allows",
     Status.PROVED: "is verified",
 }
-_ANALYSE = "First analyse in detail why it fails, then write the whole corrected answer."
+ANALYSE = "First analyse in detail why it fails, then write the whole corrected answer."
 
 
 def goedel(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
@@ -40,7 +40,7 @@ def goedel(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
         snippet = _mark_span(lines, error)
         return [*_fence(candidate, snippet), f"Message: {error.message.strip()}"]
 
-    return "\n".join((*_list_errors(verdict, max_errors, describe), _ANALYSE))
+    return "\n".join((*_list_errors(verdict, max_errors, describe), ANALYSE))
 
 
 def kimina(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
@@ -82,7 +82,7 @@ def compact(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
 def status_only(candidate: Candidate, verdict: Verdict, max_errors: int) -> str:
     """Only that it failed, not why: the baseline that feedback must beat (Goedel-Prover-V2 loses
     most of the gain without the messages, arXiv 2508.03613)."""
-    return f"The proof {_SUMMARIES[verdict.status]}.\n{_ANALYSE}"
+    return f"The proof {_SUMMARIES[verdict.status]}.\n{ANALYSE}"
 
 
 FEEDBACK: dict[FeedbackName, FeedbackFn] = {

@@ -7,7 +7,8 @@ whole), or until its turns are used. All rollouts of all draws take a turn toget
 In ``self_correct`` (``RolloutConfig.mode``) each attempt is a separate answer after a message with
 the feedback (Goedel-Prover-V2, Lin et al. 2025, arXiv 2508.03613); in ``interleaved`` the policy
 closes a ``<code>`` span, the verifier's answer follows in ``<interpreter>``, and the same answer
-continues (Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649).
+continues (Leanabell-Prover-V2, Ji et al. 2025, arXiv 2507.08649). In ``instruct`` each is an
+instruction (``proverrl.rollout.instruct``).
 
 A turn's prompt is the ids of the problem's prompt, then of each earlier completion and its
 feedback; what does not fit ``history_tokens`` is left out oldest first.
@@ -21,11 +22,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.config import RolloutConfig
+from proverrl.lang.records import Extraction
 from proverrl.policy.base import Exchange, Policy
 from proverrl.problems.prompt import use_layout_words
-from proverrl.rollout.extract import CODE_SPAN, extract
-from proverrl.rollout.feedback import FEEDBACK, render_missing
+from proverrl.rollout.extract import CODE_SPAN
+from proverrl.rollout.feedback import ANALYSE, FEEDBACK, render_missing
 from proverrl.rollout.hints import with_hint
+from proverrl.rollout.instruct import Writer, read_answers
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Completion, Prompt, Rollout, Sampling, Turn, Verdict
@@ -61,10 +64,12 @@ async def continue_rollouts(
     settings: RolloutConfig,
     sampling: Sampling,
     deadline_seconds: float,
+    writer: Writer | None = None,
 ) -> list[JudgedDraw]:
     """Take turns until every rollout is over; unchanged when ``settings`` ask for one turn.
     ``sampling.seed`` seeds the first of these turns, and the others through it. Feedback goes into
-    the turn that it answers; the last turn has none."""
+    the turn that it answers; the last turn has none. In mode ``instruct`` the bodies are those of
+    the ``writer``."""
     if not takes_turns(settings) or not judged:
         return list(judged)
     firsts = [draw.rollouts[0] for draw in judged]
@@ -87,18 +92,24 @@ async def continue_rollouts(
         if not going:
             break
         for chain in going:
-            chain.rollout = _with_feedback(chain.rollout, policy, settings)
+            chain.rollout = add_feedback(chain.rollout, policy, settings, writer)
         started = time.monotonic()
+        seed = derive_seed(sampling.seed, "turn", number)
         written = await policy.generate(
             [resume_within(policy, c.prompt, c.rollout, settings) for c in going],
             n=1,
-            sampling=replace(
-                sampling, seed=derive_seed(sampling.seed, "turn", number), stop=first_stop(settings)
-            ),
+            sampling=replace(sampling, seed=seed, stop=first_stop(settings)),
+        )
+        completions = [row[0] for row in written]
+        read = await read_answers(
+            [(c.rollout.problem, row.text) for c, row in zip(going, completions, strict=True)],
+            layout=policy.layout,
+            writer=writer,
+            turn=number,
+            seed=seed,
         )
         seconds += time.monotonic() - started
-        completions = [row[0] for row in written]
-        await _judge_turn(going, completions, policy, verifier, known, calls, deadline_seconds)
+        await _judge_turn(going, completions, read, verifier, known, calls, deadline_seconds)
     return [
         JudgedDraw(
             rollouts=tuple(c.rollout for c in chains if c.draw == index),
@@ -126,7 +137,7 @@ def resume_within(
 async def _judge_turn(
     chains: Sequence[_Chain],
     completions: Sequence[Completion],
-    policy: Policy,
+    extractions: Sequence[Extraction],
     verifier: Verifier,
     known: dict[tuple[int, str], Verdict],
     calls: Counter[int],
@@ -135,10 +146,8 @@ async def _judge_turn(
     """Append a turn to every chain; a candidate that its draw has judged before costs no call."""
     turns = []
     new: dict[tuple[int, str], Candidate] = {}
-    for chain, completion in zip(chains, completions, strict=True):
-        problem = chain.rollout.problem
-        extraction = extract(problem, completion.text, policy.layout)
-        candidate = extraction.candidate(problem)
+    for chain, completion, extraction in zip(chains, completions, extractions, strict=True):
+        candidate = extraction.candidate(chain.rollout.problem)
         turns.append(Turn(completion, candidate, None, reason=extraction.reason))
         if candidate is not None and (chain.draw, candidate.key) not in known:
             new[chain.draw, candidate.key] = candidate
@@ -161,10 +170,14 @@ def _goes_on(rollout: Rollout, settings: RolloutConfig) -> bool:
     return settings.mode != "interleaved" or CODE_SPAN[1] in last.completion.text
 
 
-def _with_feedback(rollout: Rollout, policy: Policy, settings: RolloutConfig) -> Rollout:
+def add_feedback(
+    rollout: Rollout, policy: Policy, settings: RolloutConfig, writer: Writer | None
+) -> Rollout:
     """The rollout with feedback in its last turn, in the words of the policy's layout."""
     *earlier, last = rollout.turns
     text = tell(last, policy, settings)
+    if writer is not None:
+        text = writer.tell(rollout, text.removesuffix(ANALYSE).strip(), policy.layout)
     if settings.mode == "interleaved":
         text = text.join(INTERPRETER)
     return replace(rollout, turns=(*earlier, replace(last, feedback=text)))

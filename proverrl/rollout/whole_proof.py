@@ -11,14 +11,15 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from proverrl.hint import Hint
 from proverrl.lang.records import Extraction
 from proverrl.policy.base import Policy
 from proverrl.rewards.verdicts import RewardFn
-from proverrl.rollout.extract import extract
 from proverrl.rollout.hints import with_hint
+from proverrl.rollout.instruct import Writer, read_answers
 from proverrl.types import Completion, Group, Problem, Rollout, Sampling, Turn
 from proverrl.verify.base import Verifier, verify_all
 
@@ -55,21 +56,27 @@ async def draw_groups(
     sampling: Sampling,
     name: str,
     hints: Sequence[Hint | None] | None = None,
+    writer: Writer | None = None,
 ) -> list[Draw]:
     """``n`` completions on each problem, after its hint where it has one; ``name`` begins the ids
-    of the draws."""
+    of the draws. With a ``writer`` they are instructions to it."""
     given = [None] * len(problems) if hints is None else list(hints)
     prompts = [with_hint(policy.prompt(p), hint) for p, hint in zip(problems, given, strict=True)]
     written = await policy.generate(prompts, n=n, sampling=sampling)
+    answers = [
+        (problem, (hint.opening if hint else "") + completion.text)
+        for problem, completions, hint in zip(problems, written, given, strict=True)
+        for completion in completions
+    ]
+    read = iter(
+        await read_answers(answers, layout=policy.layout, writer=writer, turn=0, seed=sampling.seed)
+    )
     return [
         Draw(
             id=f"{name}-{problem.id}{'-hint' if hint else ''}",
             problem=problem,
             completions=tuple(completions),
-            extractions=tuple(
-                extract(problem, (hint.opening if hint else "") + c.text, policy.layout)
-                for c in completions
-            ),
+            extractions=tuple(islice(read, len(completions))),
             hint=hint,
         )
         for problem, completions, hint in zip(problems, written, given, strict=True)

@@ -30,6 +30,7 @@ from proverrl.lang.parts import (
     Composing,
     Facts,
     Formalizing,
+    Instructing,
     Pooling,
     Programming,
     Searching,
@@ -98,6 +99,12 @@ class Dafny(Language):
         from proverrl.lang.dafny.formal.program import PROGRAMMING
 
         return PROGRAMMING
+
+    @property
+    def instructing(self) -> Instructing:
+        from proverrl.lang.dafny.instructing import INSTRUCTING
+
+        return INSTRUCTING
 
     @property
     def composing(self) -> Composing:

@@ -1,0 +1,223 @@
+"""Rollouts of instructions: whose tokens are learned, what the writer is shown, what the policy is
+told, and where a rollout ends."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from proverrl.config import Config, RolloutConfig, parse_config
+from proverrl.errors import ConfigError, UsageError
+from proverrl.loops.session import open_writer
+from proverrl.policy.endpoint import EndpointPolicy
+from proverrl.problems.prompt import BODY_HEADING, instruct, render_messages, render_prompt
+from proverrl.rewards.preface import conference_attempts
+from proverrl.rollout.instruct import Writer
+from proverrl.rollout.samples import build_rollout_samples
+from proverrl.rollout.self_correct import continue_rollouts
+from proverrl.rollout.whole_proof import JudgedDraw, draw_groups, judge
+from proverrl.seeds import derive_seed
+from proverrl.types import Problem, Prompt, Sampling, Status
+from tests.builders import build_problem
+from tests.fake_verifier import FakeVerifier
+from tests.lean_builders import build_lean_problem
+from tests.test_self_correct import FEEDBACK_IDS, PROBLEM_IDS, ScriptedPolicy, judge_by_text
+
+PROBLEM = build_problem("p")
+PLAIN = render_prompt(PROBLEM, "plain")
+PROGRAM = PLAIN.removesuffix(BODY_HEADING)
+
+
+@dataclass
+class ScriptedWriter(ScriptedPolicy):
+    """Remembers what it was shown."""
+
+    shown: list[str] = field(default_factory=list)
+
+    def prompt(self, problem: Problem) -> Prompt:
+        self.shown.append(render_prompt(problem, self.layout))
+        return super().prompt(problem)
+
+
+def play(
+    instructions: list[str],
+    bodies: list[str],
+    *,
+    n: int = 1,
+    turns: int = 7,
+    rewarded: bool = True,
+    characters: tuple[int, ...] = (1800, 1100, 750, 500),
+) -> tuple[JudgedDraw, ScriptedPolicy, ScriptedWriter, FakeVerifier]:
+    policy, written = ScriptedPolicy(instructions), ScriptedWriter(bodies)
+    attempts = conference_attempts if rewarded else None
+    writer = Writer(written, Sampling(temperature=0.75, max_new_tokens=9), characters, attempts)
+    verifier = FakeVerifier(judge_by_text)
+    settings = RolloutConfig(mode="instruct", turns=turns, feedback="compact")
+    sampling = Sampling(seed=7)
+
+    async def run() -> list[JudgedDraw]:
+        draws = await draw_groups(
+            policy, [PROBLEM], n=n, sampling=sampling, name="0", writer=writer
+        )
+        judged = [await judge(draw, verifier, deadline_seconds=1.0) for draw in draws]
+        return await continue_rollouts(
+            judged,
+            policy=policy,
+            verifier=verifier,
+            settings=settings,
+            sampling=sampling,
+            deadline_seconds=1.0,
+            writer=writer,
+        )
+
+    [draw] = asyncio.run(run())
+    return draw, policy, written, verifier
+
+
+def test_the_instruction_is_the_completion_and_the_body_is_the_writers() -> None:
+    draw, _, writer, verifier = play(["try x", "try y"], ["bad", "good"])
+    [rollout] = draw.rollouts
+    assert [turn.completion.text for turn in rollout.turns] == ["try x", "try y"]
+    assert [turn.candidate and turn.candidate.body for turn in rollout.turns] == ["bad", "good"]
+    assert [candidate.problem for candidate in verifier.calls] == [PROBLEM, PROBLEM]
+    assert writer.shown == [f"{PROGRAM}\n// try {x}{BODY_HEADING}" for x in "xy"]
+    # Seeds of their own, which the policy's own follow from, so that a resumed run repeats them.
+    first, second = writer.samplings
+    assert first == Sampling(0.75, 9, derive_seed(7, "writer"))
+    assert second.seed == derive_seed(derive_seed(7, "turn", 1), "writer")
+
+
+def test_only_the_instructions_tokens_are_learned_with_their_own_log_probabilities() -> None:
+    draw, *_ = play(["a", "b"], ["bad", "good"])
+    [sample] = build_rollout_samples(draw.rollouts[0], [0.5, -1.0])
+    assert sample.token_ids == (*PROBLEM_IDS, 100, 0, *FEEDBACK_IDS, 101, 0)
+    assert sample.loss_mask == (0, 0, 0, 1, 1, 0, 0, 1, 1)
+    assert sample.logprobs == (0, 0, 0, -0.5, -0.25, 0, 0, -1.5, -0.25)
+    assert sample.advantages == (0, 0, 0, 0.5, 0.5, 0, 0, -1.0, -1.0)
+
+
+def test_a_rollout_ends_at_its_first_proof_or_with_its_seventh_attempt() -> None:
+    bodies = ["good", "bad", "bad", "good", *["bad"] * 5]
+    draw, policy, writer, _ = play(["x"] * 10, bodies, n=2)
+    proved, failed = draw.rollouts
+    assert [len(rollout.turns) for rollout in draw.rollouts] == [1, 3]
+    assert proved.status is failed.status is Status.PROVED
+    assert policy.written == writer.written == 4
+    draw, policy, writer, verifier = play(["x"] * 9, ["bad"] * 9)
+    assert [len(rollout.turns) for rollout in draw.rollouts] == [7]
+    # Seven calls of the writer, and one of the verifier, which has seen that body.
+    assert (policy.written, writer.written, verifier.num_calls) == (7, 7, 1)
+
+
+def test_an_unjudged_body_ends_a_rollout() -> None:
+    draw, *_ = play(["x"] * 3, ["bad", "slow"])
+    assert draw.rollouts[0].status is Status.TIMEOUT
+
+
+def test_the_policy_is_told_body_errors_and_reward() -> None:
+    _, policy, *_ = play(["x", "y"], ["bad", "good"])
+    told = "bad\nverification failed, error at line 2: no bad\nreward -5.2"
+    assert policy.feedback == [told]
+    _, policy, *_ = play(["x", "y"], ["bad", "good"], rewarded=False)
+    assert policy.feedback == ["bad\nverification failed, error at line 2: no bad"]
+
+
+def test_an_instruction_is_cut_to_the_budget_of_its_turn() -> None:
+    long = "a" * 9
+    draw, _, writer, _ = play([long] * 4, ["b0", "b1", "b2", "good"], characters=(6, 4, 2))
+    comments = [shown.removeprefix(PROGRAM).split("\n")[1] for shown in writer.shown]
+    assert comments == ["// aaaaaa", "// aaaa", "// aa", "// aa"]
+    # All of it is the policy's doing, and learned from.
+    assert [turn.completion.text for turn in draw.rollouts[0].turns] == [long] * 4
+
+
+def test_the_published_budgets() -> None:
+    writer = Writer(ScriptedWriter([]), Sampling(), Config().instruct.characters)
+    assert [writer.find_budget(turn) for turn in range(7)] == [1800, 1100, 750, 500, 500, 500, 500]
+
+
+def test_an_empty_instruction_shows_the_problem_alone() -> None:
+    _, _, writer, _ = play(["<think>hm</think>  \n"], ["good"])
+    assert writer.shown == [PLAIN]
+
+
+def test_thinking_is_not_shown() -> None:
+    _, _, writer, _ = play(["<think>secret</think>use x"], ["good"])
+    assert writer.shown == [f"{PROGRAM}\n// use x{BODY_HEADING}"]
+
+
+def test_layouts_of_their_own_share_words_of_the_problem() -> None:
+    policy = ScriptedWriter([], layout="canonical")
+    same = Writer(policy, Sampling(), (99,))
+    names = "sum of k"
+    assert same.read_instruction(PROBLEM, names, layout="canonical", turn=0) == names
+    other = Writer(ScriptedWriter([]), Sampling(), (99,))
+    canonical = render_prompt(PROBLEM, "canonical")
+    assert "method A(a: nat) { while a < 1" in canonical
+    assert other.read_instruction(PROBLEM, "bound a", layout="canonical", turn=0) == "bound k"
+
+
+def test_an_instruction_is_shown_in_every_layout_and_changes_no_candidate() -> None:
+    shown = instruct(PROBLEM, "one\ntwo")
+    for layout in ("plain", "canonical"):
+        bare = render_prompt(PROBLEM, layout).removesuffix(BODY_HEADING)
+        assert render_prompt(shown, layout) == f"{bare}\n// one\n// two{BODY_HEADING}"
+    before, asked = render_messages(shown, "dafny")
+    assert before == render_messages(PROBLEM, "dafny")[0]
+    assert asked.content == (
+        render_messages(PROBLEM, "dafny")[1].content + "\n\nInstruction:\none\ntwo"
+    )
+    lean = build_lean_problem()
+    [message] = render_messages(instruct(lean, "simp"), "deepseek")
+    assert message.content.endswith("\n\nInstruction:\nsimp")
+    assert (shown.statement, shown.preamble) == (PROBLEM.statement, PROBLEM.preamble)
+
+
+def test_a_conversation_is_asked_for_an_instruction() -> None:
+    [message] = render_messages(PROBLEM, "instruct")
+    assert "Write its instruction" in message.content
+    assert PROBLEM.statement.rstrip() in message.content
+    writer = Writer(ScriptedWriter([]), Sampling(), (1800, 1100))
+    draw, *_ = play(["x"], ["bad"], turns=1)
+    told = writer.tell(draw.rollouts[0], "it failed", "instruct")
+    assert "of at most 1100 characters" in told
+    assert "it failed" in told
+
+
+def parse(**changes: object) -> Config:
+    table = {"rollout": {"mode": "instruct"}, "instruct": {"writer": "w"}, **changes}
+    return parse_config(table, source="test")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"instruct": {}}, "needs a writer"),
+        ({"instruct": {"writer": "w", "endpoint": {"url": "http://x/v1"}}}, "needs a writer"),
+        ({"loop": "expert_iteration"}, 'is for loop = "grpo"'),
+        ({"learner": {"replay_samples": 4}}, "learner.replay_samples, made for bodies"),
+        ({"advantage": {"name": "tempo"}}, "advantage.name, made for bodies"),
+    ],
+)
+def test_what_would_teach_an_instructor_bodies_is_refused(
+    changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse(**changes)
+
+
+def test_a_writer_may_be_behind_an_endpoint() -> None:
+    config = parse(instruct={"endpoint": {"url": "http://x/v1", "model": "m"}, "layout": "dafny"})
+    writer = open_writer(config)
+    assert writer is not None
+    assert isinstance(writer.policy, EndpointPolicy)
+    assert writer.policy.layout == "dafny"
+    assert writer.attempts is None
+    assert open_writer(Config()) is None
+
+
+def test_a_writer_that_cannot_be_loaded_is_named() -> None:
+    with pytest.raises(UsageError, match=r"instruct\.writer '/nowhere'"):
+        open_writer(parse(instruct={"writer": "/nowhere"}))
