@@ -18,6 +18,7 @@ from typing import Any, TextIO
 
 from proverrl.concurrency import finish_all
 from proverrl.config import Config
+from proverrl.errors import UsageError
 from proverrl.loops.evaluate_run import open_policy, open_prover
 from proverrl.loops.run_folder import lock_run
 from proverrl.monitor.search_display import SearchDisplay, open_display
@@ -57,6 +58,11 @@ async def search_problems(
     Raises ``UsageError``: a folder holds something already, or the policy or the search cannot be
     used; ``RunError``: a search that is continued is of other settings; ``VerifierError``: the
     verifier is broken; what was searched is saved."""
+    if config.rollout.mode == "instruct":
+        raise UsageError(
+            "this policy writes instructions, and a search needs one that writes bodies: search "
+            "with its writer, --set policy.path=RUN/policy --set rollout.mode=whole_proof"
+        )
     folders = name_folders(options.out, problems)
     for path in folders.values():
         check_folder(path, resume=options.resume)
