@@ -179,6 +179,16 @@ def test_no_meaning_is_in_two_splits() -> None:
         assert not one & other
 
 
+def test_known_words_are_those_of_training_for_meanings_that_are_held_back() -> None:
+    known = StatementGenerator(find_language("dafny"), known_words=True)
+    # "the result of ..." is a wording of values that training never uses.
+    for generator, has_new in ((known, False), (GENERATOR, True)):
+        streams = (generator.stream_level(level, 3, "heldout") for level in generator.families)
+        drafts = [draft for s in streams for draft in itertools.islice(s, 30)]
+        assert any("the result of " in draft.informal for draft in drafts) is has_new
+        assert all(GENERATOR.assign_split(draft.statement) == "heldout" for draft in drafts)
+
+
 def test_unseen_families_are_in_no_other_file() -> None:
     families = {draft.family for draft in draw("train", 80)}
     kept_back = find_language("dafny").formalizing

@@ -70,6 +70,11 @@ def problems() -> None:
     is_flag=True,
     help="Ask for whole methods, contract and code, from English; levels 1-3 and 5 have some.",
 )
+@click.option(
+    "--known-words",
+    is_flag=True,
+    help="With these two: no wording that training does not use, whatever the split.",
+)
 @workers_option("Verifier processes.")
 @OUT_FILE
 def generate(
@@ -79,6 +84,7 @@ def generate(
     unseen: bool,
     formalize: bool,
     programs: bool,
+    known_words: bool,
     out: Path,
     **work: int,
 ) -> None:
@@ -91,8 +97,11 @@ def generate(
     if formalize and programs:
         raise UsageError("--formalize and --programs are two kinds of problems; choose one")
     known = find_language(language)
-    is_asked = formalize or programs
-    generator = StatementGenerator(known, programs=programs) if is_asked else known.generator
+    if known_words and not (formalize or programs):
+        raise UsageError("--known-words is about English: it needs --formalize or --programs")
+    generator = known.generator
+    if formalize or programs:
+        generator = StatementGenerator(known, programs=programs, known_words=known_words)
     if generator is None:
         raise UsageError(f"there is no generator of {language} problems")
     generating = generate_file(

@@ -30,9 +30,12 @@ from proverrl.verify.base import LanedVerifier
 
 class StatementGenerator(Generator):
     """The families of a language's generator, each asked for its statement, or with ``programs``
-    for its statement and the code that meets it."""
+    for its statement and the code that meets it; with ``known_words`` in no wording that training
+    does not use, whatever the split."""
 
-    def __init__(self, language: Language, *, programs: bool = False) -> None:
+    def __init__(
+        self, language: Language, *, programs: bool = False, known_words: bool = False
+    ) -> None:
         base = language.generator
         asking = language.programming if programs else language.formalizing
         if base is None or asking is None:
@@ -40,11 +43,12 @@ class StatementGenerator(Generator):
             raise ProblemError(f"there are no {language.title} {what} to be written from words")
         self._base, self._asking = base, asking
         self._mark = "p" if programs else "s"
+        self._known_words = known_words
         self.language = base.language
         self.pools = base.pools
         self.unseen = asking.unseen
         self.families = {
-            level: {name: _ask(family, base.language, asking) for name, family in known.items()}
+            level: {name: self._ask(family, asking) for name, family in known.items()}
             for level, known in base.families.items()
         }
 
@@ -65,15 +69,15 @@ class StatementGenerator(Generator):
         """See ``Generator``."""
         return self._base.open_verifier(workers)
 
+    def _ask(self, family: Family, asking: Asking) -> Family:
+        def make(rng: random.Random, names: Names) -> ProgramText:
+            made = family(rng, names)
+            text = "\n".join(made.lines) + "\n"
+            known = Candidate(Problem("draft", self.language, made.kind, "", text), made.reference)
+            words = English(rng, "train" if self._known_words else names.split)
+            asked = asking.ask_statement(known, words)
+            if asked is None:
+                raise NoDraftError
+            return asked
 
-def _ask(family: Family, language: str, asking: Asking) -> Family:
-    def make(rng: random.Random, names: Names) -> ProgramText:
-        made = family(rng, names)
-        problem = Problem("draft", language, made.kind, "", "\n".join(made.lines) + "\n")
-        known = Candidate(problem, made.reference)
-        asked = asking.ask_statement(known, English(rng, names.split))
-        if asked is None:
-            raise NoDraftError
-        return asked
-
-    return make
+        return make
