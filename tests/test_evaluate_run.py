@@ -21,6 +21,7 @@ from proverrl.config import Config, EndpointConfig, load_config
 from proverrl.errors import UsageError
 from proverrl.loops import evaluate_run as evaluate_module
 from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
+from proverrl.loops.session import load_weights
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.engines import name_weights
 from proverrl.problems.load import benchmark_sha256
@@ -102,6 +103,34 @@ def test_training_problems_in_a_benchmark_are_warned_of(
     assert json.loads(result.read_text())["contamination"]["same"] == 10
     warning = f"warning: of 20 problems 10 are in {config.problems.train} as they are"
     assert warning in capsys.readouterr().out
+
+
+def test_another_policy_of_a_run_is_not_passed_over(
+    make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--run RUN --set policy.path=...`` evaluated RUN's final policy without a word."""
+    monkeypatch.setattr(evaluate_module, "open_configured", lambda *_, **__: StubVerifier(judge))
+    config = make_config("run", evaluation={"samples": 1, "ks": [1]})
+    for folder, seed in (("policy", 0), ("warm_start/policy", 1)):
+        tiny_policy(seed=seed).save(config.run / folder)
+    table = json.dumps({"config": config.model_dump(mode="json")})
+    (config.run / "resolved.json").write_text(table)
+    warm = config.run / "warm_start" / "policy"
+    found = []
+    for name, more in (("last", []), ("first", ["--set", f"policy.path={warm}"])):
+        words = ["eval", "--run", str(config.run), "--name", name, *more]
+        done = CliRunner().invoke(cli, words, catch_exceptions=False)
+        assert done.exit_code == 0
+        result = json.loads((config.run / "evals" / f"{name}.json").read_text())
+        found.append(result["policy_sha256"])
+    saved = [sha256_of(config.run / "policy"), sha256_of(warm)]
+    assert found == saved
+    assert found[0] != found[1]
+
+
+def sha256_of(folder: Path) -> str:
+    policy = load_weights(Config(), folder)
+    return name_weights(policy)
 
 
 def render(results: list[Path]) -> str:

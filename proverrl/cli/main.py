@@ -27,6 +27,7 @@ from proverrl.cli.options import (
     FiniteRange,
     GivenPath,
     benchmark_option,
+    choose_run,
     parse_numbers,
     read_config,
     run_until_interrupted,
@@ -222,7 +223,8 @@ def evaluate_command(
         raise UsageError(f"--name {name!r}: results are files of RUN/evals; give a plain name")
 
     named = name_benchmarks(config, name, benchmarks)
-    evaluating = evaluate_benchmarks(config, from_run=run, benchmarks=named)
+    weights = choose_run(run, overrides)
+    evaluating = evaluate_benchmarks(config, from_run=weights, benchmarks=named)
     how = "the attempts that were judged are stored, the same command continues"
     results = run_until_interrupted(evaluating, how)
     if len(results) > 1:

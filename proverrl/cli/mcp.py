@@ -22,6 +22,7 @@ from proverrl.cli.options import (
     MEMORY_MB,
     OVERRIDES,
     SERVERS,
+    choose_run,
     read_config,
     timeout_option,
     workers_option,
@@ -111,7 +112,11 @@ def _make_search(
         folder = out / hashlib.sha256(text.encode()).hexdigest()[:16]
         options = SearchOptions(folder, resume=True)
         (found,) = await search_problems(
-            config, [problem], from_run=run, options=options, stream=sys.stderr
+            config,
+            [problem],
+            from_run=choose_run(run, overrides),
+            options=options,
+            stream=sys.stderr,
         )
         return found
 

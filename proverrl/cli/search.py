@@ -16,6 +16,7 @@ from proverrl.cli.options import (
     FOLDER,
     OVERRIDES,
     benchmark_option,
+    choose_run,
     count_option,
     read_config,
     run_until_interrupted,
@@ -77,7 +78,8 @@ def search(
 
     place = out or Path("searches") / config.search.name
     options = SearchOptions(place, resume, parallel, minimise, samples)
-    searching = search_problems(config, found, from_run=run, options=options, stream=sys.stdout)
+    weights = choose_run(run, overrides)
+    searching = search_problems(config, found, from_run=weights, options=options, stream=sys.stdout)
     how = f"{place} is saved, the same command with --resume continues"
     results = run_until_interrupted(searching, how)
     Console().print(make_summary(config.search.name, results))
