@@ -17,7 +17,6 @@ from proverrl.lang.dafny.formal.program import PROGRAMMING, is_trivial
 from proverrl.lang.dafny.syntax.text import normalise
 from proverrl.lang.formalizing import StatementGenerator
 from proverrl.lang.generating import CurriculumDraft
-from proverrl.lang.open import open_verifier
 from proverrl.problems.drafts import DraftChecker, build_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt, use_problem_words
 from proverrl.rewards.verdicts import program_reward
@@ -34,9 +33,9 @@ from proverrl.types import (
     Turn,
     Verdict,
 )
-from proverrl.verify.base import verify_all
 from tests.builders import build_problem as build_loop
 from tests.builders import build_rollout
+from tests.test_statements import judge
 
 DAFNY = find_language("dafny")
 GENERATOR = StatementGenerator(DAFNY, programs=True)
@@ -106,21 +105,6 @@ REFUSED = (
     "ensures r == 7 * n + k { r :| r == 7 * n + k; }",
     "ensures r == 7 * n + k { assume false; }",
 )
-
-
-def judge(problem: Problem, bodies: Sequence[str]) -> list[Verdict]:
-    async def run() -> list[Verdict]:
-        verifier = open_verifier(workers=2)
-        try:
-            asked = [Candidate(problem, body) for body in bodies]
-            return await verify_all(verifier, asked, deadline_seconds=60)
-        finally:
-            await verifier.aclose()
-
-    try:
-        return asyncio.run(run())
-    except ToolchainError as error:
-        pytest.skip(str(error))
 
 
 def earn(body: str, verdict: Verdict, problem: Problem | None = None) -> float:

@@ -11,7 +11,7 @@ a sentence that says so, and other languages than English.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -31,6 +31,45 @@ class Phrase:
 
 class UnsaidError(Exception):
     """A form without words."""
+
+
+class PhraseReader:
+    """Goes over the tokens of a statement; a language says what ``read_all`` reads."""
+
+    def __init__(self, pieces: Iterable[str]) -> None:
+        self._pieces = [*pieces, ""]
+        self._place = 0
+
+    def read(self) -> Phrase | None:
+        """All of it as a phrase; None for what has no words."""
+        try:
+            phrase = self.read_all()
+        except (UnsaidError, RecursionError):
+            return None
+        return phrase if self.piece == "" else None
+
+    def read_all(self) -> Phrase:
+        """What begins here. Raises ``UnsaidError``."""
+        raise UnsaidError
+
+    @property
+    def piece(self) -> str:
+        """The token here; empty at the end."""
+        return self._pieces[self._place]
+
+    def next(self) -> str:
+        """The token here, and go on. Raises ``UnsaidError`` at the end."""
+        piece = self.piece
+        if not piece:
+            raise UnsaidError("the end")
+        self._place += 1
+        return piece
+
+    def take(self, *pieces: str) -> bool:
+        """Whether one of these is here; if so, go on."""
+        found = bool(self.piece) and self.piece in pieces
+        self._place += found
+        return found
 
 
 Forms = tuple[tuple[str, ...], tuple[str, ...]]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
-from proverrl.lang.english import Phrase, UnsaidError
+from proverrl.lang.english import Phrase, PhraseReader, UnsaidError
 
 # From loose to tight. Relations may stand in a chain and are read apart.
 _LEVELS: tuple[dict[str, str], ...] = (
@@ -29,40 +29,34 @@ _SEQUENCES = frozenset(("single", "join", "prefix", "suffix", "contents"))
 def read_phrase(text: str) -> Phrase | None:
     """The expression as a phrase."""
     try:
-        reader = ContractReader([piece for _, piece in scan_tokens(text)])
-        phrase = reader.read()
-    except (UnsaidError, ProblemError, IndexError):
+        pieces = [piece for _, piece in scan_tokens(text)]
+    except ProblemError:
         return None
-    return phrase if reader.at_end else None
+    return ContractReader(pieces).read()
 
 
-class ContractReader:
-    """Goes over the tokens of an expression."""
+class ContractReader(PhraseReader):
+    """Reads an expression."""
 
-    def __init__(self, pieces: list[str]) -> None:
-        self._pieces = [*pieces, ""]
-        self._place = 0
+    def read_all(self) -> Phrase:
+        return self._read_level(0)
 
-    @property
-    def at_end(self) -> bool:
-        return self._pieces[self._place] == ""
-
-    def read(self, level: int = 0) -> Phrase:
+    def _read_level(self, level: int) -> Phrase:
         if level == len(_LEVELS):
             return self._read_relations()
         words = _LEVELS[level]
-        left = self.read(level + 1)
-        while (sign := self._pieces[self._place]) in words:
-            self._place += 1
+        left = self._read_level(level + 1)
+        while (sign := self.piece) in words:
+            self.next()
             # An arrow takes all that follows it.
-            right = self.read(level if sign == "==>" else level + 1)
+            right = self._read_level(level if sign == "==>" else level + 1)
             left = Phrase(words[sign], (left, right))
         return left
 
     def _read_relations(self) -> Phrase:
         args, signs = [self._read_sum()], []
-        while (sign := self._pieces[self._place]) in _RELATIONS:
-            self._place += 1
+        while (sign := self.piece) in _RELATIONS:
+            self.next()
             signs.append(_RELATIONS[sign])
             args.append(self._read_sum())
         if len(signs) < 2:
@@ -74,94 +68,82 @@ class ContractReader:
 
     def _read_left(self, signs: frozenset[str], read: Callable[[], Phrase]) -> Phrase:
         left = read()
-        while (sign := self._pieces[self._place]) in signs:
-            self._place += 1
+        while (sign := self.piece) in signs:
+            self.next()
             right = read()
             joins = sign == "+" and {left.op, right.op} & _SEQUENCES
             left = Phrase("join" if joins else sign, (left, right))
         return left
 
     def _read_sign(self) -> Phrase:
-        if self._take("!"):
+        if self.take("!"):
             return Phrase("not", (self._read_sign(),))
-        if self._take("-"):
+        if self.take("-"):
             return Phrase("neg", (self._read_sign(),))
         return self._read_tail(self._read_head())
 
     def _read_head(self) -> Phrase:
-        piece = self._next()
+        piece = self.next()
         if piece == "(":
-            return self._close(self.read(), ")")
+            return self._close(self.read_all(), ")")
         if piece == "|":
-            return Phrase("length", (self._close(self.read(), "|"),))
+            return Phrase("length", (self._close(self.read_all(), "|"),))
         if piece == "[":
-            return Phrase("single", (self._close(self.read(), "]"),))
+            return Phrase("single", (self._close(self.read_all(), "]"),))
         if piece in ("forall", "exists"):
             return self._read_bound("all" if piece == "forall" else "some")
         if piece == "if":
-            condition = self._close(self.read(), "then")
-            return Phrase("if", (condition, self._close(self.read(), "else"), self.read()))
-        if piece in ("old", "multiset") and self._take("("):
-            inner = self._close(self.read(), ")")
+            condition = self._close(self.read_all(), "then")
+            return Phrase("if", (condition, self._close(self.read_all(), "else"), self.read_all()))
+        if piece in ("old", "multiset") and self.take("("):
+            inner = self._close(self.read_all(), ")")
             return Phrase("old" if piece == "old" else "bag", (inner,))
         if piece.isdigit():
             return Phrase("number", text=piece)
         if piece in KEYWORDS - {"true", "false"} or not piece.isidentifier():
             raise UnsaidError(piece)
-        return self._read_call(piece) if self._take("(") else Phrase("name", text=piece)
+        return self._read_call(piece) if self.take("(") else Phrase("name", text=piece)
 
     def _read_call(self, name: str) -> Phrase:
-        args = [self.read()]
-        while self._take(","):
-            args.append(self.read())
+        args = [self.read_all()]
+        while self.take(","):
+            args.append(self.read_all())
         return self._close(Phrase("call", tuple(args), name), ")")
 
     def _read_tail(self, phrase: Phrase) -> Phrase:
         while True:
-            if self._take("["):
+            if self.take("["):
                 phrase = self._read_index(phrase)
-            elif self._take("."):
-                if self._next() != "Length":
+            elif self.take("."):
+                if self.next() != "Length":
                     raise UnsaidError("a member")
                 phrase = Phrase("length", (phrase,))
             else:
                 return phrase
 
     def _read_index(self, phrase: Phrase) -> Phrase:
-        if self._take(".."):
-            if self._take("]"):
+        if self.take(".."):
+            if self.take("]"):
                 return Phrase("contents", (phrase,))
-            return Phrase("prefix", (phrase, self._close(self.read(), "]")))
-        index = self.read()
-        if self._take(".."):
+            return Phrase("prefix", (phrase, self._close(self.read_all(), "]")))
+        index = self.read_all()
+        if self.take(".."):
             return Phrase("suffix", (phrase, self._close(index, "]")))
         return Phrase("index", (phrase, self._close(index, "]")))
 
     def _read_bound(self, op: str) -> Phrase:
-        names = [self._next()]
-        while not self._take("::"):
-            if self._take(":"):
-                if self._next() not in _PLAIN:
+        names = [self.next()]
+        while not self.take("::"):
+            if self.take(":"):
+                if self.next() not in _PLAIN:
                     raise UnsaidError("a type")
-            elif self._take(","):
-                names.append(self._next())
+            elif self.take(","):
+                names.append(self.next())
             else:
                 raise UnsaidError("a range")
-        return Phrase(op, (self.read(),), " ".join(names))
-
-    def _next(self) -> str:
-        piece = self._pieces[self._place]
-        if not piece:
-            raise UnsaidError("the end")
-        self._place += 1
-        return piece
-
-    def _take(self, piece: str) -> bool:
-        found = self._pieces[self._place] == piece
-        self._place += found
-        return found
+        return Phrase(op, (self.read_all(),), " ".join(names))
 
     def _close(self, inside: Phrase, piece: str) -> Phrase:
-        if not self._take(piece):
+        if not self.take(piece):
             raise UnsaidError(piece)
         return inside
