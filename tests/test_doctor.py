@@ -198,11 +198,11 @@ def test_a_real_lean_tells_true_from_false_in_every_way_that_is_there() -> None:
         "tells true from false; used, because it needs Lean alone and elaborates only what changed",
         "",
     )
-    assert findings["lean-file"] == (
-        "ok",
-        "tells true from false; a fresh process each; confirms what was accepted",
-        "",
-    )
+    state, said, remedy = findings["lean-file"]
+    told = "tells true from false; a fresh process each; confirms what was accepted"
+    missing = "; this Lean cannot replay proofs in its kernel (it has no compiled `Lean.Replay`)"
+    replays = (Path(found.lean_command[0]).parents[1] / "lib/lean/Lean/Replay.olean").exists()
+    assert (state, said, remedy) == (("ok", told, "") if replays else ("weak", told + missing, ""))
 
 
 def test_the_memory_limit_says_what_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
