@@ -58,6 +58,7 @@ AUDIT_LAYERS = {
     "typed-pattern",
     "unchecked-key",
     "uncomputed",
+    "unordered-measure",
     "unread-heap",
     "wildcard",
 }

@@ -52,6 +52,9 @@ DIFFER = {
         "∀ (p q r : Prop), (p → q) → p → (q ↔ r) → q ∧ p",
         "∀ (p q r : Prop), q ∧ p → (p → q) → p ∧ r → (q ↔ r) → q ∧ p",
         "∀ (p q r : Prop), (p → q) → p ∧ r → (q ↔ r) → (q ∧ p ∧ True)",
+        # It says nothing and carries the proof of what is meant; the audit refuses it as well.
+        "∀ (p q r : Prop), optParam ((p → q) → p ∧ r → (q ↔ r) → q ∧ p)\n"
+        "  (fun f k _ => ⟨f k.1, k.1⟩) → (p → q) → p ∧ r → (q ↔ r) → q ∧ p",
     ),
     TREES: (
         "∀ (a b : Bag), comp a b = comp b a",
@@ -67,6 +70,12 @@ PROOFS = (
     "show Prop from True",
     "∀ (p : Prop), ‹p›",
     "x where x := True",
+    "∀ (p q r : Prop), optParam (p → p) (fun h => h) → (p → q) → p ∧ r → (q ↔ r) → q ∧ p",
+    "∀ (p q r : Prop) (k : _root_.optParam True True.intro), (p → q) → p ∧ r → (q ↔ r) → q ∧ p",
+    "∀ (p q r : Prop), @«optParam» True True.intro → (p → q) → p ∧ r → (q ↔ r) → q ∧ p",
+    "∀ (p : Prop), autoParam p _auto_1 → p",
+    "type_of% (fun (p : Prop) (h : p) => h)",
+    "True termination_by 1",
 )
 
 

@@ -21,6 +21,7 @@ from proverrl.lang.dafny.believed import (
     has_infinite_types,
 )
 from proverrl.lang.dafny.file_audit import audit_file
+from proverrl.lang.dafny.loop_measures import find_unordered_measures
 from proverrl.lang.dafny.method_audit import audit_method, read_declared
 from proverrl.lang.dafny.misjudged import Surroundings, find_misjudged
 from proverrl.lang.dafny.narrow_types import find_narrow_mixes
@@ -40,7 +41,7 @@ from proverrl.text_cache import cache_texts
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column, find_body_place
 
-AUDIT_VERSION = 13
+AUDIT_VERSION = 14
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or
 what is sent to Dafny changes."""
 
@@ -209,6 +210,7 @@ def _parse(kind: str, tokens: list[Token], problem: Problem | None) -> list[Find
     around = Surroundings((ours, program))
     findings += find_misjudged(program, around)
     findings += find_narrow_mixes(program, around)
+    findings += find_unordered_measures(program, around)
     findings += _find_method_calls(tokens, methods)
     findings += [
         t.refuse("cheat", "names", f"{t.text!r} would capture a later name")

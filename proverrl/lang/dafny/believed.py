@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 import networkx as nx
 
 from proverrl.lang.dafny.hidden_references import find_hidden_references
+from proverrl.lang.dafny.loop_measures import find_unordered_measures
 from proverrl.lang.dafny.misjudged import Surroundings, find_misjudged
 from proverrl.lang.dafny.narrow_types import find_narrow_mixes
 from proverrl.lang.dafny.syntax.cursor import ARROWS, COLLECTIONS
@@ -63,6 +64,7 @@ def find_believed(program: ParsedProgram) -> list[Finding]:
         *find_misjudged(program, around),
         *find_narrow_mixes(program, around),
         *find_hidden_references(program, around),
+        *find_unordered_measures(program, around),
     ]
 
 

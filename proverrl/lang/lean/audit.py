@@ -45,7 +45,7 @@ from proverrl.text_cache import cache_texts
 from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
 from proverrl.verify.body_place import end_column
 
-LEAN_AUDIT_VERSION = 10
+LEAN_AUDIT_VERSION = 11
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""
 
 PROPOSITION = "proposition"

@@ -210,9 +210,10 @@ def _close(text: str) -> str:
 def _prove(names: Sequence[str]) -> list[str]:
     listed = "".join(f" {name}" for name in names)
     each = " | ".join(_SAME)
-    turned = [f"(apply {way}; apply agreed <;> first | {each})" for way in ("Eq.symm", "Iff.symm")]
-    ways = ["exact agreed", f"(apply agreed <;> first | {each})", *turned]
-    steps = [f"intro agreed{listed}", f"have agreed := agreed{listed}", "intros"]
+    # The @ keeps Lean from filling in an argument that a type brings along with its default.
+    turned = [f"(apply {way}; apply @agreed <;> first | {each})" for way in ("Eq.symm", "Iff.symm")]
+    ways = ["exact @agreed", f"(apply @agreed <;> first | {each})", *turned]
+    steps = [f"intro agreed{listed}", f"have agreed := @agreed{listed}", "intros"]
     return [
         f"{_AGREES} : Asked ↔ Meant := by",
         "  delta Asked Meant",

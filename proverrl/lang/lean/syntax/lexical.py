@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence, Set
 
-from proverrl.lang.lean.syntax.tokens import Token, find_string_end, scan_code
+from proverrl.lang.lean.syntax.tokens import Token, find_string_end, scan_code, split_name
 from proverrl.lang.lean.words import HOLES, NOT_IN_CODE, NOT_IN_TEXT, judge_word
 from proverrl.lang.records import Category, Finding
 
@@ -33,7 +33,11 @@ _ARROW = re.compile(r"[\u2190-\u21ff\u2243\u2245\u227a-\u227d\u27f0-\u27ff\u2900
 _PLAIN_STRING = re.compile(r"""\"(?:[^"\\{]|\\.|\{[^"{}'/\\-]*\})*\"""", re.DOTALL)
 _HOLE = re.compile(r"\{([^{}]*)\}")
 _WORD = re.compile(r"[^\W\d][\w'!?.]*")
-_PROVING = frozenset("by := let have show from do ‹ where".split())
+# Those of the second line carry a proof in a type, or stand behind a term.
+_PROVING = frozenset(
+    "by := let have show from do ‹ where "
+    "optParam autoParam type_of termination_by decreasing_by".split()
+)
 # Behind a symbol that ends in a prime, which an older or a smaller Lean may not know: what would
 # then be a character, and could hide a quote or the start of a comment.
 _CHAR_BEHIND = re.compile(r"'(?:\\.[^'\n]{0,5}|[^\\\w])'", re.DOTALL)
@@ -85,7 +89,8 @@ def find_docs(tokens: Sequence[Token]) -> Iterator[Finding]:
 
 def find_proofs(text: str) -> Iterator[Finding]:
     """A statement holds no proofs: one in it could prove what it is compared with."""
-    token = next((token for token in scan_code(text) if token.text in _PROVING), None)
+    # A name may be written with its namespace, or between signs.
+    token = next((t for t in scan_code(text) if _PROVING & {t.text, *split_name(t.text)}), None)
     if token is not None:
         message = f"a statement holds no proof, and {token.text!r} may begin one"
         yield make_finding("cheat", "statement", message, token)
