@@ -1,4 +1,4 @@
-"""The commands about problems: ``problems generate|convert|list|show``.
+"""The commands about problems: ``problems generate|critiques|convert|list|show``.
 
 Flows in: arguments. Flows out: text and files.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import click
 
 from proverrl.benchmarks.base import AnswerTask, BenchmarkFormat
-from proverrl.cli.options import OUT_FILE, count_option, suggest_id, workers_option
+from proverrl.cli.options import FILE, OUT_FILE, count_option, suggest_id, workers_option
 from proverrl.errors import UsageError
 from proverrl.lang import LANGUAGES, find_language
 
@@ -114,6 +114,22 @@ def generate(
         **work,
     )
     click.echo(asyncio.run(generating))
+
+
+@problems.command()
+@click.argument("file", type=FILE)
+@count_option("--num", 2000, "Number of problems, half of them of right statements.", least=2)
+@count_option("--seed", 0, "Seed.", least=0)
+@workers_option("Verifier processes.")
+@OUT_FILE
+def critiques(file: Path, num: int, seed: int, workers: int, out: Path) -> None:
+    """Ask whether statements say what the English says: a right and a wrong one for each problem of
+    FILE (generate --formalize), both certified by the real verifier."""
+    import asyncio
+
+    from proverrl.formalize.critiques import write_critiques
+
+    click.echo(asyncio.run(write_critiques(file, out, num=num, seed=seed, workers=workers)))
 
 
 @problems.command()

@@ -109,7 +109,15 @@ def choose_token_limit(*, path: str, layout: str, url: str) -> int:
 
 
 LayoutName = Literal[
-    "plain", "canonical", "kimina", "deepseek", "deepseek_cot", "goedel", "dafny", "instruct"
+    "plain",
+    "canonical",
+    "kimina",
+    "deepseek",
+    "deepseek_cot",
+    "goedel",
+    "dafny",
+    "instruct",
+    "critic",
 ]
 DeviceName = Literal["auto", "cpu", "cuda"]
 
@@ -144,7 +152,8 @@ class PolicyConfig(Section):
     ... in order of first occurrence, and replaced back in the answer; ``kimina``, ``deepseek``,
     ``deepseek_cot``, ``goedel`` (Lean) and ``dafny``: a conversation, rendered with the tokenizer's
     chat template if it has one, answered with a code block; ``instruct``: a conversation that asks
-    for an instruction (``rollout.mode = "instruct"``)"""
+    for an instruction (``rollout.mode = "instruct"``); ``critic``: one that asks whether a
+    statement says what the English says, answered with a block of JSON"""
     device: DeviceName = "auto"
     """``auto``, ``cpu`` or ``cuda``"""
     num_layers: Positive = 4

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from proverrl.config.base import Fraction, NonNegativeFloat, Positive, PositiveFloat, Section
+from proverrl.config.policy import LayoutName
 
 RewardName = Literal[
     "proved",
@@ -50,6 +51,14 @@ class RewardConfig(Section):
     """``obligations``: the most that a failed proof can earn, below 1"""
     turn_discount: Fraction = 0.9
     """``turn_discounted``: factor for each turn before the proof"""
+    critic: str = ""
+    """``statement``: the folder of a critic (configs/critic.toml), whose judgement takes the place
+    of the proof that the statement means what is meant; empty: none. Of what is not well formed it
+    is not asked"""
+    critic_share: Fraction = 1.0
+    """``statement``: what a statement earns that the critic calls right, where a proof earns 1"""
+    critic_layout: LayoutName = "canonical"
+    """``statement``: the layout that the critic was trained with"""
     overlong_weight: NonNegativeFloat = 0.0
     """penalty for a completion of ``sampling.max_new_tokens``, and a proportional one within the
     buffer before it; 0 is no penalty. Such penalties give different rewards to equal verdicts, so a
@@ -75,6 +84,8 @@ class RewardConfig(Section):
             )
         if self.correction != "none" and self.name != "proved":
             raise ValueError('correction applies to a yes or no: it needs reward.name = "proved"')
+        if self.critic and self.name != "statement":
+            raise ValueError('a critic judges statements: it needs reward.name = "statement"')
         if self.correction == "none" and self.false_negative_rate == "online":
             raise ValueError('false_negative_rate = "online" is read by a correction: set one')
         return self

@@ -19,6 +19,7 @@ from typing import Any
 from proverrl.config import RolloutConfig
 from proverrl.errors import UsageError
 from proverrl.evaluation.attempts import read_summary
+from proverrl.evaluation.judgements import judgement_rows
 from proverrl.evaluation.store import AttemptBlock, AttemptStore, Row, count_completions, sum_usage
 from proverrl.files.lines import write_atomically
 from proverrl.policy.base import Policy
@@ -197,7 +198,8 @@ def _describe_usage(evaluation: Evaluation, store: AttemptStore) -> dict[str, An
 
 
 def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The table: pass@k with intervals, for all problems, each level, family and category."""
+    """The table: pass@k with intervals, for all problems, each level, family and category, and of
+    critics."""
     by_problem: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_problem.setdefault(row["problem_id"], []).append(row)
@@ -219,6 +221,12 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
             for value in sorted(groups)
         ]
 
+    judgements = judgement_rows(
+        evaluation.problems,
+        {problem.id: _count(by_problem.get(problem.id, ())) for problem in evaluation.problems},
+        lambda problems: _summarise_group(problems, by_problem, evaluation),
+        find_category,
+    )
     return {
         "name": evaluation.name,
         "samples_per_problem": evaluation.samples,
@@ -233,7 +241,7 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
         "warnings": [text for text in _warn(evaluation, lost).values() if text],
         **evaluation.settings,
         **evaluation.labels,
-        "levels": [everything, *split("level", lambda problem: problem.level)],
+        "levels": [everything, *split("level", lambda problem: problem.level), *judgements],
         "families": split("family", lambda problem: problem.family),
         "categories": split("category", find_category),
     }
@@ -250,10 +258,7 @@ def _summarise_group(
     evaluation: Evaluation,
 ) -> dict[str, Any]:
     attempts = [row for problem in problems for row in by_problem.get(problem.id, ())]
-    counts = []
-    for problem in problems:
-        judged = [r for r in by_problem.get(problem.id, ()) if Status(r["status"]).judged]
-        counts.append((len(judged), sum(r["status"] == Status.PROVED for r in judged)))
+    counts = [_count(by_problem.get(problem.id, ())) for problem in problems]
     return {
         "num_problems": len(problems),
         "attempts": len(attempts),
@@ -261,6 +266,12 @@ def _summarise_group(
         "fatal": sum(is_fatal(row["status"], row.get("cause", "")) for row in attempts),
         "pass": {str(k): estimate(counts, k) for k in evaluation.ks},
     }
+
+
+def _count(rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """How many attempts were judged, and proved."""
+    judged = [row for row in rows if Status(row["status"]).judged]
+    return len(judged), sum(row["status"] == Status.PROVED for row in judged)
 
 
 async def _draw(evaluation: Evaluation, policy: Policy, block: AttemptBlock) -> list[Draw]:

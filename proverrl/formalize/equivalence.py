@@ -20,6 +20,7 @@ from proverrl.types import Candidate, Problem
 from proverrl.verify.base import Verifier
 
 _MAX_TRIES = 8
+_MAX_DRAWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +54,28 @@ async def equivalent(
 
 
 async def make_wrong(
-    problem: Problem, reference: str, verifier: Verifier, *, seed: int, deadline_seconds: float
+    problem: Problem,
+    reference: str,
+    verifier: Verifier,
+    *,
+    seed: int,
+    deadline_seconds: float,
+    syntax: bool | None = None,
 ) -> Wrong | None:
     """A statement with one error, of which it is certain that it is one; None where some tries
-    gave none. The kind is ``syntax`` exactly where the result is no statement."""
+    gave none. The kind is ``syntax`` exactly where the result is no statement; with ``syntax`` it
+    must be that, or must not."""
     formalizing = get_formalizing(problem)
     rng = random.Random(f"{seed}:{problem.id}")
-    for _ in range(_MAX_TRIES):
+    tried = set[str]()
+    for _ in range(_MAX_DRAWS):
         made = formalizing.spoil(problem, reference, rng)
-        if made is None:
+        if made is None or len(tried) == _MAX_TRIES:
             return None
         body, error = made
+        if body in tried or syntax not in (None, error == "syntax"):
+            continue
+        tried.add(body)
         candidate = Candidate(problem, body)
         verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
         is_read = formalizing.is_well_formed(candidate, verdict)

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from proverrl.errors import ProblemError
+from proverrl.types import FILE
 
 # Loaded with the first language: the command line only wants the names.
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 LANGUAGES: dict[str, str] = {
     "dafny": "proverrl.lang.dafny.language:DAFNY",
     "lean": "proverrl.lang.lean.language:LEAN",
+    "critique": "proverrl.lang.critique.language:CRITIQUE",
 }
 """Where each language is, by its name. A program may add its own before it uses it."""
 
@@ -41,8 +43,10 @@ def list_languages() -> list[Language]:
 
 
 def find_suffixes() -> dict[str, str]:
-    """The endings of files, with the dot, and the names of their languages."""
-    return {language.suffix: language.name for language in list_languages()}
+    """The endings of files, with the dot, and the names of their languages; a language without bare
+    files has none."""
+    found = (language for language in list_languages() if FILE in language.kinds)
+    return {language.suffix: language.name for language in found}
 
 
 def find_composing(name: str) -> Composing:

@@ -182,6 +182,10 @@ class Language(ABC):
         parts = (self.formalizing, self.programming)
         return any(part is not None and problem.kind == part.kind for part in parts)
 
+    def find_truth(self, problem: Problem) -> bool | None:
+        """Of a problem that asks whether something is right, whether it is; None for any other."""
+        return None
+
     def show_problem(self, problem: Problem) -> str:
         """The problem as a file whose hole says that the proof is missing."""
         return self.show_text(problem)

@@ -11,8 +11,10 @@ a sentence that says so, and other languages than English.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 
 from proverrl.types import Split
@@ -180,6 +182,20 @@ def spell(number: int) -> str:
         return TENS[tens - 2] + (f"-{ONES[ones]}" if ones else "")
     hundreds, rest = divmod(number, 100)
     return f"{ONES[hundreds]} hundred" + (f" and {spell(rest)}" if rest else "")
+
+
+@cache
+def _find_spelled() -> tuple[re.Pattern[str], dict[str, str]]:
+    values = {spell(value): str(value) for value in range(1000)}
+    # The longest first: "one hundred and five" is no "one hundred".
+    words = "|".join(sorted(values, key=len, reverse=True))
+    return re.compile(rf"`[^`]*`|\b(?:{words})\b", re.IGNORECASE), values
+
+
+def write_digits(text: str) -> str:
+    """A text with the numbers that ``spell`` writes in digits; what is quoted stays."""
+    pattern, values = _find_spelled()
+    return pattern.sub(lambda match: values.get(match.group().lower(), match.group()), text)
 
 
 class English:

@@ -174,6 +174,9 @@ class Formalizing(Asking, Protocol):
     def spoil(self, problem: Problem, body: str, rng: random.Random) -> tuple[str, str] | None:
         """A body with an error, and the kind of it in words; None where there is none to make."""
 
+    def reword(self, problem: Problem, body: str, rng: random.Random) -> str | None:
+        """A body that should say the same in other words; None where there is none to make."""
+
 
 class Programming(Asking, Protocol):
     """Contracts with code that meets them, both to be written from words."""

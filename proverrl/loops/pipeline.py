@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from proverrl.concurrency import cancel_all
 from proverrl.config import Config
+from proverrl.formalize.gate import add_critiques
 from proverrl.hint import Hint
 from proverrl.loops.appeals import Reviewer
 from proverrl.loops.checkpoint import dump_draws, load_draws
@@ -174,7 +175,7 @@ class Pipeline:
         config = self.session.config
         deadline = config.pool.deadline_seconds
         judged = await judge_all(draws, self.session.verifier, deadline_seconds=deadline)
-        return judged if takes_turns(config.rollout) else await self._reviewer.review_all(judged)
+        return judged if takes_turns(config.rollout) else await self._review(judged)
 
     async def _take_turns(self, judged: list[JudgedDraw]) -> list[JudgedDraw]:
         """The turns after the first with their verdicts and appeals; nothing without such turns."""
@@ -191,7 +192,13 @@ class Pipeline:
             deadline_seconds=config.pool.deadline_seconds,
             writer=self.session.writer,
         )
-        return await self._reviewer.review_all(whole)
+        return await self._review(whole)
+
+    async def _review(self, judged: Sequence[JudgedDraw]) -> list[JudgedDraw]:
+        """The draws after their appeals, with what a critic says of statements."""
+        reviewed = await self._reviewer.review_all(judged)
+        critic = self.session.critic
+        return reviewed if critic is None else await add_critiques(reviewed, critic)
 
 
 def dump_flights(flights: Sequence[Flight]) -> dict[str, Any]:

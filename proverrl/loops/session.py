@@ -14,8 +14,9 @@ from pathlib import Path
 
 from proverrl.advantages.goals import gives_goals
 from proverrl.benchmarks.open import open_benchmark
-from proverrl.config import Config
+from proverrl.config import Config, LayoutName
 from proverrl.errors import ProblemError, StoppedError, UsageError
+from proverrl.formalize.gate import Critic
 from proverrl.lang import find_language
 from proverrl.monitor import Monitor
 from proverrl.policy.base import Policy, Sampler
@@ -64,6 +65,8 @@ class Session:
     monitor: Monitor
     writer: Writer | None = None
     """What writes the bodies, where the policy instructs."""
+    critic: Critic | None = None
+    """What judges statements, where the reward asks for one."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the loop is to save and end."""
 
@@ -147,7 +150,7 @@ def open_writer(config: Config) -> Writer | None:
     if config.rollout.mode != "instruct":
         return None
     policy: Policy = (
-        _load_frozen(config)
+        _load_frozen(config, settings.writer, settings.layout, "instruct.writer")
         if settings.writer
         else EndpointPolicy(settings.endpoint, layout=settings.layout)
     )
@@ -155,13 +158,23 @@ def open_writer(config: Config) -> Writer | None:
     return Writer(policy, sampling, settings.characters, ATTEMPTS.get(config.reward.name))
 
 
-def _load_frozen(config: Config) -> TransformersPolicy:
+def open_critic(config: Config) -> Critic | None:
+    """The frozen policy that judges statements; None where the reward asks for none. Raises
+    ``UsageError`` if it cannot be loaded."""
+    settings = config.reward
+    if not settings.critic:
+        return None
+    policy = _load_frozen(config, settings.critic, settings.critic_layout, "reward.critic")
+    return Critic(policy)
+
+
+def _load_frozen(config: Config, path: str, layout: LayoutName, key: str) -> TransformersPolicy:
     policy = load_policy(
-        config.instruct.writer,
-        config.policy.model_copy(update={"layout": config.instruct.layout}),
+        path,
+        config.policy.model_copy(update={"layout": layout}),
         device=choose_device(config.policy.device),
         precision=config.learner.precision,
-        key="instruct.writer",
+        key=key,
     )
     policy.model.requires_grad_(False)
     return policy

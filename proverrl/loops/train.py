@@ -41,6 +41,7 @@ from proverrl.loops.session import (
     load_training,
     load_weights,
     make_policy,
+    open_critic,
     open_writer,
 )
 from proverrl.loops.taught import teach_correcting, teach_resuming
@@ -123,7 +124,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         world.share("open")
         policy = _open_policy(config, folder, problems)
         policy.world = world
-        writer = open_writer(config)
+        writer, critic = open_writer(config), open_critic(config)
         with contextlib.closing(open_sampler(policy, config, problems.all)) as sampler:
             verifier = open_configured(
                 config.pool,
@@ -136,7 +137,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
                 write_resolved(folder, config, toolchain=verifier.toolchain, engine=sampler.engine)
                 with _open_monitor(config, folder, live) as monitor:
                     session = Session(
-                        config, folder, verifier, policy, sampler, problems, monitor, writer
+                        config, folder, verifier, policy, sampler, problems, monitor, writer, critic
                     )
                     with stop_on_signals(session.stop.set, partial(describe_unsaved, session)):
                         await _run_stages(session)

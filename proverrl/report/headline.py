@@ -7,7 +7,7 @@ Not handled here: computing pass@k; comparing figures on different benchmarks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -253,10 +253,9 @@ def make_benchmark_table(results: Sequence[Path]) -> Table:
     table.add_column("benchmark", overflow="fold")
     for name in ("problems", "attempts", "unjudged", "fatal", *(f"pass@{k}" for k in ks)):
         table.add_column(name, justify="right")
-    for summary in summaries:
-        whole = _whole(summary)
+    for name, whole in _list_rows(summaries):
         table.add_row(
-            Text(str(summary.get("split") or summary.get("benchmark") or summary.get("name"))),
+            Text(name),
             f"{int(whole.get('num_problems', 0)):,}",
             f"{int(whole.get('attempts', 0)):,}",
             f"{int(whole.get('unjudged', 0)):,}",
@@ -265,6 +264,18 @@ def make_benchmark_table(results: Sequence[Path]) -> Table:
             *(_describe_figure(whole.get("pass", {}).get(str(k))) for k in ks),
         )
     return table
+
+
+def _list_rows(summaries: Sequence[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each benchmark, and, of one for critics, what it judged, indented."""
+    for summary in summaries:
+        yield (
+            str(summary.get("split") or summary.get("benchmark") or summary.get("name")),
+            _whole(summary),
+        )
+        for row in summary.get("levels", ()):
+            if row["level"] != "all" and not str(row["level"]).isdigit():
+                yield f"  {row['level']}", row
 
 
 def _whole(summary: dict[str, Any]) -> dict[str, Any]:

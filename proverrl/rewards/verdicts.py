@@ -22,6 +22,8 @@ _PROGRAM_SCORES: Mapping[ProgramGrade, float] = {
     "verified": 0.6,
     "meant": 1.0,
 }
+CRITIC_AGREES = "critic: right"
+"""Among the checks of a verdict: a critic calls the statement right. It is no proof of anything."""
 _GATED = (Status.PROVED, Status.REJECTED, Status.EXHAUSTED)
 
 
@@ -59,9 +61,11 @@ def turn_discounted_reward(rollout: Rollout, config: RewardConfig) -> Reward:
 
 def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     """1 for a statement that is well formed, and 1 more for one that means what is meant: R_ver +
-    R_sem of Mathesis (Yu et al. 2025, arXiv 2506.07047), both by the verifier. Raises
-    ``RecordError`` for a problem that asks for no statement."""
-    means = float(_proved(rollout))
+    R_sem of Mathesis (Yu et al. 2025, arXiv 2506.07047), both by the verifier. With
+    ``reward.critic`` a critic's judgement takes the place of the proof for meaning, and earns
+    ``reward.critic_share`` of what a proof would: never more, and nothing for what the verifier
+    does not find well formed. Raises ``RecordError`` for a problem that asks for no statement."""
+    is_proved = _proved(rollout)
     language = find_language(rollout.problem.language)
     if language.formalizing is None or rollout.problem.kind != language.formalizing.kind:
         raise RecordError(
@@ -74,6 +78,11 @@ def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
         and turn.verdict is not None
         and language.formalizing.is_well_formed(turn.candidate, turn.verdict)
     )
+    if config.critic:
+        says_right = turn.verdict is not None and CRITIC_AGREES in turn.verdict.checks
+        means = config.critic_share * (is_read and says_right)
+    else:
+        means = float(is_proved)
     return Reward(means + is_read, {"means": means, "well_formed": float(is_read)})
 
 

@@ -24,7 +24,7 @@ from proverrl.lang.dafny.formal.difference import (
     read_contracts,
     shows_difference,
 )
-from proverrl.lang.dafny.formal.errors import Clause, spoil
+from proverrl.lang.dafny.formal.errors import Clause, reword, spoil
 from proverrl.lang.dafny.formal.phrases import read_phrase
 from proverrl.lang.dafny.syntax.declarations import Declaration, write_formals
 from proverrl.lang.dafny.syntax.text import find_own_entries, scan_tokens
@@ -96,13 +96,14 @@ class DafnyFormalizing:
 
     def spoil(self, problem: Problem, body: str, rng: random.Random) -> tuple[str, str] | None:
         """See ``Formalizing``."""
-        found = read_contracts(problem, body)
-        if found is None:
-            return None
-        written = found[-2]
-        numbers = [name for name, kind in written.formals if kind in ("nat", "int")]
-        spoiled = spoil(rng, read_clauses(written), numbers)
-        return spoiled and ("\n".join(f"{w} {text}" for w, text in spoiled[0]), spoiled[1])
+        found = _read_written(problem, body)
+        spoiled = found and spoil(rng, *found)
+        return (_join(spoiled[0]), spoiled[1]) if spoiled else None
+
+    def reword(self, problem: Problem, body: str, rng: random.Random) -> str | None:
+        """See ``Formalizing``."""
+        found = _read_written(problem, body)
+        return found and _join(reword(rng, *found))
 
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """Dafny resolved it, and no expression of it can fail to have a value."""
@@ -139,6 +140,19 @@ def _describe(target: Declaration, english: English) -> str | None:
         opening = english.choose(_DEMANDS if word == "requires" else _PROMISES)
         said.append(sentence(opening.format(english.say_claim(phrase))))
     return english.arrange(said)
+
+
+def _read_written(problem: Problem, body: str) -> tuple[list[Clause], list[str]] | None:
+    """The clauses of a contract, and its parameters that are whole numbers."""
+    found = read_contracts(problem, body)
+    if found is None:
+        return None
+    written = found[-2]
+    return read_clauses(written), [n for n, kind in written.formals if kind in ("nat", "int")]
+
+
+def _join(clauses: Sequence[Clause]) -> str:
+    return "\n".join(f"{word} {text}" for word, text in clauses)
 
 
 def read_clauses(declared: Declaration) -> list[Clause]:

@@ -1,9 +1,9 @@
-"""Changes a contract as formalisers get it wrong, and says in which way.
+"""Changes a contract as formalisers get it wrong, and says in which way; or only its wording.
 
 Flows in: the clauses of a contract and a random source. Flows out: other clauses, and one of the
-kinds of error of CriticLean (Peng et al. 2025, arXiv 2507.06181). Not handled here: whether what
-comes out means something else (``equivalent`` finds out); its kind ``type``, for which a contract
-whose head is given has no room.
+kinds of error of CriticLean (Peng et al. 2025, arXiv 2507.06181), or none. Not handled here:
+whether what comes out means something else (``equivalent`` finds out); its kind ``type``, for which
+a contract whose head is given has no room.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ _RELATIONS: Mapping[str, tuple[str, ...]] = {
     "<==>": ("==>",),
 }
 _SIGNS: Mapping[str, tuple[str, ...]] = {"+": ("-",), "-": ("+",), "*": ("+",), "%": ("/",)}
+_TURNED: Mapping[str, str] = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_JOINS = frozenset(("==>", "<==>", "&&", "||", "::", "if", ":="))
+_ALWAYS = (">= 0", "> -1", "!= -1")
 _BROKEN: Mapping[str, tuple[str, ...]] = {"==": ("=",), ")": ("",), "::": (":",), "]": ("",)}
 
 
@@ -40,6 +43,28 @@ def spoil(
         if changed is not None:
             return changed, kind
     return None
+
+
+def reword(
+    rng: random.Random, clauses: Sequence[Clause], parameters: Sequence[str]
+) -> list[Clause]:
+    """The clauses in another order, relations turned around, and what holds of any natural number
+    demanded besides, so that neither order nor a demand more tells that a contract is wrong."""
+    changed = [(word, _turn(text) if rng.random() < 0.5 else text) for word, text in clauses]
+    if parameters and rng.random() < 0.5:
+        changed.append(("requires", f"{rng.choice(parameters)} {rng.choice(_ALWAYS)}"))
+    return rng.sample(changed, len(changed))
+
+
+def _turn(text: str) -> str:
+    """A single relation with its sides exchanged; anything else as it is."""
+    places = scan_places(text)
+    signs = [(piece, start) for _, piece, start in places if piece in _TURNED]
+    if len(signs) != 1 or {piece for _, piece, _ in places} & _JOINS:
+        return text
+    sign, start = signs[0]
+    left, right = text[:start].strip(), text[start + len(sign) :].strip()
+    return f"{right} {_TURNED[sign]} {left}"
 
 
 def _change(word: str, table: Mapping[str, tuple[str, ...]]) -> Spoil:

@@ -113,6 +113,10 @@ class LeanFormalizing:
         """No errors are made where none could be certified."""
         return None
 
+    def reword(self, problem: Problem, body: str, rng: random.Random) -> str | None:
+        """Nothing is reworded."""
+        return None
+
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """All that Lean finds wrong is our proof that both are equivalent."""
         if verdict.proved:
