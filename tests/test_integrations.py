@@ -328,6 +328,32 @@ def test_the_environment_of_verifiers_scores_a_reply(
         assert trace.info["verdict"] == ("proved" if value else "rejected")
 
 
+def test_the_tool_of_verifiers_judges_before_the_answer(
+    fake: FakeVerifier, make_trace: Callable[[str], Any]
+) -> None:
+    from proverrl.integrations.verifiers import (
+        AnswerConfig,
+        ProofConfig,
+        ProofTask,
+        ProofTaskset,
+        ProofTools,
+        ProofToolsConfig,
+    )
+
+    given = {"judging": {"layout": "dafny", "servers": ["http://a"]}, "checks": True}
+    task = next(iter(ProofTaskset(ProofConfig(problems=CURRICULUM, task=given))))
+    assert "tool" in task.data.system_prompt
+    (tools,) = ProofTask.toolsets(task.config)
+    assert tools.config.judging.servers == ["http://a"]
+    tools = ProofTools(ProofToolsConfig(judging=AnswerConfig(layout="dafny")))
+    asyncio.run(tools.setup_task(task.data))
+    said = [asyncio.run(tools.check(f"```dafny\n{body}\n```")) for body in ("good", "bad")]
+    assert said == ["proved", "rejected"]
+    alone = ProofConfig(problems=CURRICULUM, task={"checks": True})
+    with pytest.raises(UsageError, match=r"checks needs judging\.servers"):
+        ProofTask.toolsets(alone.task)
+
+
 @pytest.fixture
 def make_trace() -> Callable[[str], Any]:
     pytest.importorskip("verifiers", reason="verifiers is not installed")
