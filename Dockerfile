@@ -20,7 +20,8 @@ COPY pyproject.toml README.md LICENSE ./
 COPY proverrl proverrl
 COPY configs configs
 COPY dafny dafny
-RUN .venv/bin/pip install --no-cache-dir -c constraints.txt -e .
+COPY examples examples
+RUN .venv/bin/pip install --no-cache-dir -c constraints.txt -e ".[dafny]"
 
 ENV PATH="/opt/proverrl/.venv/bin:$PATH"
 USER prover

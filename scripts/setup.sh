@@ -176,8 +176,7 @@ make_venv() {
 }
 
 install_package() {
-  local extras="$1" target="."
-  if [[ -n "$extras" ]]; then target=".[$extras]"; fi
+  local target=".[${1:-dafny}]"
   (cd "$ROOT" && "$VENV/bin/python" -m pip install -c constraints.txt -e "$target")
 }
 

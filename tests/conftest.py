@@ -1,7 +1,9 @@
-"""The order of the tests, and what they share: a folder for ``tests.warm``."""
+"""The order of the tests, and what they share: a folder for ``tests.warm``. No test finds stored
+verdicts."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -14,3 +16,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with many slow tests first, so that two processes end together."""
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
+
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def no_stored_verdicts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The verdicts of users and of other tests: what the tests count are verifier calls."""
+    place = tmp_path_factory.getbasetemp() / f"cache-{next(_NUMBERS)}"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))

@@ -135,7 +135,7 @@ def false_lean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PROVERRL_LEAN", str(program))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("ELAN_HOME", str(tmp_path / "elan"))
-    monkeypatch.setattr(toolchain, "_REPOSITORY_PROJECT", tmp_path / "none")
+    monkeypatch.setattr(toolchain, "_OWN_PROJECT", tmp_path / "none")
     return program
 
 

@@ -82,13 +82,13 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ELAN_HOME", str(tmp_path / "elan"))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setattr(lean_toolchain, "_REPOSITORY_PROJECT", tmp_path / "lean")
+    monkeypatch.setattr(lean_toolchain, "_OWN_PROJECT", tmp_path / "lean")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_the_project_of_this_repository_is_looked_for_at_its_root() -> None:
-    assert Path(__file__).resolve().parents[1] / "lean" == lean_toolchain._REPOSITORY_PROJECT
+    assert Path(__file__).resolve().parents[1] / "lean" == lean_toolchain._OWN_PROJECT
 
 
 def explain(backend: LeanBackend = "lean-server") -> str:

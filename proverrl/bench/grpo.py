@@ -23,6 +23,7 @@ from typing import Any, Literal
 from rich.table import Table
 
 from proverrl.errors import UsageError
+from proverrl.files.shipped import install_extra
 
 Side = Literal["proverrl", "trl"]
 SIDES: tuple[Side, ...] = ("proverrl", "trl")
@@ -63,9 +64,7 @@ def measure_grpo(
     """Both sides ``rounds`` times in turn. ``model`` is a folder, or empty for the demo's size.
     Raises UsageError: TRL is not installed, or a side failed; the message carries what it said."""
     if "trl" in sides and importlib.util.find_spec("trl") is None:
-        raise UsageError(
-            f"TRL is not installed; run: {sys.executable} -m pip install -e '.[bench]'"
-        )
+        raise UsageError(f"TRL is not installed; run: {install_extra('bench')}")
     found: dict[str, list[StepCost]] = {side: [] for side in sides}
     with tempfile.TemporaryDirectory(prefix="proverrl-bench-") as folder:
         for number in range(rounds):

@@ -36,6 +36,7 @@ from proverrl.benchmarks.formats import read_source
 from proverrl.benchmarks.known import KNOWN, KnownBenchmark
 from proverrl.benchmarks.leandojo import LEANDOJO_PREFIX, read_traced
 from proverrl.errors import ProblemError
+from proverrl.files.shipped import LOOKED, find_file, shipped_root
 from proverrl.lang import find_language
 from proverrl.types import Problem
 
@@ -216,15 +217,15 @@ def divide_name(text: str) -> tuple[str, str]:
 def locate(text: str) -> tuple[Path, KnownBenchmark | None]:
     """The path that ``text`` is or names, and what is known about it. Raises ``ProblemError`` if it
     is neither there nor known, or known and not there."""
-    path = Path(text)
     if not text:
         raise ProblemError("the name of a benchmark is empty; write . for the current folder")
+    path = find_file(text)
     if path.exists():
         return path, _recognise(path)
     known = KNOWN.get(text)
     if known is None:
         if path.suffix or len(path.parts) > 1:
-            raise ProblemError(f"cannot read {text}: No such file or directory; check the path")
+            raise ProblemError(f"cannot read {text}: there is no such file or folder; {LOOKED}")
         near = difflib.get_close_matches(text.partition(":")[0], KNOWN, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ProblemError(
@@ -246,7 +247,7 @@ def find_known(known: KnownBenchmark) -> Path | None:
 def list_data_folders() -> list[Path]:
     """The folders in which benchmarks are looked for."""
     named = os.environ.get(DATA_VARIABLE, "")
-    return [*([Path(named)] if named else []), Path("data"), Path()]
+    return [*([Path(named)] if named else []), Path("data"), Path(), shipped_root()]
 
 
 def _read(

@@ -19,6 +19,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from proverrl.files.shipped import install_extra
 from proverrl.lang import list_languages
 from proverrl.lang.records import Part
 from proverrl.verify.memory_cgroup import CGROUP_GUARD, describe_guard
@@ -102,7 +103,7 @@ def check_extra(name: str) -> Part:
     """An optional package, found by its module: some builds carry another package name."""
     module, extra, purpose = EXTRAS[name]
     if importlib.util.find_spec(module) is None:
-        return Part(name, "absent", purpose, f"{PIP} -e '.[{extra}]'")
+        return Part(name, "absent", purpose, install_extra(extra))
     return Part(name, "ok", _find_version(name) or "version unknown")
 
 

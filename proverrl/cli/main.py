@@ -19,6 +19,7 @@ import click
 from proverrl import __version__
 from proverrl.cli.compare import compare
 from proverrl.cli.ending import run_to_the_end
+from proverrl.cli.init import init
 from proverrl.cli.integrity import contamination, recheck
 from proverrl.cli.mcp import mcp
 from proverrl.cli.options import (
@@ -28,6 +29,7 @@ from proverrl.cli.options import (
     GivenPath,
     benchmark_option,
     choose_run,
+    config_arguments,
     parse_numbers,
     read_config,
     run_until_interrupted,
@@ -120,7 +122,7 @@ def cli() -> None:
 
 for command in (
     *(verify, serve, mcp, bench, inspect, problems, proofs, compare),
-    *(contamination, recheck, report, watch, search),
+    *(contamination, recheck, report, watch, search, init),
 ):
     cli.add_command(command)
 
@@ -137,8 +139,7 @@ def doctor() -> None:
 
 
 @cli.command()
-@click.argument("config_file", required=False, type=GivenPath())
-@OVERRIDES
+@config_arguments
 @click.option("--run", type=GivenPath(), help="Run folder (the key 'run').")
 @click.option(
     "--resume", type=GivenPath(), help="Resume a run under the configuration stored in it."
@@ -146,9 +147,9 @@ def doctor() -> None:
 def train(
     config_file: Path | None, overrides: tuple[str, ...], run: Path | None, resume: Path | None
 ) -> None:
-    """Train a policy as CONFIG_FILE says; the same command resumes a stopped run.
+    """Train a policy as CONFIG_FILE (a file, or a name such as demo) says.
 
-    On a finished run it prints the results again.
+    The same command resumes a stopped run. On a finished run it prints the results again.
     """
     import asyncio
 
@@ -169,9 +170,8 @@ def train(
 
 
 @cli.command("eval")
-@click.argument("config_file", required=False, type=GivenPath())
+@config_arguments
 @click.option("--run", type=GivenPath(), help="Evaluate this run's policy.")
-@OVERRIDES
 @benchmark_option("What to evaluate on; may be given more than once.", "benchmarks", multiple=True)
 @click.option("-k", "ks", metavar="1,8", help="The k of pass@k, separated by commas.")
 @click.option("--name", default="eval", help="Name of the result files.")
@@ -298,7 +298,7 @@ def _read_config(
     config_file: Path | None, overrides: tuple[str, ...], run: Path | None, stored_in: Path | None
 ) -> Config:
     extra = (*overrides, *([set_text("run", run)] if run else []))
-    ask = "give a configuration file (see configs/) or a run folder"
+    ask = "give a configuration (a file, or a name such as demo) or a run folder"
     return read_config(config_file, stored_in, extra, ask=ask)
 
 

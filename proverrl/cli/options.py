@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import functools
 import json
 import math
 import re
@@ -55,6 +56,28 @@ FOLDER = GivenPath(file_okay=False)
 OVERRIDES = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key."
 )
+
+
+def config_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``[CONFIG_FILE] [KEY=VALUE]...`` and ``--set``, which a command takes as ``config_file`` and
+    ``overrides``. A word with = is a key, unless it is a file."""
+
+    @click.argument("words", nargs=-1, metavar="[CONFIG_FILE] [KEY=VALUE]...")
+    @OVERRIDES
+    @functools.wraps(command)
+    def with_words(words: tuple[str, ...], overrides: tuple[str, ...], **rest: Any) -> Any:
+        keys = tuple(word for word in words if "=" in word and not Path(word).exists())
+        files = [word for word in words if word not in keys]
+        if len(files) > 1:
+            raise UsageError(f"{files[1]!r}: give one configuration file, and keys as KEY=VALUE")
+        if files == [""]:
+            raise UsageError("the name of the configuration file is empty")
+        config_file = Path(files[0]) if files else None
+        return command(config_file=config_file, overrides=(*overrides, *keys), **rest)
+
+    return with_words
+
+
 OUT_FILE = click.option("--out", required=True, type=FILE)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 RESUME = click.option(

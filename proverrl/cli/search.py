@@ -24,6 +24,7 @@ from proverrl.cli.options import (
     suggest_id,
 )
 from proverrl.errors import UsageError
+from proverrl.files.shipped import find_file
 
 if TYPE_CHECKING:
     from proverrl.config import Config
@@ -106,7 +107,7 @@ def find_problems(texts: tuple[str, ...], benchmark: str | None, config: Config)
             found += open_benchmark(text).problems
             continue
         if splits is None:
-            there = [file for file in dict.fromkeys(files) if file.is_file()]
+            there = [file for file in dict.fromkeys(files) if find_file(file).is_file()]
             # The first file that has an id counts: held-out problems before those trained on.
             splits = {p.id: p for f in reversed(there) for p in open_benchmark(str(f)).problems}
         found.append(_find_id(text, splits, ", ".join(map(str, files))))

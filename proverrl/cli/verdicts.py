@@ -37,7 +37,7 @@ from proverrl.problems.inputs import (
 from proverrl.problems.written import VerdictFile
 from proverrl.types import Status, is_fatal
 from proverrl.verify.base import Limits
-from proverrl.verify.cache import CachedVerifier
+from proverrl.verify.cache import CachedVerifier, default_cache
 from proverrl.verify.router import RoutedVerifier
 
 STYLES = {Status.PROVED: "green", Status.UNSOUND: "magenta"}
@@ -61,6 +61,7 @@ async def print_verdicts(
     lean_backend: LeanBackend = "lean-server",
     confirm: str = "proved",
     servers: tuple[str, ...] = (),
+    cache: bool = False,
     stdin: BinaryIO | None = None,
 ) -> int:
     """Judge all inputs; each has a row in the output. Returns 0 when all are proved, 1 when not, 2
@@ -89,7 +90,9 @@ async def print_verdicts(
             "--paranoid checks with what is installed here, and servers judge: leave one"
         )
     router = open_router(options)
-    verifier = CachedVerifier(router, None, identify=router.identify)
+    # Paranoid checks are not part of what a stored verdict rests on.
+    path = default_cache() if cache and not paranoid else None
+    verifier = CachedVerifier(router, path, identify=router.identify)
     run = _Judging(router, backend)
     try:
         with ExitStack() as stack:

@@ -60,6 +60,11 @@ if TYPE_CHECKING:
 @LEAN_BACKEND
 @CONFIRM_OPTION
 @SERVERS
+@click.option(
+    "--cache/--no-cache",
+    default=True,
+    help="Keep verdicts, and answer from those of earlier commands and runs.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too.")
 def verify(
     paths: tuple[str, ...], timeout: float, out: Path | None, resume: bool, **options: Any

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from proverrl.config.base import Section
 from proverrl.config.sections import Config
 from proverrl.errors import ConfigError, RunError
+from proverrl.files.shipped import LOOKED, find_config, list_configs
 from proverrl.files.strict_json import read_object
 
 RENAMED = {
@@ -31,6 +32,15 @@ RENAMED = {
     "selfplay.late_guards": "selfplay.late_filters",
 }
 """Keys that have a new name since the version before, and that name. Only the last part differs."""
+
+INPUTS = (
+    *("problems.train", "problems.valid", "problems.heldout"),
+    *("policy.path", "instruct.writer", "search.value", "curriculum.warm_start"),
+    *("expert_iteration.proofs", "expert_iteration.sft_data"),
+    *("value.run", "value.rollouts", "value.samples", "samples.files", "evaluation.benchmarks"),
+)
+"""Keys that name what is read: looked for beside the file that holds them, then in the working
+folder, then among the files that come with ProverRL."""
 
 REMOVED = frozenset(
     f"search.{name}" for name in ("max_depth", "value_weight", "entropy_weight", "depth_weight")
@@ -80,23 +90,51 @@ def read_stored_table(path: Path) -> dict[str, Any]:
 def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The tables of a TOML file over those of the file that its ``extends`` names, relative to it.
     Raises ``ConfigError`` if a file is missing or broken, or extends itself by way of others."""
+    found = find_config(path)
+    if found is None:
+        by = f", which {below[-1]} extends" if below else ""
+        near = difflib.get_close_matches(path.stem, names := list_configs(), n=1, cutoff=0.0)
+        there = ", ".join(name for name in names if "/" not in name)
+        raise ConfigError(
+            f"{path}: no such configuration file{by}; {LOOKED}: {near[0]!r} comes nearest of "
+            f"{there}, and those in presets/"
+        )
+    path = found
     try:
         table = tomllib.loads(path.read_text("utf-8-sig"))
-    except FileNotFoundError as error:
-        by = f", which {below[-1]} extends" if below else "; see configs/"
-        raise ConfigError(f"{path}: no such configuration file{by}") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read as TOML: {error}") from error
     table = _rename_keys(table, str(path))
+    _prefer_beside(table, path.parent)
     parent = table.pop("extends", None)
     if parent is None:
         return table
     if not isinstance(parent, str):
         raise ConfigError(f"{path}: extends must name a file")
     above = path.parent / parent
+    if not above.is_file():
+        above = find_config(Path(parent)) or above
     if any(os.path.realpath(above) == os.path.realpath(seen) for seen in (*below, path)):
         raise ConfigError(f"{path}: extends {parent}, which extends this file")
     return _merge(read_table(above, (*below, path)), table)
+
+
+def _prefer_beside(table: dict[str, Any], folder: Path) -> None:
+    """Names of ``INPUTS`` that lie beside the file that holds them, as paths to there."""
+    for key in INPUTS:
+        section, _, last = key.partition(".")
+        inner = table.get(section)
+        if not isinstance(inner, dict) or last not in inner:
+            continue
+        if isinstance(named := inner[last], list):
+            inner[last] = [_beside(name, folder) for name in named]
+        else:
+            inner[last] = _beside(named, folder)
+
+
+def _beside(name: Any, folder: Path) -> Any:
+    is_there = isinstance(name, str) and name and (folder / name).exists()
+    return str(folder / name) if is_there else name
 
 
 def _rename_keys(table: dict[str, Any], source: str, *, told: bool = True) -> dict[str, Any]:
@@ -187,10 +225,17 @@ def _explain(location: tuple[int | str, ...], message: str, kind: str) -> str:
     if kind != "extra_forbidden":
         return f"{name}: {message}"
     valid = sorted(_key_names(Config))
+    section, _, last = name.rpartition(".")
+    # lr in the section learner is learning_rate there.
+    short = [key for key in valid if key.rpartition(".")[0] == section and last == _initials(key)]
+    same_leaf = [key for key in valid if key.split(".")[-1] == last]
     near = difflib.get_close_matches(name, valid, n=1, cutoff=0.0)
-    same_leaf = [key for key in valid if key.split(".")[-1] == name.split(".")[-1]]
-    best = same_leaf[0] if same_leaf else near[0]
+    best = (short + same_leaf + near)[0]
     return f"unknown key {name!r}; the nearest valid key is {best!r}"
+
+
+def _initials(key: str) -> str:
+    return "".join(word[:1] for word in key.rpartition(".")[2].split("_"))
 
 
 def _key_names(section: type[Section], prefix: str = "") -> Iterator[str]:

@@ -76,8 +76,9 @@ class PoolConfig(Section):
     and nothing is judged. Default: 4096 for Dafny, 8192 for Lean"""
     canary_rate: Fraction = 0.01
     """share of calls that are accompanied by a false statement; the run stops if one is accepted"""
-    cache: Path = Path("runs/verdicts.sqlite")
-    """file of known verdicts, shared between runs"""
+    cache: Path | None = None
+    """file of known verdicts, shared between runs. Default: ``verdicts.sqlite`` in the platform's
+    cache folder (on Linux ``$XDG_CACHE_HOME/proverrl``, else ``~/.cache/proverrl``)"""
     lean_backend: LeanBackend = "lean-server"
     """how Lean is asked: ``lean-server`` (Lean's own server, incremental), ``lean-repl`` (the
     community REPL, which has to be built) or ``lean-file`` (one process a candidate, slow)"""
@@ -97,8 +98,8 @@ class PoolConfig(Section):
 
     @field_validator("cache")
     @classmethod
-    def _names_a_file(cls, value: Path) -> Path:
-        if not value.name:
+    def _names_a_file(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.name:
             raise ValueError(f"{str(value)!r} names no file; write a path such as runs/v.sqlite")
         return value
 

@@ -21,7 +21,7 @@ from proverrl.lang import LANGUAGES, find_language
 from proverrl.lang.base import BackendOptions
 from proverrl.types import Problem
 from proverrl.verify.base import Limits
-from proverrl.verify.cache import Appeals, CachedVerifier
+from proverrl.verify.cache import Appeals, CachedVerifier, default_cache
 from proverrl.verify.router import OpenBackend, RoutedVerifier
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def open_configured(
         memory_mb=pool.memory_mb,
         canary_rate=pool.canary_rate,
         seed=seed,
-        cache_path=pool.cache,
+        cache_path=pool.cache or default_cache(),
         needed=sorted({problem.language for problem in problems}),
         trace_states=trace_states,
         lean_backend=pool.lean_backend,

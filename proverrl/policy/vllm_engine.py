@@ -20,6 +20,7 @@ import torch
 
 from proverrl.config import VllmConfig
 from proverrl.errors import UsageError, WeightSyncError
+from proverrl.files.shipped import install_extra
 from proverrl.policy.probe import Rows, Scores
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Sampling
@@ -66,7 +67,7 @@ def import_vllm() -> Any:
     except (ImportError, OSError) as error:
         raise UsageError(
             f"policy.engine is 'vllm' and vLLM cannot be imported ({error}); install the extra "
-            "with pip install -e '.[vllm]' (docs/engines.md says how on a CPU), or set "
+            f"with {install_extra('vllm')} (docs/engines.md says how on a CPU), or set "
             "policy.engine = 'transformers'"
         ) from error
 

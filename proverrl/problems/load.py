@@ -1,7 +1,8 @@
 """Reads and writes files of problems, one JSON object per line.
 
-Flows in: a path. Flows out: ``Problem`` records, and apart from them the reference bodies that
-some lines carry under the key ``reference``: a problem never holds its own answer.
+Flows in: a path, perhaps of a shipped file. Flows out: ``Problem`` records, and apart from them the
+reference bodies that some lines carry under the key ``reference``: a problem never holds its own
+answer.
 Not handled here: whether a problem's reference proves it (``proverrl.problems.drafts``).
 """
 
@@ -17,6 +18,7 @@ from typing import Any, get_args
 from proverrl.errors import ProblemError
 from proverrl.files.disk import saving
 from proverrl.files.lines import find_text_fault, reading_text, replacing
+from proverrl.files.shipped import find_file
 from proverrl.files.strict_json import load_json
 from proverrl.lang import LANGUAGES, find_language
 from proverrl.types import Problem, Split
@@ -80,14 +82,16 @@ def write_problems(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
 
 def benchmark_sha256(path: str | Path) -> str:
     """SHA-256 of the file's bytes, as hex: says which problems a figure was measured on."""
-    with reading_text(Path(path)):
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    path = find_file(path)
+    with reading_text(path):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _read_checked(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """(place, row) of each line, its fields checked. Blank lines are skipped."""
-    with reading_text(Path(path)):
-        text = Path(path).read_text(encoding="utf-8-sig")
+    path = find_file(path)
+    with reading_text(path):
+        text = path.read_text(encoding="utf-8-sig")
     first_lines: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
+import platformdirs
 from pydantic import TypeAdapter
 
 from proverrl.concurrency import cancel_all
@@ -61,6 +62,12 @@ class Appeals:
 
     verifier: Verifier
     factor: float
+
+
+def default_cache() -> Path:
+    """The file of verdicts that all runs and ``proverrl verify`` share, in the platform's cache
+    folder."""
+    return Path(platformdirs.user_cache_dir("proverrl", appauthor=False)) / "verdicts.sqlite"
 
 
 class CachedVerifier:

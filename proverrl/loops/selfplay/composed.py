@@ -24,6 +24,7 @@ from proverrl.config.selfplay import ParentChoice
 from proverrl.curriculum.beliefs import Belief, update_belief
 from proverrl.errors import ProblemError
 from proverrl.files.lines import write_atomically
+from proverrl.files.shipped import find_file
 from proverrl.lang.records import Parent
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.pipeline import make_sampling
@@ -117,7 +118,7 @@ def _read_held_out(session: Session) -> list[Problem]:
     """All problems that the run is measured by."""
     config = session.config
     sources = [str(config.problems.heldout), *config.evaluation.benchmarks]
-    if config.problems.valid.exists():
+    if find_file(config.problems.valid).exists():
         sources.append(str(config.problems.valid))
     found = [p for source in sources for p in open_benchmark(source).problems]
     session.monitor.phase("filters", f"{len(found)} held-out problems must not leak")

@@ -18,11 +18,12 @@ from pathlib import Path
 
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError
+from proverrl.files.shipped import find_script, shipped_root
 from proverrl.verify.process_group import ask_version
 
-REMEDY = "bash scripts/setup_lean.sh"
+REMEDY = f"bash {find_script('setup_lean.sh')}"
 _VERSION_SECONDS = 120
-_REPOSITORY_PROJECT = Path(__file__).resolve().parents[4] / "lean"
+_OWN_PROJECT = shipped_root() / "lean"
 _LAKEFILES = ("lakefile.toml", "lakefile.lean")
 _MATHLIB_PLACE = "mathlib/.lake/packages/mathlib"
 _REPL_PLACE = ".lake/packages/REPL/.lake/build/bin/repl"
@@ -147,7 +148,7 @@ def _find_program(name: str, first: Path | None = None) -> Path | None:
 def _find_project(named: Path | None) -> Path | None:
     """The project that was named, else the first that is there; one with Mathlib, once it was
     fetched, can do all that the plain one can."""
-    roots = [_REPOSITORY_PROJECT, Path.cwd() / "lean"]
+    roots = [_OWN_PROJECT, Path.cwd() / "lean"]
     fetched = [root / "mathlib" for root in roots if (root / _MATHLIB_PLACE).is_dir()]
     for place in [named] if named else [*fetched, *roots]:
         if any((place / name).is_file() for name in _LAKEFILES):
@@ -165,7 +166,7 @@ def _find_repl(project: Path | None) -> Path:
         if _is_program(named):
             return named.resolve()
         raise ToolchainError(f"PROVERRL_LEAN_REPL names no program: {named}; run: {REMEDY} --repl")
-    roots = [project, _REPOSITORY_PROJECT] if project else [_REPOSITORY_PROJECT]
+    roots = [project, _OWN_PROJECT] if project else [_OWN_PROJECT]
     for root in roots:
         for place in (root / "repl" / _REPL_PLACE, root / _REPL_PLACE):
             if _is_program(place):
@@ -233,5 +234,5 @@ def _ask_lean(
 
 def _find_remedy(project: Path | None) -> str:
     """What brings the dependencies of a project."""
-    ours = [(root / "mathlib").resolve() for root in (_REPOSITORY_PROJECT, Path.cwd() / "lean")]
+    ours = [(root / "mathlib").resolve() for root in (_OWN_PROJECT, Path.cwd() / "lean")]
     return f"{REMEDY} --mathlib" if project in ours else f"cd {project} && lake update"

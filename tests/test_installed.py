@@ -1,0 +1,195 @@
+"""What a user has who installed the wheel: no repository, an empty folder, the commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from proverrl.config import load_config
+from proverrl.errors import ConfigError
+from proverrl.files import shipped
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY = (
+    *("max_minutes=0", "grpo.steps=1", "warm_start.steps=2", "policy.num_layers=1"),
+    *("policy.hidden_size=16", "policy.num_heads=2", "policy.intermediate_size=32"),
+    *("evaluation.max_problems=2", "evaluation.samples=1", "evaluation.ks=[1]"),
+    *("grpo.groups_per_step=1", "grpo.groups_per_draw=2", "sampling.max_new_tokens=8"),
+)
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel, and of this one's packages those that it needs."""
+    place = tmp_path_factory.mktemp("installed")
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q"]
+    subprocess.run([*build, "-w", str(place), str(ROOT)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place / "env")], check=True)
+    python = place / "env" / "bin" / "python"
+    [wheel] = place.glob("*.whl")
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps"]
+    subprocess.run([*install, str(wheel)], env=own_environment(), check=True)
+    [packages] = (place / "env").glob("lib/python*/site-packages")
+    # A path and no more: the .pth file of the editable install there is not read.
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return place / "env"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the user works: empty at first, then as the tests before left it."""
+    return tmp_path_factory.mktemp("work")
+
+
+def own_environment() -> dict[str, str]:
+    """Without a path to the repository."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def run(environment: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    own = {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}"}
+    command = [str(environment / "bin" / "proverrl"), *words]
+    return subprocess.run(
+        command, cwd=folder, env=own_environment() | own, capture_output=True, text=True
+    )
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_what_is_looked_up(environment: Path) -> None:
+    [wheel] = environment.parent.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    tracked = subprocess.run(
+        ["git", "ls-files", *shipped.FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert {f"proverrl/shipped/{name}" for name in tracked} - names == set()
+    assert "proverrl/py.typed" in names
+
+
+@pytest.mark.slow
+def test_the_installed_package_is_the_one_that_runs(environment: Path, folder: Path) -> None:
+    code = "import proverrl, proverrl.files.shipped as s; print(s.shipped_root(), s.is_checkout())"
+    python = [str(environment / "bin" / "python"), "-c", code]
+    done = subprocess.run(
+        python, cwd=folder, env=own_environment(), capture_output=True, text=True, check=True
+    )
+    [packages] = environment.glob("lib/python*/site-packages")
+    assert done.stdout.split() == [str(packages / "proverrl" / "shipped"), "False"]
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_a_stranger_gets_from_an_empty_folder_to_a_trained_policy(
+    environment: Path, folder: Path
+) -> None:
+    trained = run(environment, folder, "train", "demo", *TINY)
+    assert trained.returncode == 0, trained.stderr
+    assert (folder / "runs" / "demo" / "evals" / "after.json").is_file()
+    evaluated = run(
+        *(environment, folder, "eval", "--run", "runs/demo", "--name", "own"),
+        *("--benchmark", "proverrl-dafny", "-k", "1", "evaluation.max_problems=3"),
+    )
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert json.loads((folder / "runs/demo/evals/own.json").read_text())["num_problems"] == 3
+    searched = run(
+        *(environment, folder, "search", "dafny-l5-rev-9fa438b9", "--run", "runs/demo"),
+        *("--set", "search.calls=2", "--set", "search.name=best_of_n"),
+    )
+    assert searched.returncode == 1, searched.stderr  # not proved: such a policy knows nothing
+    assert "written: " in searched.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_own_problems_are_made_and_trained_on(environment: Path, folder: Path) -> None:
+    made = run(environment, folder, "init", "mine", "--per-level", "4")
+    assert made.returncode == 0, made.stderr
+    place = folder / "mine"
+    rows = [json.loads(line) for line in (place / "problems/train.jsonl").open()]
+    levels = [row["metadata"]["level"] for row in rows]
+    assert sorted(levels) == sorted(4 * [1, 2, 3, 4, 5])
+    assert all(row["reference"] for row in rows)
+    again = run(environment, folder, "init", "mine")
+    assert again.returncode == 2
+    assert "mine/configs/demo.toml is there already; nothing was written" in again.stderr
+    # From elsewhere: the problems lie beside the file.
+    trained = run(environment, folder, "train", "mine/mine.toml", *TINY)
+    assert trained.returncode == 0, trained.stderr
+    stored = json.loads((folder / "runs/mine/resolved.json").read_text())["config"]["problems"]
+    assert stored["train"] == "mine/problems/train.jsonl"
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
+def test_a_verdict_is_kept_between_commands(
+    environment: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    shutil.copy(ROOT / "examples" / "copy.dfy", folder)
+    first = run(environment, folder, "verify", "copy.dfy", "--json")
+    assert first.returncode == 0, first.stderr
+    assert (folder / "cache" / "proverrl" / "verdicts.sqlite").is_file()
+    second = run(environment, folder, "verify", "copy.dfy", "--json")
+    seconds = [json.loads(done.stdout)["queue_seconds"] for done in (first, second)]
+    assert json.loads(second.stdout)["status"] == "proved"
+    assert seconds[1] == 0 < seconds[0]
+
+
+def test_named_configurations_are_those_that_come_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    by_name = load_config(Path("presets/dapo"))
+    assert by_name == load_config(Path("configs/presets/dapo.toml"))
+    assert by_name == load_config(ROOT / "configs/presets/dapo.toml")
+    with pytest.raises(ConfigError, match=r"^dem: no such configuration file; .*'demo'"):
+        load_config(Path("dem"))
+    # One's own file of a shipped name comes first, and may extend the shipped one by name.
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "demo.toml").write_text('extends = "grpo"\nseed = 7\n')
+    mine = load_config(Path("configs/demo.toml"))
+    assert (mine.seed, mine.run) == (7, Path("runs/grpo"))
+    assert load_config(Path("demo")).seed == 0
+
+
+def test_problems_are_looked_for_beside_the_file_then_here_then_among_the_shipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub" / "rows").mkdir(parents=True)
+    (tmp_path / "sub" / "own.toml").write_text(
+        'problems = {train = "rows/t.jsonl", valid = "rows/v.jsonl"}\n'
+        'evaluation.benchmarks = ["rows/t.jsonl", "minif2f"]\n'
+    )
+    (tmp_path / "sub" / "rows" / "t.jsonl").touch()
+    config = load_config(Path("sub/own.toml"))
+    assert config.problems.train == Path("sub/rows/t.jsonl")
+    assert config.evaluation.benchmarks == ("sub/rows/t.jsonl", "minif2f")
+    assert config.problems.valid == Path("rows/v.jsonl")
+    assert shipped.find_file("rows/v.jsonl") == Path("rows/v.jsonl")
+    there = Path("dafny/curriculum/valid.jsonl")
+    assert shipped.find_file(there) == ROOT / there
+    (tmp_path / "dafny" / "curriculum").mkdir(parents=True)
+    (tmp_path / there).touch()
+    assert shipped.find_file(there) == there
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "configs/../pyproject.toml", "pyproject.toml", ""])
+def test_only_shipped_files_are_found_by_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert shipped.find_file(name) == Path(name)
+    assert name == "/etc/passwd" or shipped.find_config(Path(name)) is None
+
+
+def test_setup_ships_the_folders_that_are_looked_in() -> None:
+    said = next(line for line in (ROOT / "setup.py").open() if line.startswith("FOLDERS"))
+    assert said == f"FOLDERS = {json.dumps(shipped.FOLDERS)[1:-1].join('()')}\n"
