@@ -1,10 +1,16 @@
-"""Runs tasks concurrently and leaves none running; it does not limit how many run at once."""
+"""Runs tasks concurrently and leaves none running, also for callers without an event loop or with
+another one. It does not limit how many run at once.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from concurrent.futures import Future
 from typing import Any, TypeVar
+
+from proverrl.errors import UsageError
 
 T = TypeVar("T")
 
@@ -35,3 +41,49 @@ async def outlast(is_done: Callable[[], bool], wait: Callable[[], Awaitable[obje
             cancelled = error
     if cancelled is not None:
         raise cancelled
+
+
+class LoopThread:
+    """An event loop in a thread of its own, which can be asked from any loop and any thread. The
+    thread begins with the first work; ``remedy`` is what a process is told that was forked later,
+    where the thread is not."""
+
+    def __init__(self, remedy: str) -> None:
+        self._remedy = remedy
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin work there. Raises ``UsageError`` in a fork."""
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.SelectorEventLoop()
+                self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+                self._thread.start()
+            elif self._thread is None or not self._thread.is_alive():
+                work.close()
+                raise UsageError(
+                    f"this process was forked after its loop began, and {self._remedy}"
+                )
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run ``last``, end what is under way with an error, and the thread; the next work starts
+        another. In a fork nothing happens."""
+
+        async def end() -> None:
+            await last()
+            await cancel_all(asyncio.all_tasks() - {asyncio.current_task()})
+
+        with self._starting:
+            loop, thread = self._loop, self._thread
+            if loop is None or thread is None or not thread.is_alive():
+                return
+            self._loop = None
+            try:
+                asyncio.run_coroutine_threadsafe(end(), loop).result()
+            finally:
+                loop.call_soon_threadsafe(loop.stop)
+                thread.join()
+                loop.close()

@@ -6,6 +6,7 @@ package registry: both belong to the reader's machine and the reader's pip confi
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shlex
@@ -30,6 +31,15 @@ TREE_ENTRY = re.compile(r"^  ([a-z_]+(?:\.py|/))(?= )", re.MULTILINE)
 HEADING = re.compile(r"^#{2,4} `(proverrl[^`]*)`$", re.MULTILINE)
 CODE_BLOCK = re.compile(r"^```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 KEY_ROW = re.compile(r"^\| `([a-z_.]+)` \| `?([^|`]*)`? \|", re.MULTILINE)
+
+
+SMALLEST = (
+    *("max_minutes=0", "grpo.steps=1", "warm_start.steps=2", "policy.num_layers=1"),
+    *("policy.hidden_size=16", "policy.num_heads=2", "policy.intermediate_size=32"),
+    *("evaluation.max_problems=2", "evaluation.samples=1", "evaluation.ks=[1]"),
+    *("grpo.groups_per_step=1", "grpo.groups_per_draw=2", "sampling.max_new_tokens=8"),
+)
+"""Keys for a run of the demo that ends in seconds."""
 
 
 def walk_commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
@@ -251,12 +261,32 @@ def test_the_readme_shows_both_scripts_and_the_three_uses() -> None:
 
 @pytest.mark.slow
 @pytest.mark.dafny
-def test_the_python_of_the_readme_runs_and_prints_what_it_says() -> None:
-    page = (ROOT / "README.md").read_text("utf-8")
-    [code] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize(
+    ("page", "number", "prints"),
+    [
+        ("README.md", 0, r"proved\n"),
+        ("docs/python.md", 0, r"proved True\nrejected False\n"),
+        ("docs/python.md", 1, r"rejected\nproved\n"),
+        ("docs/python.md", 2, r"proved\n"),
+        ("docs/python.md", 3, r"(?s).*\{'value': [\d.]+, .*'low': [\d.]+, 'high': [\d.]+, .*\}\n"),
+    ],
+)
+def test_python_that_is_shown_runs_and_prints_what_the_page_says(
+    page: str, number: int, prints: str, tmp_path: Path
+) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    found = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(found) == (1 if page == "README.md" else 4)
+    # What takes five minutes, at the smallest size, and only a part of the benchmark.
+    code = found[number].replace('"max_minutes=5"', ", ".join(map(repr, SMALLEST)))
+    code = code.replace("evaluate(run=run", 'evaluate(None, "evaluation.max_problems=2", run=run')
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("proved\n", "")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert re.fullmatch(prints, done.stdout), done.stderr
+    assert number == 3 or done.stderr == ""
 
 
 def test_a_shown_command_line_that_cannot_run_is_found() -> None:

@@ -34,7 +34,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "loops",
         "integrations",
         "serve",
-        "bench",
+        "bench api",
         "cli __main__",
     )
 )

@@ -16,14 +16,9 @@ import pytest
 from proverrl.config import load_config
 from proverrl.errors import ConfigError
 from proverrl.files import shipped
+from tests.test_docs import SMALLEST
 
 ROOT = Path(__file__).resolve().parents[1]
-TINY = (
-    *("max_minutes=0", "grpo.steps=1", "warm_start.steps=2", "policy.num_layers=1"),
-    *("policy.hidden_size=16", "policy.num_heads=2", "policy.intermediate_size=32"),
-    *("evaluation.max_problems=2", "evaluation.samples=1", "evaluation.ks=[1]"),
-    *("grpo.groups_per_step=1", "grpo.groups_per_draw=2", "sampling.max_new_tokens=8"),
-)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +84,7 @@ def test_the_installed_package_is_the_one_that_runs(environment: Path, folder: P
 def test_a_stranger_gets_from_an_empty_folder_to_a_trained_policy(
     environment: Path, folder: Path
 ) -> None:
-    trained = run(environment, folder, "train", "demo", *TINY)
+    trained = run(environment, folder, "train", "demo", *SMALLEST)
     assert trained.returncode == 0, trained.stderr
     assert (folder / "runs" / "demo" / "evals" / "after.json").is_file()
     evaluated = run(
@@ -120,7 +115,7 @@ def test_own_problems_are_made_and_trained_on(environment: Path, folder: Path) -
     assert again.returncode == 2
     assert "mine/configs/demo.toml is there already; nothing was written" in again.stderr
     # From elsewhere: the problems lie beside the file.
-    trained = run(environment, folder, "train", "mine/mine.toml", *TINY)
+    trained = run(environment, folder, "train", "mine/mine.toml", *SMALLEST)
     assert trained.returncode == 0, trained.stderr
     stored = json.loads((folder / "runs/mine/resolved.json").read_text())["config"]["problems"]
     assert stored["train"] == "mine/problems/train.jsonl"

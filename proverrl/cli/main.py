@@ -28,7 +28,6 @@ from proverrl.cli.options import (
     FiniteRange,
     GivenPath,
     benchmark_option,
-    choose_run,
     config_arguments,
     parse_numbers,
     read_config,
@@ -40,6 +39,7 @@ from proverrl.cli.runs import inspect, proofs, report, watch
 from proverrl.cli.search import search
 from proverrl.cli.serve import serve
 from proverrl.cli.verify import bench, verify
+from proverrl.config.load import choose_run
 from proverrl.errors import PeerError, ProverRLError, StoppedError, UsageError, VerifierError
 
 if TYPE_CHECKING:

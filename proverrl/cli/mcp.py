@@ -22,11 +22,11 @@ from proverrl.cli.options import (
     MEMORY_MB,
     OVERRIDES,
     SERVERS,
-    choose_run,
     read_config,
     timeout_option,
     workers_option,
 )
+from proverrl.config.load import choose_run
 from proverrl.errors import UsageError
 
 if TYPE_CHECKING:

@@ -163,12 +163,6 @@ def read_config(
     raise UsageError(ask)
 
 
-def choose_run(run: Path | None, overrides: Sequence[str]) -> Path | None:
-    """The run whose weights are meant: none where an override names another policy."""
-    named = any(text.partition("=")[0].strip() == "policy.path" for text in overrides)
-    return None if named else run
-
-
 def _check_confirm(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if re.fullmatch(CONFIRM, value) is None:
         raise click.BadParameter(f"{value!r} is none of proved, sample:0.1 (a share) and off")

@@ -16,13 +16,13 @@ from proverrl.cli.options import (
     FOLDER,
     OVERRIDES,
     benchmark_option,
-    choose_run,
     count_option,
     read_config,
     run_until_interrupted,
     set_text,
     suggest_id,
 )
+from proverrl.config.load import choose_run
 from proverrl.errors import UsageError
 from proverrl.files.shipped import find_file
 

@@ -74,6 +74,12 @@ def _build_config(
         raise ConfigError(f"{path}, or a --set, is nested too deeply to be read") from error
 
 
+def choose_run(run: Path | None, overrides: Sequence[str]) -> Path | None:
+    """The run whose weights are meant: none where an override names another policy."""
+    named = any(text.partition("=")[0].strip() == "policy.path" for text in overrides)
+    return None if named else run
+
+
 def read_stored_table(path: Path) -> dict[str, Any]:
     """The configuration in a ``resolved.json``, as a plain table. Raises ``OSError`` if the file
     cannot be read, and ``ValueError`` if it holds no configuration."""

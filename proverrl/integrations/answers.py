@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from proverrl.concurrency import cancel_all
+from proverrl.concurrency import LoopThread
 from proverrl.config import LayoutName
-from proverrl.errors import ProblemError, UsageError, VerifierError
+from proverrl.errors import ProblemError, VerifierError
 from proverrl.files.strict_json import load_json
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import load_problems, make_row, read_problem
@@ -30,7 +28,6 @@ from proverrl.rollout.extract import extract
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verify.base import Verifier, verify_all
 
-T = TypeVar("T")
 NO_ANSWER = "no answer"
 """Stands for a status where no candidate was found in an answer."""
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
@@ -128,17 +125,17 @@ class ProofReward:
             workers=workers, servers=tuple(servers), needed=(), **options
         )
         self._verifier: Verifier | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._loop = LoopThread(
+            "verifiers stay with their process; make a ProofReward in each process, or use servers"
+        )
 
     def score(self, problems: Sequence[str], answers: Sequence[Any]) -> list[Score]:
         """The scores, in order; from any thread that does not run an event loop."""
-        return self._submit(self._score(problems, answers)).result()
+        return self._loop.submit(self._score(problems, answers)).result()
 
     async def ascore(self, problems: Sequence[str], answers: Sequence[Any]) -> list[Score]:
         """``score`` for a caller on an event loop."""
-        return await asyncio.wrap_future(self._submit(self._score(problems, answers)))
+        return await asyncio.wrap_future(self._loop.submit(self._score(problems, answers)))
 
     async def insist(self, problem: str, answer: Any, *, patience_seconds: float) -> Score:
         """The score of one answer, which is asked for again until it was judged: for trainers that
@@ -162,24 +159,13 @@ class ProofReward:
     def close(self) -> None:
         """End the workers; the next answer starts others. In a fork nothing is ended: they are
         those of the process that started them."""
-        with self._starting:
-            loop, thread = self._loop, self._thread
-            if loop is None or thread is None or not thread.is_alive():
-                return
-            self._loop = None
-            try:
-                asyncio.run_coroutine_threadsafe(self._close_verifier(), loop).result()
-            finally:
-                loop.call_soon_threadsafe(loop.stop)
-                thread.join()
-                loop.close()
+        self._loop.close(self._close_verifier)
 
     async def _close_verifier(self) -> None:
         """What is under way ends with an error."""
         verifier, self._verifier = self._verifier, None
         if verifier is not None:
             await verifier.aclose()
-        await cancel_all(asyncio.all_tasks() - {asyncio.current_task()})
 
     async def _score(self, problems: Sequence[str], answers: Sequence[Any]) -> list[Score]:
         if self._verifier is None:
@@ -192,20 +178,6 @@ class ProofReward:
         seconds = self._deadline_seconds
         verdicts = iter(await verify_all(self._verifier, asked, deadline_seconds=seconds))
         return [one if isinstance(one, Score) else rate(next(verdicts)) for one in found]
-
-    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        with self._starting:
-            if self._loop is None:
-                self._loop = asyncio.SelectorEventLoop()
-                self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-                self._thread.start()
-            elif self._thread is None or not self._thread.is_alive():
-                work.close()
-                raise UsageError(
-                    "this process was forked after the first answer was judged, and verifiers stay "
-                    "with their process; make a ProofReward in each process, or use servers"
-                )
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
 @cache
