@@ -12,7 +12,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 
 from rich.console import Group
@@ -23,6 +22,7 @@ from proverrl.files.shipped import install_extra
 from proverrl.lang import list_languages
 from proverrl.lang.records import Part
 from proverrl.verify.memory_cgroup import CGROUP_GUARD, describe_guard
+from proverrl.version import find_version
 
 RUNS_FOLDER = Path("runs")
 PYTHON_WANTED = (3, 11)
@@ -35,6 +35,9 @@ PACKAGES = {
 EXTRAS = {
     "vllm": ("vllm", "vllm", "fast generation on a GPU"),
     "peft": ("peft", "lora", "low-rank adapters"),
+    "tensorboard": ("tensorboard", "tensorboard", "curves in TensorBoard"),
+    "wandb": ("wandb", "wandb", "curves in Weights & Biases"),
+    "trackio": ("trackio", "trackio", "curves in Trackio"),
     "fastapi": ("fastapi", "serve", "a verification server"),
     "ray": ("ray", "ray", "verifiers on many machines"),
     "mcp": ("mcp", "mcp", "tools for agents"),
@@ -93,7 +96,7 @@ def check_torch() -> Part:
 
 def check_package(name: str, wanted: str) -> Part:
     """A Python package that the default set-up needs."""
-    version = _find_version(name)
+    version = find_version(name)
     if version is None:
         return Part(name, "missing", "not installed", f"{PIP} '{wanted}'")
     return Part(name, "ok", version)
@@ -104,7 +107,7 @@ def check_extra(name: str) -> Part:
     module, extra, purpose = EXTRAS[name]
     if importlib.util.find_spec(module) is None:
         return Part(name, "absent", purpose, install_extra(extra))
-    return Part(name, "ok", _find_version(name) or "version unknown")
+    return Part(name, "ok", find_version(name) or "version unknown")
 
 
 def check_processors() -> Part:
@@ -180,10 +183,3 @@ def render(findings: Sequence[Part]) -> Group:
             text.append(f"\n{finding.remedy}", style="cyan")
         table.add_row(Text(sign, style=style), Text(finding.name), text)
     return Group(table, Text(verdict))
-
-
-def _find_version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None

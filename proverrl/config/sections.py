@@ -104,6 +104,22 @@ class PoolConfig(Section):
         return value
 
 
+LoggingBackend = Literal["jsonl", "tensorboard", "wandb", "trackio"]
+
+
+class LoggingConfig(Section):
+    """Where the figures of a run go besides ``metrics.jsonl``, which is always written."""
+
+    backends: tuple[LoggingBackend, ...] = ("jsonl",)
+    """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases) and
+    ``trackio``; each is an extra of its name. Figures are called ``KIND/NAME``, as
+    ``step/solve_rate``; a resumed run goes on under its id"""
+    project: Annotated[str, Field(min_length=1)] = "proverrl"
+    """name of the project in ``wandb`` and ``trackio``; the run is named after its folder"""
+    offline: bool = False
+    """``wandb`` keeps the run in its folder, for ``wandb sync`` later"""
+
+
 class EvalConfig(Section):
     """Evaluation before and after the loop."""
 
@@ -158,6 +174,7 @@ class Config(Section):
     max_minutes: NonNegativeFloat = 0.0
     """ends the loop after this many minutes; 0 is no limit"""
     problems: ProblemsConfig = ProblemsConfig()
+    logging: LoggingConfig = LoggingConfig()
     policy: PolicyConfig = PolicyConfig()
     vllm: VllmConfig = VllmConfig()
     endpoint: EndpointConfig = EndpointConfig()

@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from proverrl.config.load import read_stored_table
 from proverrl.errors import RunError
 from proverrl.files.lines import write_atomically
 from proverrl.policy.loading import choose_device
+from proverrl.version import find_version
 
 RESOLVED_FILE = "resolved.json"
 VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "z3-solver")
@@ -36,6 +36,10 @@ MAY_DIFFER = (
     "threads",
     "checkpoint_every",
     "pool.memory_mb",
+    "pool.cache",
+    "logging.backends",
+    "logging.project",
+    "logging.offline",
 )
 """Keys that a resumed run may change; the number of steps or rounds may grow as well."""
 
@@ -90,7 +94,7 @@ def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str)
         "versions": {
             "proverrl": proverrl.__version__,
             "python": platform.python_version(),
-            **{name: metadata.version(name) for name in VERSIONED},
+            **{name: find_version(name) for name in VERSIONED},
         },
         "toolchain": toolchain,
         "device": choose_device(config.policy.device),

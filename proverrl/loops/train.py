@@ -48,6 +48,7 @@ from proverrl.loops.taught import teach_correcting, teach_resuming
 from proverrl.loops.warm_start import warm_start
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
+from proverrl.monitor.trackers import open_trackers
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
 from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
@@ -239,7 +240,8 @@ def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
     if (folder / "metrics.jsonl").exists():
         warm = (folder / "warm_start" / "weights.pt").exists()
         resume_step = read_state(checkpoint)["step"] if checkpoint else (0 if warm else -1)
-    return Monitor(folder, live=live, total_steps=total, resume_step=resume_step)
+    trackers = open_trackers(config, folder)
+    return Monitor(folder, live=live, total_steps=total, resume_step=resume_step, trackers=trackers)
 
 
 async def _evaluate(session: Session, name: str) -> None:

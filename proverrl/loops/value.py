@@ -30,6 +30,7 @@ from proverrl.loops.run_folder import check_resumable, lock_run, write_resolved
 from proverrl.loops.session import load_weights
 from proverrl.monitor import Monitor
 from proverrl.monitor.interrupt import stop_on_signals
+from proverrl.monitor.trackers import open_trackers
 from proverrl.policy.engines import name_weights
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.samples import read_samples
@@ -97,7 +98,10 @@ def _run(config: Config, live: bool | None, stop: Event) -> None:
     saved = _load(folder / _FIT, identity)
     resume_step = saved["epoch"] if saved else -1
     epochs = settings.epochs
-    with Monitor(folder, live=live, total_steps=epochs, resume_step=resume_step) as monitor:
+    trackers = open_trackers(config, folder)
+    with Monitor(
+        folder, live=live, total_steps=epochs, resume_step=resume_step, trackers=trackers
+    ) as monitor:
         monitor.phase("policy", policy.engine)
         num_problems = len({pair.problem.id for pair in pairs})
         monitor.phase("pairs", f"{len(pairs)} of {num_problems} problems")

@@ -1,7 +1,8 @@
 """The one sink of a run: every figure and every rollout goes through it.
 
-Flows in: calls of a loop. Flows out: ``metrics.jsonl``, ``rollouts/step_N.jsonl``, and a terminal
-display. Not handled here: checkpoints, evaluation files, the HTML page.
+Flows in: calls of a loop. Flows out: ``metrics.jsonl``, ``rollouts/step_N.jsonl``, a terminal
+display, and the tools that were opened (``proverrl.monitor.trackers``). Not handled here:
+checkpoints, evaluation files, the HTML page.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from proverrl.monitor.display import (
     format_seconds,
 )
 from proverrl.monitor.metrics import read_metrics
+from proverrl.monitor.trackers import TrackerSet
 from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_TIME_LEFT = 10
@@ -46,7 +48,8 @@ class Monitor:
     ``resume_step`` is the step of the checkpoint that the run continues from: all that was
     written after it is dropped and the clock continues where it stood. Without it the folder
     must hold no metrics yet. ``live`` forces the panel (True) or plain lines (False); None
-    asks the terminal. Raises RunError when the folder cannot be written.
+    asks the terminal. ``trackers`` are those of ``open_trackers``. Raises RunError when the folder
+    cannot be written.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Monitor:
         live: bool | None = None,
         total_steps: int,
         resume_step: int | None = None,
+        trackers: Mapping[str, Any] | None = None,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -82,6 +86,7 @@ class Monitor:
         stream = sys.stdout if stream is None else stream
         draw_live = can_draw_live(stream) if live is None else live
         self._display = (LiveDisplay if draw_live else PlainDisplay)(stream, clock)
+        self._trackers = TrackerSet(trackers or {}, self.warn)
 
     @property
     def seconds(self) -> float:
@@ -99,6 +104,7 @@ class Monitor:
             raise RunError(f"the monitor of {self.run_dir} is closed")
         row = {"kind": kind, "step": step, "seconds": round(self.seconds, 3), **values}
         append_line(self._file, row, self._path)
+        self._trackers.log(row)
         if kind in _STEP_KINDS:
             self._show_step(step, values)
 
@@ -149,7 +155,8 @@ class Monitor:
         self._display.refresh(self._state)
 
     def close(self) -> None:
-        """Stop the display and close the file. Safe to call twice."""
+        """Stop the display, close the file, end the trackers. Safe to call twice."""
+        self._trackers.close()
         self._display.close()
         self._close_file()
 
