@@ -205,8 +205,8 @@ def test_the_weights_of_the_writer_get_no_gradient_and_do_not_change(
     loaded: list[TransformersPolicy] = []
     load = session_module._load_frozen
 
-    def load_and_keep(config: Config) -> TransformersPolicy:
-        loaded.append(load(config))
+    def load_and_keep(*what: Any) -> TransformersPolicy:
+        loaded.append(load(*what))
         return loaded[-1]
 
     monkeypatch.setattr(session_module, "_load_frozen", load_and_keep)
