@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from proverrl.config import LearnerConfig, LossConfig, LossName
+from proverrl.config.training import RateSchedule
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.learner.learner import TorchLearner, Update
+from proverrl.learner.optimizers import rate_factor
 from proverrl.learner.packed_rows import PackedRow, gather_tokens, pack_rows, packed_logprobs
 from proverrl.losses.base import LossInputs
 from proverrl.losses.entropy import EntropyControl
@@ -352,3 +354,35 @@ def test_all_terms_work_together_over_micro_batches(covariance: str) -> None:
     assert metrics["sampler_ratio_max"] == pytest.approx(math.exp(0.02), abs=1e-3)
     assert all(math.isfinite(value) for value in metrics.values())
     assert not torch.equal(flat(model), before)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "factors"),
+    [
+        # Two steps of warm-up, then at 0.5, 0.75 and the end of the loop.
+        ("constant", [0.5, 1.0, 1.0, 1.0, 1.0]),
+        ("linear", [0.5, 1.0, 0.5, 0.25, 0.0]),
+        ("cosine", [0.5, 1.0, 0.5, (1 - math.sqrt(0.5)) / 2, 0.0]),
+    ],
+)
+def test_the_rate_rises_and_falls(schedule: RateSchedule, factors: list[float]) -> None:
+    done = [0.0, 0.25, 0.5, 0.75, 1.0]
+    found = [
+        rate_factor(schedule, step=step, warmup_steps=2, done=share)
+        for step, share in enumerate(done)
+    ]
+    assert found == pytest.approx(factors, abs=1e-12)
+    assert rate_factor(schedule, step=0, warmup_steps=0, done=0.0) == 1.0
+
+
+def test_a_step_at_half_the_rate_moves_half_as_far() -> None:
+    """The first step of AdamW moves each weight by its rate, whatever the gradient is."""
+    moved = []
+    for rate in (1.0, 0.5):
+        model = tiny_model()
+        first = flat(model)
+        learner = build_learner(model, config={"learning_rate": 1e-3})
+        learner.step(tiny_samples(model), rate=rate)
+        moved.append(flat(model) - first)
+    assert torch.allclose(moved[1], moved[0] / 2, atol=1e-6)
+    assert moved[0].abs().max().item() == pytest.approx(1e-3, rel=1e-2)

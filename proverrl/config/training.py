@@ -23,6 +23,9 @@ PrecisionName = Literal["fp32", "bf16"]
 ShardName = Literal["none", "fsdp2"]
 
 
+RateSchedule = Literal["constant", "linear", "cosine"]
+
+
 class LearnerConfig(Section):
     """The optimizer over training samples.
 
@@ -33,7 +36,14 @@ class LearnerConfig(Section):
     optimizer: OptimizerName = "adamw"
     """``adamw`` or ``muon``"""
     learning_rate: PositiveFloat = 3e-4
-    """learning rate, constant"""
+    """the largest learning rate"""
+    warmup_steps: NonNegative = 0
+    """steps over which the rate rises to it in equal parts"""
+    schedule: RateSchedule = "constant"
+    """the rate after that: ``constant``, or down to 0 at the end of the loop in a straight line
+    (``linear``) or half a cosine (``cosine``). The end is that of ``grpo.steps`` or of a limit on
+    calls or minutes, whichever comes first; under a limit on minutes a run does not repeat bit for
+    bit"""
     weight_decay: float = 0.0
     """weight decay"""
     max_grad_norm: PositiveFloat = 1.0

@@ -21,6 +21,7 @@ from proverrl.config import LearnerConfig, LossConfig
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.files.disk import loading
 from proverrl.learner.distill import SelfDistiller, TeacherPair
+from proverrl.learner.optimizers import scale_rates
 from proverrl.learner.packed_rows import (
     PackedRow,
     batch_rows,
@@ -122,6 +123,7 @@ class TorchLearner:
         samples: Sequence[TrainingSample],
         replay: Callable[[], Sequence[TrainingSample]] = tuple,
         pairs: Sequence[TeacherPair] = (),
+        rate: float = 1.0,
     ) -> dict[str, float]:
         """``epochs`` passes over the samples, ``groups_per_update`` prompts an update; returns
         metrics averaged over updates (over tokens where they are per token; those that end in
@@ -131,11 +133,12 @@ class TorchLearner:
         log-likelihood times ``replay_weight`` is added to the loss (VAPO, Yue et al. 2025, arXiv
         2504.05118, on fresh positives; here on all that were found). ``pairs`` are failed attempts
         for self-distillation, dealt out over the updates of a pass; without any other sample no
-        update is made. Raises ``ProverRLError`` if the check refuses an update, which is then not
-        made.
+        update is made. ``rate`` is the share of the learning rate that this step has. Raises
+        ``ProverRLError`` if the check refuses an update, which is then not made.
         """
         if self.world.size > 1 and self.world.leads:
-            self.world.share(("step", (samples, pairs)))
+            self.world.share(("step", (samples, pairs, rate)))
+        scale_rates(self.weights.optimizers, rate)
         kept, counts = select_samples(samples, self.loss, self.version)
         rows = pack_rows(kept)
         if not rows:

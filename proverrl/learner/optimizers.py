@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch.optim import Optimizer
 
 from proverrl.config import OptimizerName
+from proverrl.config.training import RateSchedule
 
 BETAS = (0.9, 0.95)
 
@@ -60,6 +62,16 @@ def build_optimizers(
         for group in optimizer.param_groups:
             group["initial_lr"] = group["lr"]
     return optimizers
+
+
+def rate_factor(schedule: RateSchedule, *, step: int, warmup_steps: int, done: float) -> float:
+    """The share of the learning rate at a step (from 0), at the share ``done`` of a loop; the
+    cosine is that of Loshchilov and Hutter 2017 (arXiv 1608.03983), without restarts."""
+    if step < warmup_steps:
+        return (step + 1) / warmup_steps
+    if schedule == "linear":
+        return 1.0 - done
+    return 0.5 * (1.0 + math.cos(math.pi * done)) if schedule == "cosine" else 1.0
 
 
 def scale_rates(optimizers: list[Optimizer], factor: float) -> None:

@@ -38,7 +38,7 @@ class Follower:
         self.orders: dict[str, Callable[..., Any]] = {
             "generate": self._generate,
             "learner": self._start_learner,
-            "step": lambda samples, pairs: self.learner.step(samples, tuple, pairs),
+            "step": lambda *what: self.learner.step(what[0], tuple, *what[1:]),
             "state": lambda: self.learner.state(),
             "push": lambda: self.world.push(self.policy.model.parameters()),
             "check": lambda: self.world.check_same(self.policy.model.parameters()),

@@ -24,6 +24,7 @@ from proverrl.advantages.base import AdvantageInputs, GroupAdvantages
 from proverrl.advantages.methods import ADVANTAGES, STEPS, admit_groups
 from proverrl.learner.guard import GUARD_FOLDER, Guard
 from proverrl.learner.learner import TorchLearner
+from proverrl.learner.optimizers import rate_factor
 from proverrl.loops.adapter_probe import probe_adapter
 from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.loops.follow import check_weights, open_learner, start_learners
@@ -160,13 +161,18 @@ def _compare(run: GrpoRun, groups: Sequence[Group], seen: Sequence[Group]) -> li
 
 
 def _describe(state: GrpoState, groups: Sequence[Group]) -> AdvantageInputs:
-    config, progress = state.session.config, state.progress
+    config = state.session.config
     tokenizer = state.session.policy.tokenizer
-    done = run_fraction(
-        config, progress.step / config.grpo.steps, progress.verifier_calls, progress.seconds
-    )
+    done = _share_done(state)
     steps = STEPS[config.advantage.states](lambda ids: str(tokenizer.decode(ids)))
     return AdvantageInputs(groups, config.advantage, done, state.history, steps)
+
+
+def _share_done(state: GrpoState) -> float:
+    config, progress = state.session.config, state.progress
+    return run_fraction(
+        config, progress.step / config.grpo.steps, progress.verifier_calls, progress.seconds
+    )
 
 
 async def _learn(
@@ -178,10 +184,17 @@ async def _learn(
     session, learner = run.session, run.learner
     replay = run.state.make_replay(learner.version, seen)
     pairs = make_pairs(session, seen, learner.version)
-    metrics = await asyncio.to_thread(learner.step, samples, replay, pairs)
+    settings = session.config.learner
+    rate = rate_factor(
+        settings.schedule,
+        step=run.state.progress.step,
+        warmup_steps=settings.warmup_steps,
+        done=_share_done(run.state),
+    )
+    metrics = await asyncio.to_thread(learner.step, samples, replay, pairs, rate)
     session.policy.version = learner.version
     metrics |= {f"guard_{name}": float(count) for name, count in run.guard.warnings.items()}
-    return metrics | {"learning_rate": session.config.learner.learning_rate}
+    return metrics | {"learning_rate": settings.learning_rate * rate}
 
 
 async def _probe(session: Session, step: int) -> dict[str, float]:
