@@ -35,8 +35,8 @@ class Wrong:
 async def equivalent(
     problem: Problem, body: str, verifier: Verifier, *, deadline_seconds: float
 ) -> bool | None:
-    """Three-valued, for two or one verifier calls. A call that was not judged shows nothing. Raises
-    ``ProblemError`` for a problem that asks for no statement."""
+    """Three-valued, for one verifier call or a few. A call that was not judged shows nothing.
+    Raises ``ProblemError`` for a problem that asks for no statement."""
     formalizing = get_formalizing(problem)
     candidate = Candidate(problem, body)
     verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
@@ -46,11 +46,11 @@ async def equivalent(
         return None
     if not formalizing.is_well_formed(candidate, verdict):
         return False
-    asked = formalizing.ask_difference(problem, body)
-    if asked is None:
-        return None
-    shown = await verifier.verify(asked, deadline_seconds=deadline_seconds)
-    return False if formalizing.shows_difference(shown) else None
+    for asked in formalizing.ask_difference(problem, body):
+        shown = await verifier.verify(asked, deadline_seconds=deadline_seconds)
+        if formalizing.shows_difference(shown):
+            return False
+    return None
 
 
 async def make_wrong(
@@ -76,6 +76,8 @@ async def make_wrong(
         if body in tried or syntax not in (None, error == "syntax"):
             continue
         tried.add(body)
+        if error != "syntax" and not formalizing.ask_difference(problem, body):
+            continue
         candidate = Candidate(problem, body)
         verdict = await verifier.verify(candidate, deadline_seconds=deadline_seconds)
         is_read = formalizing.is_well_formed(candidate, verdict)

@@ -164,9 +164,8 @@ class Formalizing(Asking, Protocol):
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """Whether the statement can be read and has a meaning, also where it is another one."""
 
-    def ask_difference(self, problem: Problem, body: str) -> Candidate | None:
-        """What to verify to see that a body means something else than what is meant; None where
-        nothing is known to try."""
+    def ask_difference(self, problem: Problem, body: str) -> Sequence[Candidate]:
+        """What to verify, in order, to see that a body means something else than what is meant."""
 
     def shows_difference(self, verdict: Verdict) -> bool:
         """Whether the verdict on that says so."""

@@ -86,7 +86,7 @@ class DafnyFormalizing:
         """See ``Formalizing``."""
         return ("", "requires false")
 
-    def ask_difference(self, problem: Problem, body: str) -> Candidate | None:
+    def ask_difference(self, problem: Problem, body: str) -> Sequence[Candidate]:
         """See ``Formalizing``."""
         return ask_difference(problem, body)
 

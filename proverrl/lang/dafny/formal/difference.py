@@ -21,6 +21,7 @@ from proverrl.types import HOLE, Candidate, Problem, Verdict
 
 _LEMMA = "Differ"
 _MAX_LEMMAS = 40
+_FIRST_LEMMAS = 8
 _MAX_CALLS = 20
 _MAX_RESULTS = 6
 _RELATIONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
@@ -28,28 +29,30 @@ _ENDS = frozenset(("&&", "||", "==>", "<==>", "::", ";"))
 _BESIDE = ("{}", "{} + 1", "{} - 1")
 
 
-def ask_difference(problem: Problem, body: str) -> Candidate | None:
-    """The program to verify; None where nothing is known to try."""
+def ask_difference(problem: Problem, body: str) -> list[Candidate]:
+    """The programs to verify, one after the other until one shows it: few lemmas, and then the
+    rest, because most differences show at once. None where nothing is known to try."""
     found = read_contracts(problem, body)
     if found is None:
-        return None
+        return []
     *given, written, meant = found
     words = {piece for d in (written, meant) for _, text in d.clauses for piece in _words(text)}
     if words & {"old", "fresh", "unchanged"} or any(w == "modifies" for w, _ in meant.clauses):
-        return None
+        return []
     results = _list_results(written, meant)
     named = {int(word) + by for word in words if word.isdigit() for by in (0, 1, -1)}
     numbers = [str(value) for value in sorted(named) if value >= 0]
     calls = list_calls(meant, Program(found), num=_MAX_CALLS, numbers=numbers)
     if results is None or not calls:
-        return None
+        return []
     # The first of both first: neither many calls nor many results use up the number of lemmas.
     places = itertools.product(range(len(calls)), range(len(results)))
     tried = [(*calls[i], *results[j]) for i, j in sorted(places, key=sum)[:_MAX_LEMMAS]]
     claim = _deny(written, meant)
     lemmas = [_write(number, meant, fixed, claim) for number, fixed in enumerate(tried)]
-    text = "\n".join([*(d.text for d in given), *lemmas]) + "\n"
-    return Candidate(Problem(f"{problem.id}#differ", problem.language, "file", "", HOLE), text)
+    file = Problem(f"{problem.id}#differ", problem.language, "file", "", HOLE)
+    parts = [part for part in (lemmas[:_FIRST_LEMMAS], lemmas[_FIRST_LEMMAS:]) if part]
+    return [Candidate(file, "\n".join([*(d.text for d in given), *part]) + "\n") for part in parts]
 
 
 def read_contracts(problem: Problem, body: str) -> tuple[Declaration, ...] | None:

@@ -101,9 +101,9 @@ class LeanFormalizing:
         """See ``Formalizing``."""
         return ("True", "False")
 
-    def ask_difference(self, problem: Problem, body: str) -> Candidate | None:
+    def ask_difference(self, problem: Problem, body: str) -> Sequence[Candidate]:
         """Nothing is tried: most wrong statements of a theorem are true as well, and equivalent."""
-        return None
+        return ()
 
     def shows_difference(self, verdict: Verdict) -> bool:
         """Nothing does."""
