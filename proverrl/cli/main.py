@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from proverrl import __version__
 from proverrl.cli.compare import compare
 from proverrl.cli.ending import run_to_the_end
 from proverrl.cli.init import init
@@ -41,6 +40,7 @@ from proverrl.cli.serve import serve
 from proverrl.cli.verify import bench, verify
 from proverrl.config.load import choose_run
 from proverrl.errors import PeerError, ProverRLError, StoppedError, UsageError, VerifierError
+from proverrl.version import __version__
 
 if TYPE_CHECKING:
     from proverrl.config import Config

@@ -16,7 +16,6 @@ from typing import Any
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-from proverrl import __version__
 from proverrl.errors import ProblemError, ProverRLError
 from proverrl.problems.inputs import (
     Submission,
@@ -27,6 +26,7 @@ from proverrl.problems.inputs import (
 )
 from proverrl.types import Problem, Verdict
 from proverrl.verify.base import Verifier
+from proverrl.version import __version__
 
 Row = dict[str, Any]
 OpenTraced = Callable[[bool], Verifier]

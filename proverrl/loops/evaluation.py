@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proverrl import __version__
 from proverrl.benchmarks.open import Benchmark, open_benchmark
 from proverrl.concurrency import finish_all
 from proverrl.config import Config, SearchConfig
@@ -38,6 +37,7 @@ from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Status
 from proverrl.verify.cache import CachedVerifier
+from proverrl.version import __version__
 
 
 def load_benchmark(config: Config, benchmark: str | None) -> Benchmark:

@@ -19,13 +19,12 @@ from typing import Any
 
 import torch
 
-import proverrl
 from proverrl.config import Config
 from proverrl.config.load import read_stored_table
 from proverrl.errors import RunError
 from proverrl.files.lines import write_atomically
 from proverrl.policy.loading import choose_device
-from proverrl.version import find_version
+from proverrl.version import __version__, find_version
 
 RESOLVED_FILE = "resolved.json"
 VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "z3-solver")
@@ -92,7 +91,7 @@ def write_resolved(folder: Path, config: Config, *, toolchain: str, engine: str)
         "command": " ".join(["proverrl", *sys.argv[1:]]),
         "commit": _commit(),
         "versions": {
-            "proverrl": proverrl.__version__,
+            "proverrl": __version__,
             "python": platform.python_version(),
             **{name: find_version(name) for name in VERSIONED},
         },

@@ -17,7 +17,6 @@ from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proverrl import __version__
 from proverrl.config import SearchConfig
 from proverrl.errors import RunError, UsageError
 from proverrl.files.lines import write_whole
@@ -28,6 +27,7 @@ from proverrl.search.base import Search, SearchResult, count_turns
 from proverrl.search.minimise import Minimised
 from proverrl.search.view import describe_trees, draw_tree
 from proverrl.types import Candidate, Problem
+from proverrl.version import __version__
 
 STATE, TREE, PICTURE, RESULT = "search.json", "tree.json", "tree.svg", "result.json"
 

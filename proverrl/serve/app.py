@@ -32,7 +32,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 from starlette.routing import Route
 
-from proverrl import __version__
 from proverrl.concurrency import cancel_all, finish_all
 from proverrl.errors import CanaryError, UsageError, VerifierError
 from proverrl.files.strict_json import load_json
@@ -44,6 +43,7 @@ from proverrl.types import Verdict
 from proverrl.verify.cache import CachedVerifier
 from proverrl.verify.remote import LanguageAbout
 from proverrl.verify.remote_server import DISTRUSTED
+from proverrl.version import __version__
 
 logger = logging.getLogger(__name__)
 Row = dict[str, Any]
