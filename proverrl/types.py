@@ -33,6 +33,9 @@ ANNOTATE = "annotate"
 FILE = "file"
 """The kind of a bare file, which is all body."""
 
+DECIDE = "decide"
+"""The kind of a claim that is to be proved or disproved."""
+
 
 class Status(StrEnum):
     """What the verifier said. The last two mean that nothing was judged."""

@@ -54,7 +54,7 @@ def test_levels_that_are_none(text: str) -> None:
         (["problems", "list", "no.jsonl"], "no.jsonl"),
         (
             "problems generate dafny --formalize --programs --out no/x.jsonl".split(),
-            "two kinds of problems; choose one",
+            "kinds of problems; choose one",
         ),
         ("problems generate lean --programs --out no/x.jsonl".split(), "no Lean programs"),
     ],

@@ -104,7 +104,7 @@ def test_a_draft_without_entries_is_dropped() -> None:
     async def check() -> DraftCounts:
         checker = DraftChecker(GENERATOR, FakeVerifier(judge_honestly), lambda _: None, "train")
         rows = checker.check_all(generate_drafts([1], 2, 0, "train"))
-        assert [row async for _, row in rows] == [None, None]
+        assert [row async for _, row in rows] == [[], []]
         return checker.counts
 
     assert asyncio.run(check()).dropped == {"no entries": 2}

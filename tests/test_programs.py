@@ -278,7 +278,7 @@ def test_what_idle_code_meets_is_dropped() -> None:
                 statement = ask(promise).statement
                 reference = f"requires k > 2\nensures {promise}\n{{ {code} }}"
                 draft = CurriculumDraft(1, "l1_x", PROGRAM, statement, reference, "Words.")
-                kept.append(await checker.check(draft) is not None)
+                kept.append(bool(await checker.check(draft)))
         finally:
             await verifier.aclose()
         return kept, dict(checker.counts.dropped)

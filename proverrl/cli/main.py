@@ -215,8 +215,10 @@ def evaluate_command(
         # A run's own limit was for its split; a benchmark that is named is meant whole.
         overrides = (*overrides, "evaluation.max_problems=0")
     config = _read_config(config_file, overrides, None, run)
+    from proverrl.evaluation.attempts import read_summary
     from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
     from proverrl.report.completions import list_result_warnings, make_completion_table
+    from proverrl.report.decisions import describe_decisions
     from proverrl.report.headline import make_benchmark_table
 
     if name != Path(name).name or name in ("", ".."):
@@ -231,6 +233,9 @@ def evaluate_command(
         from proverrl.report import write_report
 
         _console().print(make_benchmark_table(results), make_completion_table(results))
+        for result in results:
+            if line := describe_decisions(result.stem, read_summary(result)):
+                click.echo(line)
         for warning in list_result_warnings(results):
             click.echo(f"warning: {warning}")
         click.echo(f"report: {write_report([config.run])}")

@@ -71,6 +71,11 @@ def problems() -> None:
     help="Ask for whole methods, contract and code, from English; levels 1-3 and 5 have some.",
 )
 @click.option(
+    "--decide",
+    is_flag=True,
+    help="Ask whether claims hold: variants of --num theorems, each proved or disproved.",
+)
+@click.option(
     "--known-words",
     is_flag=True,
     help="With these two: no wording that training does not use, whatever the split.",
@@ -84,6 +89,7 @@ def generate(
     unseen: bool,
     formalize: bool,
     programs: bool,
+    decide: bool,
     known_words: bool,
     out: Path,
     **work: int,
@@ -91,17 +97,21 @@ def generate(
     """Generate problems; the real verifier checks each one before it is written."""
     import asyncio
 
+    from proverrl.lang.deciding import TheoremGenerator
     from proverrl.lang.formalizing import StatementGenerator
-    from proverrl.problems.drafts import generate_file
+    from proverrl.problems.decisions import DecisionChecker
+    from proverrl.problems.drafts import DraftChecker, generate_file
 
-    if formalize and programs:
-        raise UsageError("--formalize and --programs are two kinds of problems; choose one")
+    if formalize + programs + decide > 1:
+        raise UsageError("--formalize, --programs and --decide are kinds of problems; choose one")
     known = find_language(language)
     if known_words and not (formalize or programs):
         raise UsageError("--known-words is about English: it needs --formalize or --programs")
     generator = known.generator
     if formalize or programs:
         generator = StatementGenerator(known, programs=programs, known_words=known_words)
+    if decide:
+        generator = TheoremGenerator(known)
     if generator is None:
         raise UsageError(f"there is no generator of {language} problems")
     generating = generate_file(
@@ -111,6 +121,7 @@ def generate(
         split=cast("Split", split),
         unseen=unseen,
         show=partial(click.echo, err=True),
+        checks=DecisionChecker if decide else DraftChecker,
         **work,
     )
     click.echo(asyncio.run(generating))

@@ -19,6 +19,7 @@ RewardName = Literal[
     "turn_discounted",
     "statement",
     "program",
+    "decide",
     "preface_conference",
     "preface_journal",
     "preface_potential",
@@ -45,10 +46,13 @@ class RewardConfig(Section):
     that is well formed and 1 more for one that means what is meant; ``program``: 0 for
     what is refused or promises nothing, 0.01 for what is no program, 0.2 for code that is not
     proved, 0.6 for code that meets its contract, 1 where the contract also says what is meant;
+    ``decide``: 1 for a proof of the right side of a claim, ``reward.side_share`` for that side;
     ``preface_conference``, ``preface_journal``, ``preface_potential``: for each attempt by its
     errors ([preface.md](preface.md))"""
     obligation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """``obligations``: the most that a failed proof can earn, below 1"""
+    side_share: Fraction = 0.0
+    """``decide``: what the right side earns without a proof; 1 is DeepTheorem's reward"""
     turn_discount: Fraction = 0.9
     """``turn_discounted``: factor for each turn before the proof"""
     critic: str = ""

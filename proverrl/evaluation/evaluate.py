@@ -19,6 +19,7 @@ from typing import Any
 from proverrl.config import RolloutConfig
 from proverrl.errors import UsageError
 from proverrl.evaluation.attempts import read_summary
+from proverrl.evaluation.decisions import describe_decision, summarise_decisions
 from proverrl.evaluation.judgements import judgement_rows
 from proverrl.evaluation.store import AttemptBlock, AttemptStore, Row, count_completions, sum_usage
 from proverrl.files.lines import write_atomically
@@ -241,6 +242,7 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
         "warnings": [text for text in _warn(evaluation, lost).values() if text],
         **evaluation.settings,
         **evaluation.labels,
+        **summarise_decisions(rows),
         "levels": [everything, *split("level", lambda problem: problem.level), *judgements],
         "families": split("family", lambda problem: problem.family),
         "categories": split("category", find_category),
@@ -366,6 +368,7 @@ def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
         "completion_text": turn.completion.text,
         "finish_reason": turn.completion.finish_reason,
         "turns": [_turn_row(turn) for turn in rollout.turns],
+        **describe_decision(rollout.problem, turn.candidate),
         **verdict_fields(rollout),
     }
 

@@ -17,6 +17,7 @@ from proverrl.errors import ProblemError
 from proverrl.lang.generating import Generator
 from proverrl.lang.parts import (
     Composing,
+    Deciding,
     Facts,
     Formalizing,
     Instructing,
@@ -29,7 +30,8 @@ from proverrl.lang.records import (
     Extraction,
     Part,
 )
-from proverrl.types import ANNOTATE, FILE, HOLE, Candidate, Problem, Status, Verdict
+from proverrl.lang.sides import settle
+from proverrl.types import ANNOTATE, DECIDE, FILE, HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verify.base import Limits
 from proverrl.verify.canaries import Canary
 from proverrl.verify.pool import Upkeep
@@ -124,6 +126,11 @@ class Language(ABC):
         return None
 
     @property
+    def deciding(self) -> Deciding | None:
+        """Claims to be proved or disproved, where it has them."""
+        return None
+
+    @property
     def instructing(self) -> Instructing | None:
         """Words that a writer can be instructed with, and kinds of errors, where it has them."""
         return None
@@ -145,6 +152,13 @@ class Language(ABC):
     @abstractmethod
     def audit(self, candidate: Candidate) -> Verdict | None:
         """The verdict on a candidate that may not be verified; None for one that may."""
+
+    def settle(self, candidate: Candidate) -> Candidate | Verdict:
+        """What is audited and verified of a candidate: itself, or a proof of the side that it
+        chose; the verdict where it chose none."""
+        if candidate.problem.kind != DECIDE or self.deciding is None:
+            return candidate
+        return settle(self.deciding, candidate)
 
     @abstractmethod
     def check_problem(self, problem: Problem) -> None:
@@ -173,6 +187,8 @@ class Language(ABC):
     def show_text(self, problem: Problem) -> str:
         """What a policy sees of a problem's text, with its hole: all, but where something is to be
         written from words, since what is meant stands behind the hole."""
+        if problem.kind == DECIDE and self.deciding is not None:
+            return self.deciding.show(problem)
         text = problem.preamble + problem.statement
         return text.partition(HOLE)[0] + HOLE if self.asks_statement(problem) else text
 

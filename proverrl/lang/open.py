@@ -173,7 +173,10 @@ def open_router(options: BackendOptions, rlimit: int | None = None) -> RoutedVer
             )
         return lambda: find_language(name).open_backend(options)
 
-    return RoutedVerifier({name: make_opener(name) for name in LANGUAGES})
+    return RoutedVerifier(
+        {name: make_opener(name) for name in LANGUAGES},
+        lambda candidate: find_language(candidate.problem.language).settle(candidate),
+    )
 
 
 def _list_serve_arguments(options: BackendOptions) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 from proverrl.config.compose import ScaffoldName
@@ -26,6 +26,7 @@ from proverrl.lang.records import (
     SegmentFn,
     Sketch,
     Subgoal,
+    Variant,
 )
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verify.body_place import hole_column
@@ -182,6 +183,41 @@ class Programming(Asking, Protocol):
 
     def grade(self, candidate: Candidate, verdict: Verdict) -> ProgramGrade:
         """How far a judged program came."""
+
+
+class Deciding(Protocol):
+    """Claims that are to be proved or disproved (``proverrl.lang.sides``)."""
+
+    proof_kind: str
+    """Of the problems that a side makes of a claim."""
+
+    def state(self, problem: Problem, side: str) -> Problem:
+        """The claim, or its closed negation, as a problem of its own, all of it our text. Raises
+        ``ProblemError`` for one whose negation cannot be stated."""
+
+    def check(self, problem: Problem) -> None:
+        """Raise ``ProblemError`` as ``state`` does, for both sides."""
+
+    def show(self, problem: Problem) -> str:
+        """The claim with its hole, and what a disproof needs to know of the negation."""
+
+    def list_variants(self, known: Candidate, rng: random.Random) -> Iterator[Variant]:
+        """Without end, a theorem with its proof, then claims like it, true or false; nothing of a
+        problem that has none."""
+
+    def write(self, side: str, proof: str) -> str:
+        """The body that chooses a side and proves it."""
+
+    def ask_sides(self, variants: Sequence[Variant]) -> Candidate | None:
+        """What to verify to see which bodies of variants of one theorem do; None where each has to
+        be verified by itself."""
+
+    def read_sides(self, variants: Sequence[Variant], verdict: Verdict) -> list[tuple[str, str]]:
+        """From that verdict, for each variant the side that a body proves, and the body; two empty
+        texts where none does."""
+
+    def describe(self, problem: Problem, english: English) -> str:
+        """The claim in words; empty where there are none."""
 
 
 ErrorKind = Literal["syntax", "type", "invariant", "postcondition", "timeout", "other"]

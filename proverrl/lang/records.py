@@ -145,6 +145,15 @@ class Made:
     preamble: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A claim as a problem of its own, and bodies that may prove it or its negation."""
+
+    problem: Problem
+    proofs: tuple[str, ...]
+    refutations: tuple[str, ...]
+
+
 Scaffold = Callable[[random.Random, Sequence[Parent]], list[Made]]
 """All variants that one draw of a scaffold makes."""
 

@@ -13,7 +13,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -86,35 +86,40 @@ class DraftChecker:
     split: Split
     counts: DraftCounts = field(default_factory=DraftCounts)
 
-    async def check(self, draft: CurriculumDraft) -> Row | None:
-        """The line of a draft in a file of problems, its reference beside the problem; None when it
+    async def check(self, draft: CurriculumDraft) -> list[Row]:
+        """The lines of a draft in a file of problems, references beside the problems; none when it
         is dropped."""
         problem = build_problem(self.generator, draft, self.split)
-        full = await self._judge(Candidate(problem, draft.reference))
+        full = await self.judge(Candidate(problem, draft.reference))
         learned = self.learn(problem) if full.proved else None
         reason = await self._find_fault(problem, draft, full.status, learned)
-        self.counts.num_checked += 1
-        if reason:
-            self.counts.dropped[reason] += 1
-            self.counts.examples.setdefault(reason, problem.id)
-            return None
-        self.counts.num_kept += 1
+        if not self.count(problem.id, reason):
+            return []
         row = make_row(build_problem(self.generator, draft, self.split, learned))
         if not draft.informal:
             # The published files have no such field.
             del row["informal"]
-        return row | {"reference": draft.reference}
+        return [row | {"reference": draft.reference}]
+
+    def count(self, problem_id: str, reason: str) -> bool:
+        """Count a draft that was checked; whether it is kept, for lack of a reason not to."""
+        self.counts.num_checked += 1
+        self.counts.num_kept += not reason
+        if reason:
+            self.counts.dropped[reason] += 1
+            self.counts.examples.setdefault(reason, problem_id)
+        return not reason
 
     async def check_all(
         self, drafts: Iterable[CurriculumDraft]
-    ) -> AsyncIterator[tuple[CurriculumDraft, Row | None]]:
-        """Each draft with its row, or None where it was dropped, in the order of ``drafts``.
+    ) -> AsyncIterator[tuple[CurriculumDraft, list[Row]]]:
+        """Each draft with its rows, none where it was dropped, in the order of ``drafts``.
 
         A few are in work at once. Raises what the verifier raises; then, and when the caller stops
         early, the checks that still run are cancelled.
         """
         waiting = iter(drafts)
-        running: list[tuple[CurriculumDraft, asyncio.Task[Row | None]]] = []
+        running: list[tuple[CurriculumDraft, asyncio.Task[list[Row]]]] = []
 
         def start(num: int) -> None:
             drawn = islice(waiting, num)
@@ -124,10 +129,10 @@ class DraftChecker:
             start(_NUM_IN_FLIGHT)
             while running:
                 draft, task = running[0]
-                row = await task
+                rows = await task
                 running.pop(0)
                 start(1)
-                yield draft, row
+                yield draft, rows
         finally:
             await cancel_all([task for _, task in running])
 
@@ -139,12 +144,13 @@ class DraftChecker:
         if learned is None:
             return "no entries"
         for body in self.generator.list_trivial(draft):
-            verdict = await self._judge(Candidate(problem, body))
+            verdict = await self.judge(Candidate(problem, body))
             if verdict.status is Status.PROVED or not verdict.status.judged:
                 return f"{body or 'empty body'} {verdict.status.value}"
         return ""
 
-    async def _judge(self, candidate: Candidate) -> Verdict:
+    async def judge(self, candidate: Candidate) -> Verdict:
+        """Ask the verifier, and count."""
         verdict = await self.verifier.verify(candidate, deadline_seconds=DEADLINE_SECONDS)
         self.counts.num_candidates += 1
         self.counts.seconds += verdict.seconds
@@ -161,8 +167,9 @@ async def generate_and_check(
     unseen: bool = False,
     show: Callable[[str], None] = lambda line: None,
 ) -> DraftCounts:
-    """Write a file of ``num`` checked problems, the levels in turn and evenly filled; ``unseen`` is
-    that of ``Generator.stream_level``. ``show`` is told how it stands after each twentieth.
+    """Write a file with the checked problems of ``num`` drafts, the levels in turn and evenly
+    filled; ``unseen`` is that of ``Generator.stream_level``. ``show`` is told how it stands after
+    each twentieth.
 
     A dropped draft is replaced by the next of its level. The file appears whole, at the end.
     Raises ProblemError when a level has no more drafts to offer, or ``levels`` is empty.
@@ -176,7 +183,7 @@ async def generate_and_check(
         level: checker.generator.stream_level(level, seed, checker.split, unseen=unseen)
         for level in chosen
     }
-    kept: dict[int, list[Row]] = {level: [] for level in chosen}
+    kept: dict[int, list[list[Row]]] = {level: [] for level in chosen}
     checker.counts.num_wanted = num
     num_seen = 0
     while missing := {lv: n - len(kept[lv]) for lv, n in wanted.items() if n > len(kept[lv])}:
@@ -187,13 +194,13 @@ async def generate_and_check(
                     f"level {level} gives only {len(kept[level]) + len(drawn)} of "
                     f"{wanted[level]} {checker.split} problems; ask for fewer, or for more levels"
                 )
-        async for draft, row in checker.check_all(take_turns(map(iter, drafts))):
-            if row is not None:
-                kept[draft.level].append(row)
+        async for draft, rows in checker.check_all(take_turns(map(iter, drafts))):
+            if rows:
+                kept[draft.level].append(rows)
             num_seen += 1
             if num_seen % max(1, num // 20) == 0:
                 show(f"{num_seen} checked, {sum(map(len, kept.values()))} of {num} kept")
-    write_problems(path, take_turns(map(iter, kept.values())))
+    write_problems(path, chain.from_iterable(take_turns(map(iter, kept.values()))))
     return checker.counts
 
 
@@ -208,10 +215,11 @@ async def generate_file(
     unseen: bool,
     workers: int,
     show: Callable[[str], None],
+    checks: type[DraftChecker] = DraftChecker,
 ) -> str:
     """Generate, check and write a file with a verifier of its own; returns a line of report."""
     verifier, learn = generator.open_verifier(workers)
-    checker = DraftChecker(generator, verifier, learn, split)
+    checker = checks(generator, verifier, learn, split)
     try:
         counts = await generate_and_check(
             out, checker, levels=levels, num=num, seed=seed, unseen=unseen, show=show

@@ -29,7 +29,7 @@ from itertools import count
 from proverrl.config import LayoutName
 from proverrl.errors import ProblemError
 from proverrl.lang import find_language
-from proverrl.types import ANNOTATE, HOLE, Candidate, Message, Problem
+from proverrl.types import ANNOTATE, DECIDE, HOLE, Candidate, Message, Problem
 
 _KIMINA_SYSTEM = "You are an expert in mathematics and programming who writes proofs in Lean 4."
 _DAFNY_SYSTEM = "You are an expert in program verification with Dafny."
@@ -39,6 +39,9 @@ _DAFNY_ASKS = {
     "calc": "Write the steps of the calculation",
     "assertions": "Write the assertions",
     "contract": "Write the contract (requires and ensures) that says what is said in words",
+    "decide": "Decide whether the lemma holds: write the word prove and then its proof statements, "
+    "or the word disprove and then proof statements that show arguments for which it fails "
+    "(assert Fails(...);),",
     "program": "Write the contract (requires and ensures) that says what is said in words, and the "
     "block of code with loop invariants that meets it,",
 }
@@ -255,10 +258,10 @@ def _show_text(problem: Problem) -> str:
 
 
 def _show_words(problem: Problem, mapping: dict[str, str]) -> str:
-    """As a comment, what a statement that is to be written should say, in the words of ``mapping``
-    where it quotes a program."""
+    """As a comment, what a statement that is to be written should say, or a claim says, in the
+    words of ``mapping`` where it quotes a program."""
     language = find_language(problem.language)
-    if not language.asks_statement(problem):
+    if not _shows_words(problem):
         return ""
     words = _QUOTED.sub(lambda match: _replace(match.group(), mapping), problem.informal)
     return "".join(f"{language.comment} {line}\n" for line in words.splitlines())
@@ -312,9 +315,13 @@ def _canonical_words(problem: Problem) -> dict[str, str]:
 
 
 def _list_quoted(problem: Problem) -> str:
-    """What the words quote of a program whose statement is to be written from them."""
+    """What the words quote of a program that is shown with them."""
+    return " ".join(_QUOTED.findall(problem.informal)) if _shows_words(problem) else ""
+
+
+def _shows_words(problem: Problem) -> bool:
     asks = find_language(problem.language).asks_statement(problem)
-    return " ".join(_QUOTED.findall(problem.informal)) if asks else ""
+    return asks or problem.kind == DECIDE
 
 
 def _letters(taken: set[str]) -> dict[bool, Iterator[str]]:

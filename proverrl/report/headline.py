@@ -21,6 +21,7 @@ from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.monitor.display import format_seconds
 from proverrl.report.completions import describe_completions, list_completion_warnings
+from proverrl.report.decisions import describe_decisions
 from proverrl.report.run import Row, RunRecord, load_runs, unjudged_counts
 
 
@@ -179,6 +180,7 @@ def headline_table(run_dirs: Sequence[Path]) -> Group:
     if not columns:
         parts.append(Text("No evaluation has finished yet."))
     notes = [describe_cost(run) for run in runs] + [describe_unjudged(item) for item in columns]
+    notes += [describe_decisions(item.title, item.evaluation.summary) for item in columns]
     notes += [describe_completions(item.title, item.evaluation) for item in columns]
     notes += [f"warning: {text}" for text in list_completion_warnings(runs)]
     parts += [Text(note) for note in notes if note]

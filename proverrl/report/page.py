@@ -26,6 +26,7 @@ from proverrl.report.budgets import build_budget_charts, build_tables
 from proverrl.report.calibration import build_calibration_charts, measure_calibrations
 from proverrl.report.completions import list_completion_cells, list_completion_warnings
 from proverrl.report.curriculum import build_curriculum_charts, has_curriculum
+from proverrl.report.decisions import list_decisions
 from proverrl.report.embedded import PACKED_TYPE, embed_json
 from proverrl.report.figures import build_charts
 from proverrl.report.problem_data import build_problems
@@ -109,6 +110,7 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         tiles=sections.list_tiles(columns),
         groups=headline.group_by_benchmark(columns),
         unfinished=sections.describe_unfinished(runs),
+        decisions=list_decisions(runs),
         differences=[item for shelf in shelves for item in comparison.list_differences(shelf)],
         has_curriculum=has_curriculum(runs),
         compose_warnings=list_compose_warnings(runs),

@@ -9,6 +9,7 @@ from proverrl.config import RewardConfig, RewardName
 from proverrl.errors import RecordError
 from proverrl.lang import find_language
 from proverrl.lang.records import ProgramGrade
+from proverrl.rewards.decide import decide_reward
 from proverrl.rewards.noise import CORRECTIONS, MAX_ONLINE
 from proverrl.rewards.preface import ATTEMPTS, sum_attempts
 from proverrl.types import Reward, Rollout, Status, Verdict
@@ -119,6 +120,7 @@ REWARDS: dict[RewardName, Callable[[Rollout, RewardConfig], Reward]] = {
     "turn_discounted": turn_discounted_reward,
     "statement": statement_reward,
     "program": program_reward,
+    "decide": decide_reward,
     **dict.fromkeys(ATTEMPTS, attempts_reward),
 }
 

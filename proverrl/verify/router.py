@@ -1,14 +1,15 @@
 """Sends each candidate to the back end of its language.
 
-Flows in: candidates of any language. Flows out: the verdict of the back end that judges it. A back
-end is opened when the first candidate needs it; a missing one stays missing, names its remedy and
-does not affect the others. Not handled here: how a back end is found (``proverrl.lang.open``).
+Flows in: candidates of any language. Flows out: the verdict of the back end that judges it; of one
+that chooses a side of a claim, a proof of that side is judged (``Settle``). A back end is opened
+when the first candidate needs it; a missing one stays missing, names its remedy and does not affect
+the others. Not handled here: how a back end is found (``proverrl.lang.open``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proverrl.errors import ToolchainError, VerifierError
 from proverrl.types import Candidate, Verdict
@@ -28,12 +29,18 @@ class Backend:
 OpenBackend = Callable[[], Backend]
 """Opens a back end; raises ``ToolchainError`` naming the command that installs a missing one."""
 
+Settle = Callable[[Candidate], Candidate | Verdict]
+"""What is verified of a candidate, or the verdict of one that says nothing to verify."""
+
 
 class RoutedVerifier:
     """A ``LanedVerifier`` over one back end per language, each opened when it is first needed."""
 
-    def __init__(self, openers: Mapping[str, OpenBackend]) -> None:
+    def __init__(
+        self, openers: Mapping[str, OpenBackend], settle: Settle = lambda candidate: candidate
+    ) -> None:
         self._openers = dict(openers)
+        self._settle = settle
         self._opened: dict[str, Backend] = {}
         self._missing: dict[str, str] = {}
         self._closed = False
@@ -73,8 +80,11 @@ class RoutedVerifier:
     async def verify(
         self, candidate: Candidate, *, deadline_seconds: float, lane: Lane = DEFAULT_LANE
     ) -> Verdict:
-        verifier = self.open_backend(candidate.problem.language).verifier
-        return await verifier.verify(candidate, deadline_seconds=deadline_seconds, lane=lane)
+        backend = self.open_backend(candidate.problem.language)
+        settled = self._settle(candidate)
+        if isinstance(settled, Verdict):
+            return replace(settled, toolchain=backend.toolchain)
+        return await backend.verifier.verify(settled, deadline_seconds=deadline_seconds, lane=lane)
 
     async def aclose(self) -> None:
         self._closed = True

@@ -28,6 +28,7 @@ from proverrl.lang.dafny.workers.toolchain import check_dafny
 from proverrl.lang.generating import Generator
 from proverrl.lang.parts import (
     Composing,
+    Deciding,
     Facts,
     Formalizing,
     Instructing,
@@ -37,8 +38,9 @@ from proverrl.lang.parts import (
     Sketching,
 )
 from proverrl.lang.records import Extraction, Part
+from proverrl.lang.sides import SIDES
 from proverrl.lang.words import drop_names, find_words
-from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
+from proverrl.types import ANNOTATE, DECIDE, HOLE, Candidate, Problem, Verdict
 from proverrl.verify.router import Backend
 
 _DECLARES = frozenset("method lemma function predicate".split())
@@ -55,9 +57,9 @@ class Dafny(Language):
     suffix = ".dfy"
     comment = "//"
     fences = ("dafny", "dfy")
-    kinds = KINDS
+    kinds = (*KINDS, DECIDE)
     layout = "dafny"
-    keywords = KEYWORDS
+    keywords = KEYWORDS | frozenset(SIDES)
     built_ins = BUILT_IN_MEMBERS
     file_start = re.compile(
         r"^(?:ghost |static )*(?:method|lemma|function|predicate)\b", re.MULTILINE
@@ -101,6 +103,12 @@ class Dafny(Language):
         return PROGRAMMING
 
     @property
+    def deciding(self) -> Deciding:
+        from proverrl.lang.dafny.formal.claim import DECIDING
+
+        return DECIDING
+
+    @property
     def instructing(self) -> Instructing:
         from proverrl.lang.dafny.instructing import INSTRUCTING
 
@@ -122,11 +130,13 @@ class Dafny(Language):
         return open_dafny(options)
 
     def audit(self, candidate: Candidate) -> Verdict | None:
-        return audit_candidate(candidate)
+        settled = self.settle(candidate)
+        return settled if isinstance(settled, Verdict) else audit_candidate(settled)
 
     def check_problem(self, problem: Problem) -> None:
         try:
-            check_problem(problem)
+            check = self.deciding.check if problem.kind == DECIDE else check_problem
+            check(problem)
         except ProblemError as error:
             newer = explain_dafny_4(problem.statement)
             raise ProblemError(f"{error} ({newer})" if newer else str(error)) from error

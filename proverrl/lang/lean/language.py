@@ -19,10 +19,11 @@ from proverrl.lang.lean.skeletons import read_skeletons
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target
 from proverrl.lang.lean.syntax.tokens import Token, scan_code, scan_tokens, shift_line
 from proverrl.lang.lean.words import CORE_NAMES, TACTICS
-from proverrl.lang.parts import Composing, Facts, Formalizing, Searching, Sketching
+from proverrl.lang.parts import Composing, Deciding, Facts, Formalizing, Searching, Sketching
 from proverrl.lang.records import Extraction, Part
+from proverrl.lang.sides import SIDES
 from proverrl.lang.words import find_words
-from proverrl.types import HOLE, Candidate, Problem, Verdict
+from proverrl.types import DECIDE, HOLE, Candidate, Problem, Verdict
 from proverrl.verify.body_place import end_column, hole_column
 from proverrl.verify.router import Backend
 
@@ -35,14 +36,14 @@ class Lean(Language):
     suffix = ".lean"
     comment = "--"
     fences = ("lean4", "lean")
-    kinds = LEAN_KINDS
+    kinds = (*LEAN_KINDS, DECIDE)
     layout = "deepseek"
     file_start = re.compile(
         r"^(?:import|open|namespace|section|set_option|noncomputable|private|theorem|lemma|def|"
         r"abbrev|structure|inductive|@\[|/--)(?:\b|(?<=\W))",
         re.MULTILINE,
     )
-    keywords = frozenset(word for word in LEAN_KEYWORDS if word.isidentifier()) | TACTICS
+    keywords = frozenset(word for word in LEAN_KEYWORDS if word.isidentifier()) | TACTICS | {*SIDES}
     built_ins = CORE_NAMES
     writes_file = True
     canaries = CANARIES
@@ -72,6 +73,12 @@ class Lean(Language):
         return FORMALIZING
 
     @property
+    def deciding(self) -> Deciding:
+        from proverrl.lang.lean.formal.claim import DECIDING
+
+        return DECIDING
+
+    @property
     def composing(self) -> Composing:
         from proverrl.lang.lean.compose import COMPOSING
 
@@ -89,10 +96,12 @@ class Lean(Language):
         return open_lean(options)
 
     def audit(self, candidate: Candidate) -> Verdict | None:
-        return audit_lean_candidate(candidate)
+        settled = self.settle(candidate)
+        return settled if isinstance(settled, Verdict) else audit_lean_candidate(settled)
 
     def check_problem(self, problem: Problem) -> None:
-        check_lean_problem(problem)
+        check = self.deciding.check if problem.kind == DECIDE else check_lean_problem
+        check(problem)
 
     def diagnose(self) -> list[Part]:
         from proverrl.lang.lean.backend import check_lean

@@ -57,7 +57,7 @@ def list_values(kind: str, program: Program, depth: int = 2) -> list[str]:
     return found
 
 
-def _list_inputs(
+def list_inputs(
     target: Declaration, program: Program, num: int, numbers: Sequence[str] = ()
 ) -> list[dict[str, str]]:
     """Values for all parameters: first all alike in size, then mixed; [] when a type has none."""
@@ -116,7 +116,7 @@ def list_calls(
     """Equations that fix the inputs of each run; ``numbers`` are values of whole numbers too."""
     arrays = [name for name, kind in target.formals if kind == "array<int>"]
     plain = target.rewrite(formals=tuple(f for f in target.formals if f[0] not in arrays))
-    rows = _list_inputs(plain, program, num, numbers)
+    rows = list_inputs(plain, program, num, numbers)
     if not rows:
         return []
     return [
@@ -194,7 +194,7 @@ def write_witnesses(problem: Problem) -> str | None:
     the claim fails for it. None where the lemma has no parameters, or a type without values."""
     program = read_problem(problem)
     target = program.target
-    inputs = _list_inputs(target, program, NUM_WITNESSES)
+    inputs = list_inputs(target, program, NUM_WITNESSES)
     if not target.formals or not inputs:
         return None
     requires = [f"({text})" for text in target.list_clauses("requires")]

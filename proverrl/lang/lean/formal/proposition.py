@@ -126,6 +126,16 @@ class LeanFormalizing:
         return "messages" in verdict.checks and all(d.line >= line for d in errors)
 
 
+def describe_theorem(problem: Problem, english: English) -> str:
+    """What a theorem says, in words; empty where there are none."""
+    try:
+        theorem = read_theorem(problem)
+        parts = _read_parts(theorem.binders, theorem.target)
+    except ProblemError:
+        return ""
+    return "" if parts is None else _describe(parts, english) or ""
+
+
 def _read_parts(binders: str, target: str) -> _Parts | None:
     about, given = [], []
     for names, kind in _split_binders(binders):

@@ -1,0 +1,42 @@
+"""What an evaluation says of claims that were decided, beside what chance gives.
+
+Flows in: summaries of evaluations. Flows out: lines for a terminal, the page and its tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from proverrl.evaluation.decisions import FIGURES
+from proverrl.report.run import RunRecord
+
+
+def describe_decisions(title: str, summary: Mapping[str, Any]) -> str:
+    """``After: 60 theorems, 178 variants: right side 71.0 % (64.0-77.0; chance 50.0), ...``; empty
+    for an evaluation that decides nothing."""
+    found = summary.get("decisions")
+    if not found:
+        return ""
+    parts = [f"{name} {_describe(found[key])}" for key, name in FIGURES.items()]
+    left = f", {found['left_out']:,} left out" if found["left_out"] else ""
+    counts = f"{found['theorems']:,} theorems, {found['variants']:,} variants{left}"
+    return f"{title}: {counts}: {', '.join(parts)}"
+
+
+def list_decisions(runs: Sequence[RunRecord]) -> list[str]:
+    """A line for each evaluation that decides claims."""
+    lines = (
+        describe_decisions(f"{run.label}, {name}", evaluation.summary)
+        for run in runs
+        for name, evaluation in run.evaluations.items()
+    )
+    return [line for line in lines if line]
+
+
+def _describe(figure: Mapping[str, float | None]) -> str:
+    if figure["value"] is None:
+        return "-"
+    names = ("value", "low", "high", "chance")
+    value, low, high, chance = (100 * float(figure[name] or 0.0) for name in names)
+    return f"{value:.1f} % ({low:.1f}-{high:.1f}; chance {chance:.1f})"
