@@ -191,6 +191,42 @@ def test_without_a_side_nothing_is_verified_and_the_place_is_the_beginning() -> 
     assert (refused.diagnostics[0].body_line, refused.diagnostics[0].body_column) == (1, 9)
 
 
+LEAN_HEAD = "def f : Nat → Nat\n  | 0 => 3\n  | n + 1 => f n + 2\n"
+LEAN_PROOF = "\n".join(
+    ["induction n with", "  | zero => rfl", "  | succ n h =>", "    rw [f, h]", "    omega"]
+)
+
+
+@pytest.mark.lean
+def test_lean_proves_the_side_that_was_chosen_and_no_other() -> None:
+    def claim(target: str) -> Problem:
+        text = f"{LEAN_HEAD}theorem t (n : Nat) : {target} := by\n  {HOLE}\n"
+        return Problem("p", "lean", DECIDE, "", text, metadata={"holds": True})
+
+    true, false = claim("f n = 2 * n + 3"), claim("f n = 2 * n + 4")
+    refuted = "disprove\n  exact fun h => absurd (h 1) (by decide)"
+    cases = [
+        (true, f"prove\n  {LEAN_PROOF}", Status.PROVED),
+        (false, refuted, Status.PROVED),
+        (true, refuted, Status.REJECTED),
+        (false, f"prove\n  {LEAN_PROOF}", Status.REJECTED),
+        (true, LEAN_PROOF, Status.REJECTED),
+        (true, f"prove disprove\n  {LEAN_PROOF}", Status.REJECTED),
+        (true, f"prove\n  {LEAN_PROOF}\n  disprove", Status.REJECTED),
+        (false, "disprove\n  exact t", Status.REJECTED),
+        (
+            false,
+            "disprove\n  intro h\n  cases Classical.em (f 0 = 4) <;> contradiction",
+            Status.REJECTED,
+        ),
+        (false, "disprove\n  sorry", Status.INCOMPLETE),
+        (false, "prove\n  native_decide", Status.UNSOUND),
+    ]
+    for problem, body, status in cases:
+        (verdict,) = judge(problem, [body])
+        assert verdict.status is status, (body, verdict)
+
+
 def earn(
     problem: Problem, body: str | None, status: Status, share: float = 0.0, text: str = ""
 ) -> Mapping[str, float]:

@@ -31,7 +31,7 @@ FIGURES = {
 
 
 @dataclass(slots=True)
-class _Variant:
+class _Counts:
     counts: Counter[str] = field(default_factory=Counter)
 
     def share(self, name: str) -> float:
@@ -50,14 +50,14 @@ def describe_decision(problem: Problem, candidate: Candidate | None) -> dict[str
 def summarise_decisions(rows: Sequence[Row]) -> dict[str, Any]:
     """The figures of all attempts; nothing where none decides a claim. Chance is that of a fair
     coin for the side; no coin proves anything."""
-    theorems: dict[str, dict[str, _Variant]] = {}
+    theorems: dict[str, dict[str, _Counts]] = {}
     sizes: dict[str, int] = {}
     for row in rows:
         if (decision := row.get("decision")) is None:
             continue
         name = decision["theorem"] or row["problem_id"]
         sizes[name] = int(decision["variants"] or 1)
-        found = theorems.setdefault(name, {}).setdefault(row["problem_id"], _Variant())
+        found = theorems.setdefault(name, {}).setdefault(row["problem_id"], _Counts())
         if Status(row["status"]).judged:
             found.counts["judged"] += 1
             found.counts["side"] += bool(decision["right"])
