@@ -18,6 +18,7 @@ import click
 
 from proverrl.cli.compare import compare
 from proverrl.cli.ending import run_to_the_end
+from proverrl.cli.formalize import formalize, prove
 from proverrl.cli.init import init
 from proverrl.cli.integrity import contamination, recheck
 from proverrl.cli.mcp import mcp
@@ -122,7 +123,7 @@ def cli() -> None:
 
 for command in (
     *(verify, serve, mcp, bench, inspect, problems, proofs, compare),
-    *(contamination, recheck, report, watch, search, init),
+    *(contamination, recheck, report, watch, search, formalize, prove, init),
 ):
     cli.add_command(command)
 

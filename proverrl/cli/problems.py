@@ -80,6 +80,11 @@ def problems() -> None:
     is_flag=True,
     help="With these two: no wording that training does not use, whatever the split.",
 )
+@click.option(
+    "--with-program",
+    is_flag=True,
+    help="With --formalize: keep what each statement is about, so that it can be proved of it.",
+)
 @workers_option("Verifier processes.")
 @OUT_FILE
 def generate(
@@ -91,6 +96,7 @@ def generate(
     programs: bool,
     decide: bool,
     known_words: bool,
+    with_program: bool,
     out: Path,
     **work: int,
 ) -> None:
@@ -107,9 +113,13 @@ def generate(
     known = find_language(language)
     if known_words and not (formalize or programs):
         raise UsageError("--known-words is about English: it needs --formalize or --programs")
+    if with_program and not formalize:
+        raise UsageError("--with-program is for --formalize; give both")
     generator = known.generator
     if formalize or programs:
-        generator = StatementGenerator(known, programs=programs, known_words=known_words)
+        generator = StatementGenerator(
+            known, programs=programs, known_words=known_words, with_program=with_program
+        )
     if decide:
         generator = TheoremGenerator(known)
     if generator is None:

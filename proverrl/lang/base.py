@@ -202,6 +202,10 @@ class Language(ABC):
         """Of a problem that asks whether something is right, whether it is; None for any other."""
         return None
 
+    def knows_meaning(self, problem: Problem) -> bool:
+        """Whether what is meant stands behind the hole of a problem that asks for a statement."""
+        return bool(problem.statement.partition(HOLE)[2].strip())
+
     def show_problem(self, problem: Problem) -> str:
         """The problem as a file whose hole says that the proof is missing."""
         return self.show_text(problem)

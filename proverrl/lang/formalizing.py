@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from proverrl.errors import ProblemError
 from proverrl.lang.base import Language
@@ -31,10 +32,16 @@ from proverrl.verify.base import LanedVerifier
 class StatementGenerator(Generator):
     """The families of a language's generator, each asked for its statement, or with ``programs``
     for its statement and the code that meets it; with ``known_words`` in no wording that training
-    does not use, whatever the split."""
+    does not use, whatever the split; with ``with_program`` the program that a statement is about
+    is kept, so that what is written can be proved of it."""
 
     def __init__(
-        self, language: Language, *, programs: bool = False, known_words: bool = False
+        self,
+        language: Language,
+        *,
+        programs: bool = False,
+        known_words: bool = False,
+        with_program: bool = False,
     ) -> None:
         base = language.generator
         asking = language.programming if programs else language.formalizing
@@ -44,6 +51,7 @@ class StatementGenerator(Generator):
         self._base, self._asking = base, asking
         self._mark = "p" if programs else "s"
         self._known_words = known_words
+        self._with_program = with_program
         self.language = base.language
         self.pools = base.pools
         self.unseen = asking.unseen
@@ -78,6 +86,6 @@ class StatementGenerator(Generator):
             asked = asking.ask_statement(known, words)
             if asked is None:
                 raise NoDraftError
-            return asked
+            return asked if self._with_program else replace(asked, program={})
 
         return make

@@ -26,7 +26,7 @@ import random
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -104,12 +104,14 @@ def is_train_number(role: str, value: int) -> bool:
 @dataclass(frozen=True, slots=True)
 class ProgramText:
     """What a family writes: a statement line by line, the body that should fill its hole, and what
-    it says in words, if that is to be shown."""
+    it says in words, if that is to be shown. ``program`` is what a statement in words is about, for
+    the metadata."""
 
     lines: list[str]
     reference: str
     kind: str = "statements"
     informal: str = ""
+    program: Mapping[str, str] = field(default_factory=dict)
 
 
 Family = Callable[[random.Random, Names], ProgramText]
@@ -117,7 +119,8 @@ Family = Callable[[random.Random, Names], ProgramText]
 
 @dataclass(frozen=True, slots=True)
 class CurriculumDraft:
-    """A statement with a hole, the body that should fill it, and what it says in words, if any."""
+    """A statement with a hole, the body that should fill it, and what it says in words, if any,
+    with what it is about."""
 
     level: int
     family: str
@@ -125,6 +128,7 @@ class CurriculumDraft:
     statement: str
     reference: str
     informal: str = ""
+    program: Mapping[str, str] = field(default_factory=dict)
 
 
 LearnMetadata = Callable[[Problem], dict[str, Any] | None]
@@ -180,7 +184,8 @@ class Generator(ABC):
         statement = "\n".join(made.lines) + "\n"
         if self.assign_split(statement) != split:
             return None
-        return CurriculumDraft(level, family, made.kind, statement, made.reference, made.informal)
+        texts = (made.kind, statement, made.reference, made.informal)
+        return CurriculumDraft(level, family, *texts, made.program)
 
     def stream_family(
         self, level: int, family: str, seed: int, split: Split, seen: set[str]

@@ -177,6 +177,29 @@ class Formalizing(Asking, Protocol):
     def reword(self, problem: Problem, body: str, rng: random.Random) -> str | None:
         """A body that should say the same in other words; None where there is none to make."""
 
+    def ask_words(self, text: str, kind: str, words: str) -> Problem:
+        """A problem for words of somebody's own about a program or definitions of theirs; nobody
+        says what is meant. ``kind`` is what the program's own hole admits. Raises ``ProblemError``
+        for a text that has no place for a statement."""
+
+    def state(self, problem: Problem, meant: str | None) -> Problem:
+        """The problem with another statement, one that was found well formed, as what is meant;
+        None: nothing is, and no body is proved."""
+
+    def ask_proof(self, problem: Problem, body: str) -> Problem | None:
+        """The problem of proving what a well-formed body states; None where no program to prove it
+        of came with the words."""
+
+    def ask_contradiction(self, problem: Problem, body: str) -> Candidate | None:
+        """What is proved where nothing can be as the body says; None where nothing can be asked."""
+
+    def ask_parts(self, problem: Problem, body: str) -> Candidate | None:
+        """What to verify to see which parts of what is meant a body says; None as above."""
+
+    def rate_parts(self, problem: Problem, body: str, verdict: Verdict) -> str:
+        """From that verdict a letter for each part: A said, B a stronger or a weaker form of it
+        said, C not said, or said and not meant."""
+
 
 class Programming(Asking, Protocol):
     """Contracts with code that meets them, both to be written from words."""

@@ -12,15 +12,17 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from proverrl.benchmarks.open import Benchmark
 from proverrl.config import Config
 from proverrl.errors import RunError, UsageError
 from proverrl.evaluation.attempts import read_summary
+from proverrl.evaluation.evaluate import Evaluation
 from proverrl.lang import find_language
 from proverrl.lang.open import open_configured
 from proverrl.loops.checkpoint import latest_checkpoint
@@ -69,17 +71,26 @@ def _stem(source: str) -> str:
     return re.sub(r"[^\w.-]+", "_", Path(stem).name if path.exists() else stem)
 
 
+Afterwards = Callable[[Evaluation, CachedVerifier], Awaitable[None]]
+"""What is done with an evaluation's attempts while its verifier is open."""
+
+
 async def evaluate_benchmarks(
-    config: Config, *, from_run: Path | None, benchmarks: Mapping[str, str | None]
+    config: Config,
+    *,
+    from_run: Path | None,
+    benchmarks: Mapping[str, str | None],
+    prepare: Callable[[Benchmark], Benchmark] = lambda benchmark: benchmark,
+    afterwards: Afterwards | None = None,
 ) -> list[Path]:
     """Evaluate ``from_run``'s policy, or ``policy.path``, on each benchmark (None: the configured
-    split); returns the result files, named by the keys. Raises ``UsageError``: nothing to evaluate,
+    split), as ``prepare`` gives it; returns the result files, named by the keys. Raises ``UsageError``: nothing to evaluate,
     or a name is taken by an evaluation with other settings; ``RunError``: the run has no weights
     yet."""
     trained = open_policy(config, from_run)
     writer = open_writer(config)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)
-    found = {name: load_benchmark(config, source) for name, source in benchmarks.items()}
+    found = {name: prepare(load_benchmark(config, src)) for name, src in benchmarks.items()}
     everything = list(itertools.chain.from_iterable(each.problems for each in found.values()))
     searches = config.evaluation.search
     with lock_run(config.run), contextlib.closing(display):
@@ -118,6 +129,8 @@ async def evaluate_benchmarks(
                     warn=display.show_warning,
                     search=None if tools is None else (tools, config),
                 )
+                if afterwards is not None:
+                    await afterwards(evaluation, verifier)
     return [config.run / "evals" / f"{name}.json" for name in benchmarks]
 
 

@@ -72,7 +72,12 @@ def build_problem(
         informal=draft.informal,
         split=split,
         origin=ORIGIN,
-        metadata={"level": draft.level, "family": draft.family} | (learned or {}),
+        metadata={
+            "level": draft.level,
+            "family": draft.family,
+            **(learned or {}),
+            **({"program": dict(draft.program)} if draft.program else {}),
+        },
     )
 
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import CONTRACT
-from proverrl.lang.dafny.compose.declarations import read_problem
+from proverrl.lang.dafny.compose.declarations import Program, read_problem
 from proverrl.lang.dafny.formal.difference import (
     ask_difference,
     read_contracts,
@@ -26,6 +26,15 @@ from proverrl.lang.dafny.formal.difference import (
 )
 from proverrl.lang.dafny.formal.errors import Clause, reword, spoil
 from proverrl.lang.dafny.formal.phrases import read_phrase
+from proverrl.lang.dafny.formal.ratings import ask_parts, rate_parts
+from proverrl.lang.dafny.formal.stated import (
+    CONTRACT_WORDS,
+    ask_contradiction,
+    ask_proof,
+    cut_contract,
+    keep_program,
+    read_written,
+)
 from proverrl.lang.dafny.syntax.declarations import Declaration, write_formals
 from proverrl.lang.dafny.syntax.text import find_own_entries, scan_tokens
 from proverrl.lang.english import English, Forms, sentence
@@ -80,7 +89,8 @@ class DafnyFormalizing:
         target, hidden, clauses = meaning.target, meaning.hidden, meaning.clauses
         lines = [*meaning.given, *_write_caller(target, target.name, hidden, [HOLE])]
         lines += _write_caller(target, hidden, target.name, clauses)
-        return ProgramText(lines, "\n".join(clauses), self.kind, meaning.said)
+        program = cut_contract(known.problem)
+        return ProgramText(lines, "\n".join(clauses), self.kind, meaning.said, program)
 
     def list_empty(self, problem: Problem) -> Sequence[str]:
         """See ``Formalizing``."""
@@ -105,6 +115,54 @@ class DafnyFormalizing:
         found = _read_written(problem, body)
         return found and _join(reword(rng, *found))
 
+    def ask_words(self, text: str, kind: str, words: str) -> Problem:
+        """See ``Formalizing``."""
+        program = read_problem(Problem("words", "dafny", kind, "", text))
+        target = program.target
+        if target.word not in ("method", "lemma") or read_clauses(target):
+            raise ProblemError(
+                f"{target.name}: its contract is to be written from the words; give a method or "
+                "lemma without requires and ensures"
+            )
+        lines = [*_list_given(program), *write_head(target, target.name), f"  {HOLE}"]
+        kept = keep_program({"kind": kind, "statement": text})
+        statement = "\n".join(lines) + "\n"
+        return Problem("words", "dafny", CONTRACT, "", statement, informal=words, metadata=kept)
+
+    def state(self, problem: Problem, meant: str | None) -> Problem:
+        """See ``Formalizing``."""
+        *others, target = read_written(problem, "")
+        given = [d.text for d in others]
+        if meant is None:
+            # Nothing is proved of what nobody means; the contract is read all the same.
+            lines = [*_write_caller(target, target.name, target.name, [HOLE])]
+            lines += [f"lemma {_fresh_name(target, given)}()", "  ensures false", "{", "}"]
+        else:
+            hidden = _fresh_name(target, given)
+            lines = [*_write_caller(target, target.name, hidden, [HOLE])]
+            lines += _write_caller(target, hidden, target.name, meant.splitlines())
+        # Which entries there are is another matter now.
+        kept = {k: v for k, v in problem.metadata.items() if k != "expected_entries"}
+        return replace(
+            problem, preamble="", statement="\n".join([*given, *lines]) + "\n", metadata=kept
+        )
+
+    def ask_proof(self, problem: Problem, body: str) -> Problem | None:
+        """See ``Formalizing``."""
+        return ask_proof(problem, body)
+
+    def ask_contradiction(self, problem: Problem, body: str) -> Candidate | None:
+        """See ``Formalizing``."""
+        return ask_contradiction(problem, body)
+
+    def ask_parts(self, problem: Problem, body: str) -> Candidate | None:
+        """See ``Formalizing``."""
+        return ask_parts(problem, body)
+
+    def rate_parts(self, problem: Problem, body: str, verdict: Verdict) -> str:
+        """See ``Formalizing``."""
+        return rate_parts(problem, body, verdict)
+
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """Dafny resolved it, and no expression of it can fail to have a value."""
         if verdict.proved:
@@ -125,11 +183,21 @@ def read_meaning(problem: Problem, english: English) -> Meaning | None:
     said = _describe(target, english)
     if not clauses or said is None or target.word not in ("method", "lemma"):
         return None
-    taken = {piece for _, piece in scan_tokens(program.text)}
-    names = (f"Meant{number or ''}" for number in count())
-    hidden = next(name for name in names if name not in taken)
-    given = [d.text for d in program.others if d.word in _GIVEN]
+    given = _list_given(program)
+    hidden = _fresh_name(target, [d.text for d in program.others])
     return Meaning(target, given, clauses, hidden, said)
+
+
+def _list_given(program: Program) -> list[str]:
+    """What a contract may speak of."""
+    return [d.text for d in program.others if d.word in _GIVEN]
+
+
+def _fresh_name(target: Declaration, given: Sequence[str]) -> str:
+    """For the method that states what is meant."""
+    taken = {piece for text in (*given, target.text) for _, piece in scan_tokens(text)}
+    names = (f"Meant{number or ''}" for number in count())
+    return next(name for name in names if name not in taken)
 
 
 def _describe(target: Declaration, english: English) -> str | None:
@@ -157,7 +225,7 @@ def _join(clauses: Sequence[Clause]) -> str:
 
 def read_clauses(declared: Declaration) -> list[Clause]:
     """What a declaration demands and promises."""
-    return [clause for clause in declared.clauses if clause[0] in ("requires", "ensures")]
+    return [clause for clause in declared.clauses if clause[0] in CONTRACT_WORDS]
 
 
 def write_head(target: Declaration, name: str) -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
 from proverrl.lang.english import English, Forms, forms, list_names, sentence
@@ -117,6 +117,46 @@ class LeanFormalizing:
         """Nothing is reworded."""
         return None
 
+    def ask_words(self, text: str, kind: str, words: str) -> Problem:
+        """See ``Formalizing``. ``text`` holds definitions, if any; there is no program."""
+        lines = [*text.rstrip().splitlines(), "def Asked : Prop :=", f"  {HOLE}"]
+        statement = "\n".join(lines) + "\n"
+        return Problem("words", "lean", PROPOSITION, "", statement, informal=words)
+
+    def state(self, problem: Problem, meant: str | None) -> Problem:
+        """See ``Formalizing``."""
+        asked = problem.statement.partition(HOLE)[0] + HOLE
+        if meant is None:
+            lines = [f"{_AGREES} : Asked ↔ (Asked ∧ False) := by", "  exact Iff.rfl"]
+        else:
+            lines = ["def Meant : Prop :=", f"  {meant}", *_prove(_list_bound(meant))]
+        return replace(problem, statement="\n".join([asked, *lines]) + "\n")
+
+    def ask_proof(self, problem: Problem, body: str) -> Problem | None:
+        """See ``Formalizing``: every proposition can be proved by itself."""
+        before = problem.statement.partition(HOLE)[0].rstrip()
+        given = before.removesuffix("def Asked : Prop :=")
+        metadata = {k: problem.metadata[k] for k in ("level", "family") if k in problem.metadata}
+        return replace(
+            problem,
+            id=f"{problem.id}-proof",
+            kind="tactics",
+            statement=f"{given}theorem stated :\n  {body} := by\n  {HOLE}\n",
+            metadata=metadata,
+        )
+
+    def ask_contradiction(self, problem: Problem, body: str) -> Candidate | None:
+        """Nothing is asked: what is false is refuted, which takes a proof."""
+        return None
+
+    def ask_parts(self, problem: Problem, body: str) -> Candidate | None:
+        """Nothing is asked, as for differences."""
+        return None
+
+    def rate_parts(self, problem: Problem, body: str, verdict: Verdict) -> str:
+        """No part is."""
+        return ""
+
     def is_well_formed(self, candidate: Candidate, verdict: Verdict) -> bool:
         """All that Lean finds wrong is our proof that both are equivalent."""
         if verdict.proved:
@@ -160,6 +200,18 @@ def _split_binders(text: str) -> list[tuple[tuple[str, ...], str]]:
         found.append((tuple(match.group(1).split()), kind))
         place = end + len(text[end:]) - len(text[end:].lstrip())
     return found
+
+
+def _list_bound(text: str) -> list[str]:
+    """The names that a closed proposition is about: those of its first quantifier."""
+    if not text.startswith("∀"):
+        return []
+    rest, names = text[1:].lstrip(), list[str]()
+    while match := _GROUP.match(rest):
+        end = rest.find(")" if rest[0] == "(" else "}", match.end()) + 1
+        names += match.group(1).split()
+        rest = rest[end:].lstrip()
+    return names
 
 
 def _is_about(kind: str) -> bool:

@@ -1,0 +1,245 @@
+"""The commands that begin with words: ``formalize`` and ``prove``.
+
+Flows in: arguments. Flows out: statements with their judgement, proofs, shares, an exit status.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from proverrl.cli.options import (
+    FILE,
+    FOLDER,
+    OVERRIDES,
+    FiniteRange,
+    GivenPath,
+    choose_run,
+    count_option,
+    read_config,
+    run_until_interrupted,
+    suggest_id,
+)
+from proverrl.errors import UsageError
+
+if TYPE_CHECKING:
+    from proverrl.config import Config
+    from proverrl.loops.formalize_run import Formalized
+    from proverrl.loops.prove import Proved
+
+_MAX_SHOWN = 5
+_SAMPLES = count_option("--samples", 8, "Statements to write for each text.")
+_LEAST = click.option(
+    "--least",
+    default=0.5,
+    type=FiniteRange(0, 1),
+    help="Keep a statement only if at least this share of the samples means the same.",
+)
+
+
+@click.command()
+@click.argument("source", metavar="FILE")
+@click.option("--run", type=FOLDER, help="Write with this run's policy.")
+@click.option("--config", "config_file", type=FILE, help="Write with its policy.path or server.")
+@OVERRIDES
+@_SAMPLES
+@_LEAST
+@click.option("--name", default="formalize", help="Name of the result files in RUN/evals.")
+@click.option("--out", type=FILE, required=True, help="Write the kept statements as problems here.")
+def formalize(
+    source: str,
+    run: Path | None,
+    config_file: Path | None,
+    overrides: tuple[str, ...],
+    samples: int,
+    least: float,
+    name: str,
+    out: Path,
+) -> None:
+    """Write formal statements for the texts in FILE, judge them, and keep the best of each.
+
+    Interrupted, the same command continues.
+    """
+    if name != Path(name).name or name in ("", ".."):
+        raise UsageError(f"--name {name!r}: results are files of RUN/evals; give a plain name")
+    ask = "say which policy writes: --run RUN, or --config FILE with policy.path or endpoint.url"
+    config = read_config(config_file, run, _sample(overrides, samples), ask=ask)
+
+    from proverrl.loops.formalize_run import FormalizeOptions, write_kept
+    from proverrl.loops.formalize_run import formalize as write_statements
+    from proverrl.report import write_report
+
+    options = FormalizeOptions(name, least, by_meaning=True)
+    writing = write_statements(
+        config, source, from_run=choose_run(run, overrides), options=options
+    )
+    found = run_until_interrupted(writing, "what was judged is kept, the same command continues")
+    num_kept = write_kept(out, found)
+    click.echo(f"{num_kept} of {len(found)} texts have a statement that is kept")
+    for line in _count_dropped(found):
+        click.echo(line)
+    click.echo(f"written: {out}, {config.run / 'evals' / f'{name}.statements.jsonl'}")
+    click.echo(f"report: {write_report([config.run])}")
+
+
+@click.command()
+@click.argument("words")
+@click.option(
+    "--formaliser",
+    type=GivenPath(),
+    required=True,
+    metavar="RUN|FILE",
+    help="Write the statement with this run's policy, or that of a configuration.",
+)
+@click.option(
+    "--prover",
+    type=GivenPath(),
+    required=True,
+    metavar="RUN|FILE",
+    help="Prove it with this run's policy, or that of a configuration.",
+)
+@click.option(
+    "--program",
+    type=FILE,
+    help="What WORDS are about: a method without its contract whose proof is a hole (.dfy), or "
+    "definitions (.lean).",
+)
+@click.option("--kind", default="invariants", help="What the hole of a .dfy --program admits.")
+@click.option("--id", "ids", multiple=True, help="Only these problems of the file WORDS.")
+@OVERRIDES
+@_SAMPLES
+@_LEAST
+@click.option("--out", type=FOLDER, default=Path("searches/prove"), help="Write everything here.")
+@click.option("--resume", is_flag=True, help="Continue the searches in --out.")
+@count_option("--parallel", 1, "Proofs to search for at once.")
+def prove(
+    words: str,
+    formaliser: Path,
+    prover: Path,
+    program: Path | None,
+    kind: str,
+    ids: tuple[str, ...],
+    overrides: tuple[str, ...],
+    samples: int,
+    least: float,
+    out: Path,
+    resume: bool,
+    parallel: int,
+) -> None:
+    """From WORDS to a proof: English about a --program, or a file of problems in words.
+
+    For problems that know what is meant it tells the chance that statement, meaning and proof are
+    right. Exit status as that of search.
+    """
+    if any(text.partition("=")[0].strip() == "policy.path" for text in overrides):
+        raise UsageError("--set policy.path would be both policies; name a FILE that has it")
+    from proverrl.loops.prove import estimate_chances
+    from proverrl.loops.prove import prove as prove_words
+    from proverrl.loops.search_run import SearchOptions
+
+    written = _read_policy(formaliser, _sample(overrides, samples))
+    proving = _read_policy(prover, overrides)
+    source = _find_words(words, program, kind, ids, out)
+    work = prove_words(
+        written,
+        proving,
+        source,
+        runs=(_name_run(formaliser), _name_run(prover)),
+        least=least,
+        options=SearchOptions(out, resume, parallel, minimise_calls=0),
+        stream=sys.stdout,
+    )
+    how = f"{out} is saved, the same command with --resume continues"
+    proved = run_until_interrupted(work, how)
+    for one in proved[:_MAX_SHOWN]:
+        _show(one)
+    for chance in estimate_chances(proved):
+        click.echo(
+            f"{chance.stage}: {chance.count} of {chance.num}, "
+            f"{100 * chance.count / chance.num:.1f} % "
+            f"({100 * chance.low:.1f} to {100 * chance.high:.1f})"
+        )
+    click.echo(f"written: {out}")
+    sys.exit(0 if all(one.is_proved for one in proved) else 1)
+
+
+def _sample(overrides: Sequence[str], samples: int) -> tuple[str, ...]:
+    """All of a source, so many samples of each, of which one is enough for a figure."""
+    asked = ("evaluation.ks=[1]", "evaluation.max_problems=0", "evaluation.search=false")
+    return (*overrides, f"evaluation.samples={samples}", *asked)
+
+
+def _read_policy(place: Path, overrides: Sequence[str]) -> Config:
+    """The configuration that a run folder holds, or that is in a file."""
+    if place.is_dir():
+        return read_config(None, place, overrides, ask="")
+    return read_config(place, None, overrides, ask="")
+
+
+def _name_run(place: Path) -> Path | None:
+    return place if place.is_dir() else None
+
+
+def _find_words(
+    words: str, program: Path | None, kind: str, ids: tuple[str, ...], out: Path
+) -> str:
+    """The file of problems in words; it is written where the words themselves were given."""
+    from proverrl.benchmarks.open import is_source, open_benchmark
+    from proverrl.lang import LANGUAGES
+    from proverrl.loops.prove import write_words
+    from proverrl.problems.load import make_row, write_problems
+
+    place = out / "words.jsonl"
+    if program is not None:
+        names = [name for name, known in LANGUAGES.items() if known.suffix == program.suffix]
+        if not names:
+            known = ", ".join(language.suffix for language in LANGUAGES.values())
+            raise UsageError(f"--program {program}: give a file that ends in one of {known}")
+        write_words(place, names[0], program.read_text("utf-8"), kind, words)
+        return str(place)
+    if not is_source(words):
+        raise UsageError(
+            "say with --program what the words are about, or give a file of problems in words"
+        )
+    if not ids:
+        return words
+    benchmark = open_benchmark(words)
+    by_id = {problem.id: problem for problem in benchmark.problems}
+    for text in ids:
+        if text not in by_id:
+            raise UsageError(f"{text!r} is no problem of {words}{suggest_id(text, by_id)}")
+    write_problems(place, [make_row(by_id[text]) for text in ids])
+    return str(place)
+
+
+def _count_dropped(found: Sequence[Formalized]) -> list[str]:
+    """How many samples were dropped for which reason."""
+    counts = Counter[str]()
+    for one in found:
+        for judged in one.judged:
+            if reason := one.dropped.get(judged.body):
+                counts[reason.partition(":")[0]] += judged.count
+        for reason, count in one.lost.items():
+            counts[f"no statement, {reason}"] += count
+    return [f"  dropped {count}: {reason}" for reason, count in counts.most_common()]
+
+
+def _show(one: Proved) -> None:
+    found = one.formalized
+    click.echo(f"{found.problem.id}: {found.problem.informal}")
+    if found.kept is None:
+        click.echo(f"  no statement is kept of {found.num_samples} samples")
+        for body, reason in found.dropped.items():
+            click.echo(f"  dropped: {' '.join(body.split())}: {reason}")
+        return
+    for line in found.kept.body.splitlines():
+        click.echo(f"  | {line}")
+    said = {True: ", proved to mean what is meant", False: ", proved to mean something else"}
+    means = "" if found.kept.means is None else said[found.kept.means]
+    click.echo(f"  {found.kept.agreeing} of {found.num_samples} samples mean this{means}")
+    click.echo("  proved" if one.is_proved else "  no proof was found")

@@ -1,0 +1,192 @@
+"""What becomes of the statements that a formaliser wrote for one text in words.
+
+Flows in: a problem that asks for a statement, the bodies that samples wrote, a verifier, perhaps a
+critic. Flows out: each distinct statement with what was found out about it, and which one to keep.
+Whether samples mean the same is proved, as all else: the share that does (self-consistency, Wang et
+al. 2022, arXiv 2203.11171) is the score where nobody says what is meant. A critic may drop a
+statement, and never makes one right.
+Not handled here: sampling (``evaluation``), proofs of what is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from proverrl.formalize.equivalence import equivalent, get_formalizing
+from proverrl.formalize.lean_scorer import lean_score
+from proverrl.lang import find_language
+from proverrl.lang.parts import Formalizing
+from proverrl.types import Candidate, Problem, Verdict
+from proverrl.verify.base import Verifier
+
+Critic = Callable[[Problem, str], Awaitable[tuple[bool | None, str]]]
+"""Whether a statement says what the words of its problem say, None for no answer; and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedStatement:
+    """A distinct statement of a problem. ``count`` samples wrote it, ``agreeing`` samples wrote
+    this or one that means the same; these share ``meaning``. ``fault`` says why it is none to keep,
+    whatever is meant. ``means`` is three-valued, None also where nobody says what is meant;
+    ``ratings`` are those of LeanScorer, and ``score`` its score, where parts could be compared.
+    """
+
+    body: str
+    count: int
+    fault: str = ""
+    agreeing: int = 0
+    meaning: int = -1
+    means: bool | None = None
+    ratings: str = ""
+    score: float | None = None
+    critic: str = ""
+
+
+async def judge_statements(
+    problem: Problem,
+    bodies: Sequence[str],
+    verifier: Verifier,
+    *,
+    deadline_seconds: float,
+    critic: Critic | None = None,
+) -> list[JudgedStatement]:
+    """Each distinct body, in the order of the samples. Raises ``ProblemError`` for a problem that
+    asks for no statement."""
+    normal_form = find_language(problem.language).normal_form
+    counts = Counter(map(normal_form, bodies))
+    distinct = {normal_form(body): body for body in reversed(bodies)}
+    judge = _Judge(problem, get_formalizing(problem), verifier, deadline_seconds, critic)
+    firsts = dict.fromkeys(map(normal_form, bodies))
+    judging = (judge.judge(distinct[text], counts[text]) for text in firsts)
+    return await judge.find_agreeing(list(await asyncio.gather(*judging)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    problem: Problem
+    formalizing: Formalizing
+    verifier: Verifier
+    deadline_seconds: float
+    critic: Critic | None
+
+    async def judge(self, body: str, count: int) -> JudgedStatement:
+        """All about one statement but who agrees with it."""
+        found = JudgedStatement(body, count, fault=await self._find_fault(body))
+        if found.fault:
+            return found
+        if self.critic is not None:
+            is_correct, reasons = await self.critic(self.problem, body)
+            fault = "the critic calls it wrong" if is_correct is False else ""
+            found = replace(found, critic=reasons, fault=fault)
+        if not find_language(self.problem.language).knows_meaning(self.problem):
+            return found
+        means = await equivalent(
+            self.problem, body, self.verifier, deadline_seconds=self.deadline_seconds
+        )
+        ratings = await self._rate(body)
+        score = lean_score(ratings) if ratings else None
+        return replace(found, means=means, ratings=ratings, score=score)
+
+    async def find_agreeing(self, found: list[JudgedStatement]) -> list[JudgedStatement]:
+        """The same statements, each with how many samples agree with it: by proof, which holds for
+        all that have been found to agree with one of them."""
+        firsts: list[JudgedStatement] = []
+        meanings: list[int] = []
+        for one in found:
+            meanings.append(-1)
+            if one.fault:
+                continue
+            for number, first in enumerate(firsts):
+                # What is meant decides for those that are proved to mean it.
+                known = one.means and first.means
+                if known or await self._agree(first.body, one.body):
+                    meanings[-1] = number
+                    break
+            else:
+                meanings[-1] = len(firsts)
+                firsts.append(one)
+        sizes = Counter[int]()
+        for one, meaning in zip(found, meanings, strict=True):
+            sizes[meaning] += one.count
+        return [
+            replace(one, meaning=meaning, agreeing=sizes[meaning]) if meaning >= 0 else one
+            for one, meaning in zip(found, meanings, strict=True)
+        ]
+
+    async def _find_fault(self, body: str) -> str:
+        # No verdict on the bare problem rests on what is meant.
+        candidate = Candidate(self.formalizing.state(self.problem, None), body)
+        verdict = await self._verify(candidate)
+        if not verdict.status.judged:
+            return f"not judged: {verdict.status}"
+        if not self.formalizing.is_well_formed(candidate, verdict):
+            said = next((d.message for d in verdict.diagnostics if d.severity == "error"), "")
+            return f"not well formed: {said.splitlines()[0] if said else verdict.status}"
+        stated = self.formalizing.state(self.problem, body)
+        for empty in self.formalizing.list_empty(self.problem):
+            if await self._proves(Candidate(stated, empty)):
+                return f"says no more than {empty!r}" if empty else "says nothing"
+        asked = self.formalizing.ask_contradiction(self.problem, body)
+        if asked is not None and await self._proves(asked):
+            return "contradicts itself"
+        return ""
+
+    async def _rate(self, body: str) -> str:
+        asked = self.formalizing.ask_parts(self.problem, body)
+        if asked is None:
+            return ""
+        return self.formalizing.rate_parts(self.problem, body, await self._verify(asked))
+
+    async def _agree(self, one: str, other: str) -> bool:
+        return await self._proves(Candidate(self.formalizing.state(self.problem, one), other))
+
+    async def _proves(self, candidate: Candidate) -> bool:
+        return (await self._verify(candidate)).proved
+
+    async def _verify(self, candidate: Candidate) -> Verdict:
+        return await self.verifier.verify(candidate, deadline_seconds=self.deadline_seconds)
+
+
+def choose_statement(
+    judged: Sequence[JudgedStatement], num_samples: int, *, least: float, by_meaning: bool
+) -> JudgedStatement | None:
+    """The statement that most samples agree with, the first of several, if at least the share
+    ``least`` of all samples does; with ``by_meaning`` only such as are proved to mean what is
+    meant, however few."""
+    fit = [one for one in judged if not one.fault and (one.means or not by_meaning)]
+    best = max(fit, key=lambda one: (one.agreeing, one.count), default=None)
+    if best is None or (best.agreeing < least * num_samples and not by_meaning):
+        return None
+    return best
+
+
+def explain_dropped(
+    judged: Sequence[JudgedStatement],
+    kept: JudgedStatement | None,
+    num_samples: int,
+    *,
+    by_meaning: bool,
+) -> Mapping[str, str]:
+    """Body to the reason why it was not kept."""
+    return {
+        one.body: _explain(one, kept, num_samples, by_meaning=by_meaning)
+        for one in judged
+        if one is not kept
+    }
+
+
+def _explain(
+    one: JudgedStatement, kept: JudgedStatement | None, num_samples: int, *, by_meaning: bool
+) -> str:
+    if one.fault:
+        return one.fault
+    if by_meaning and one.means is False:
+        return "means something else, by proof"
+    if by_meaning and not one.means:
+        return "not proved to mean what is meant"
+    if kept is not None and one.meaning == kept.meaning:
+        return "means the same as the one that is kept"
+    return f"{one.agreeing} of {num_samples} samples mean this"

@@ -1,0 +1,127 @@
+"""From words to a proof: a statement is written and judged, then a proof of it is searched for.
+
+Flows in: two configurations, one of the policy that writes statements and one of the policy that
+proves, and a file of problems in words. Flows out: a folder with what both wrote, and for problems
+that know what is meant the chance that the statement is well formed, means what was meant and is
+proved. The statement is chosen without a look at what is meant, as it is where nobody knows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from proverrl.config import Config
+from proverrl.errors import UsageError
+from proverrl.lang import find_language
+from proverrl.loops.formalize_run import Formalized, FormalizeOptions, formalize, make_proof
+from proverrl.loops.search_run import SearchOptions, search_problems
+from proverrl.problems.load import make_row, write_problems
+from proverrl.statistics import clopper_pearson
+from proverrl.types import Problem
+
+NAME = "statements"
+"""Of the evaluation in the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """What came of a problem: its statement, the problem of proving it, and what ``result.json`` of
+    the search holds; None where there was nothing to search for."""
+
+    formalized: Formalized
+    proof: Problem | None
+    result: dict[str, Any] | None
+
+    @property
+    def is_proved(self) -> bool:
+        return self.result is not None and bool(self.result["proved"])
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """How many of ``num`` problems came so far, and the 95 % interval of that share."""
+
+    stage: str
+    count: int
+    num: int
+    low: float
+    high: float
+
+
+async def prove(
+    config: Config,
+    prover: Config,
+    source: str,
+    *,
+    runs: tuple[Path | None, Path | None],
+    least: float,
+    options: SearchOptions,
+    stream: TextIO,
+) -> list[Proved]:
+    """Write statements as ``config`` says, prove them as ``prover`` does; ``runs`` are those whose
+    weights are meant. All is kept in ``options.out``. Raises as ``formalize`` and
+    ``search_problems`` do."""
+    formalizing = FormalizeOptions(NAME, least, by_meaning=False)
+    folder = options.out / "formaliser"
+    writing = config.model_copy(update={"run": folder})
+    found = await formalize(writing, source, from_run=runs[0], options=formalizing)
+    proofs = [make_proof(one) for one in found]
+    if missing := [f.problem.id for f, p in zip(found, proofs, strict=True) if f.kept and not p]:
+        raise UsageError(
+            f"{source}: problem {missing[0]!r} has no program of which its statement could be "
+            "proved; give --program, or rows of `problems generate --formalize --with-program`"
+        )
+    wanted = [proof for proof in proofs if proof is not None]
+    results: dict[str, dict[str, Any]] = {}
+    if wanted:
+        searching = dataclasses.replace(options, out=options.out / "proofs")
+        shown = await search_problems(
+            prover, wanted, from_run=runs[1], options=searching, stream=stream
+        )
+        results = {p.id: result for p, result in zip(wanted, shown, strict=True)}
+    return [
+        Proved(one, proof, results[proof.id] if proof else None)
+        for one, proof in zip(found, proofs, strict=True)
+    ]
+
+
+def estimate_chances(proved: Sequence[Proved]) -> list[Chance]:
+    """The share of problems that came through each stage and all before it, of those that know what
+    is meant; the last is the product of all. A meaning that is not proved right counts as wrong.
+    Empty where no problem knows what is meant."""
+    known = [p for p in proved if _knows_meaning(p)]
+    stages = {
+        "a statement is kept": [p.formalized.kept is not None for p in known],
+        "and means what is meant": [_is_right(p) for p in known],
+        "and is proved": [_is_right(p) and p.is_proved for p in known],
+    }
+    num = len(known)
+    return [
+        Chance(stage, sum(came), num, *clopper_pearson(sum(came) / num, num))
+        for stage, came in stages.items()
+        if num
+    ]
+
+
+def write_words(path: Path, language: str, text: str, kind: str, words: str) -> None:
+    """A file of one problem, that of writing what the words say of a program or with definitions.
+    Raises ``ProblemError``: the text has no place for a statement; ``UsageError``: the language
+    has no statements from words."""
+    formalizing = find_language(language).formalizing
+    if formalizing is None:
+        raise UsageError(f"no statements are written from words in {language}")
+    write_problems(path, [make_row(formalizing.ask_words(text, kind, words))])
+
+
+def _knows_meaning(proved: Proved) -> bool:
+    problem = proved.formalized.problem
+    return find_language(problem.language).knows_meaning(problem)
+
+
+def _is_right(proved: Proved) -> bool:
+    kept = proved.formalized.kept
+    return kept is not None and kept.means is True
