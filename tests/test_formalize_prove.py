@@ -1,4 +1,4 @@
-"""``proverrl formalize`` and ``proverrl prove``: from words to statements and proofs, real Dafny."""
+"""``proverrl formalize`` and ``proverrl prove``: words, statements, proofs; real Dafny."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from proverrl.cli.main import cli
 from proverrl.errors import UsageError
 from proverrl.formalize.lean_scorer import ACCEPTED, lean_score
 from proverrl.lang import find_language
+from proverrl.lang.parts import Formalizing
 from proverrl.loops import evaluate_run, search_run
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_problems, load_references, make_row, write_problems
-from proverrl.types import Completion, Problem, Prompt, Sampling
+from proverrl.types import Candidate, Completion, Problem, Prompt, Sampling
+from proverrl.verify.base import verify_all
 from tests.test_policy import tiny_policy
 from tests.test_statements import ask_verifier
 
-DAFNY = find_language("dafny").formalizing
-LEAN = find_language("lean").formalizing
-assert DAFNY is not None
-assert LEAN is not None
+DAFNY: Formalizing = find_language("dafny").formalizing  # type: ignore[assignment]
+LEAN: Formalizing = find_language("lean").formalizing  # type: ignore[assignment]
 
 HEAD = "method M(n: nat, k: int) returns (r: int)"
 PROGRAM = f"""function F(n: nat): int {{ 3 * n }}
@@ -88,7 +88,9 @@ def place(tmp_path: Path) -> Iterator[Path]:
     os.chdir(before)
 
 
-def call(monkeypatch: pytest.MonkeyPatch, script: Mapping[str, Sequence[str]], *words: str) -> Result:
+def call(
+    monkeypatch: pytest.MonkeyPatch, script: Mapping[str, Sequence[str]], *words: str
+) -> Result:
     for module in (evaluate_run, search_run):
         monkeypatch.setattr(module, "open_policy", lambda config, run: write_policy(script))
     return CliRunner().invoke(cli, list(words), catch_exceptions=False)
@@ -170,9 +172,6 @@ def test_dafny_rates_the_parts_of_a_contract(body: str, ratings: str) -> None:
 
 @pytest.mark.dafny
 def test_what_nobody_means_is_proved_by_no_statement() -> None:
-    from proverrl.types import Candidate
-    from proverrl.verify.base import verify_all
-
     bare = DAFNY.state(make_own(), None)
     bodies = [RIGHT, "", "requires false", "ensures false", "decreases *", "ensures true }"]
     asked = [Candidate(bare, body) for body in bodies]
@@ -285,10 +284,13 @@ def test_the_chance_that_all_is_right(place: Path, monkeypatch: pytest.MonkeyPat
     write_problems("words.jsonl", [make_row(make_known(i)) for i in range(4)])
     script = {
         # Right and proved; right and not proved; wrong and proved; nothing that is kept.
-        **{"own0": [RIGHT], "own0-proof": [INVARIANTS]},
-        **{"own1": [SAME], "own1-proof": ["invariant i < n"]},
-        **{"own2": [WEAK], "own2-proof": ["invariant r >= k"]},
-        **{"own3": ["requires false"]},
+        "own0": [RIGHT],
+        "own0-proof": [INVARIANTS],
+        "own1": [SAME],
+        "own1-proof": ["invariant i < n"],
+        "own2": [WEAK],
+        "own2-proof": ["invariant r >= k"],
+        "own3": ["requires false"],
     }
     both = ("--formaliser", "c.toml", "--prover", "c.toml", "--samples", "2")
     done = call(monkeypatch, script, "prove", "words.jsonl", *both, "--out", "o")
@@ -321,7 +323,9 @@ def test_what_cannot_be_proved_or_written_is_refused(
     (place / "m.txt").write_text(PROGRAM)
     assert "ends in one of .dfy, .lean" in refuse("prove", WORDS, "--program", "m.txt", *both)
     assert "both policies" in refuse("prove", WORDS, "--set", "policy.path=x", *both)
-    write_problems("p.jsonl", [make_row(DAFNY.ask_proof(make_own(), RIGHT))])  # type: ignore[arg-type]
+    proof = DAFNY.ask_proof(make_own(), RIGHT)
+    assert proof is not None
+    write_problems("p.jsonl", [make_row(proof)])
     told = refuse("formalize", "p.jsonl", "--config", "c.toml", "--out", "k.jsonl")
     assert "asks for no statement" in told
 

@@ -75,9 +75,7 @@ def formalize(
     from proverrl.report import write_report
 
     options = FormalizeOptions(name, least, by_meaning=True)
-    writing = write_statements(
-        config, source, from_run=choose_run(run, overrides), options=options
-    )
+    writing = write_statements(config, source, from_run=choose_run(run, overrides), options=options)
     found = run_until_interrupted(writing, "what was judged is kept, the same command continues")
     num_kept = write_kept(out, found)
     click.echo(f"{num_kept} of {len(found)} texts have a statement that is kept")
@@ -190,17 +188,18 @@ def _find_words(
 ) -> str:
     """The file of problems in words; it is written where the words themselves were given."""
     from proverrl.benchmarks.open import is_source, open_benchmark
-    from proverrl.lang import LANGUAGES
+    from proverrl.files.lines import read_text
+    from proverrl.lang import find_suffixes
     from proverrl.loops.prove import write_words
     from proverrl.problems.load import make_row, write_problems
 
     place = out / "words.jsonl"
     if program is not None:
-        names = [name for name, known in LANGUAGES.items() if known.suffix == program.suffix]
-        if not names:
-            known = ", ".join(language.suffix for language in LANGUAGES.values())
+        suffixes = find_suffixes()
+        if program.suffix not in suffixes:
+            known = ", ".join(suffixes)
             raise UsageError(f"--program {program}: give a file that ends in one of {known}")
-        write_words(place, names[0], program.read_text("utf-8"), kind, words)
+        write_words(place, suffixes[program.suffix], read_text(program), kind, words)
         return str(place)
     if not is_source(words):
         raise UsageError(

@@ -84,9 +84,9 @@ async def evaluate_benchmarks(
     afterwards: Afterwards | None = None,
 ) -> list[Path]:
     """Evaluate ``from_run``'s policy, or ``policy.path``, on each benchmark (None: the configured
-    split), as ``prepare`` gives it; returns the result files, named by the keys. Raises ``UsageError``: nothing to evaluate,
-    or a name is taken by an evaluation with other settings; ``RunError``: the run has no weights
-    yet."""
+    split), as ``prepare`` gives it; returns the result files, named by the keys. Raises
+    ``UsageError``: nothing to evaluate, or a name is taken by an evaluation with other settings;
+    ``RunError``: the run has no weights yet."""
     trained = open_policy(config, from_run)
     writer = open_writer(config)
     display = (LiveDisplay if can_draw_live() else PlainDisplay)(sys.stdout, time.monotonic)

@@ -103,7 +103,11 @@ async def formalize(
 def list_rows(found: Sequence[Formalized]) -> Iterator[dict[str, Any]]:
     """A line for each distinct statement, and for each reason why a sample holds none."""
     for one in found:
-        about = {"problem_id": one.problem.id, "num_samples": one.num_samples}
+        about = {
+            "problem_id": one.problem.id,
+            "informal": one.problem.informal,
+            "num_samples": one.num_samples,
+        }
         for judged in one.judged:
             dropped = one.dropped.get(judged.body, "")
             yield {**about, **asdict(judged), "dropped": dropped}

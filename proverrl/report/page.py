@@ -38,6 +38,7 @@ from proverrl.report.selfplay import (
     list_compose_warnings,
     list_played,
 )
+from proverrl.report.statements import HEADS, list_statements
 from proverrl.types import Status
 
 REPORT_FILE = "report.html"
@@ -119,6 +120,8 @@ def build_page(run_dirs: Sequence[Path]) -> str:
         calibrations=calibrations,
         matrices=[item for item in enumerate(shelves) if len(item[1].columns) > 1],
         completions=list_completion_cells(runs),
+        statements=list_statements(runs),
+        statement_heads=HEADS,
         unjudged=unjudged,
         reasons=reasons,
         data=embed_json(data),
