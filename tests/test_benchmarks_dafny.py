@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from proverrl.benchmarks.base import open_source
+from proverrl.benchmarks.formats import read_source
+from proverrl.benchmarks.open import admit
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import audit_candidate
 from proverrl.lang.dafny.strip import cut_lines, explain_dafny_4, strip_hints
@@ -164,6 +168,24 @@ def test_programs_that_cannot_be_stripped_are_refused() -> None:
     assert cut_lines("a\n  b // c\nd", 4, 5) == "a\nd"
     assert cut_lines("a; b;\n", 3, 5) == "a;\n"
     assert cut_lines("a; b; c;\n", 3, 5) == "a;  c;\n"
+
+
+def test_dafnycomp_keeps_contracts_and_loses_hints(tmp_path: Path) -> None:
+    rows = [
+        {"dafny": TRUTH, "source": "main_2node_1-1-2"},
+        {"dafny": f"{TRUTH}method N() {{ assume false; }}\n", "source": "main_2node_1-3-4"},
+        {"dafny": "method P() returns (r: int) ensures r == 1 { r := 1; }\n", "source": "plain"},
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = admit(read_source(open_source(path)))
+    assert found.format == "dafnycomp"
+    assert [(e.problem.id, e.problem.statement, e.reference) for e in found.entries] == [
+        ("main_2node_1-1-2", f"{BLANK}\n{HOLE}", TRUTH)
+    ]
+    told = {entry.id: entry.reason for entry in found.refused}
+    assert "assume" in told["main_2node_1-3-4"]
+    assert told["plain"] == "it holds no proof hints, so that nothing is left to write"
 
 
 def test_clover_and_mbpp(tmp_path: Path) -> None:

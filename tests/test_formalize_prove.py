@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from proverrl.cli.main import cli
 from proverrl.errors import UsageError
+from proverrl.formalize.judging import choose_statement, judge_statements
 from proverrl.formalize.lean_scorer import ACCEPTED, lean_score
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
@@ -262,6 +263,30 @@ def test_a_hostile_statement_is_never_kept(place: Path, monkeypatch: pytest.Monk
         "contradicts itself",
         "not well formed",
     ]
+
+
+@pytest.mark.dafny
+def test_a_critic_may_drop_a_statement_and_keeps_none() -> None:
+    async def misled(problem: Problem, body: str) -> tuple[bool | None, str]:
+        return body != RIGHT, f"so it says of {problem.id}"
+
+    problem = make_known(0)
+    found = ask_verifier(
+        lambda verifier: judge_statements(
+            problem,
+            [RIGHT, WEAK, "requires false"],
+            verifier,
+            deadline_seconds=60,
+            critic=misled,
+        )
+    )
+    told = [(one.fault, one.means, one.critic) for one in found]
+    assert told == [
+        ("the critic calls it wrong", True, "so it says of own0"),
+        ("", False, "so it says of own0"),
+        ("says no more than 'requires false'", None, ""),
+    ]
+    assert choose_statement(found, 3, least=0.0, by_meaning=True) is None
 
 
 @pytest.mark.dafny

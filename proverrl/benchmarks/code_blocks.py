@@ -3,7 +3,8 @@
 Flows in: a ``Collector`` with its source. Flows out: its problems. A problem of ours asks for a
 proof of a fixed statement, so a task fits when its code is given and its proof is not: Verina's
 proof task with the reference code (189 tasks), CLEVER's correctness proof where the file holds an
-implementation. Writing code, preconditions or specifications is refused with that reason.
+implementation. Writing code, preconditions or specifications is refused with that reason: the kind
+``program`` is Dafny's, and Lean has none like it.
 Verina: Ye et al. 2025, arXiv 2505.23135. CLEVER: Thakur et al. 2025, arXiv 2505.13938.
 """
 

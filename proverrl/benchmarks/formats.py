@@ -86,9 +86,9 @@ def _is_statement(path: Path) -> bool:
     return path.parent.name != _SOLVED_FOLDER and path.name != "lakefile.lean"
 
 
-def _dafny_rows(*fields: str) -> Format:
+def _dafny_rows(read: _Read, *fields: str) -> Format:
     needed = [(field,) for field in fields]
-    return Format(partial(explain_no_rows, needed=needed), programs.read_dafnybench_rows)
+    return Format(partial(explain_no_rows, needed=needed), read)
 
 
 def _statement_rows(format_name: BenchmarkFormat) -> Format:
@@ -155,13 +155,19 @@ def _explain_no_humaneval(files: list[Path]) -> str:
 
 FORMATS: Mapping[BenchmarkFormat, Format] = {
     "problems": Format(_explain_not_ours, _read_ours),
-    "dafnybench_tasks": _dafny_rows("id", "hints_removed", "ground_truth"),
-    "dafnybench_rows": _dafny_rows("test_ID", "hints_removed", "ground_truth"),
+    "dafnybench_tasks": _dafny_rows(
+        programs.read_dafnybench_rows, "id", "hints_removed", "ground_truth"
+    ),
+    "dafnybench_rows": _dafny_rows(
+        programs.read_dafnybench_rows, "test_ID", "hints_removed", "ground_truth"
+    ),
+    "dafnycomp": _dafny_rows(programs.read_dafnycomp, "dafny", "source"),
     "goedel": _statement_rows("goedel"),
     "deepseek": _statement_rows("deepseek"),
     "minif2f_v2": _statement_rows("minif2f_v2"),
     "proofnet_verified": _statement_rows("proofnet_verified"),
     "formalmath": _statement_rows("formalmath"),
+    "criticlean": _statement_rows("criticlean"),
     "lean_rows": _statement_rows("lean_rows"),
     "verina": Format(_explain_no_verina, code_blocks.read_verina),
     "clever": _files(".lean", code_blocks.read_clever, _explain_no_clever),

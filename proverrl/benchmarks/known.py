@@ -154,6 +154,21 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         ("formalmath-lite.jsonl",),
         "SphereLab/FormalMATH-Lite",
     ),
+    "criticleanbench": _lean(
+        "criticlean",
+        "500 statements, 250 of them right",
+        "not stated here; see its page",
+        "https://huggingface.co/datasets/m-a-p/CriticLeanBench",
+        ("criticleanbench.jsonl", "CriticLeanBench.jsonl"),
+        "m-a-p/CriticLeanBench",
+    ),
+    "gaokao-formal": _lean(
+        "lean_rows",
+        "495",
+        "not stated here; see its publisher",
+        "the release of Mathesis, arXiv 2506.07047",
+        ("gaokao-formal.jsonl", "gaokao_formal.jsonl"),
+    ),
     "combibench": _lean(
         "combibench",
         "100, 45 of them with an answer to give",
@@ -192,6 +207,14 @@ KNOWN: Mapping[str, KnownBenchmark] = {
         "chosen from DafnyBench: the ground truth verifies under Dafny 2.3, the text without hints "
         "does not",
         ("dafnybench_tasks.jsonl",),
+    ),
+    "dafnycomp": _dafny(
+        "dafnycomp",
+        "300 programs",
+        "not stated here; see its repository",
+        "https://github.com/Veri-Code/ReForm, folder "
+        "LLaMA-Factory/dafny_process/DafnyAutoSpec/code_wspec",
+        ("dafnycomp.json", "dfyautospec_chain300.json"),
     ),
     "mbpp-dfy": _dafny(
         "mbpp_dfy",

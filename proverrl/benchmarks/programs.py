@@ -1,10 +1,12 @@
-"""Files and rows with whole Dafny programs: DafnyBench, Clover, MBPP-DFY, HumanEval-Dafny, miniF2F.
+"""Files and rows with whole Dafny programs: DafnyBench, DafnyComp, Clover, MBPP-DFY,
+HumanEval-Dafny, miniF2F.
 
 Flows in: a ``Collector`` with its source. Flows out: its problems; what a text becomes is said in
 ``proverrl.lang.dafny.benchmark_texts``. The ground truth is the reference. DafnyBench comes without
-its hints; from Clover and MBPP-DFY they are taken here.
+its hints; from the others they are taken here. Contracts stay: DafnyComp has them written as well,
+of several methods at once, and the kind ``program`` asks for one.
 DafnyBench: Loughridge et al. 2024, arXiv 2406.08467. Clover: Sun et al. 2023, arXiv 2310.17807.
-MBPP-DFY: Misu et al. 2024, arXiv 2402.00247.
+MBPP-DFY: Misu et al. 2024, arXiv 2402.00247. DafnyComp: Yan et al. 2025, arXiv 2507.16331.
 """
 
 from __future__ import annotations
@@ -72,6 +74,16 @@ def read_dafnybench(collector: Collector) -> None:
             collector.add(problem, str(path), truth)
 
 
+def read_dafnycomp(collector: Collector) -> None:
+    """Rows with a whole program; the id is its ``source``, the chain of methods that it joins."""
+    for row in collector.iter_rows():
+        name = str(row.data.get("source", ""))
+        with collector.reading(name, row.where):
+            if not name:
+                raise ProblemError("field 'source' is missing or empty; add it")
+            _add_stripped(collector, name, row.where, read_field(row.data, "dafny"))
+
+
 def read_clover(collector: Collector) -> None:
     """The programs ``NAME_strong.dfy``; other files are refused as what they are."""
     for path in collector.source.list_files(".dfy"):
@@ -122,9 +134,12 @@ def read_minif2f_dafny(collector: Collector) -> None:
 
 
 def _add_verified(collector: Collector, name: str, path: Path) -> None:
-    truth = read_text(path)
+    _add_stripped(collector, name, str(path), read_text(path))
+
+
+def _add_stripped(collector: Collector, name: str, where: str, truth: str) -> None:
     blank, num_hints = strip_hints(truth)
     if not num_hints:
         raise ProblemError("it holds no proof hints, so that nothing is left to write")
     problem = make_annotate(collector.free_id(name), blank, origin=collector.origin)
-    collector.add(problem, str(path), truth)
+    collector.add(problem, where, truth)

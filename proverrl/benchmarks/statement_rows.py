@@ -36,7 +36,9 @@ class RowFormat:
     """Names of fields; of several the first that a row has is read. A row must have one of each of
     ``id``, ``statement`` and all of ``needs``, and none of ``lacks``.
 
-    ``header`` may hold the imports, ``helper`` definitions between them and the statement.
+    ``header`` may hold the imports, ``helper`` definitions between them and the statement. Where
+    rows are labelled, ``right`` is the field and the label of a statement that says what its words
+    say; others are refused.
     """
 
     id: tuple[str, ...]
@@ -48,6 +50,7 @@ class RowFormat:
     informal: tuple[str, ...] = ()
     proof: str = ""
     labels: tuple[str, ...] = ()
+    right: tuple[str, str] | None = None
 
 
 ROW_FORMATS: dict[BenchmarkFormat, RowFormat] = {
@@ -87,20 +90,32 @@ ROW_FORMATS: dict[BenchmarkFormat, RowFormat] = {
         informal=("informal_stmt",),
         labels=("textbook",),
     ),
+    # The statement in words is the refined one, and the Lean text was written from it.
     "formalmath": RowFormat(
         id=("theorem_names",),
-        statement=("refined_statement", "autoformalization"),
-        informal=("problem", "informal_statement"),
+        statement=("autoformalization",),
+        informal=("refined_statement", "problem", "informal_statement"),
         labels=("source", "domain"),
     ),
-    # Anything else with an id and a statement: ProofNet-lean4, PutnamBench as jsonl, ProverBench.
+    # CriticLeanBench (Peng et al. 2025, arXiv 2507.06181): right and wrong statements for critics.
+    "criticlean": RowFormat(
+        id=("id",),
+        statement=("autoformalization",),
+        needs=("tag", "refined_statement"),
+        lacks=("theorem_names",),
+        informal=("refined_statement",),
+        labels=("source", "tag"),
+        right=("tag", "compile_right_is_right"),
+    ),
+    # Anything else with an id and a statement: ProofNet-lean4, PutnamBench as jsonl, ProverBench,
+    # Gaokao-Formal.
     "lean_rows": RowFormat(
         id=("name", "id", "problem_id", "theorem_name", "problem_name", "uuid"),
         statement=("formal_statement", "lean4_code", "lean_code", "formal_stmt", "lean4_statement"),
         header="header",
         informal=(
             *("informal_statement", "informal_stmt", "nl_statement", "informal_prefix"),
-            *("informal statement", "natural_language", "problem"),
+            *("informal statement", "natural_language", "NL_English", "NL_Chinese", "problem"),
         ),
         labels=("area", "source", "tags"),
     ),
@@ -123,6 +138,11 @@ def read_lean_rows(collector: Collector) -> None:
         with collector.reading(shown, row.where):
             if not name:
                 raise ProblemError(f"field {spec.id[0]!r} is missing or empty; add it")
+            if spec.right is not None and row.data.get(spec.right[0]) != spec.right[1]:
+                raise ProblemError(
+                    f"field {spec.right[0]!r} is {row.data.get(spec.right[0])!r}: a statement that "
+                    "does not say what its words say is for critics, not to be proved"
+                )
             given = _read_row(row, name, spec)
             add_lean(collector, given, answers=collector.answers)
 

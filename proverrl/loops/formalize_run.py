@@ -179,7 +179,7 @@ def _read_bodies(evaluation: Evaluation) -> dict[str, list[tuple[str, str]]]:
     for _, row in sorted(rows, key=lambda pair: pair[1]["attempt"]):
         last = row["turns"][-1]
         reason = "" if last["candidate"] is not None else last.get("reason", "") or "no body"
-        if row["problem_id"] in written:
+        if row["problem_id"] in written and row["attempt"] < evaluation.samples:
             written[row["problem_id"]].append((row.get("body") or "", reason))
     return written
 

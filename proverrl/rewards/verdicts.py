@@ -73,6 +73,11 @@ def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
             f'problem {rollout.problem.id!r} asks for a proof; reward.name = "statement" is for '
             "problems that ask for a statement (problems generate --formalize)"
         )
+    if not language.knows_meaning(rollout.problem):
+        raise RecordError(
+            f"problem {rollout.problem.id!r} does not say what is meant, so that no statement can "
+            "be rewarded; give problems that do, or write statements with `proverrl formalize`"
+        )
     turn = rollout.turns[-1]
     is_read = (
         turn.candidate is not None

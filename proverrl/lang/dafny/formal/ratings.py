@@ -26,7 +26,7 @@ _ENTRY = "Impl$$_module.__default."
 
 
 @dataclass(frozen=True, slots=True)
-class _Claim:
+class _Implication:
     """Lemma ``name``: from clauses follows a clause."""
 
     name: str
@@ -84,17 +84,17 @@ def _count_pairs(written: Declaration, meant: Declaration) -> int:
     )
 
 
-def _claims(written: Declaration, meant: Declaration) -> Iterator[_Claim]:
+def _claims(written: Declaration, meant: Declaration) -> Iterator[_Implication]:
     demands = meant.list_clauses("requires")
     for word in CONTRACT_WORDS:
         mark, ours, theirs = word[0], meant.list_clauses(word), written.list_clauses(word)
         # What is promised is compared where what is meant to be demanded is met.
         known = demands if word == "ensures" else []
         for i, clause in enumerate(ours):
-            yield _Claim(f"Says{mark}{i}", [*known, *theirs], clause)
+            yield _Implication(f"Says{mark}{i}", [*known, *theirs], clause)
         for j, clause in enumerate(theirs):
-            yield _Claim(f"Meant{mark}{j}", [*known, *ours], clause)
-            yield _Claim(f"Idle{mark}{j}", known, clause)
+            yield _Implication(f"Meant{mark}{j}", [*known, *ours], clause)
+            yield _Implication(f"Idle{mark}{j}", known, clause)
             for i, other in enumerate(ours):
-                yield _Claim(f"Weak{mark}{i}x{j}", [*known, other], clause)
-                yield _Claim(f"Strong{mark}{i}x{j}", [*known, clause], other)
+                yield _Implication(f"Weak{mark}{i}x{j}", [*known, other], clause)
+                yield _Implication(f"Strong{mark}{i}x{j}", [*known, clause], other)
