@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from proverrl.cli.main import cli
 from proverrl.errors import UsageError
+from proverrl.formalize.gate import Critic
 from proverrl.formalize.judging import choose_statement, judge_statements
 from proverrl.formalize.lean_scorer import ACCEPTED, lean_score
 from proverrl.lang import find_language
@@ -267,9 +268,17 @@ def test_a_hostile_statement_is_never_kept(place: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.dafny
 def test_a_critic_may_drop_a_statement_and_keeps_none() -> None:
-    async def misled(problem: Problem, body: str) -> tuple[bool | None, str]:
-        return body != RIGHT, f"so it says of {problem.id}"
+    policy = tiny_policy()
 
+    async def mislead(
+        prompts: Sequence[Prompt], *, n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        # Of the right statement it says that it is wrong, and of a weak one that it is right.
+        says = ["F ( n )" not in prompt.text.rpartition(WORDS)[2] for prompt in prompts]
+        texts = [json.dumps({"reasons": "because", "is_correct": said}) for said in says]
+        return [[Completion(text, (), (7,), (-0.5,), "stop", 0)] for text in texts]
+
+    policy.generate = mislead  # type: ignore[method-assign]
     problem = make_known(0)
     found = ask_verifier(
         lambda verifier: judge_statements(
@@ -277,13 +286,13 @@ def test_a_critic_may_drop_a_statement_and_keeps_none() -> None:
             [RIGHT, WEAK, "requires false"],
             verifier,
             deadline_seconds=60,
-            critic=misled,
+            critic=Critic(policy),
         )
     )
     told = [(one.fault, one.means, one.critic) for one in found]
     assert told == [
-        ("the critic calls it wrong", True, "so it says of own0"),
-        ("", False, "so it says of own0"),
+        ("the critic does not call it right", True, "because"),
+        ("", False, "because"),
         ("says no more than 'requires false'", None, ""),
     ]
     assert choose_statement(found, 3, least=0.0, by_meaning=True) is None

@@ -19,12 +19,13 @@ from proverrl.cli.options import (
     OVERRIDES,
     FiniteRange,
     GivenPath,
-    choose_run,
     count_option,
     read_config,
     run_until_interrupted,
+    set_text,
     suggest_id,
 )
+from proverrl.config.load import choose_run
 from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ _LEAST = click.option(
     type=FiniteRange(0, 1),
     help="Keep a statement only if at least this share of the samples means the same.",
 )
+_CRITIC = click.option(
+    "--critic", type=FOLDER, help="Drop what this critic does not call right (reward.critic)."
+)
 
 
 @click.command()
@@ -49,6 +53,7 @@ _LEAST = click.option(
 @OVERRIDES
 @_SAMPLES
 @_LEAST
+@_CRITIC
 @click.option("--name", default="formalize", help="Name of the result files in RUN/evals.")
 @click.option("--out", type=FILE, required=True, help="Write the kept statements as problems here.")
 def formalize(
@@ -58,6 +63,7 @@ def formalize(
     overrides: tuple[str, ...],
     samples: int,
     least: float,
+    critic: Path | None,
     name: str,
     out: Path,
 ) -> None:
@@ -68,7 +74,7 @@ def formalize(
     if name != Path(name).name or name in ("", ".."):
         raise UsageError(f"--name {name!r}: results are files of RUN/evals; give a plain name")
     ask = "say which policy writes: --run RUN, or --config FILE with policy.path or endpoint.url"
-    config = read_config(config_file, run, _sample(overrides, samples), ask=ask)
+    config = read_config(config_file, run, _sample(overrides, samples, critic), ask=ask)
 
     from proverrl.loops.formalize_run import FormalizeOptions, write_kept
     from proverrl.loops.formalize_run import formalize as write_statements
@@ -112,6 +118,7 @@ def formalize(
 @OVERRIDES
 @_SAMPLES
 @_LEAST
+@_CRITIC
 @click.option("--out", type=FOLDER, default=Path("searches/prove"), help="Write everything here.")
 @click.option("--resume", is_flag=True, help="Continue the searches in --out.")
 @count_option("--parallel", 1, "Proofs to search for at once.")
@@ -125,6 +132,7 @@ def prove(
     overrides: tuple[str, ...],
     samples: int,
     least: float,
+    critic: Path | None,
     out: Path,
     resume: bool,
     parallel: int,
@@ -140,7 +148,7 @@ def prove(
     from proverrl.loops.prove import prove as prove_words
     from proverrl.loops.search_run import SearchOptions
 
-    written = _read_policy(formaliser, _sample(overrides, samples))
+    written = _read_policy(formaliser, _sample(overrides, samples, critic))
     proving = _read_policy(prover, overrides)
     source = _find_words(words, program, kind, ids, out)
     work = prove_words(
@@ -166,8 +174,10 @@ def prove(
     sys.exit(0 if all(one.is_proved for one in proved) else 1)
 
 
-def _sample(overrides: Sequence[str], samples: int) -> tuple[str, ...]:
+def _sample(overrides: Sequence[str], samples: int, critic: Path | None) -> tuple[str, ...]:
     """All of a source, so many samples of each, of which one is enough for a figure."""
+    if critic is not None:
+        overrides = (*overrides, "reward.name=statement", set_text("reward.critic", critic))
     asked = ("evaluation.ks=[1]", "evaluation.max_problems=0", "evaluation.search=false")
     return (*overrides, f"evaluation.samples={samples}", *asked)
 

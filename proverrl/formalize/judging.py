@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.formalize.equivalence import equivalent, get_formalizing
+from proverrl.formalize.gate import Critic, criticise
 from proverrl.formalize.lean_scorer import lean_score
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verify.base import Verifier
-
-Critic = Callable[[Problem, str], Awaitable[tuple[bool | None, str]]]
-"""Whether a statement says what the words of its problem say, None for no answer; and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +76,10 @@ class _Judge:
         if found.fault:
             return found
         if self.critic is not None:
-            is_correct, reasons = await self.critic(self.problem, body)
-            fault = "the critic calls it wrong" if is_correct is False else ""
-            found = replace(found, critic=reasons, fault=fault)
+            said = await criticise(self.problem, body, self.critic)
+            # As at the gate, a critic without a judgement lets nothing through.
+            fault = "" if said.is_correct else "the critic does not call it right"
+            found = replace(found, critic=said.reasons, fault=fault)
         if not find_language(self.problem.language).knows_meaning(self.problem):
             return found
         means = await equivalent(
@@ -101,8 +100,11 @@ class _Judge:
                 continue
             for number, first in enumerate(firsts):
                 # What is meant decides for those that are proved to mean it.
-                known = one.means and first.means
-                if known or await self._agree(first.body, one.body):
+                known = {one.means, first.means}
+                agrees = known == {True} or (
+                    known != {True, False} and await self._agree(first.body, one.body)
+                )
+                if agrees:
                     meanings[-1] = number
                     break
             else:

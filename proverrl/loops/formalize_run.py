@@ -22,8 +22,8 @@ from proverrl.errors import UsageError
 from proverrl.evaluation.attempts import AttemptFile
 from proverrl.evaluation.evaluate import Evaluation
 from proverrl.files.lines import write_atomically
+from proverrl.formalize.gate import Critic
 from proverrl.formalize.judging import (
-    Critic,
     JudgedStatement,
     choose_statement,
     explain_dropped,
@@ -31,6 +31,7 @@ from proverrl.formalize.judging import (
 )
 from proverrl.lang import find_language
 from proverrl.loops.evaluate_run import evaluate_benchmarks
+from proverrl.loops.session import open_critic
 from proverrl.problems.load import make_row, write_problems
 from proverrl.types import Problem
 from proverrl.verify.cache import CachedVerifier
@@ -47,7 +48,6 @@ class FormalizeOptions:
     name: str
     least: float
     by_meaning: bool
-    critic: Critic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,9 @@ class Formalized:
 async def formalize(
     config: Config, source: str, *, from_run: Path | None, options: FormalizeOptions
 ) -> list[Formalized]:
-    """Sample, judge, choose and store. Raises ``UsageError``: a problem of ``source`` asks for no
-    statement, and as ``evaluate_benchmarks`` does, as all else."""
+    """Sample, judge, choose and store; the critic is that of ``reward.critic``. Raises
+    ``UsageError``: a problem of ``source`` asks for no statement, and as ``evaluate_benchmarks``
+    does, as all else."""
     asked: dict[str, Problem] = {}
     found: list[Formalized] = []
 
@@ -80,10 +81,14 @@ async def formalize(
         )
         return replace(benchmark, entries=entries)
 
+    critic = open_critic(config)
+
     async def judge(evaluation: Evaluation, verifier: CachedVerifier) -> None:
         written = _read_bodies(evaluation)
         judging = (
-            _judge_one(asked[problem.id], written[problem.id], verifier, evaluation, options)
+            _judge_one(
+                asked[problem.id], written[problem.id], verifier, evaluation, options, critic
+            )
             for problem in evaluation.problems
         )
         found.extend(await finish_all(judging))
@@ -190,13 +195,14 @@ async def _judge_one(
     verifier: CachedVerifier,
     evaluation: Evaluation,
     options: FormalizeOptions,
+    critic: Critic | None,
 ) -> Formalized:
     judged = await judge_statements(
         problem,
         [body for body, reason in written if not reason],
         verifier,
         deadline_seconds=evaluation.deadline_seconds,
-        critic=options.critic,
+        critic=critic,
     )
     by_meaning = options.by_meaning and find_language(problem.language).knows_meaning(problem)
     num = len(written)
