@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from proverrl.evaluation.decisions import describe_decision, summarise_decisions
 from proverrl.evaluation.judgements import judgement_rows
 from proverrl.evaluation.store import AttemptBlock, AttemptStore, Row, count_completions, sum_usage
 from proverrl.files.lines import write_atomically
+from proverrl.lang import find_language
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
@@ -260,6 +262,7 @@ def _summarise_group(
     evaluation: Evaluation,
 ) -> dict[str, Any]:
     attempts = [row for problem in problems for row in by_problem.get(problem.id, ())]
+    grades = Counter(row["grade"] for row in attempts if "grade" in row)
     counts = [_count(by_problem.get(problem.id, ())) for problem in problems]
     return {
         "num_problems": len(problems),
@@ -267,6 +270,7 @@ def _summarise_group(
         "unjudged": sum(not Status(row["status"]).judged for row in attempts),
         "fatal": sum(is_fatal(row["status"], row.get("cause", "")) for row in attempts),
         "pass": {str(k): estimate(counts, k) for k in evaluation.ks},
+        **({"grades": dict(sorted(grades.items()))} if grades else {}),
     }
 
 
@@ -384,11 +388,22 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
     }
 
 
+def _grade(rollout: Rollout) -> dict[str, str]:
+    """How far a judged program came, where one is asked for."""
+    turn, programming = rollout.turns[-1], find_language(rollout.problem.language).programming
+    if programming is None or rollout.problem.kind != programming.kind:
+        return {}
+    if turn.candidate is None or turn.verdict is None or not turn.verdict.status.judged:
+        return {}
+    return {"grade": programming.grade(turn.candidate, turn.verdict)}
+
+
 def verdict_fields(rollout: Rollout) -> dict[str, Any]:
     """Status, cause, diagnostics and checker time of a rollout's last turn, as JSON values."""
     verdict = rollout.turns[-1].verdict
     return {
         "status": str(rollout.status),
+        **_grade(rollout),
         **({"cause": verdict.cause} if verdict and verdict.cause else {}),
         "diagnostics": [
             {name: getattr(found, name) for name in _DIAGNOSTIC_FIELDS}
