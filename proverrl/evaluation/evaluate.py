@@ -19,12 +19,12 @@ from typing import Any
 
 from proverrl.config import RolloutConfig
 from proverrl.errors import UsageError
+from proverrl.evaluation.attempt_rows import attempt_row, find_category
 from proverrl.evaluation.attempts import read_summary
-from proverrl.evaluation.decisions import describe_decision, summarise_decisions
+from proverrl.evaluation.decisions import summarise_decisions
 from proverrl.evaluation.judgements import judgement_rows
 from proverrl.evaluation.store import AttemptBlock, AttemptStore, Row, count_completions, sum_usage
 from proverrl.files.lines import write_atomically
-from proverrl.lang import find_language
 from proverrl.policy.base import Policy
 from proverrl.policy.endpoint import take_usage
 from proverrl.rollout.completion_counts import CompletionCounts, describe_lost, warn_of_lost
@@ -33,10 +33,8 @@ from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_t
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
 from proverrl.seeds import derive_seed
 from proverrl.statistics import INTERVAL_METHOD, estimate
-from proverrl.types import Problem, Rollout, Sampling, Status, Turn, is_fatal
+from proverrl.types import Problem, Sampling, Status, is_fatal
 from proverrl.verify.base import Verifier
-
-_DIAGNOSTIC_FIELDS = ("severity", "message", "line", "column", "body_line")
 
 Figures = Callable[[], Mapping[str, Any]]
 
@@ -251,11 +249,6 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
     }
 
 
-def find_category(problem: Problem) -> str:
-    """What a benchmark calls the kind of a problem; empty when it does not say."""
-    return str(problem.metadata.get("category", ""))
-
-
 def _summarise_group(
     problems: Sequence[Problem],
     by_problem: Mapping[str, Sequence[Mapping[str, Any]]],
@@ -354,60 +347,3 @@ def _add_earlier(summary: dict[str, Any], earlier: Mapping[str, Any], seconds: f
         summary["canaries"] = {
             name: count + int(counts.get(name, 0)) for name, count in summary["canaries"].items()
         }
-
-
-def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
-    """One attempt as it is stored."""
-    turn = rollout.turns[-1]
-    return {
-        "problem_id": rollout.problem.id,
-        "level": rollout.problem.level,
-        "family": rollout.problem.family,
-        "category": find_category(rollout.problem),
-        "attempt": attempt,
-        "body": turn.candidate.body if turn.candidate else "",
-        **(
-            {"prelude": turn.candidate.prelude} if turn.candidate and turn.candidate.prelude else {}
-        ),
-        "completion_text": turn.completion.text,
-        "finish_reason": turn.completion.finish_reason,
-        "turns": [_turn_row(turn) for turn in rollout.turns],
-        **describe_decision(rollout.problem, turn.candidate),
-        **verdict_fields(rollout),
-    }
-
-
-def _turn_row(turn: Turn) -> dict[str, Any]:
-    completion = turn.completion
-    return {
-        "candidate": turn.candidate.key if turn.candidate else None,
-        # A server may not have said which tokens it wrote.
-        "num_tokens": None if "token_ids" in completion.missing else len(completion.token_ids),
-        "finish_reason": completion.finish_reason,
-        **({"reason": turn.reason} if turn.reason else {}),
-    }
-
-
-def _grade(rollout: Rollout) -> dict[str, str]:
-    """How far a judged program came, where one is asked for."""
-    turn, programming = rollout.turns[-1], find_language(rollout.problem.language).programming
-    if programming is None or rollout.problem.kind != programming.kind:
-        return {}
-    if turn.candidate is None or turn.verdict is None or not turn.verdict.status.judged:
-        return {}
-    return {"grade": programming.grade(turn.candidate, turn.verdict)}
-
-
-def verdict_fields(rollout: Rollout) -> dict[str, Any]:
-    """Status, cause, diagnostics and checker time of a rollout's last turn, as JSON values."""
-    verdict = rollout.turns[-1].verdict
-    return {
-        "status": str(rollout.status),
-        **_grade(rollout),
-        **({"cause": verdict.cause} if verdict and verdict.cause else {}),
-        "diagnostics": [
-            {name: getattr(found, name) for name in _DIAGNOSTIC_FIELDS}
-            for found in (verdict.diagnostics if verdict else ())
-        ],
-        "seconds": round(verdict.seconds, 4) if verdict else 0.0,
-    }

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from proverrl.advantages.base import Credit, GroupAdvantages, mean_credit
-from proverrl.evaluation.evaluate import verdict_fields
+from proverrl.evaluation.attempt_rows import verdict_fields
 from proverrl.monitor.rollout_rows import describe_hint, describe_turns
 from proverrl.rollout.completion_counts import CompletionCounts
 from proverrl.rollout.whole_proof import JudgedDraw

@@ -106,11 +106,19 @@ def program_reward(rollout: Rollout, config: RewardConfig) -> Reward:
             f'problem {rollout.problem.id!r} asks for no program; reward.name = "program" is for '
             "problems that do (problems generate --programs)"
         )
-    turn = rollout.turns[-1]
-    value = 0.0
-    if turn.candidate is not None and turn.verdict is not None:
-        value = _PROGRAM_SCORES[programming.grade(turn.candidate, turn.verdict)]
+    grade = find_grade(rollout)
+    value = _PROGRAM_SCORES[grade] if grade else 0.0
     return Reward(value, {"program": value})
+
+
+def find_grade(rollout: Rollout) -> ProgramGrade | None:
+    """How far the program of a rollout came; None where none is asked for, written or judged."""
+    turn, programming = rollout.turns[-1], find_language(rollout.problem.language).programming
+    if programming is None or rollout.problem.kind != programming.kind:
+        return None
+    if turn.candidate is None or turn.verdict is None or not turn.verdict.status.judged:
+        return None
+    return programming.grade(turn.candidate, turn.verdict)
 
 
 def attempts_reward(rollout: Rollout, config: RewardConfig) -> Reward:
