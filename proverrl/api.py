@@ -20,8 +20,8 @@ from proverrl.files.strict_json import read_object
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import Candidate, Problem, Status, Verdict
-from proverrl.verify.base import verify_all
-from proverrl.verify.cache import CachedVerifier
+from proverrl.verifier.base import verify_all
+from proverrl.verifier.cache import CachedVerifier
 
 __all__ = [
     "Candidate",

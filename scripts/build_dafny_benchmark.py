@@ -36,8 +36,8 @@ from proverrl.lang.dafny.vacuity import build_requires_probe, check_vacuity
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.problems.load import benchmark_sha256, write_problems
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.base import Limits, Verifier, Worker
-from proverrl.verify.pool import VerifierPool
+from proverrl.verifier.base import Limits, Verifier, Worker
+from proverrl.verifier.pool import VerifierPool
 from scripts.dafny_sources import (
     CATEGORIES,
     ORIGIN,

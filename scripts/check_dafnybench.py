@@ -30,7 +30,7 @@ from proverrl.lang.dafny.backend import start_dafny_worker
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.types import Candidate, Status
-from proverrl.verify.base import Limits, Worker
+from proverrl.verifier.base import Limits, Worker
 
 RECYCLE_AFTER = 100
 """Requests after which a server starts anew: it gives no memory back."""

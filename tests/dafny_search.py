@@ -17,7 +17,7 @@ from proverrl.lang.records import Prefix, Sketch
 from proverrl.search.base import Functions, Proposal, SearchResult
 from proverrl.search.wiring import make_search
 from proverrl.types import HOLE, Candidate, Problem, Verdict
-from proverrl.verify.base import Limits
+from proverrl.verifier.base import Limits
 
 LEM = Problem(
     "lem",

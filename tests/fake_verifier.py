@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from proverrl.errors import VerifierError
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane, PoolStats
-from proverrl.verify.cache import OVERTURNED
+from proverrl.verifier.base import DEFAULT_LANE, Lane, PoolStats
+from proverrl.verifier.cache import OVERTURNED
 
 Judge = Callable[[Candidate], Verdict | Status]
 

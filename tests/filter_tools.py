@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from proverrl.compose.filters import Asker, Attack, FilterTools
 from proverrl.problems.contamination import OverlapIndex, make_skeleton, take_statements
 from proverrl.types import Problem
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 
 
 def make_tools(

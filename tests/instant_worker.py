@@ -6,7 +6,7 @@ import asyncio
 
 from proverrl.errors import ProblemError, WorkerError
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.pool import Upkeep, VerifierPool
+from proverrl.verifier.pool import Upkeep, VerifierPool
 
 
 def ask(name: str, words: str = "", header: str = "") -> Candidate:

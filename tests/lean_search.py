@@ -23,7 +23,7 @@ from proverrl.search.base import Functions, Proposal, Propose, SearchResult
 from proverrl.search.run import TreeSearch
 from proverrl.search.wiring import make_search
 from proverrl.types import HOLE, BodyState, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.base import Limits
+from proverrl.verifier.base import Limits
 from tests.lean_builders import build_lean_problem
 
 SPLIT = Problem(

@@ -12,8 +12,8 @@ from proverrl.errors import ProblemError
 from proverrl.lang.base import BackendOptions, Language
 from proverrl.lang.records import Extraction
 from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.pool import VerifierPool
-from proverrl.verify.router import Backend
+from proverrl.verifier.pool import VerifierPool
+from proverrl.verifier.router import Backend
 
 _LINE = re.compile(r"(\d+) \+ (\d+) = (\d+)")
 

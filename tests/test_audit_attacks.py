@@ -24,7 +24,7 @@ from proverrl.lang.dafny.syntax.plain import WrittenText
 from proverrl.lang.dafny.workers.server import DafnyServerWorker
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
 from proverrl.types import Candidate, Problem, Status
-from proverrl.verify.base import Limits
+from proverrl.verifier.base import Limits
 
 CASES = [
     json.loads(path.read_text(encoding="ascii"))

@@ -48,7 +48,7 @@ from proverrl.report.run import iter_problems
 from proverrl.search.samples import read_samples
 from proverrl.search.values import read_pairs
 from proverrl.types import HOLE, Sampling
-from proverrl.verify.base import Limits
+from proverrl.verifier.base import Limits
 
 ROOT = Path(__file__).resolve().parents[1]
 FULL = Path("/dev/full")

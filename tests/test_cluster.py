@@ -17,7 +17,7 @@ import pytest
 from proverrl.errors import ToolchainError, UsageError, VerifierError
 from proverrl.lang.open import open_verifier
 from proverrl.types import Candidate, Problem, Status, Verdict
-from proverrl.verify.cluster import ClusterOptions, ClusterSize, ClusterVerifier
+from proverrl.verifier.cluster import ClusterOptions, ClusterSize, ClusterVerifier
 from tests.serve_world import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.dafny]

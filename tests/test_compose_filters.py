@@ -36,7 +36,7 @@ from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.lean.compose import make_absurd
 from proverrl.problems.contamination import make_skeleton
 from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 from tests.fake_verifier import FakeVerifier
 from tests.filter_tools import make_tools
 

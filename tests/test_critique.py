@@ -46,7 +46,7 @@ from proverrl.types import (
     Turn,
     Verdict,
 )
-from proverrl.verify.base import Verifier, verify_all
+from proverrl.verifier.base import Verifier, verify_all
 from tests.builders import build_rollout
 from tests.fake_verifier import FakeVerifier
 from tests.test_statements import MEANT, ask, ask_verifier

@@ -13,7 +13,7 @@ from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.dafny4 import Dafny4Worker, read_reply
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.base import Limits
+from proverrl.verifier.base import Limits
 
 FAKE = Path(__file__).with_name("fake_dafny4.py")
 

@@ -21,7 +21,7 @@ from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.syntax.tokens import read_file
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
-from proverrl.verify.base import Limits, Worker
+from proverrl.verifier.base import Limits, Worker
 from tests.dafnybench_tasks import TASKS, Task, read_tasks
 
 # The curriculum's limit is too small for some of the real tasks.

@@ -24,7 +24,7 @@ from proverrl.lang.dafny.written_types import (
     write_types,
 )
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
-from proverrl.verify.base import Limits
+from proverrl.verifier.base import Limits
 from tests.test_audit_attacks import find_toolchain
 
 TRACE_START = "    IsNullableRefType: ?{}"

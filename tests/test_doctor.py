@@ -20,7 +20,7 @@ from proverrl.lang.lean import backend as lean
 from proverrl.lang.lean.workers import toolchain
 from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
 from proverrl.lang.records import Part
-from proverrl.verify.memory_cgroup import CGROUP_GUARD, WATCH_GUARD
+from proverrl.verifier.memory_cgroup import CGROUP_GUARD, WATCH_GUARD
 
 
 def give_toolchain(

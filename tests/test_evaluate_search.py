@@ -26,7 +26,7 @@ from proverrl.search.base import CurvePoint, FoundProof, SearchResult, SearchTur
 from proverrl.search.proposals import Corrector, Proposer, read_answer
 from proverrl.search.wiring import Tools, choose_states, make_functions, open_confirm
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Sampling, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane
+from proverrl.verifier.base import DEFAULT_LANE, Lane
 from tests.fake_verifier import FakeVerifier
 from tests.test_grpo import make_config, run, verifiers
 from tests.test_policy import tiny_policy

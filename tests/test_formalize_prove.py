@@ -22,7 +22,7 @@ from proverrl.loops import evaluate_run, search_run
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.load import load_problems, load_references, make_row, write_problems
 from proverrl.types import Candidate, Completion, Problem, Prompt, Sampling
-from proverrl.verify.base import verify_all
+from proverrl.verifier.base import verify_all
 from tests.test_policy import tiny_policy
 from tests.test_statements import ask_verifier
 

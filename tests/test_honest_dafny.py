@@ -17,7 +17,7 @@ from proverrl.lang.dafny.backend import start_dafny_worker
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.types import Candidate, Problem
-from proverrl.verify.base import Limits
+from proverrl.verifier.base import Limits
 
 HONEST = [
     json.loads(line)

@@ -22,7 +22,7 @@ from proverrl.problems.load import load_problems, load_references
 from proverrl.problems.prompt import LAYOUTS, render_body
 from proverrl.rollout.extract import extract
 from proverrl.types import Candidate, Problem
-from proverrl.verify.body_place import hole_column
+from proverrl.verifier.body_place import hole_column
 
 BENCHMARK = Path(__file__).parents[1] / "lean" / "benchmark.jsonl"
 PROBLEMS = load_problems(BENCHMARK)

@@ -24,7 +24,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     for names in (
         "__init__ version types errors seeds hint files statistics concurrency text_cache",
         "config parallel",
-        "verify",
+        "verifier",
         "lang",
         "problems benchmarks policy",
         "rollout rewards advantages",
@@ -56,7 +56,7 @@ BROAD_EXCEPT_ALLOWED = ("cli/main.py", "monitor/")
 
 
 def module_parts(package: Path, path: Path) -> tuple[str, ...]:
-    """``proverrl/verify/pool.py`` as ``("proverrl", "verify", "pool")``."""
+    """``proverrl/verifier/pool.py`` as ``("proverrl", "verifier", "pool")``."""
     parts = path.relative_to(package.parent).with_suffix("").parts
     return parts[:-1] if parts[-1] == "__init__" else parts
 
@@ -303,7 +303,12 @@ def test_broad_excepts_stand_at_the_boundaries_only() -> None:
 
 def plant(tmp_path: Path, files: dict[str, str]) -> Path:
     package = tmp_path / "proverrl"
-    for name, text in {"__init__.py": "", "cli.py": "", "verify/__init__.py": "", **files}.items():
+    for name, text in {
+        "__init__.py": "",
+        "cli.py": "",
+        "verifier/__init__.py": "",
+        **files,
+    }.items():
         path = package / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -316,15 +321,15 @@ def plant(tmp_path: Path, files: dict[str, str]) -> Path:
         ("types.py", "import proverrl.cli\n", 1, "proverrl.cli"),
         ("types.py", "from proverrl import cli\n", 1, "proverrl.cli"),
         ("types.py", "from proverrl.cli import main as m\n", 1, "proverrl.cli"),
-        ("types.py", "def f():\n    from proverrl.verify import pool\n", 2, "proverrl.verify"),
+        ("types.py", "def f():\n    from proverrl.verifier import pool\n", 2, "proverrl.verifier"),
         (
             "config.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .verify import x\n",
             3,
-            "proverrl.verify",
+            "proverrl.verifier",
         ),
-        ("verify/pool.py", "from .. import cli\n", 1, "proverrl.cli"),
-        ("verify/__init__.py", "from ..cli import main\n", 1, "proverrl.cli"),
+        ("verifier/pool.py", "from .. import cli\n", 1, "proverrl.cli"),
+        ("verifier/__init__.py", "from ..cli import main\n", 1, "proverrl.cli"),
         ("__init__.py", "from . import cli\n", 1, "proverrl.cli"),
         (
             "rewards.py",
@@ -349,7 +354,7 @@ def test_a_planted_circle_is_found(tmp_path: Path) -> None:
             "rewards/a.py": "from proverrl.advantages.b import x\n",
             "advantages/__init__.py": "",
             "advantages/b.py": "def f():\n    from proverrl.rewards import a\n",
-            "types.py": "from proverrl.verify import pool\n",
+            "types.py": "from proverrl.verifier import pool\n",
         },
     )
     assert find_circles(package) == [
@@ -382,9 +387,9 @@ def test_imports_that_point_down_or_sideways_pass(tmp_path: Path) -> None:
     package = plant(
         tmp_path,
         {
-            "cli.py": "import proverrl.types\nfrom proverrl.verify import pool\n",
-            "verify/pool.py": "from . import base\nfrom ..config import x\nimport json\n",
-            "verify/base.py": "from proverrl.types import Verdict\n",
+            "cli.py": "import proverrl.types\nfrom proverrl.verifier import pool\n",
+            "verifier/pool.py": "from . import base\nfrom ..config import x\nimport json\n",
+            "verifier/base.py": "from proverrl.types import Verdict\n",
             "types.py": "import proverrl_other\n",
         },
     )
@@ -421,10 +426,10 @@ def test_a_planted_broad_except_is_found(tmp_path: Path) -> None:
 
 def test_a_planted_long_module_and_a_bad_name_are_found(tmp_path: Path) -> None:
     package = plant(
-        tmp_path, {"types.py": "\n" * 401, "errors.py": "\n" * 400, "verify/utils.py": ""}
+        tmp_path, {"types.py": "\n" * 401, "errors.py": "\n" * 400, "verifier/utils.py": ""}
     )
     assert find_long_modules(package) == ["types.py: 401 lines"]
-    assert find_forbidden_names(package) == ["verify/utils.py"]
+    assert find_forbidden_names(package) == ["verifier/utils.py"]
 
 
 def test_a_planted_twin_name_is_found(tmp_path: Path) -> None:

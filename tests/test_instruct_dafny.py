@@ -17,7 +17,7 @@ from proverrl.lang.open import open_configured
 from proverrl.loops.train import train
 from proverrl.rewards.verdicts import REWARDS
 from proverrl.types import HOLE, Candidate, Completion, Problem, Rollout, Status, Turn, Verdict
-from proverrl.verify.base import verify_all
+from proverrl.verifier.base import verify_all
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 SMALL = (

@@ -20,7 +20,7 @@ from proverrl.integrations.answers import NO_ANSWER, ProofReward, make_rows, par
 from proverrl.integrations.trl import make_reward
 from proverrl.problems.load import load_references, make_row
 from proverrl.types import Candidate, Status
-from proverrl.verify.cache import CachedVerifier
+from proverrl.verifier.cache import CachedVerifier
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
 from tests.serve_world import SETTINGS, build_app, in_loop

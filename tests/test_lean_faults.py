@@ -11,7 +11,7 @@ from proverrl.errors import ToolchainError, WorkerError
 from proverrl.lang.lean.judge import KnownStatements, LeanLimits
 from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.types import Status, Verdict
-from proverrl.verify.pool import VerifierPool
+from proverrl.verifier.pool import VerifierPool
 from tests.lean_builders import (
     FAKE_LEAN,
     FAKE_REPL,

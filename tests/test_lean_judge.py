@@ -30,7 +30,7 @@ from proverrl.lang.lean.workers.messages import (
     Sorry,
 )
 from proverrl.types import Candidate, Diagnostic, Status
-from proverrl.verify.body_place import find_body_place
+from proverrl.verifier.body_place import find_body_place
 from tests.lean_builders import build_lean_candidate, build_lean_problem
 
 HEARTBEATS = "(deterministic) timeout at `whnf`, maximum number of heartbeats (200000) has been"

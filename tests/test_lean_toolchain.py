@@ -18,7 +18,7 @@ from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage, Positi
 from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolchain
 from proverrl.lang.lean.workers.worker import _explain_header as explain_header
 from proverrl.types import HOLE, Problem
-from proverrl.verify.base import Limits
+from proverrl.verifier.base import Limits
 
 REMEDY = "bash scripts/setup_lean.sh"
 REPL = ".lake/packages/REPL/.lake/build/bin/repl"

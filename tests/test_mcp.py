@@ -15,7 +15,7 @@ from mcp import Client, StdioServerParameters
 from proverrl.integrations.mcp import make_server
 from proverrl.problems.load import load_references, make_row
 from proverrl.types import Problem
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
 from tests.serve_world import in_loop, judge

@@ -27,8 +27,8 @@ from proverrl.monitor import Monitor
 from proverrl.policy.base import Exchange, Sampler
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.types import Candidate, Completion, Group, Problem, Prompt, Sampling, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane
-from proverrl.verify.cache import CachedVerifier
+from proverrl.verifier.base import DEFAULT_LANE, Lane
+from proverrl.verifier.cache import CachedVerifier
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
 from tests.test_grpo import (

@@ -27,7 +27,7 @@ from proverrl.lang.lean.syntax.tokens import scan_tokens, split_name
 from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
 from proverrl.problems.load import benchmark_sha256, load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem, Verdict
-from proverrl.verify.base import Limits
+from proverrl.verifier.base import Limits
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARK = ROOT / "lean" / "benchmark.jsonl"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proverrl.verify.process_group import ProcessGroup
+from proverrl.verifier.process_group import ProcessGroup
 
 SLEEP = ("/bin/sleep", "100")
 

@@ -34,9 +34,9 @@ from proverrl.errors import (
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_configured, open_router, open_verifier
 from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Status, Verdict
-from proverrl.verify import remote, remote_server
-from proverrl.verify.base import Limits
-from proverrl.verify.remote import LanguageAbout, RemoteVerifier
+from proverrl.verifier import remote, remote_server
+from proverrl.verifier.base import Limits
+from proverrl.verifier.remote import LanguageAbout, RemoteVerifier
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import ask
 from tests.serve_world import ABOUT, SETTINGS, in_loop, judge, listen, wait_for

@@ -22,8 +22,8 @@ from proverrl.rewards.verdicts import build_reward
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.statistics import clopper_pearson
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane
-from proverrl.verify.cache import Appeals, CachedVerifier, was_overturned
+from proverrl.verifier.base import DEFAULT_LANE, Lane
+from proverrl.verifier.cache import Appeals, CachedVerifier, was_overturned
 from tests.builders import build_problem, build_rollout
 from tests.fake_verifier import FakeVerifier
 from tests.test_grpo import (

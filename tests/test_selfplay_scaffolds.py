@@ -54,7 +54,7 @@ from proverrl.types import (
     Turn,
     Verdict,
 )
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 from tests.dafny_search import LEM, Dafny, open_dafny
 from tests.fake_verifier import FakeVerifier
 from tests.filter_tools import make_tools

@@ -21,7 +21,7 @@ import pytest
 from proverrl.lang.base import BackendOptions
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Candidate, Verdict
-from proverrl.verify.base import Limits
+from proverrl.verifier.base import Limits
 from tests.fake_verifier import FakeVerifier
 from tests.serve_world import SETTINGS, in_loop, judge, listen, wait_for
 

@@ -40,7 +40,7 @@ from proverrl.types import (
     Turn,
     Verdict,
 )
-from proverrl.verify.base import Verifier, verify_all
+from proverrl.verifier.base import Verifier, verify_all
 from tests.builders import build_problem as build_loop
 from tests.builders import build_rollout
 

@@ -23,8 +23,8 @@ from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_str
 from proverrl.problems.inputs import Submission, Unusable, VerifyInput, make_file_candidate
 from proverrl.problems.written import VerdictFile
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane
-from proverrl.verify.router import Backend, RoutedVerifier
+from proverrl.verifier.base import DEFAULT_LANE, Lane
+from proverrl.verifier.router import Backend, RoutedVerifier
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool
 
@@ -478,7 +478,7 @@ import signal
 from proverrl.cli.main import main
 from proverrl.cli import verdicts as verdict_printer
 from proverrl.types import Status
-from proverrl.verify.router import Backend, RoutedVerifier
+from proverrl.verifier.router import Backend, RoutedVerifier
 from tests.test_verify_batch import SlowLaned
 verdict_printer.open_router = lambda _: RoutedVerifier(
     {"dafny": lambda: Backend("slow", "slow 1", "s", SlowLaned())}

@@ -13,9 +13,9 @@ import pytest
 
 from proverrl.errors import ProblemError, UsageError, VerifierError
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify import cache as cache_module
-from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, Limits
-from proverrl.verify.cache import CachedVerifier, _make_checksum, make_salt
+from proverrl.verifier import cache as cache_module
+from proverrl.verifier.base import DEFAULT_LANE, Lane, LanedVerifier, Limits
+from proverrl.verifier.cache import CachedVerifier, _make_checksum, make_salt
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool, ask
 
@@ -388,8 +388,8 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from test_verify_cache import judge, make_candidate
-from proverrl.verify.base import Limits
-from proverrl.verify.cache import CachedVerifier, make_salt
+from proverrl.verifier.base import Limits
+from proverrl.verifier.cache import CachedVerifier, make_salt
 from tests.fake_verifier import FakeVerifier
 async def main():
     inner = FakeVerifier(judge)

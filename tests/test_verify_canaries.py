@@ -8,9 +8,9 @@ from proverrl.errors import CanaryError, ToolchainError, UsageError
 from proverrl.lang import LANGUAGES, find_language
 from proverrl.lang.open import open_verifier
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.base import CANARY_LANE, DEFAULT_LANE, Lane, LanedVerifier, PoolStats
-from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.canaries import CanaryVerifier
+from proverrl.verifier.base import CANARY_LANE, DEFAULT_LANE, Lane, LanedVerifier, PoolStats
+from proverrl.verifier.cache import CachedVerifier
+from proverrl.verifier.canaries import CanaryVerifier
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
 

@@ -16,9 +16,9 @@ from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_too
 from proverrl.lang.open import open_verifier
 from proverrl.problems.inputs import make_file_candidate
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.base import Limits
-from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.pool import VerifierPool
+from proverrl.verifier.base import Limits
+from proverrl.verifier.cache import CachedVerifier
+from proverrl.verifier.pool import VerifierPool
 
 pytestmark = pytest.mark.dafny
 

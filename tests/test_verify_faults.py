@@ -20,8 +20,8 @@ from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.server import DafnyServerWorker
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.base import Limits
-from proverrl.verify.pool import Upkeep, VerifierPool
+from proverrl.verifier.base import Limits
+from proverrl.verifier.pool import Upkeep, VerifierPool
 
 SERVER = Path(__file__).with_name("fake_dafny_server.py")
 TOOLCHAIN = DafnyToolchain("dafny", "2.3.0", (sys.executable, str(SERVER)), "z3", "4.8.5")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from proverrl.errors import WorkerError
-from proverrl.verify import memory_cgroup, process_group, process_table
-from proverrl.verify.memory_cgroup import MemoryCgroup, search_parent
-from proverrl.verify.process_group import ProcessGroup
+from proverrl.verifier import memory_cgroup, process_group, process_table
+from proverrl.verifier.memory_cgroup import MemoryCgroup, search_parent
+from proverrl.verifier.process_group import ProcessGroup
 
 PATIENCE_SECONDS = 60.0
 

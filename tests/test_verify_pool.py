@@ -7,8 +7,8 @@ import pytest
 
 from proverrl.errors import UsageError, VerifierError, WorkerError
 from proverrl.types import Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats, Worker, verify_all
-from proverrl.verify.pool import Upkeep, VerifierPool
+from proverrl.verifier.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats, Worker, verify_all
+from proverrl.verifier.pool import Upkeep, VerifierPool
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import InstantPool, InstantWorker, ask
 

@@ -7,7 +7,7 @@ from proverrl.lang.dafny.judge import count_obligations, judge_reply
 from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.reply import parse_reply
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
-from proverrl.verify.body_place import find_body_place
+from proverrl.verifier.body_place import find_body_place
 
 PROBLEM = Problem("p", "dafny", "statements", "", f"lemma L()\n{{\n  {HOLE}\n}}\n")
 CANDIDATE = Candidate(PROBLEM, "assert true;\nassert x;")

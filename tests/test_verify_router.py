@@ -9,9 +9,9 @@ from proverrl.errors import ToolchainError, VerifierError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
 from proverrl.types import HOLE, Candidate, Problem, Status
-from proverrl.verify.base import LanedVerifier, Limits
-from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.router import Backend, RoutedVerifier
+from proverrl.verifier.base import LanedVerifier, Limits
+from proverrl.verifier.cache import CachedVerifier
+from proverrl.verifier.router import Backend, RoutedVerifier
 from tests.instant_worker import InstantPool
 
 

@@ -18,9 +18,9 @@ from typing import Literal
 
 from proverrl.errors import WorkerError
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.base import Worker
-from proverrl.verify.pool import VerifierPool
-from proverrl.verify.process_group import GroupWorker, ProcessGroup
+from proverrl.verifier.base import Worker
+from proverrl.verifier.pool import VerifierPool
+from proverrl.verifier.process_group import GroupWorker, ProcessGroup
 
 Fault = Literal["crash", "hang"]
 _SERVICE_SECONDS = 0.02

@@ -31,8 +31,8 @@ from proverrl.lang.lean.workers.toolchain import find_lean_toolchain
 from proverrl.lang.lean.workers.worker import LeanWorker
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.base import Worker
-from proverrl.verify.pool import Upkeep, VerifierPool, make_upkeep
+from proverrl.verifier.base import Worker
+from proverrl.verifier.pool import Upkeep, VerifierPool, make_upkeep
 
 Say = Callable[[str], None]
 PARTS = ("speed", "steps", "faults", "memory")

@@ -22,8 +22,8 @@ from rich.table import Table
 from proverrl.bench.faults import measure_faults
 from proverrl.bench.warm_speed import load_dafnybench, load_generated, measure_dafny
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.base import Worker
-from proverrl.verify.pool import Upkeep, VerifierPool
+from proverrl.verifier.base import Worker
+from proverrl.verifier.pool import Upkeep, VerifierPool
 
 Say = Callable[[str], None]
 PARTS = ("overhead", "faults", "dafny")

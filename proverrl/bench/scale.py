@@ -19,7 +19,7 @@ from typing import Any
 from rich.table import Table
 
 from proverrl.types import Candidate, Problem
-from proverrl.verify.remote import RemoteVerifier
+from proverrl.verifier.remote import RemoteVerifier
 
 SIZES = ((1, 8, 0.1), (4, 16, 0.5), (16, 32, 0.5), (64, 32, 1.0), (64, 32, 0.25))
 """Servers, workers of each, and the seconds that a candidate takes one of them."""

@@ -23,8 +23,8 @@ from proverrl.lang.dafny.known import KnownProblems
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
 from proverrl.problems.load import load_problems, load_references
 from proverrl.types import HOLE, Candidate, Problem, Verdict
-from proverrl.verify.base import Limits
-from proverrl.verify.pool import VerifierPool
+from proverrl.verifier.base import Limits
+from proverrl.verifier.pool import VerifierPool
 
 _DEADLINE_SECONDS = 120.0
 _WARM_UP = Problem("warm-up", "dafny", "file", "", HOLE)

@@ -21,7 +21,7 @@ from rich.text import Text
 from proverrl.files.shipped import install_extra
 from proverrl.lang import list_languages
 from proverrl.lang.records import Part
-from proverrl.verify.memory_cgroup import CGROUP_GUARD, describe_guard
+from proverrl.verifier.memory_cgroup import CGROUP_GUARD, describe_guard
 from proverrl.version import find_version
 
 RUNS_FOLDER = Path("runs")

@@ -77,7 +77,7 @@ def serve(
     from proverrl.lang.base import BackendOptions
     from proverrl.serve.run import serve as run_server
     from proverrl.serve.settings import ServeSettings, read_keys
-    from proverrl.verify.base import Limits
+    from proverrl.verifier.base import Limits
 
     options = BackendOptions(
         workers=workers,

@@ -36,9 +36,9 @@ from proverrl.problems.inputs import (
 )
 from proverrl.problems.written import VerdictFile
 from proverrl.types import Status, is_fatal
-from proverrl.verify.base import Limits
-from proverrl.verify.cache import CachedVerifier, default_cache
-from proverrl.verify.router import RoutedVerifier
+from proverrl.verifier.base import Limits
+from proverrl.verifier.cache import CachedVerifier, default_cache
+from proverrl.verifier.router import RoutedVerifier
 
 STYLES = {Status.PROVED: "green", Status.UNSOUND: "magenta"}
 MAX_MESSAGES = 3

@@ -27,7 +27,7 @@ from proverrl.lang import find_composing
 from proverrl.lang.records import Parent
 from proverrl.problems.contamination import OverlapIndex, Statement, make_skeleton
 from proverrl.types import Candidate, Problem, Verdict
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 
 MAX_EXAMPLES = 5
 DEADLINE_SECONDS = 60.0

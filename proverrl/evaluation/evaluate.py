@@ -34,7 +34,7 @@ from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups,
 from proverrl.seeds import derive_seed
 from proverrl.statistics import INTERVAL_METHOD, estimate
 from proverrl.types import Problem, Sampling, Status, is_fatal
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 
 Figures = Callable[[], Mapping[str, Any]]
 

@@ -28,7 +28,7 @@ from proverrl.lang.records import Extraction
 from proverrl.problems.batch import verify_stream
 from proverrl.problems.inputs import Submission, Unusable, VerifyInput
 from proverrl.types import Candidate, Problem, Status, Verdict
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 
 RecheckStatus = Literal[
     "proved",

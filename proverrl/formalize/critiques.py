@@ -26,7 +26,7 @@ from proverrl.problems.drafts import DEADLINE_SECONDS
 from proverrl.problems.load import load_problems, load_references, make_row, write_problems
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 
 _AT_ONCE = 32
 _SYNTAX_SHARE = 0.1

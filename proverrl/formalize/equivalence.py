@@ -17,7 +17,7 @@ from proverrl.errors import ProblemError
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
 from proverrl.types import Candidate, Problem
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 
 _MAX_TRIES = 8
 _MAX_DRAWS = 64

@@ -19,7 +19,7 @@ from proverrl.rewards.verdicts import CRITIC_AGREES
 from proverrl.rollout.extract import extract
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Candidate, Problem, Rollout, Sampling
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 
 _SAMPLING = Sampling(temperature=0.1, max_new_tokens=512)
 

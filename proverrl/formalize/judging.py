@@ -21,7 +21,7 @@ from proverrl.formalize.lean_scorer import lean_score
 from proverrl.lang import find_language
 from proverrl.lang.parts import Formalizing
 from proverrl.types import Candidate, Problem, Verdict
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from proverrl.problems.load import load_problems, make_row, read_problem
 from proverrl.problems.prompt import LAYOUTS, render_messages, render_prompt
 from proverrl.rollout.extract import extract
 from proverrl.types import Candidate, Problem, Verdict
-from proverrl.verify.base import Verifier, verify_all
+from proverrl.verifier.base import Verifier, verify_all
 
 NO_ANSWER = "no answer"
 """Stands for a status where no candidate was found in an answer."""

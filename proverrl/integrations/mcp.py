@@ -25,7 +25,7 @@ from proverrl.problems.inputs import (
     verdict_to_json,
 )
 from proverrl.types import Problem, Verdict
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 from proverrl.version import __version__
 
 Row = dict[str, Any]

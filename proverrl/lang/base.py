@@ -32,10 +32,10 @@ from proverrl.lang.records import (
 )
 from proverrl.lang.sides import settle
 from proverrl.types import ANNOTATE, DECIDE, FILE, HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.base import Limits
-from proverrl.verify.canaries import Canary
-from proverrl.verify.pool import Upkeep
-from proverrl.verify.router import Backend
+from proverrl.verifier.base import Limits
+from proverrl.verifier.canaries import Canary
+from proverrl.verifier.pool import Upkeep
+from proverrl.verifier.router import Backend
 
 _NEVER = re.compile(r"(?!)")
 

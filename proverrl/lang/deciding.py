@@ -24,7 +24,7 @@ from proverrl.lang.generating import (
 )
 from proverrl.lang.open import open_router
 from proverrl.types import Candidate, Problem
-from proverrl.verify.base import LanedVerifier, Limits
+from proverrl.verifier.base import LanedVerifier, Limits
 
 _RLIMIT = 400_000
 

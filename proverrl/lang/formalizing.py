@@ -26,7 +26,7 @@ from proverrl.lang.generating import (
 )
 from proverrl.lang.parts import Asking
 from proverrl.types import Candidate, Problem
-from proverrl.verify.base import LanedVerifier
+from proverrl.verifier.base import LanedVerifier
 
 
 class StatementGenerator(Generator):

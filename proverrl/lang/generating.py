@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 
 from proverrl.errors import ProblemError
 from proverrl.types import Problem, Split
-from proverrl.verify.base import LanedVerifier
+from proverrl.verifier.base import LanedVerifier
 
 MAX_MISSES = 600
 """Draws of one family in a row without a new program before it counts as used up."""

@@ -20,13 +20,13 @@ from proverrl.errors import UsageError
 from proverrl.lang import LANGUAGES, find_language
 from proverrl.lang.base import BackendOptions
 from proverrl.types import Problem
-from proverrl.verify.base import Limits
-from proverrl.verify.cache import Appeals, CachedVerifier, default_cache
-from proverrl.verify.router import OpenBackend, RoutedVerifier
+from proverrl.verifier.base import Limits
+from proverrl.verifier.cache import Appeals, CachedVerifier, default_cache
+from proverrl.verifier.router import OpenBackend, RoutedVerifier
 
 if TYPE_CHECKING:
-    from proverrl.verify.cluster import ClusterVerifier
-    from proverrl.verify.remote import RemoteVerifier
+    from proverrl.verifier.cluster import ClusterVerifier
+    from proverrl.verifier.remote import RemoteVerifier
 
 KEY_VARIABLE = "PROVERRL_API_KEY"
 """The environment variable with this client's key for the servers."""
@@ -152,8 +152,8 @@ def open_router(options: BackendOptions, rlimit: int | None = None) -> RoutedVer
     @cache
     def connect() -> RemoteVerifier | ClusterVerifier:
         # Here, because the HTTP client is a tenth of what a pool of this machine needs to import.
-        from proverrl.verify.cluster import ClusterOptions, ClusterVerifier
-        from proverrl.verify.remote import RemoteVerifier
+        from proverrl.verifier.cluster import ClusterOptions, ClusterVerifier
+        from proverrl.verifier.remote import RemoteVerifier
 
         address, fewest, most = options.cluster
         if address:

@@ -29,7 +29,7 @@ from proverrl.lang.records import (
     Variant,
 )
 from proverrl.types import Candidate, Problem, Verdict
-from proverrl.verify.body_place import hole_column
+from proverrl.verifier.body_place import hole_column
 
 
 class Searching(ABC):

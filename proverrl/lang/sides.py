@@ -14,7 +14,7 @@ import re
 
 from proverrl.lang.parts import Deciding
 from proverrl.types import DECIDE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.body_place import end_column
+from proverrl.verifier.body_place import end_column
 
 SIDES = ("prove", "disprove")
 """What is said of a claim that holds, and of one that does not."""

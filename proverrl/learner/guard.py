@@ -2,7 +2,7 @@
 
 Flows in: updates that have their gradients, groups and solve rates. Flows out: leave for the
 update, or ``GuardError`` naming a file with the offending batch. Decisions are pure functions of
-numbers. Not handled here: false verdicts as such (canaries, ``proverrl.verify``).
+numbers. Not handled here: false verdicts as such (canaries, ``proverrl.verifier``).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from proverrl.loops.session import Session
 from proverrl.rewards.noise import ALL, FalseNegativeRate, is_appealed
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.types import Candidate, Problem, Rollout, Status, Verdict
-from proverrl.verify.cache import was_overturned
+from proverrl.verifier.cache import was_overturned
 
 APPEALED = (Status.REJECTED, Status.EXHAUSTED)
 """Failures that may be the verifier's. An unsound or incomplete body is no proof by its text."""

@@ -38,7 +38,7 @@ from proverrl.policy.transformers import TransformersPolicy
 from proverrl.search.proposals import PROPOSERS, Corrector
 from proverrl.search.wiring import Tools, needs_traces, open_confirm, open_value
 from proverrl.types import Problem, Sampling
-from proverrl.verify.cache import CachedVerifier
+from proverrl.verifier.cache import CachedVerifier
 
 
 def name_benchmarks(config: Config, name: str, given: Sequence[str]) -> dict[str, str | None]:

@@ -17,13 +17,13 @@ from typing import Any
 from proverrl.benchmarks.open import Benchmark, open_benchmark
 from proverrl.concurrency import finish_all
 from proverrl.config import Config, SearchConfig
+from proverrl.evaluation.attempt_rows import find_category
 from proverrl.evaluation.decisions import describe_decision
 from proverrl.evaluation.evaluate import (
     Evaluation,
     Figures,
     Standing,
     evaluate,
-    find_category,
     store_summary,
     take_stock,
 )
@@ -37,7 +37,7 @@ from proverrl.search.base import SearchResult
 from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Status
-from proverrl.verify.cache import CachedVerifier
+from proverrl.verifier.cache import CachedVerifier
 from proverrl.version import __version__
 
 

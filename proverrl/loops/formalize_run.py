@@ -34,7 +34,7 @@ from proverrl.loops.evaluate_run import evaluate_benchmarks
 from proverrl.loops.session import open_critic
 from proverrl.problems.load import make_row, write_problems
 from proverrl.types import Problem
-from proverrl.verify.cache import CachedVerifier
+from proverrl.verifier.cache import CachedVerifier
 
 ORIGIN = "formalized"
 """Of problems whose statement a policy wrote."""

@@ -31,7 +31,7 @@ from proverrl.rollout.samples import TrainingSample
 from proverrl.search.samples import SearchSample, build_path_sample, read_samples
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Problem, Verdict
-from proverrl.verify.base import verify_all
+from proverrl.verifier.base import verify_all
 
 DROPPED_FILE = "dropped_proofs.jsonl"
 _SLICE = 64

@@ -30,7 +30,7 @@ from proverrl.search.samples import SearchSample, collect_samples, write_samples
 from proverrl.search.values import WEIGHTS
 from proverrl.search.wiring import Tools, make_functions, make_search
 from proverrl.types import Candidate, Problem
-from proverrl.verify.cache import CachedVerifier
+from proverrl.verifier.cache import CachedVerifier
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from proverrl.rewards.preface import ATTEMPTS
 from proverrl.rollout.instruct import Writer
 from proverrl.seeds import derive_seed
 from proverrl.types import Problem, Sampling
-from proverrl.verify.cache import CachedVerifier
+from proverrl.verifier.cache import CachedVerifier
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from proverrl.problems.prompt import render_body
 from proverrl.search.proposals import ask_again, encode, render_prefix
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Group, Problem, Verdict
-from proverrl.verify.base import verify_all
+from proverrl.verifier.base import verify_all
 
 _WORD = re.compile(r"[A-Za-z_][\w']*|[0-9]+")
 _MAX_TRIES = 8

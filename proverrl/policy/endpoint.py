@@ -24,7 +24,7 @@ from proverrl.policy.base import Exchange, Policy
 from proverrl.problems.prompt import render_messages, render_prompt
 from proverrl.seeds import derive_seed
 from proverrl.types import Completion, Message, Problem, Prompt, Sampling, TokenField
-from proverrl.verify.remote_server import read_retry_after
+from proverrl.verifier.remote_server import read_retry_after
 
 MAX_WAIT_SECONDS = 60.0
 MAX_SEED = 2**31 - 1

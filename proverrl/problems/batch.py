@@ -16,7 +16,7 @@ from proverrl.concurrency import cancel_all
 from proverrl.errors import ProblemError, UsageError, VerifierError
 from proverrl.problems.inputs import Submission, VerifyInput
 from proverrl.types import Verdict
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 
 Judged = tuple[VerifyInput, Verdict | None]
 

@@ -22,7 +22,7 @@ from proverrl.errors import ProblemError
 from proverrl.lang.generating import CurriculumDraft, Generator, LearnMetadata, take_turns
 from proverrl.problems.load import make_row, write_problems
 from proverrl.types import Candidate, Problem, Split, Status, Verdict
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 
 ORIGIN = "proverrl curriculum"
 DEADLINE_SECONDS = 60.0

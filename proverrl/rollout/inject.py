@@ -16,7 +16,7 @@ from typing import Any
 from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.whole_proof import dump_completion, load_completion
 from proverrl.types import Candidate, Completion, Group, Status, Turn
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from proverrl.rollout.instruct import Writer, read_answers
 from proverrl.rollout.whole_proof import JudgedDraw
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Completion, Prompt, Rollout, Sampling, Turn, Verdict
-from proverrl.verify.base import Verifier, verify_all
+from proverrl.verifier.base import Verifier, verify_all
 
 INTERPRETER = ("\n<interpreter>\n", "\n</interpreter>\n")
 

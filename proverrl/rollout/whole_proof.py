@@ -21,7 +21,7 @@ from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.hints import with_hint
 from proverrl.rollout.instruct import Writer, read_answers
 from proverrl.types import Completion, Group, Problem, Rollout, Sampling, Turn
-from proverrl.verify.base import Verifier, verify_all
+from proverrl.verifier.base import Verifier, verify_all
 
 
 @dataclass(frozen=True, slots=True)

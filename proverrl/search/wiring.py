@@ -29,7 +29,7 @@ from proverrl.search.run import TreeSearch
 from proverrl.search.subgoal_search import SubgoalSearch
 from proverrl.search.values import load_value
 from proverrl.types import Problem
-from proverrl.verify.base import Limits, Verifier
+from proverrl.verifier.base import Limits, Verifier
 
 WHOLE_BODY_SEARCHES = frozenset({"best_of_n", "self_correct"})
 """Searches that begin every body anew and so need no states."""

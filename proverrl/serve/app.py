@@ -40,9 +40,9 @@ from proverrl.serve.desk import CLIENT_GONE, Desk, Refusal
 from proverrl.serve.queue import Reservation
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Verdict
-from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.remote import LanguageAbout
-from proverrl.verify.remote_server import DISTRUSTED
+from proverrl.verifier.cache import CachedVerifier
+from proverrl.verifier.remote import LanguageAbout
+from proverrl.verifier.remote_server import DISTRUSTED
 from proverrl.version import __version__
 
 logger = logging.getLogger(__name__)

@@ -26,10 +26,10 @@ from proverrl.serve.metrics import Metrics
 from proverrl.serve.queue import Reservation, Room
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import HOLE, Diagnostic, Status, Verdict
-from proverrl.verify.base import Lane
-from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.remote import LanguageAbout
-from proverrl.verify.remote_server import DISTRUSTED
+from proverrl.verifier.base import Lane
+from proverrl.verifier.cache import CachedVerifier
+from proverrl.verifier.remote import LanguageAbout
+from proverrl.verifier.remote_server import DISTRUSTED
 
 logger = logging.getLogger(__name__)
 CLIENT_GONE = 499

@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 
 from proverrl.serve.queue import Room
 from proverrl.types import Verdict
-from proverrl.verify.base import PoolStats
-from proverrl.verify.cache import CachedVerifier
+from proverrl.verifier.base import PoolStats
+from proverrl.verifier.cache import CachedVerifier
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 

@@ -25,9 +25,9 @@ from proverrl.serve.kimina import add_kimina_routes
 from proverrl.serve.protocol import limit_headers
 from proverrl.serve.rewards import add_reward_routes
 from proverrl.serve.settings import ServeSettings
-from proverrl.verify.cache import CachedVerifier
-from proverrl.verify.remote import LanguageAbout
-from proverrl.verify.router import RoutedVerifier
+from proverrl.verifier.cache import CachedVerifier
+from proverrl.verifier.remote import LanguageAbout
+from proverrl.verifier.router import RoutedVerifier
 
 _BACKLOG = 4096
 _KEEP_ALIVE_SECONDS = 75

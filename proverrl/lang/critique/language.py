@@ -22,8 +22,8 @@ from proverrl.lang.dafny.syntax.text import BUILT_IN_MEMBERS, KEYWORDS
 from proverrl.lang.english import write_digits
 from proverrl.lang.records import Extraction
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.pool import VerifierPool
-from proverrl.verify.router import Backend
+from proverrl.verifier.pool import VerifierPool
+from proverrl.verifier.router import Backend
 
 RIGHT = "right"
 """Stands for the kind of error of a statement that has none."""

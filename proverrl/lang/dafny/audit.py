@@ -39,7 +39,7 @@ from proverrl.lang.dafny.written_types import get_blank, read_untyped
 from proverrl.lang.records import Finding
 from proverrl.text_cache import cache_texts
 from proverrl.types import ANNOTATE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.body_place import end_column, find_body_place
+from proverrl.verifier.body_place import end_column, find_body_place
 
 AUDIT_VERSION = 14
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew, or

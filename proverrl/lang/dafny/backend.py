@@ -16,11 +16,11 @@ from proverrl.lang.dafny.workers.command_line import DafnyCliWorker
 from proverrl.lang.dafny.workers.dafny4 import Dafny4Worker
 from proverrl.lang.dafny.workers.server import DafnyServerWorker
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain, find_dafny_toolchain
-from proverrl.verify.base import Limits, SpawnWorker, Worker
-from proverrl.verify.cache import make_salt
-from proverrl.verify.canaries import mix_in_canaries
-from proverrl.verify.pool import VerifierPool, make_upkeep
-from proverrl.verify.router import Backend
+from proverrl.verifier.base import Limits, SpawnWorker, Worker
+from proverrl.verifier.cache import make_salt
+from proverrl.verifier.canaries import mix_in_canaries
+from proverrl.verifier.pool import VerifierPool, make_upkeep
+from proverrl.verifier.router import Backend
 
 
 async def start_dafny_worker(

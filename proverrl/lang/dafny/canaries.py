@@ -1,4 +1,4 @@
-"""False statements with plausible proofs, for Dafny; see ``proverrl.verify.canaries``.
+"""False statements with plausible proofs, for Dafny; see ``proverrl.verifier.canaries``.
 
 Flows in: a size and an error. Flows out: candidates.
 """
@@ -6,7 +6,7 @@ Flows in: a size and an error. Flows out: candidates.
 from __future__ import annotations
 
 from proverrl.types import HOLE, Candidate, Problem
-from proverrl.verify.canaries import Canary
+from proverrl.verifier.canaries import Canary
 
 
 def _build_loop(size: int, error: int) -> Candidate:

@@ -26,8 +26,8 @@ from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.dafny.written_types import name_calc_line
 from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, Candidate, Diagnostic, Obligations, Status, Verdict
-from proverrl.verify.base import Limits
-from proverrl.verify.body_place import find_body_place
+from proverrl.verifier.base import Limits
+from proverrl.verifier.body_place import find_body_place
 
 _NO_BODY = "has no body"
 LIMIT_OUTCOMES = ("timed out", "out of resource")

@@ -41,7 +41,7 @@ from proverrl.lang.records import Extraction, Part
 from proverrl.lang.sides import SIDES
 from proverrl.lang.words import drop_names, find_words
 from proverrl.types import ANNOTATE, DECIDE, HOLE, Candidate, Problem, Verdict
-from proverrl.verify.router import Backend
+from proverrl.verifier.router import Backend
 
 _DECLARES = frozenset("method lemma function predicate".split())
 _HEADS = _DECLARES | {"constructor", "iterator"}

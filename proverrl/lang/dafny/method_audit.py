@@ -23,7 +23,7 @@ from proverrl.lang.dafny.syntax.tokens import Token
 from proverrl.lang.records import Finding
 from proverrl.text_cache import cache_texts
 from proverrl.types import Candidate, Problem
-from proverrl.verify.body_place import find_body_place
+from proverrl.verifier.body_place import find_body_place
 
 _CLAUSES = frozenset(("requires", "ensures", "decreases"))
 _IDLE = "{ }"

@@ -19,7 +19,7 @@ from proverrl.lang.dafny.syntax.program import Element, parse_program
 from proverrl.lang.dafny.syntax.tokens import Token, find_close, read_file
 from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Verdict
-from proverrl.verify.base import Verifier
+from proverrl.verifier.base import Verifier
 
 VacuityCheck = Literal["requires", "empty-body", "trivial-body"]
 

@@ -43,7 +43,7 @@ from proverrl.lang.lean.words import (
 from proverrl.lang.records import Category, Finding
 from proverrl.text_cache import cache_texts
 from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.body_place import end_column
+from proverrl.verifier.body_place import end_column
 
 LEAN_AUDIT_VERSION = 11
 """Part of the key of cached verdicts: raise it whenever the audit admits or refuses anew."""

@@ -24,10 +24,10 @@ from proverrl.lang.lean.workers.toolchain import LeanToolchain, find_lean_toolch
 from proverrl.lang.lean.workers.worker import NO_REPLAY, LeanWorker
 from proverrl.lang.records import Part
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.base import Worker
-from proverrl.verify.canaries import mix_in_canaries
-from proverrl.verify.pool import VerifierPool, make_upkeep
-from proverrl.verify.router import Backend
+from proverrl.verifier.base import Worker
+from proverrl.verifier.canaries import mix_in_canaries
+from proverrl.verifier.pool import VerifierPool, make_upkeep
+from proverrl.verifier.router import Backend
 
 _CANARY_SECONDS = 120.0
 _WAYS: dict[LeanBackend, str] = {

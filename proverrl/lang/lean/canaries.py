@@ -1,9 +1,9 @@
-"""False statements with plausible proofs, for Lean; see ``proverrl.verify.canaries``."""
+"""False statements with plausible proofs, for Lean; see ``proverrl.verifier.canaries``."""
 
 from __future__ import annotations
 
 from proverrl.types import HOLE, Candidate, Problem
-from proverrl.verify.canaries import Canary
+from proverrl.verifier.canaries import Canary
 
 
 def _make(name: str, claim: str, body: str) -> Canary:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats
+from proverrl.verifier.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats
 
 _HEX_DIGITS = 8
 _GROWTH = 2.0

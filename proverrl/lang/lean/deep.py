@@ -26,8 +26,8 @@ from proverrl.lang.lean.judge import LeanLimits
 from proverrl.lang.lean.syntax.declarations import find_target, split_header
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats
-from proverrl.verify.process_group import ProcessGroup
+from proverrl.verifier.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats
+from proverrl.verifier.process_group import ProcessGroup
 
 CHECKERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "leanchecker": ("PROVERRL_LEANCHECKER", ("leanchecker", "lean4checker")),

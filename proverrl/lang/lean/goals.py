@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from proverrl.lang.lean.workers.messages import TacticStep
 from proverrl.lang.records import NO_GOALS
 from proverrl.types import BodyState, Candidate
-from proverrl.verify.body_place import find_body_place
+from proverrl.verifier.body_place import find_body_place
 
 _CASE = re.compile(r"^case .*$\n?", re.MULTILINE)
 _METAVARIABLE = re.compile(r"\?[A-Za-z_]\w*\.\d+(?:\.\d+)*")

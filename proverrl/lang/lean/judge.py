@@ -23,7 +23,7 @@ from proverrl.lang.lean.syntax.lexical import has_notation
 from proverrl.lang.lean.syntax.tokens import scan_code
 from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage
 from proverrl.types import FILE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.body_place import find_body_place
+from proverrl.verifier.body_place import find_body_place
 
 STANDARD_AXIOMS = frozenset({"propext", "Classical.choice", "Quot.sound"})
 _MAX_DIAGNOSTICS = 50

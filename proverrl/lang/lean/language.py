@@ -24,8 +24,8 @@ from proverrl.lang.records import Extraction, Part
 from proverrl.lang.sides import SIDES
 from proverrl.lang.words import find_words
 from proverrl.types import DECIDE, HOLE, Candidate, Problem, Verdict
-from proverrl.verify.body_place import end_column, hole_column
-from proverrl.verify.router import Backend
+from proverrl.verifier.body_place import end_column, hole_column
+from proverrl.verifier.router import Backend
 
 
 class Lean(Language):

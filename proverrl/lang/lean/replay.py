@@ -26,7 +26,7 @@ from pathlib import Path
 from proverrl.errors import WorkerError
 from proverrl.lang.lean.judge import STANDARD_AXIOMS
 from proverrl.lang.lean.words import KERNEL_NAMES
-from proverrl.verify.process_group import ProcessGroup
+from proverrl.verifier.process_group import ProcessGroup
 
 _PROGRAM = Path(__file__).with_suffix(".lean")
 _MAX_OUTPUT_BYTES = 16_000_000

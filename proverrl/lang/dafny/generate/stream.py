@@ -20,8 +20,8 @@ from proverrl.lang.dafny.syntax.text import normalise
 from proverrl.lang.dafny.workers.toolchain import find_dafny_toolchain
 from proverrl.lang.generating import CurriculumDraft, Family, Generator, LearnMetadata, Pools
 from proverrl.types import Problem
-from proverrl.verify.base import LanedVerifier, Limits, Worker
-from proverrl.verify.pool import VerifierPool
+from proverrl.verifier.base import LanedVerifier, Limits, Worker
+from proverrl.verifier.pool import VerifierPool
 
 
 class DafnyGenerator(Generator):

@@ -33,7 +33,7 @@ from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.lang.parts import Searching
 from proverrl.lang.records import NO_GOALS, Segment, SegmentFn
 from proverrl.types import HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.body_place import end_column
+from proverrl.verifier.body_place import end_column
 
 KINDS = frozenset({"invariants", "statements", "calc", "assertions"})
 """The kinds of Dafny problems whose bodies have states."""

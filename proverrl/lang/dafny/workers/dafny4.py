@@ -25,8 +25,8 @@ from proverrl.lang.dafny.workers.reply import (
     ReplyMessage,
 )
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
-from proverrl.verify.base import Limits
-from proverrl.verify.process_group import find_cause
+from proverrl.verifier.base import Limits
+from proverrl.verifier.process_group import find_cause
 
 LOG_NAME = "log.json"
 _CANARY = """\

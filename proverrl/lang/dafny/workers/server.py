@@ -26,8 +26,8 @@ from proverrl.lang.dafny.workers.reply import (
 from proverrl.lang.dafny.workers.selfcheck import check_canaries
 from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.types import Candidate, Verdict
-from proverrl.verify.base import Limits
-from proverrl.verify.process_group import GroupWorker, ProcessGroup
+from proverrl.verifier.base import Limits
+from proverrl.verifier.process_group import GroupWorker, ProcessGroup
 
 _REQUEST_END = "[[DAFNY-CLIENT: EOM]]"
 _SUCCESS = "[SUCCESS] [[DAFNY-SERVER: EOM]]"

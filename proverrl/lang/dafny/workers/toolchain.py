@@ -19,7 +19,7 @@ from typing import Literal
 
 from proverrl.errors import ToolchainError
 from proverrl.lang.records import Part
-from proverrl.verify.process_group import ask_version
+from proverrl.verifier.process_group import ask_version
 
 Z3_VERSION = "4.8.5"
 _SERVER_PLACES = ("/usr/lib/dafny/DafnyServer.exe", "/usr/local/lib/dafny/DafnyServer.exe")

@@ -28,7 +28,7 @@ from proverrl.lang.lean.generate import (
 )
 from proverrl.lang.lean.generate.names import POOLS
 from proverrl.lang.lean.syntax.tokens import scan_code
-from proverrl.verify.base import LanedVerifier, Limits
+from proverrl.verifier.base import LanedVerifier, Limits
 
 _PORTFOLIO = ("rfl", "trivial", "decide", "simp", "omega")
 _OURS = frozenset(name for pool in POOLS.values() for names in pool for name in names)

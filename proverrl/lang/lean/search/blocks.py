@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from proverrl.lang.lean.syntax.tokens import Token, scan_code
 from proverrl.types import Problem
-from proverrl.verify.body_place import hole_column
+from proverrl.verifier.body_place import hole_column
 
 _OPENING, _CLOSING = frozenset("( [ { ⟨ ⦃ #[ ![ @[".split()), frozenset(") ] } ⟩ ⦄".split())
 _BULLETS = frozenset("· .".split())

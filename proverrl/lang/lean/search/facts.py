@@ -20,7 +20,7 @@ from proverrl.lang.lean.search.states import is_unsolved, offset_in
 from proverrl.lang.lean.syntax.declarations import find_mark, read_theorem
 from proverrl.lang.lean.syntax.tokens import scan_code, shift_line
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.body_place import hole_column
+from proverrl.verifier.body_place import hole_column
 
 kinds = frozenset({"tactics"})
 """Kinds of problems that have facts."""

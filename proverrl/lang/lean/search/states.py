@@ -34,7 +34,7 @@ from proverrl.lang.lean.syntax.tokens import scan_code, scan_tokens
 from proverrl.lang.parts import Searching
 from proverrl.lang.records import NO_GOALS, Prefix, Segment, SegmentFn
 from proverrl.types import Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.body_place import hole_column
+from proverrl.verifier.body_place import hole_column
 
 _UNSOLVED = "unsolved goals"
 _MISSING = re.compile(r"[Aa]lternative .* has not been provided")

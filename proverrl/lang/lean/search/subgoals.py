@@ -34,7 +34,7 @@ from proverrl.lang.lean.syntax.declarations import read_theorem
 from proverrl.lang.lean.syntax.tokens import shift_line
 from proverrl.lang.records import Sketch, Subgoal
 from proverrl.types import HOLE, Candidate, Problem, Status, Verdict
-from proverrl.verify.body_place import end_column, hole_column
+from proverrl.verifier.body_place import end_column, hole_column
 
 # What ``Sketching`` promises.
 __all__ = ["close", "fill", "kinds", "lift", "make_sketch", "refine", "splice"]

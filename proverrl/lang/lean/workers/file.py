@@ -30,7 +30,7 @@ from proverrl.lang.lean.workers.messages import (
 )
 from proverrl.lang.lean.workers.session import LEAN_OPTIONS, GoalsAt, LeanSession
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
-from proverrl.verify.process_group import ProcessGroup, find_cause, make_folder
+from proverrl.verifier.process_group import ProcessGroup, find_cause, make_folder
 
 _MAX_OUTPUT_BYTES = 256 * 2**20
 _DONE = (0, 1)

@@ -36,7 +36,7 @@ from proverrl.lang.lean.workers.protocol import (
 )
 from proverrl.lang.lean.workers.session import GoalsAt, LeanSession
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
-from proverrl.verify.process_group import ProcessGroup
+from proverrl.verifier.process_group import ProcessGroup
 
 _MAX_ENVIRONMENTS = 2000
 _MAX_HEADERS = 4

@@ -45,7 +45,7 @@ from proverrl.lang.lean.workers.messages import (
 )
 from proverrl.lang.lean.workers.session import LEAN_OPTIONS, GoalsAt, LeanSession
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
-from proverrl.verify.process_group import ProcessGroup
+from proverrl.verifier.process_group import ProcessGroup
 
 # An answer waits for so long, without it for 200 ms; with 0 each of its parts is told anew.
 _OPTIONS = ("-Dserver.reportDelayMs=3", *LEAN_OPTIONS)

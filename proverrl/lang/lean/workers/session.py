@@ -11,7 +11,7 @@ from typing import Literal
 
 from proverrl.lang.lean.replay import ReplayOutcome
 from proverrl.lang.lean.workers.messages import Elaboration, Environment
-from proverrl.verify.process_group import GroupOwner
+from proverrl.verifier.process_group import GroupOwner
 
 # Without the first a theorem's body is elaborated in a task of its own, so that messages come out
 # of order and cost more processor time; releases that do not know the option elaborate in order.

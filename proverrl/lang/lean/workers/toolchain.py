@@ -19,7 +19,7 @@ from pathlib import Path
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError
 from proverrl.files.shipped import find_script, shipped_root
-from proverrl.verify.process_group import ask_version
+from proverrl.verifier.process_group import ask_version
 
 REMEDY = f"bash {find_script('setup_lean.sh')}"
 _VERSION_SECONDS = 120

@@ -5,7 +5,7 @@ Flows in: candidates that passed the audit. Flows out: verdicts. A candidate cos
 text is elaborated behind the imports and our options alone: nothing that one declares is there for
 the next. Covered: an answer that is not provably the answer (the sessions in ``server``, ``repl``
 and ``file``); a Lean that cannot tell true from false (canaries at the start). Not covered:
-replacing workers, deadlines and memory (``proverrl.verify.pool``), the candidate's text
+replacing workers, deadlines and memory (``proverrl.verifier.pool``), the candidate's text
 (``proverrl.lang.lean.audit``).
 """
 
@@ -47,7 +47,7 @@ from proverrl.lang.lean.workers.session import LeanSession
 from proverrl.lang.lean.workers.toolchain import REMEDY, LeanToolchain
 from proverrl.lang.records import NO_GOALS
 from proverrl.types import FILE, HOLE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verify.process_group import GroupWorker, ProcessGroup
+from proverrl.verifier.process_group import GroupWorker, ProcessGroup
 
 _ALREADY_DECLARED = "has already been declared"
 # Core Lean binds unknown names of a statement by itself: a name that was misspelled, or that an

@@ -29,7 +29,7 @@ from pydantic import TypeAdapter
 from proverrl.concurrency import cancel_all
 from proverrl.errors import RecordError, UsageError
 from proverrl.types import Candidate, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, Limits, PoolStats, Verifier
+from proverrl.verifier.base import DEFAULT_LANE, Lane, LanedVerifier, Limits, PoolStats, Verifier
 
 _BUSY_SECONDS = 60.0
 _APPLICATION_ID = 0x50525256

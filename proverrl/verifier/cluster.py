@@ -24,9 +24,9 @@ from dataclasses import asdict, dataclass
 
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.types import Candidate, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane, PoolStats
-from proverrl.verify.remote import RemoteVerifier
-from proverrl.verify.router import Backend
+from proverrl.verifier.base import DEFAULT_LANE, Lane, PoolStats
+from proverrl.verifier.remote import RemoteVerifier
+from proverrl.verifier.router import Backend
 
 logger = logging.getLogger(__name__)
 _IDLE_SECONDS = 60.0
@@ -90,7 +90,7 @@ class ClusterVerifier:
         self._options = options
         key = secrets.token_urlsafe(32)
         self._keeper = subprocess.Popen(
-            [sys.executable, "-m", "proverrl.verify.cluster_keeper"],
+            [sys.executable, "-m", "proverrl.verifier.cluster_keeper"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from proverrl.errors import ToolchainError, VerifierError
 from proverrl.types import Candidate, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats
+from proverrl.verifier.base import DEFAULT_LANE, Lane, LanedVerifier, PoolStats
 
 
 @dataclass(frozen=True, slots=True)

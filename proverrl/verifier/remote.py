@@ -33,8 +33,8 @@ from proverrl.errors import (
     VerifierError,
 )
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.base import DEFAULT_LANE, Lane, PoolStats, refuse_broken_text
-from proverrl.verify.remote_server import (
+from proverrl.verifier.base import DEFAULT_LANE, Lane, PoolStats, refuse_broken_text
+from proverrl.verifier.remote_server import (
     KEEP_ALIVE,
     LONGEST_ASKED,
     MOST,
@@ -42,7 +42,7 @@ from proverrl.verify.remote_server import (
     NoAnswer,
     RemoteServer,
 )
-from proverrl.verify.router import Backend
+from proverrl.verifier.router import Backend
 from proverrl.version import __version__
 
 

@@ -17,7 +17,7 @@ from random import Random
 from proverrl.errors import CanaryError, UsageError
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Status, Verdict
-from proverrl.verify.base import CANARY_LANE, DEFAULT_LANE, Lane, LanedVerifier, PoolStats
+from proverrl.verifier.base import CANARY_LANE, DEFAULT_LANE, Lane, LanedVerifier, PoolStats
 
 Canary = Callable[[int, int], Candidate]
 """A candidate for a size (from 2) and an error: false for every error but 0, true for 0."""

@@ -2,7 +2,7 @@
 
 Flows in: waiting callers. Flows out: the next one. A caller with ten thousand candidates in its
 lane delays another lane by only one candidate at a time. Within a lane, first come, first served.
-Not handled here: which worker serves (``proverrl.verify.pool``); weights of lanes.
+Not handled here: which worker serves (``proverrl.verifier.pool``); weights of lanes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from proverrl.types import Candidate
-from proverrl.verify.base import Lane
+from proverrl.verifier.base import Lane
 
 Served = TypeVar("Served")
 

@@ -8,7 +8,7 @@ that fails too, the verdict is TIMEOUT or CRASHED with a
 cause, which judges nothing; but a candidate that makes two unused workers fail, or on which two
 workers spend all of their time, is REJECTED, so that no policy can leave its group this way.
 Covered: back-pressure (a waiting caller costs one future), cancelled callers, workers that grow,
-age, die or hang. Not covered: repeated candidates (``proverrl.verify.cache``), what a worker does.
+age, die or hang. Not covered: repeated candidates (``proverrl.verifier.cache``), what a worker does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from proverrl.errors import ToolchainError, UsageError, VerifierError, WorkerError
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
-from proverrl.verify.base import (
+from proverrl.verifier.base import (
     CANARY_LANE,
     DEFAULT_LANE,
     DEFAULT_MEMORY_MB,
@@ -32,8 +32,8 @@ from proverrl.verify.base import (
     end_worker,
     refuse_broken_text,
 )
-from proverrl.verify.memory_cgroup import describe_guard
-from proverrl.verify.turns import Ticket, Turns
+from proverrl.verifier.memory_cgroup import describe_guard
+from proverrl.verifier.turns import Ticket, Turns
 
 # A failure on so many fresh workers is the candidate's own, unless a busy machine or somebody else
 # caused it. The first attempt may have met a used worker.

@@ -24,8 +24,8 @@ from pathlib import Path
 from proverrl.concurrency import outlast
 from proverrl.errors import Cause, ToolchainError, WorkerError
 from proverrl.types import Candidate
-from proverrl.verify.memory_cgroup import MemoryCgroup, find_cgroup_parent
-from proverrl.verify.process_table import kill_session, measure_cpu, measure_session
+from proverrl.verifier.memory_cgroup import MemoryCgroup, find_cgroup_parent
+from proverrl.verifier.process_table import kill_session, measure_cpu, measure_session
 
 # Descriptors are named by path: a POSIX shell need not know <&N above 9. In a subshell $$ is still
 # the session's leader, so its own pid is read from /proc. The process joins its cgroup after the
