@@ -8,7 +8,8 @@ that fails too, the verdict is TIMEOUT or CRASHED with a
 cause, which judges nothing; but a candidate that makes two unused workers fail, or on which two
 workers spend all of their time, is REJECTED, so that no policy can leave its group this way.
 Covered: back-pressure (a waiting caller costs one future), cancelled callers, workers that grow,
-age, die or hang. Not covered: repeated candidates (``proverrl.verifier.cache``), what a worker does.
+age, die or hang. Not covered: repeated candidates (``proverrl.verifier.cache``), what a worker
+does.
 """
 
 from __future__ import annotations
