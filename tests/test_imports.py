@@ -324,7 +324,7 @@ def plant(tmp_path: Path, files: dict[str, str]) -> Path:
         ("types.py", "def f():\n    from proverrl.verifier import pool\n", 2, "proverrl.verifier"),
         (
             "config.py",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .verify import x\n",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .verifier import x\n",
             3,
             "proverrl.verifier",
         ),
