@@ -346,7 +346,7 @@ def test_wrong_statements_are_certified_and_never_right() -> None:
 def test_a_reference_differs_from_itself_nowhere() -> None:
     formalizing = find_language("dafny").formalizing
     assert formalizing is not None
-    asked = []
+    asked: list[Candidate] = []
     for draft in draw("valid", 4):
         problem = build_problem(GENERATOR, draft, "valid")
         asked += formalizing.ask_difference(problem, draft.reference)

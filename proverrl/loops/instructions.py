@@ -108,5 +108,5 @@ async def _fail_under(
             told = add_feedback(rollout, policy, config.rollout, writer)
             resumed = resume_within(policy, prompt, told, config.rollout).token_ids
             shown = len(resumed) - len(prompt.token_ids)
-            failed.append((resumed, shown, draw.problem.family))
+            failed.append((resumed, shown, rollout.problem.family))
     return failed
