@@ -33,9 +33,11 @@ from proverrl.lang.dafny.compose.declarations import (
     read_problem,
     rename,
 )
+from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.formal.phrases import read_phrase
 from proverrl.lang.dafny.syntax.declarations import Declaration, write_formals
 from proverrl.lang.dafny.syntax.text import fill_hole, scan_places, scan_tokens
+from proverrl.lang.dafny.written_types import get_blank
 from proverrl.lang.english import English, Phrase, sentence
 from proverrl.lang.records import Made, Parent, Variant
 from proverrl.lang.sides import SIDES
@@ -74,6 +76,12 @@ class DafnyDeciding:
 
     def check(self, problem: Problem) -> None:
         """See ``Deciding``."""
+        for finding in audit_file(get_blank(problem)):
+            # An axiom beside a claim may prove both sides of it.
+            raise ProblemError(
+                f"problem {problem.id!r}: line {finding.line}: {finding.message}; what is to be "
+                "decided stands in a file that leaves nothing unproved"
+            )
         for side in SIDES:
             self.state(problem, side)
 
