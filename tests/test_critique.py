@@ -337,9 +337,9 @@ def test_a_critic_s_word_earns_at_most_what_a_proof_earns_and_changes_no_status(
 
     assert earn(YES) == [2.0, 1.0, 0.0, 0.0]
     assert earn(YES, critic="c") == [2.0, 2.0, 0.0, 0.0]
-    assert earn(YES, critic="c", critic_share=0.5) == [1.5, 1.5, 0.0, 0.0]
-    assert earn(NO, critic="c") == [1.0, 1.0, 0.0, 0.0]
-    assert earn("true", critic="c") == [1.0, 1.0, 0.0, 0.0]
+    assert earn(YES, critic="c", critic_share=0.5) == [2.0, 1.5, 0.0, 0.0]
+    assert earn(NO, critic="c") == [2.0, 1.0, 0.0, 0.0]
+    assert earn("true", critic="c") == [2.0, 1.0, 0.0, 0.0]
 
 
 def test_a_critic_is_for_the_reward_of_statements() -> None:

@@ -48,9 +48,11 @@ REMOVED = frozenset(
 """Keys of what is gone (the search ``deepsearch``), which runs of earlier versions have stored."""
 
 
-def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a TOML file and apply ``key.subkey=value`` overrides (values in TOML's syntax). Raises
-    ``ConfigError``, which names the file or override, the key, and the nearest valid key."""
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a TOML file, or a shipped one by its name, and apply ``key.subkey=value`` overrides
+    (values in TOML's syntax). Raises ``ConfigError``, which names the file or override, the key, and
+    the nearest valid key."""
+    path = Path(path)
     return _build_config(lambda: read_table(path), overrides, path)
 
 

@@ -8,7 +8,7 @@ handled here: writing statements, what a critic learns from (``critiques``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from proverrl.errors import ProblemError
@@ -87,7 +87,7 @@ async def add_critiques(draws: Sequence[JudgedDraw], critic: Critic) -> list[Jud
     right, for the reward to read. Nothing else of a verdict changes."""
     last = [(r.problem, r.turns[-1]) for draw in draws for r in draw.rollouts]
     asked = {
-        turn.candidate.key: (problem, turn.candidate.body)
+        (turn.candidate.key, problem.informal): (problem, turn.candidate.body)
         for problem, turn in last
         if turn.candidate is not None
         and turn.verdict is not None
@@ -101,9 +101,11 @@ async def add_critiques(draws: Sequence[JudgedDraw], critic: Critic) -> list[Jud
     ]
 
 
-def _mark(rollout: Rollout, right: set[str]) -> Rollout:
+def _mark(rollout: Rollout, right: Set[tuple[str, str]]) -> Rollout:
     *before, last = rollout.turns
-    if last.candidate is None or last.verdict is None or last.candidate.key not in right:
+    if last.candidate is None or last.verdict is None:
+        return rollout
+    if (last.candidate.key, rollout.problem.informal) not in right:
         return rollout
     verdict = replace(last.verdict, checks=(*last.verdict.checks, CRITIC_AGREES))
     return replace(rollout, turns=(*before, replace(last, verdict=verdict)))

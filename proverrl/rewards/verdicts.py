@@ -63,9 +63,10 @@ def turn_discounted_reward(rollout: Rollout, config: RewardConfig) -> Reward:
 def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     """1 for a statement that is well formed, and 1 more for one that means what is meant: R_ver +
     R_sem of Mathesis (Yu et al. 2025, arXiv 2506.07047), both by the verifier. With
-    ``reward.critic`` a critic's judgement takes the place of the proof for meaning, and earns
-    ``reward.critic_share`` of what a proof would: never more, and nothing for what the verifier
-    does not find well formed. Raises ``RecordError`` for a problem that asks for no statement."""
+    ``reward.critic`` a critic's judgement stands in where there is no proof of the meaning, and
+    earns ``reward.critic_share`` of what a proof would: never more, and nothing for what the
+    verifier does not find well formed. Raises ``RecordError`` for a problem that asks for no
+    statement, or does not say what is meant."""
     is_proved = _proved(rollout)
     language = find_language(rollout.problem.language)
     if language.formalizing is None or rollout.problem.kind != language.formalizing.kind:
@@ -84,11 +85,10 @@ def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
         and turn.verdict is not None
         and language.formalizing.is_well_formed(turn.candidate, turn.verdict)
     )
-    if config.critic:
+    means = float(is_proved)
+    if config.critic and is_read:
         says_right = turn.verdict is not None and CRITIC_AGREES in turn.verdict.checks
-        means = config.critic_share * (is_read and says_right)
-    else:
-        means = float(is_proved)
+        means = max(means, config.critic_share * says_right)
     return Reward(means + is_read, {"means": means, "well_formed": float(is_read)})
 
 
