@@ -50,8 +50,8 @@ REMOVED = frozenset(
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a TOML file, or a shipped one by its name, and apply ``key.subkey=value`` overrides
-    (values in TOML's syntax). Raises ``ConfigError``, which names the file or override, the key, and
-    the nearest valid key."""
+    (values in TOML's syntax). Raises ``ConfigError``, which names the file or override, the key,
+    and the nearest valid key."""
     path = Path(path)
     return _build_config(lambda: read_table(path), overrides, path)
 

@@ -57,8 +57,8 @@ class RewardConfig(Section):
     """``turn_discounted``: factor for each turn before the proof"""
     critic: str = ""
     """``statement``: the folder of a critic (configs/critic.toml), whose judgement stands in
-    where no proof shows that the statement means what is meant; empty: none. Of what is not well formed it
-    is not asked"""
+    where no proof shows that the statement means what is meant; empty: none. Of what is not well
+    formed it is not asked"""
     critic_share: Fraction = 1.0
     """``statement``: what a statement earns that the critic calls right, where a proof earns 1"""
     critic_layout: LayoutName = "canonical"
