@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from proverrl.config import RewardConfig, RewardName
@@ -184,10 +182,10 @@ def test_a_note_is_no_error_and_a_limit_is_one_at_least() -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("invariant 0 <= i <= n\ninvariant i * x + 3 == z", "bound bound\nproduct sum equals"),
+        ("invariant 0 <= i <= n\ninvariant i * x + 3 == z", "bound\nproduct sum equals"),
         (
             "if ys == [] {\n  assert ys + [x] == [x];\n} else {\n  P(ys[1..], x);\n}",
-            "split equals element\nassert sum element equals element\ncall element",
+            "split equals element\nassert sum element equals\ncall element",
         ),
         ("invariant z == G(g)\ndecreases n - g", "equals call\nmeasure difference"),
         ("if (x) { }", "split"),
@@ -199,20 +197,3 @@ def test_a_body_is_described_in_a_fixed_vocabulary(body: str, words: str) -> Non
     assert instructing is not None
     assert instructing.describe(body) == words
     assert set(words.split()) <= set(instructing.words)
-
-
-def test_a_varied_body_has_other_words() -> None:
-    instructing = find_language("dafny").instructing
-    assert instructing is not None
-    body = "invariant 0 <= i <= n\ninvariant i * x + 3 == z"
-    varied = {instructing.vary(body, random.Random(seed)) for seed in range(60)}
-    told = {instructing.describe(text) for text in varied}
-    assert instructing.describe(body) not in told
-    # A line less, another operator of the same group, and nothing that is no operator.
-    assert {"bound bound", "product sum equals"} <= told
-    assert {"bound bound\ndifference sum equals", "bound equals\nproduct sum equals"} <= told
-    operators = str.maketrans("", "", "<=>!+-*/%")
-    whole = [text.translate(operators) for text in varied if "\n" in text.strip()]
-    assert whole
-    assert set(whole) == {body.translate(operators)}
-    assert instructing.vary("P();", random.Random(0)) == ""

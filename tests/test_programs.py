@@ -6,11 +6,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from proverrl.config import RewardConfig
 from proverrl.errors import ProblemError, RecordError, ToolchainError
+from proverrl.evaluation.attempt_rows import verdict_fields
+from proverrl.evaluation.tally import StoredEvaluation
 from proverrl.lang import find_language
 from proverrl.lang.dafny.audit import PROGRAM, audit, check_problem
 from proverrl.lang.dafny.formal.program import PROGRAMMING, is_trivial
@@ -19,6 +22,7 @@ from proverrl.lang.formalizing import StatementGenerator
 from proverrl.lang.generating import CurriculumDraft
 from proverrl.problems.drafts import DraftChecker, build_problem
 from proverrl.problems.prompt import render_body, render_messages, render_prompt, use_problem_words
+from proverrl.report.headline import Column, describe_grades
 from proverrl.rewards.verdicts import program_reward
 from proverrl.rollout.feedback import FEEDBACK
 from proverrl.types import (
@@ -154,6 +158,36 @@ def test_a_limit_is_never_a_success() -> None:
     for status in (Status.TIMEOUT, Status.CRASHED):
         with pytest.raises(RecordError, match="was not judged"):
             earn(body, Verdict(status))
+
+
+def test_evaluations_say_who_meets_which_contract() -> None:
+    body = f"ensures r == 7 * n + k\n{LOOP}"
+    counted = (Obligations(FORM, 1, 1), Obligations(OWN, 2, 2), Obligations(MEANT, 1, 0))
+    checks = ("audit", "resolve", "obligations")
+    verified = Verdict(Status.REJECTED, obligations=counted, checks=checks)
+
+    def find(verdict: Verdict, problem: Problem) -> str | None:
+        turn = build_rollout(problem, 0, Status.REJECTED).turns[0]
+        judged = Turn(turn.completion, Candidate(problem, body), verdict)
+        row = verdict_fields(Rollout("p", problem, "solver", (judged,)))
+        return row.get("grade")
+
+    assert find(verified, ask()) == "verified"
+    proved = Verdict(Status.PROVED, obligations=counted, checks=checks)
+    assert find(proved, ask()) == "meant"
+    assert find(Verdict(Status.TIMEOUT), ask()) is None
+    assert find(proved, build_loop("p")) is None
+    whole = {"level": "all", "attempts": 10, "unjudged": 2}
+
+    def say(**grades: int) -> str:
+        summary = {"levels": [{**whole, **({"grades": grades} if grades else {})}]}
+        return describe_grades(Column("After", StoredEvaluation(Path("after.json"), summary)))
+
+    # Of the eight that were judged.
+    assert say(meant=2, verified=1, unproved=4) == (
+        "After: 37.5% of the programs meet their own contract, 25.0% the one that is meant"
+    )
+    assert say() == ""
 
 
 def test_other_problems_have_no_such_reward() -> None:

@@ -257,9 +257,6 @@ class Instructing(Protocol):
     def describe(self, body: str) -> str:
         """What a body holds, in these words: a line for each part of it."""
 
-    def vary(self, body: str, rng: random.Random) -> str:
-        """A body that has other words, and need not prove anything."""
-
     def count_errors(self, verdict: Verdict) -> Mapping[ErrorKind, int]:
         """The errors of a judged verdict by their kinds."""
 

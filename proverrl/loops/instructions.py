@@ -1,10 +1,8 @@
 """What a small writer and a small instructor are taught before they meet (``rollout.instruct``).
 
 Flows in: the references of a run. Flows out: pairs of token ids. A writer learns each reference
-also under the words that describe it, and bodies that differ from it under theirs, right or wrong:
-where a problem has one body, its words say nothing that the problem does not, and a writer passes
-over them. An instructor learns only that there are such words, after a problem and after an attempt
-that failed: which of them help is left to reinforcement learning.
+also under the words that describe it. An instructor learns only that there are such words, after a
+problem and after an attempt that failed: which of them help is left to reinforcement learning.
 Not handled here: training (``warm_start``). A pretrained model needs none of this.
 """
 
@@ -14,7 +12,6 @@ import random
 from collections.abc import Sequence
 from functools import cache
 
-from proverrl.lang import find_language
 from proverrl.loops.pairs import Pair, PairSource, make_source
 from proverrl.loops.session import Session, describe
 from proverrl.policy.transformers import TransformersPolicy
@@ -27,8 +24,6 @@ from proverrl.types import Problem, Status
 
 _DRAWS = 4
 """Instructions that an instructor learns after each prompt."""
-_VARIANTS = 2
-"""Bodies beside each reference that a writer learns under their words."""
 
 
 async def teach_instructions(session: Session) -> list[PairSource]:
@@ -39,36 +34,27 @@ async def teach_instructions(session: Session) -> list[PairSource]:
     references = session.problems.references if config.warm_start.steps else ()
     if role == "none" or not references:
         return []
-    rng = random.Random(derive_seed(config.seed, "instructions"))
+    words = [describe(problem, body) for problem, body in references]
     if role == "writer":
-        return [
-            make_source(policy, instruct(problem, describe(problem, text)), text)
-            for problem, body in references
-            for text in (body, *_vary(problem, body, rng))
-        ]
-    words: dict[str, list[str]] = {}
-    for problem, body in references:
-        words.setdefault(problem.family, []).append(describe(problem, body))
+        pairs = zip(references, words, strict=True)
+        return [make_source(policy, instruct(p, text), body) for (p, body), text in pairs]
+    rng = random.Random(derive_seed(config.seed, "instructions"))
     sources = []
     for number in range(_DRAWS):
-        # Any of the family's, so that a problem does not say which of them fits it.
-        asked = [(problem, rng.choice(words[problem.family])) for problem, _ in references]
+        # Those of the others, so that a problem says nothing of what fits it.
+        drawn = rng.sample(words, len(words))
+        asked = [(problem, text) for (problem, _), text in zip(references, drawn, strict=True)]
         sources += [
             _make_source(policy, policy.prompt(problem).token_ids, 0, text)
             for problem, text in asked
         ]
+        failed = await _fail_under(session, asked, number)
+        again = rng.sample(words, len(failed))
         sources += [
-            _make_source(policy, ids, shown, rng.choice(words[family]))
-            for ids, shown, family in await _fail_under(session, asked, number)
+            _make_source(policy, ids, shown, text)
+            for (ids, shown), text in zip(failed, again, strict=True)
         ]
     return sources
-
-
-def _vary(problem: Problem, body: str, rng: random.Random) -> list[str]:
-    """Without those that no word describes: without words a writer is to write references."""
-    instructing = find_language(problem.language).instructing
-    varied = [instructing.vary(body, rng) for _ in range(_VARIANTS)] if instructing else []
-    return [text for text in varied if describe(problem, text)]
 
 
 def _make_source(
@@ -84,10 +70,9 @@ def _encode(policy: TransformersPolicy, words: str) -> tuple[int, ...]:
 
 async def _fail_under(
     session: Session, asked: Sequence[tuple[Problem, str]], number: int
-) -> list[tuple[tuple[int, ...], int, str]]:
-    """The prompts of the turns after those in which the writer failed under these instructions, how
-    many of their tokens come after the problem's, and its family; none in a run without a
-    writer."""
+) -> list[tuple[tuple[int, ...], int]]:
+    """The prompts of the turns after those in which the writer failed under these instructions,
+    and how many of their tokens come after the problem's; none in a run without a writer."""
     config, policy, writer = session.config, session.policy, session.writer
     if writer is None or config.rollout.turns < 2:
         return []
@@ -107,6 +92,5 @@ async def _fail_under(
         if rollout.status.judged and rollout.status is not Status.PROVED:
             told = add_feedback(rollout, policy, config.rollout, writer)
             resumed = resume_within(policy, prompt, told, config.rollout).token_ids
-            shown = len(resumed) - len(prompt.token_ids)
-            failed.append((resumed, shown, rollout.problem.family))
+            failed.append((resumed, len(resumed) - len(prompt.token_ids)))
     return failed

@@ -6,13 +6,12 @@ line for each clause or statement; counts. Not handled here: whether such words 
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 
 from proverrl.errors import ProblemError
-from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_places, scan_tokens
+from proverrl.lang.dafny.syntax.text import KEYWORDS, scan_tokens
 from proverrl.lang.parts import ErrorKind, StructureKind
 from proverrl.types import Status, Verdict
 
@@ -38,9 +37,6 @@ _WORDS = {
     "[": "element",
 }
 _CALL = "call"
-_GROUPS = (("+", "-", "*"), ("/", "%"), ("==", "!=", "<", "<=", ">", ">="))
-"""Operators that can stand in each other's place."""
-_SHORTENED = 0.25
 _STARTS = frozenset({"invariant", "decreases"})
 _ENDS = frozenset({";", "{", "}"})
 _NOTE = "Related location"
@@ -53,35 +49,19 @@ class DafnyInstructing:
     words = (*dict.fromkeys(_WORDS.values()), _CALL)
 
     def describe(self, body: str) -> str:
-        """A line for each clause or statement with a word for each operator and call in it, in
-        their order: what a body is shaped like, and not which names and numbers it has."""
-        lines: list[list[str]] = [[]]
+        """A line for each clause or statement with the words of what stands in it, in their
+        order."""
+        lines: list[dict[str, None]] = [{}]
         before = ("", "")
         for kind, text in _scan(body):
             if text in _STARTS or before[1] in _ENDS:
-                lines.append([])
+                lines.append({})
             if text == "(" and before[0] == "name" and before[1] not in KEYWORDS:
-                lines[-1].append(_CALL)
+                lines[-1][_CALL] = None
             elif text in _WORDS:
-                lines[-1].append(_WORDS[text])
+                lines[-1][_WORDS[text]] = None
             before = kind, text
         return "\n".join(" ".join(line) for line in lines if line)
-
-    def vary(self, body: str, rng: random.Random) -> str:
-        """The body with another operator of its group in one place, or with one line less."""
-        places = [
-            (start, text, group)
-            for kind, text, start in scan_places(body)
-            for group in _GROUPS
-            if text in group
-        ]
-        lines = body.splitlines(keepends=True)
-        if not places or (len(lines) > 1 and rng.random() < _SHORTENED):
-            place = rng.randrange(len(lines))
-            return "".join(lines[:place] + lines[place + 1 :])
-        start, text, group = rng.choice(places)
-        new = rng.choice([other for other in group if _WORDS[other] != _WORDS[text]])
-        return body[:start] + new + body[start + len(text) :]
 
     def count_errors(self, verdict: Verdict) -> Mapping[ErrorKind, int]:
         """What the audit refuses counts as syntax, what Dafny refuses before it proves anything as
