@@ -225,7 +225,9 @@ def locate(text: str) -> tuple[Path, KnownBenchmark | None]:
     known = KNOWN.get(text)
     if known is None:
         if path.suffix or len(path.parts) > 1:
-            raise ProblemError(f"cannot read {text}: there is no such file or folder; {LOOKED}")
+            raise ProblemError(
+                f"cannot read {text}: No such file or directory; check the path ({LOOKED})"
+            )
         near = difflib.get_close_matches(text.partition(":")[0], KNOWN, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ProblemError(

@@ -28,6 +28,9 @@ _Result = TypeVar("_Result")
 _Number = TypeVar("_Number", int, float)
 
 
+EMPTY_PATH = "the path is empty; name one, or write . for the current folder"
+
+
 class GivenPath(click.Path):
     """A path that is not empty: pathlib would take an empty one for the current folder."""
 
@@ -36,7 +39,7 @@ class GivenPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
-            self.fail("the path is empty; name one, or write . for the current folder.", param, ctx)
+            self.fail(f"{EMPTY_PATH}.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -71,7 +74,7 @@ def config_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
         if len(files) > 1:
             raise UsageError(f"{files[1]!r}: give one configuration file, and keys as KEY=VALUE")
         if files == [""]:
-            raise UsageError("the name of the configuration file is empty")
+            raise UsageError(f"'[CONFIG_FILE]': {EMPTY_PATH}")
         config_file = Path(files[0]) if files else None
         return command(config_file=config_file, overrides=(*overrides, *keys), **rest)
 
