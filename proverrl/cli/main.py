@@ -304,7 +304,7 @@ def _read_config(
     config_file: Path | None, overrides: tuple[str, ...], run: Path | None, stored_in: Path | None
 ) -> Config:
     extra = (*overrides, *([set_text("run", run)] if run else []))
-    ask = "give a configuration (a file, or a name such as demo) or a run folder"
+    ask = "give a configuration file, a name such as demo, or a run folder"
     return read_config(config_file, stored_in, extra, ask=ask)
 
 

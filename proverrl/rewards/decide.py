@@ -47,7 +47,6 @@ def find_fault(text: str) -> str:
         return "prompt"
     if len(text) < SHORT_CHARACTERS and BOILERPLATE in text.lower():
         return "boilerplate"
-    text = text.strip()
     if sum(map(str.isspace, text)) < LEAST_BLANKS * len(text):
         return "blanks"
     if len(text) > MOST_REPEATS * len(set(text)):

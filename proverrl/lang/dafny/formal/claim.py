@@ -76,14 +76,14 @@ class DafnyDeciding:
 
     def check(self, problem: Problem) -> None:
         """See ``Deciding``."""
+        for side in SIDES:
+            self.state(problem, side)
         for finding in audit_file(get_blank(problem)):
             # An axiom beside a claim may prove both sides of it.
             raise ProblemError(
                 f"problem {problem.id!r}: line {finding.line}: {finding.message}; what is to be "
                 "decided stands in a file that leaves nothing unproved"
             )
-        for side in SIDES:
-            self.state(problem, side)
 
     def show(self, problem: Problem) -> str:
         """The claim, then the predicate that a disproof shows to hold of some arguments."""
