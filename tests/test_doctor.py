@@ -271,6 +271,6 @@ def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         "torch",
         *("transformers", "tokenizers", "plotly"),
         *("Dafny", "DafnyServer", "mono", "z3", "Lean"),
-        *("vllm", "peft", "fastapi", "ray", "mcp", "lean-dojo"),
+        *("vllm", "peft", "tensorboard", "wandb", "trackio", "fastapi", "ray", "mcp", "lean-dojo"),
         *("processors", "memory", "memory limit", "run folder"),
     ]

@@ -133,7 +133,10 @@ def test_lean_is_read_by_its_kinds() -> None:
     assert held.candidate.source == "theorem t : True := by trivial"
     wrong = read_one({"id": "a", "problem": lean, "body": ""})
     assert isinstance(wrong, Unusable)
-    assert "field 'kind' is 'statements'; use one of file, proposition, tactics" in wrong.reason
+    assert (
+        "field 'kind' is 'statements'; use one of decide, file, proposition, tactics"
+        in wrong.reason
+    )
 
 
 def test_a_whole_annotated_program_is_read() -> None:
