@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from proverrl.concurrency import LoopThread
@@ -74,12 +74,7 @@ class SyncVerifier:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -145,17 +140,10 @@ def _read(config: Config | str | Path, overrides: Sequence[str]) -> Config:
 
 
 def _wait(work: Coroutine[Any, Any, T]) -> T:
-    """What the work returns. Where the caller has an event loop, it runs on another thread's."""
+    """What the work returns. Where the caller has an event loop, it runs in another thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    thread = LoopThread(_FORKED)
-    try:
-        return thread.submit(work).result()
-    finally:
-        thread.close(_nothing)
-
-
-async def _nothing() -> None:
-    return
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()

@@ -180,6 +180,11 @@ class Obligations:
         if not 0 <= self.proved <= self.total:
             raise RecordError(f"{self.entry}: {self.proved} of {self.total} obligations proved")
 
+    @property
+    def all_proved(self) -> bool:
+        """Whether there was something to prove, and all of it was."""
+        return self.proved == self.total > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

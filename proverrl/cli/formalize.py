@@ -19,13 +19,14 @@ from proverrl.cli.options import (
     OVERRIDES,
     FiniteRange,
     GivenPath,
+    check_result_name,
     count_option,
     read_config,
     run_until_interrupted,
     set_text,
     suggest_id,
 )
-from proverrl.config.load import choose_run
+from proverrl.config.load import choose_run, names_policy
 from proverrl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ def formalize(
 
     Interrupted, the same command continues.
     """
-    if name != Path(name).name or name in ("", ".."):
-        raise UsageError(f"--name {name!r}: results are files of RUN/evals; give a plain name")
+    check_result_name(name)
     ask = "say which policy writes: --run RUN, or --config FILE with policy.path or endpoint.url"
     config = read_config(config_file, run, _sample(overrides, samples, critic), ask=ask)
 
@@ -142,7 +142,7 @@ def prove(
     For problems that know what is meant it tells the chance that statement, meaning and proof are
     right. Exit status as that of search.
     """
-    if any(text.partition("=")[0].strip() == "policy.path" for text in overrides):
+    if names_policy(overrides):
         raise UsageError("--set policy.path would be both policies; name a FILE that has it")
     from proverrl.loops.prove import estimate_chances
     from proverrl.loops.prove import prove as prove_words

@@ -77,13 +77,13 @@ def _list_extended(name: Path) -> list[Path]:
     """A shipped configuration and those that it extends."""
     import tomllib
 
-    from proverrl.files.shipped import find_config, list_configs, shipped_root
+    from proverrl.files.shipped import find_config, find_extended, list_configs, shipped_root
 
     path = find_config(name)
     if path is None or not path.is_relative_to(shipped_root()):
         raise UsageError(f"--config {name}: there is none; there are {', '.join(list_configs())}")
     parent = tomllib.loads(path.read_text("utf-8")).get("extends")
-    return [path, *(_list_extended((path.parent / parent).resolve()) if parent else [])]
+    return [path, *(_list_extended(find_extended(path, parent).resolve()) if parent else [])]
 
 
 def _select_rows(source: Path, per_level: int) -> str:

@@ -28,6 +28,7 @@ from proverrl.cli.options import (
     FiniteRange,
     GivenPath,
     benchmark_option,
+    check_result_name,
     config_arguments,
     parse_numbers,
     read_config,
@@ -222,8 +223,7 @@ def evaluate_command(
     from proverrl.report.decisions import describe_decisions
     from proverrl.report.headline import make_benchmark_table
 
-    if name != Path(name).name or name in ("", ".."):
-        raise UsageError(f"--name {name!r}: results are files of RUN/evals; give a plain name")
+    check_result_name(name)
 
     named = name_benchmarks(config, name, benchmarks)
     weights = choose_run(run, overrides)

@@ -132,6 +132,12 @@ def parse_numbers(
         raise UsageError(f"{option} {text!r}: {remedy}") from error
 
 
+def check_result_name(name: str) -> None:
+    """Raise ``UsageError`` for a ``--name`` whose files would not lie in ``RUN/evals``."""
+    if name != Path(name).name or name in ("", ".."):
+        raise UsageError(f"--name {name!r}: results are files of RUN/evals; give a plain name")
+
+
 def run_until_interrupted(work: Coroutine[Any, Any, _Result], how_to_go_on: str) -> _Result:
     """What the work returns; the advice is given where a signal ends it."""
     from proverrl.monitor.interrupt import run_interruptible

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from proverrl.config.base import Section
 from proverrl.config.sections import Config
 from proverrl.errors import ConfigError, RunError
-from proverrl.files.shipped import LOOKED, find_config, list_configs
+from proverrl.files.shipped import LOOKED, find_config, find_extended, list_configs
 from proverrl.files.strict_json import read_object
 
 RENAMED = {
@@ -78,8 +78,12 @@ def _build_config(
 
 def choose_run(run: Path | None, overrides: Sequence[str]) -> Path | None:
     """The run whose weights are meant: none where an override names another policy."""
-    named = any(text.partition("=")[0].strip() == "policy.path" for text in overrides)
-    return None if named else run
+    return None if names_policy(overrides) else run
+
+
+def names_policy(overrides: Sequence[str]) -> bool:
+    """Whether an override says which policy is meant."""
+    return any(text.partition("=")[0].strip() == "policy.path" for text in overrides)
 
 
 def read_stored_table(path: Path) -> dict[str, Any]:
@@ -119,9 +123,7 @@ def read_table(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
         return table
     if not isinstance(parent, str):
         raise ConfigError(f"{path}: extends must name a file")
-    above = path.parent / parent
-    if not above.is_file():
-        above = find_config(Path(parent)) or above
+    above = find_extended(path, parent)
     if any(os.path.realpath(above) == os.path.realpath(seen) for seen in (*below, path)):
         raise ConfigError(f"{path}: extends {parent}, which extends this file")
     return _merge(read_table(above, (*below, path)), table)

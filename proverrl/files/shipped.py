@@ -61,6 +61,13 @@ def find_config(path: Path) -> Path | None:
     return next((place for place in places if place.suffix == ".toml" and place.is_file()), None)
 
 
+def find_extended(path: Path, parent: str) -> Path:
+    """The file that a configuration extends: beside it, else a shipped one of that name. Where
+    neither is there, the one that would lie beside it."""
+    beside = path.parent / parent
+    return beside if beside.is_file() else find_config(Path(parent)) or beside
+
+
 def list_configs() -> list[str]:
     """The names of the shipped configurations, as ``find_config`` takes them."""
     folder = shipped_root() / "configs"

@@ -10,11 +10,11 @@ Not handled here: sampling (``evaluation``), proofs of what is kept.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from proverrl.concurrency import finish_all
 from proverrl.formalize.equivalence import equivalent, get_formalizing
 from proverrl.formalize.gate import Critic, criticise
 from proverrl.formalize.lean_scorer import lean_score
@@ -54,12 +54,12 @@ async def judge_statements(
     """Each distinct body, in the order of the samples. Raises ``ProblemError`` for a problem that
     asks for no statement."""
     normal_form = find_language(problem.language).normal_form
-    counts = Counter(map(normal_form, bodies))
-    distinct = {normal_form(body): body for body in reversed(bodies)}
+    forms = [normal_form(body) for body in bodies]
+    # The first body of each form, the forms in the order of the samples.
+    firsts = dict(zip(reversed(forms), reversed(bodies), strict=True))
     judge = _Judge(problem, get_formalizing(problem), verifier, deadline_seconds, critic)
-    firsts = dict.fromkeys(map(normal_form, bodies))
-    judging = (judge.judge(distinct[text], counts[text]) for text in firsts)
-    return await judge.find_agreeing(list(await asyncio.gather(*judging)))
+    judging = (judge.judge(firsts[form], count) for form, count in Counter(forms).items())
+    return await judge.find_agreeing(await finish_all(judging))
 
 
 @dataclass(frozen=True, slots=True)

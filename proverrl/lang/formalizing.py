@@ -17,19 +17,16 @@ from proverrl.lang.base import Language
 from proverrl.lang.english import English
 from proverrl.lang.generating import (
     CurriculumDraft,
-    Family,
-    Generator,
+    DerivedGenerator,
     LearnMetadata,
     Names,
-    NoDraftError,
     ProgramText,
 )
-from proverrl.lang.parts import Asking
 from proverrl.types import Candidate, Problem
 from proverrl.verifier.base import LanedVerifier
 
 
-class StatementGenerator(Generator):
+class StatementGenerator(DerivedGenerator):
     """The families of a language's generator, each asked for its statement, or with ``programs``
     for its statement and the code that meets it; with ``known_words`` in no wording that training
     does not use, whatever the split; with ``with_program`` the program that a statement is about
@@ -48,25 +45,12 @@ class StatementGenerator(Generator):
         if base is None or asking is None:
             what = "programs" if programs else "statements"
             raise ProblemError(f"there are no {language.title} {what} to be written from words")
-        self._base, self._asking = base, asking
-        self._mark = "p" if programs else "s"
+        self._asking = asking
         self._known_words = known_words
         self._with_program = with_program
-        self.language = base.language
-        self.pools = base.pools
+        self.mark = "p" if programs else "s"
+        super().__init__(base)
         self.unseen = asking.unseen
-        self.families = {
-            level: {name: self._ask(family, asking) for name, family in known.items()}
-            for level, known in base.families.items()
-        }
-
-    def normalise(self, statement: str) -> str:
-        """See ``Generator``."""
-        return self._base.normalise(statement)
-
-    def build_id(self, draft: CurriculumDraft) -> str:
-        """That of the statement with a mark: one statement may be asked for once."""
-        return f"{super().build_id(draft)}-{self._mark}"
 
     def list_trivial(self, draft: CurriculumDraft) -> Sequence[str]:
         """What says or does nothing."""
@@ -75,17 +59,12 @@ class StatementGenerator(Generator):
 
     def open_verifier(self, workers: int) -> tuple[LanedVerifier, LearnMetadata]:
         """See ``Generator``."""
-        return self._base.open_verifier(workers)
+        return self.base.open_verifier(workers)
 
-    def _ask(self, family: Family, asking: Asking) -> Family:
-        def make(rng: random.Random, names: Names) -> ProgramText:
-            made = family(rng, names)
-            text = "\n".join(made.lines) + "\n"
-            known = Candidate(Problem("draft", self.language, made.kind, "", text), made.reference)
-            words = English(rng, "train" if self._known_words else names.split)
-            asked = asking.ask_statement(known, words)
-            if asked is None:
-                raise NoDraftError
-            return asked if self._with_program else replace(asked, program={})
-
-        return make
+    def derive(
+        self, made: ProgramText, known: Candidate, rng: random.Random, names: Names
+    ) -> ProgramText | None:
+        """See ``DerivedGenerator``: what it states, to be written from words."""
+        words = English(rng, "train" if self._known_words else names.split)
+        asked = self._asking.ask_statement(known, words)
+        return asked if asked is None or self._with_program else replace(asked, program={})

@@ -31,7 +31,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from proverrl.errors import ProblemError
-from proverrl.types import Problem, Split
+from proverrl.types import Candidate, Problem, Split
 from proverrl.verifier.base import LanedVerifier
 
 MAX_MISSES = 600
@@ -219,6 +219,48 @@ class Generator(ABC):
         yield from take_turns(
             self.stream_family(level, family, seed, split, seen) for family in families
         )
+
+
+class DerivedGenerator(Generator):
+    """Problems made of those of another generator, whose families and splits are kept."""
+
+    mark: str
+    """Ends their ids: a problem may give one of each sort."""
+
+    def __init__(self, base: Generator) -> None:
+        self.base = base
+        self.language, self.pools, self.unseen = base.language, base.pools, base.unseen
+        self.families = {
+            level: {name: self._derive(family) for name, family in known.items()}
+            for level, known in base.families.items()
+        }
+
+    @abstractmethod
+    def derive(
+        self, made: ProgramText, known: Candidate, rng: random.Random, names: Names
+    ) -> ProgramText | None:
+        """What is made of a draw of the other generator, which is ``known`` with its reference;
+        None where nothing is."""
+
+    def normalise(self, statement: str) -> str:
+        """That of the other generator."""
+        return self.base.normalise(statement)
+
+    def build_id(self, draft: CurriculumDraft) -> str:
+        """See ``Generator``; with the mark."""
+        return f"{super().build_id(draft)}-{self.mark}"
+
+    def _derive(self, family: Family) -> Family:
+        def make(rng: random.Random, names: Names) -> ProgramText:
+            made = family(rng, names)
+            text = "\n".join(made.lines) + "\n"
+            known = Candidate(Problem("draft", self.language, made.kind, "", text), made.reference)
+            derived = self.derive(made, known, rng, names)
+            if derived is None:
+                raise NoDraftError
+            return derived
+
+        return make
 
 
 def take_turns(streams: Iterable[Iterator[_Item]]) -> Iterator[_Item]:

@@ -10,6 +10,7 @@ are stored, and further verdicts are in the cache. Not handled here: how a state
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from proverrl.errors import UsageError
 from proverrl.evaluation.attempts import AttemptFile
 from proverrl.evaluation.evaluate import Evaluation
 from proverrl.files.lines import write_atomically
+from proverrl.formalize.equivalence import get_formalizing
 from proverrl.formalize.gate import Critic
 from proverrl.formalize.judging import (
     JudgedStatement,
@@ -132,7 +134,7 @@ def write_kept(path: Path, found: Sequence[Formalized]) -> int:
         if proof is not None:
             row = make_row(proof)
         else:
-            stated = get_stated(one.problem, one.kept.body)
+            stated = get_formalizing(one.problem).state(one.problem, one.kept.body)
             row = make_row(replace(stated, origin=ORIGIN)) | {"reference": one.kept.body}
         row["metadata"] |= {"formalized": describe_kept(one.kept, one.num_samples)}
         rows.append(row)
@@ -141,17 +143,9 @@ def write_kept(path: Path, found: Sequence[Formalized]) -> int:
 
 def make_proof(one: Formalized) -> Problem | None:
     """The problem of proving what is kept; None where nothing is, or there is no program."""
-    formalizing = find_language(one.problem.language).formalizing
-    assert formalizing is not None
+    formalizing = get_formalizing(one.problem)
     proof = None if one.kept is None else formalizing.ask_proof(one.problem, one.kept.body)
     return None if proof is None else replace(proof, origin=ORIGIN)
-
-
-def get_stated(problem: Problem, body: str) -> Problem:
-    """The problem with a statement as what is meant."""
-    formalizing = find_language(problem.language).formalizing
-    assert formalizing is not None
-    return formalizing.state(problem, body)
 
 
 def describe_kept(kept: JudgedStatement, num_samples: int) -> dict[str, Any]:
@@ -208,8 +202,5 @@ async def _judge_one(
     num = len(written)
     kept = choose_statement(judged, num, least=options.least, by_meaning=by_meaning)
     dropped = explain_dropped(judged, kept, num, by_meaning=by_meaning)
-    lost: dict[str, int] = {}
-    for _, reason in written:
-        if reason:
-            lost[reason] = lost.get(reason, 0) + 1
+    lost = Counter(reason for _, reason in written if reason)
     return Formalized(problem, num, judged, kept, dropped, lost)

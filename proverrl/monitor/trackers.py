@@ -98,8 +98,6 @@ class TrackerSet:
             self._trackers.pop(name, None)
 
     def _try(self, name: str, method: str, *values: Any, **options: Any) -> None:
-        if name not in self._trackers:
-            return
         try:
             getattr(self._trackers[name], method)(*values, **options)
         except Exception as error:  # noqa: BLE001 a tool's fault must not end a run

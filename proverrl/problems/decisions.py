@@ -21,7 +21,7 @@ from proverrl.lang.english import English
 from proverrl.lang.generating import CurriculumDraft
 from proverrl.lang.records import Variant
 from proverrl.lang.sides import SIDES
-from proverrl.problems.drafts import ORIGIN, DraftChecker, Row
+from proverrl.problems.drafts import DraftChecker, Row, build_problem
 from proverrl.problems.load import make_row
 from proverrl.types import DECIDE, Candidate, Problem
 
@@ -130,20 +130,14 @@ class DecisionChecker(DraftChecker):
         variant: Variant,
         body: str,
     ) -> Row:
-        own = replace(draft, statement=variant.problem.statement)
-        words = self.generator.deciding.describe(variant.problem, English(rng, self.split))
-        problem = replace(
-            variant.problem,
-            id=self.generator.build_id(own),
+        deciding = self.generator.deciding
+        own = replace(
+            draft,
             kind=DECIDE,
-            split=self.split,
-            origin=ORIGIN,
-            informal=words,
-            metadata={
-                "level": draft.level,
-                "family": draft.family,
-                **theorem,
-                "holds": side == SIDES[0],
-            },
+            statement=variant.problem.statement,
+            reference=deciding.write(side, body),
+            informal=deciding.describe(variant.problem, English(rng, self.split)),
         )
-        return make_row(problem) | {"reference": self.generator.deciding.write(side, body)}
+        about = theorem | {"holds": side == SIDES[0]}
+        problem = build_problem(self.generator, own, self.split, about)
+        return make_row(problem) | {"reference": own.reference}

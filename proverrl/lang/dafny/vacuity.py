@@ -67,7 +67,7 @@ def proves_probe(verdict: Verdict) -> bool:
     return any(
         found.entry.startswith("Impl$$") and found.entry.endswith(f".{_PROBE}")
         for found in verdict.obligations
-        if found.proved == found.total > 0
+        if found.all_proved
     )
 
 

@@ -88,7 +88,7 @@ class DafnyComposing(Composing):
         return any(
             entry.entry.startswith("Impl$$")
             and entry.entry.rpartition(".")[2].startswith(attack.RUN_NAME)
-            and entry.proved == entry.total > 0
+            and entry.all_proved
             for entry in verdict.obligations
         )
 

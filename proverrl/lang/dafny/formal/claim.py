@@ -17,7 +17,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import count
 from textwrap import dedent
 
 from proverrl.errors import ProblemError
@@ -35,13 +34,14 @@ from proverrl.lang.dafny.compose.declarations import (
 )
 from proverrl.lang.dafny.file_audit import audit_file
 from proverrl.lang.dafny.formal.phrases import read_phrase
+from proverrl.lang.dafny.formal.stated import make_file
 from proverrl.lang.dafny.syntax.declarations import Declaration, write_formals
-from proverrl.lang.dafny.syntax.text import fill_hole, scan_places, scan_tokens
+from proverrl.lang.dafny.syntax.text import fill_hole, find_fresh, name_entry, scan_places
 from proverrl.lang.dafny.written_types import get_blank
 from proverrl.lang.english import English, Phrase, sentence
 from proverrl.lang.records import Made, Parent, Variant
 from proverrl.lang.sides import SIDES
-from proverrl.types import FILE, HOLE, Candidate, Problem, Verdict
+from proverrl.types import Candidate, Problem, Verdict
 
 _GIVEN = frozenset(("function", "predicate", "lemma", "datatype"))
 _PLAIN_LEMMA = re.compile(r"lemma(\s*\{:induction[^{}]*\})*\s*")
@@ -118,19 +118,18 @@ class DafnyDeciding:
                 text = fill_hole(against if mark == "Miss" else own.text, body)
                 names = {own.name: f"{mark}{number}x{place}", fails.name: f"Fails{number}"}
                 texts.append(rename(text, names))
-        problem = Problem("sides", "dafny", FILE, "", HOLE)
-        return Candidate(problem, "\n".join(texts) + "\n")
+        return make_file(variants[0].problem, "sides", "\n".join(texts) + "\n")
 
     def read_sides(self, variants: Sequence[Variant], verdict: Verdict) -> list[tuple[str, str]]:
         """See ``Deciding``."""
-        proved = {o.entry for o in verdict.obligations if o.proved == o.total > 0}
+        proved = {o.entry for o in verdict.obligations if o.all_proved}
         found = []
         for number, variant in enumerate(variants):
             bodies = _list_bodies(variant)
             done = {
                 at: body
                 for at, body in bodies.items()
-                if f"Impl$$_module.__default.{at[0]}{number}x{at[1]}" in proved
+                if name_entry(f"{at[0]}{number}x{at[1]}") in proved
             }
             (mark, _), body = next(iter(done.items()), (("", 0), ""))
             found.append(({"Try": SIDES[0], "Miss": SIDES[1]}.get(mark, ""), body))
@@ -167,9 +166,7 @@ def _read_sides(problem: Problem) -> _Sides:
             f"problem {problem.id!r}: a lemma that is to be decided speaks of no object, and "
             "stands beside functions, lemmas and datatypes alone"
         )
-    taken = {piece for _, piece in scan_tokens(program.text)}
-    names = (f"Fails{number or ''}" for number in count())
-    name = next(name for name in names if name not in taken)
+    name = find_fresh("Fails", [program.text])
     given = [f"({text})" for text in target.list_clauses("requires")]
     claim = conjoin(claims)
     misses = " && ".join([*given, f"!({claim})" if len(claims) > 1 else f"!{claim}"])

@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import CONTRACT
@@ -36,7 +35,7 @@ from proverrl.lang.dafny.formal.stated import (
     read_written,
 )
 from proverrl.lang.dafny.syntax.declarations import Declaration, write_formals
-from proverrl.lang.dafny.syntax.text import find_own_entries, scan_tokens
+from proverrl.lang.dafny.syntax.text import find_fresh, find_own_entries
 from proverrl.lang.english import English, Forms, sentence
 from proverrl.lang.generating import ProgramText
 from proverrl.types import HOLE, Candidate, Problem, Verdict
@@ -195,9 +194,7 @@ def _list_given(program: Program) -> list[str]:
 
 def _fresh_name(target: Declaration, given: Sequence[str]) -> str:
     """For the method that states what is meant."""
-    taken = {piece for text in (*given, target.text) for _, piece in scan_tokens(text)}
-    names = (f"Meant{number or ''}" for number in count())
-    return next(name for name in names if name not in taken)
+    return find_fresh("Meant", [*given, target.text])
 
 
 def _describe(target: Declaration, english: English) -> str | None:

@@ -16,7 +16,7 @@ from proverrl.errors import ProblemError
 from proverrl.lang.dafny.compose.attack import list_calls
 from proverrl.lang.dafny.compose.declarations import Program, conjoin, list_names
 from proverrl.lang.dafny.syntax.declarations import Declaration, read_declarations
-from proverrl.lang.dafny.syntax.text import scan_places
+from proverrl.lang.dafny.syntax.text import name_entry, scan_places
 from proverrl.types import HOLE, Candidate, Problem, Verdict
 
 _LEMMA = "Differ"
@@ -70,8 +70,7 @@ def read_contracts(problem: Problem, body: str) -> tuple[Declaration, ...] | Non
 def shows_difference(verdict: Verdict) -> bool:
     """Whether one of the lemmas is proved."""
     return any(
-        found.entry.startswith(f"Impl$$_module.__default.{_LEMMA}")
-        and found.proved == found.total > 0
+        found.entry.startswith(name_entry(_LEMMA)) and found.all_proved
         for found in verdict.obligations
     )
 

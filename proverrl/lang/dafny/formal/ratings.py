@@ -19,10 +19,10 @@ from proverrl.lang.dafny.formal.stated import (
     write_claim,
 )
 from proverrl.lang.dafny.syntax.declarations import Declaration
+from proverrl.lang.dafny.syntax.text import name_entry
 from proverrl.types import Candidate, Problem, Verdict
 
 _MAX_PAIRS = 25
-_ENTRY = "Impl$$_module.__default."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def rate_parts(problem: Problem, body: str, verdict: Verdict) -> str:
     if found is None or "obligations" not in verdict.checks:
         return ""
     *_, written, meant = found
-    held = {o.entry.removeprefix(_ENTRY) for o in verdict.obligations if o.proved == o.total > 0}
+    held = {o.entry for o in verdict.obligations if o.all_proved}
     return "".join(
         _rate(word, len(meant.list_clauses(word)), len(written.list_clauses(word)), held)
         for word in CONTRACT_WORDS
@@ -63,16 +63,16 @@ def rate_parts(problem: Problem, body: str, verdict: Verdict) -> str:
 def _rate(word: str, num_meant: int, num_written: int, held: set[str]) -> str:
     mark = word[0]
     places = range(num_written)
-    letters = ["A" if f"Says{mark}{i}" in held else "C" for i in range(num_meant)]
+    letters = ["A" if name_entry(f"Says{mark}{i}") in held else "C" for i in range(num_meant)]
     extra = ""
     for j in places:
-        if f"Meant{mark}{j}" in held:
-            weaker = [i for i in range(num_meant) if f"Weak{mark}{i}x{j}" in held]
+        if name_entry(f"Meant{mark}{j}") in held:
+            weaker = [i for i in range(num_meant) if name_entry(f"Weak{mark}{i}x{j}") in held]
             # What holds anyway is no form of anything.
-            if f"Idle{mark}{j}" not in held:
+            if name_entry(f"Idle{mark}{j}") not in held:
                 letters = ["B" if c == "C" and i in weaker else c for i, c in enumerate(letters)]
             continue
-        stronger = [i for i in range(num_meant) if f"Strong{mark}{i}x{j}" in held]
+        stronger = [i for i in range(num_meant) if name_entry(f"Strong{mark}{i}x{j}") in held]
         letters = ["B" if i in stronger else c for i, c in enumerate(letters)]
         extra += "" if stronger else "C"
     return "".join(letters) + extra

@@ -7,6 +7,9 @@ in the whole text.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import count
+
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.syntax.cursor import RESERVED
 from proverrl.lang.dafny.syntax.tokens import scan_any
@@ -44,12 +47,27 @@ def scan_places(text: str) -> list[tuple[str, str, int]]:
     return tokens
 
 
+_CODE = "Impl$$_module.__default."
+
+
+def name_entry(name: str) -> str:
+    """What Dafny calls the entry of a method's or lemma's body."""
+    return f"{_CODE}{mangle(name)}"
+
+
+def find_fresh(stem: str, texts: Iterable[str]) -> str:
+    """``stem``, or with the least number behind it that makes it no word of the texts."""
+    taken = {piece for text in texts for _, piece in scan_tokens(text)}
+    names = (f"{stem}{number or ''}" for number in count())
+    return next(name for name in names if name not in taken)
+
+
 def find_own_entries(statement: str) -> tuple[str, str]:
     """What Dafny calls the entries of the method whose contract stands in the hole, the last one
     that begins before it: that the contract has a meaning, and that the code meets it."""
     before = [piece for _, piece in scan_tokens(statement.partition(HOLE)[0])]
-    name = mangle(before[max(i for i, piece in enumerate(before) if piece == "method") + 1])
-    return f"CheckWellformed$$_module.__default.{name}", f"Impl$$_module.__default.{name}"
+    name = before[max(i for i, piece in enumerate(before) if piece == "method") + 1]
+    return f"CheckWellformed$$_module.__default.{mangle(name)}", name_entry(name)
 
 
 def mangle(name: str) -> str:
