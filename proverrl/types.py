@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -352,6 +352,14 @@ class Rollout:
         """The last verdict's status; a completion with no candidate counts as rejected."""
         verdict = self.turns[-1].verdict
         return Status.REJECTED if verdict is None else verdict.status
+
+    def mark(self, check: str) -> Rollout:
+        """The same with one more check on the last verdict, and nothing else of it changed."""
+        *before, last = self.turns
+        if last.verdict is None:
+            return self
+        verdict = replace(last.verdict, checks=(*last.verdict.checks, check))
+        return replace(self, turns=(*before, replace(last, verdict=verdict)))
 
 
 @dataclass(frozen=True, slots=True)

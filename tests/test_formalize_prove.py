@@ -195,9 +195,9 @@ def test_statements_of_words_of_ones_own(place: Path, monkeypatch: pytest.Monkey
         RIGHT: (2, 3, ""),
         WEAK: (1, 1, "1 of 8 samples mean this"),
         SAME: (1, 3, "means the same as the one that is kept"),
-        "requires false": (1, 0, "says no more than 'requires false'"),
+        "requires false": (1, 0, "promises nothing"),
         "ensures r == m": (1, 0, "not well formed: unresolved identifier: m"),
-        "": (1, 0, "says nothing"),
+        "": (1, 0, "promises nothing"),
         "ensures r < r": (1, 0, "contradicts itself"),
     }
     (proof,) = load_problems(place / "k.jsonl")
@@ -257,10 +257,10 @@ def test_a_hostile_statement_is_never_kept(place: Path, monkeypatch: pytest.Monk
     assert "0 of 1 texts" in done.output
     dropped = [r["dropped"] for r in read_lines(place / "run/evals/formalize.statements.jsonl")]
     assert [reason.partition(":")[0] for reason in dropped] == [
-        "says no more than 'requires false'",
-        "says nothing",
-        "says nothing",
-        "says no more than 'requires false'",
+        "promises nothing",
+        "promises nothing",
+        "promises nothing",
+        "promises nothing",
         "contradicts itself",
         "not well formed",
     ]
@@ -293,7 +293,7 @@ def test_a_critic_may_drop_a_statement_and_keeps_none() -> None:
     assert told == [
         ("the critic does not call it right", True, "because"),
         ("", False, "because"),
-        ("says no more than 'requires false'", None, ""),
+        ("promises nothing", None, ""),
     ]
     assert choose_statement(found, 3, least=0.0, by_meaning=True) is None
 

@@ -102,10 +102,7 @@ async def add_critiques(draws: Sequence[JudgedDraw], critic: Critic) -> list[Jud
 
 
 def _mark(rollout: Rollout, right: Set[tuple[str, str]]) -> Rollout:
-    *before, last = rollout.turns
-    if last.candidate is None or last.verdict is None:
+    last = rollout.turns[-1].candidate
+    if last is None or (last.key, rollout.problem.informal) not in right:
         return rollout
-    if (last.candidate.key, rollout.problem.informal) not in right:
-        return rollout
-    verdict = replace(last.verdict, checks=(*last.verdict.checks, CRITIC_AGREES))
-    return replace(rollout, turns=(*before, replace(last, verdict=verdict)))
+    return rollout.mark(CRITIC_AGREES)

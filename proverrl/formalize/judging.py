@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.concurrency import finish_all
+from proverrl.formalize.emptiness import find_emptiness
 from proverrl.formalize.equivalence import equivalent, get_formalizing
 from proverrl.formalize.gate import Critic, criticise
 from proverrl.formalize.lean_scorer import lean_score
@@ -127,14 +128,14 @@ class _Judge:
         if not self.formalizing.is_well_formed(candidate, verdict):
             said = next((d.message for d in verdict.diagnostics if d.severity == "error"), "")
             return f"not well formed: {said.splitlines()[0] if said else verdict.status}"
-        stated = self.formalizing.state(self.problem, body)
-        for empty in self.formalizing.list_empty(self.problem):
-            if await self._proves(Candidate(stated, empty)):
-                return f"says no more than {empty!r}" if empty else "says nothing"
-        asked = self.formalizing.ask_contradiction(self.problem, body)
-        if asked is not None and await self._proves(asked):
-            return "contradicts itself"
-        return ""
+        reason, _ = await find_emptiness(
+            self.formalizing,
+            self.problem,
+            body,
+            self.verifier,
+            deadline_seconds=self.deadline_seconds,
+        )
+        return reason
 
     async def _rate(self, body: str) -> str:
         asked = self.formalizing.ask_parts(self.problem, body)

@@ -158,6 +158,10 @@ class Asking(Protocol):
     def list_empty(self, problem: Problem) -> Sequence[str]:
         """Bodies that say or do nothing, or say what nothing meets; none of them may be proved."""
 
+    def ask_empty(self, problem: Problem, body: str) -> Sequence[tuple[str, Candidate]]:
+        """What to verify, in order, of a body that can be read: a proof of one of these shows that
+        it says nothing, or nothing that can be met; with each the reason in words."""
+
 
 class Formalizing(Asking, Protocol):
     """Statements that are to be written from words."""
@@ -189,9 +193,6 @@ class Formalizing(Asking, Protocol):
     def ask_proof(self, problem: Problem, body: str) -> Problem | None:
         """The problem of proving what a well-formed body states; None where no program to prove it
         of came with the words."""
-
-    def ask_contradiction(self, problem: Problem, body: str) -> Candidate | None:
-        """What is proved where nothing can be as the body says; None where nothing can be asked."""
 
     def ask_parts(self, problem: Problem, body: str) -> Candidate | None:
         """What to verify to see which parts of what is meant a body says; None as above."""

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from proverrl.concurrency import cancel_all
 from proverrl.config import Config
+from proverrl.formalize.emptiness import mark_empty
 from proverrl.formalize.gate import add_critiques
 from proverrl.hint import Hint
 from proverrl.loops.appeals import Reviewer
@@ -26,6 +27,7 @@ from proverrl.loops.checkpoint import dump_draws, load_draws
 from proverrl.loops.session import Session
 from proverrl.loops.tally import IdleClock, Tally
 from proverrl.policy.base import Policy
+from proverrl.rewards.verdicts import PAYS_FOR_FORM
 from proverrl.rollout.samples import TrainingSample
 from proverrl.rollout.self_correct import continue_rollouts, first_stop, takes_turns
 from proverrl.rollout.whole_proof import Draw, Flights, JudgedDraw, draw_groups, judge_all
@@ -195,9 +197,14 @@ class Pipeline:
         return await self._review(whole)
 
     async def _review(self, judged: Sequence[JudgedDraw]) -> list[JudgedDraw]:
-        """The draws after their appeals, with what a critic says of statements."""
+        """The draws after their appeals, with what says nothing marked where form earns something,
+        and with what a critic says of statements."""
         reviewed = await self._reviewer.review_all(judged)
-        critic = self.session.critic
+        critic, config = self.session.critic, self.session.config
+        if config.reward.name in PAYS_FOR_FORM:
+            reviewed = await mark_empty(
+                reviewed, self.session.verifier, deadline_seconds=config.pool.deadline_seconds
+            )
         return reviewed if critic is None else await add_critiques(reviewed, critic)
 
 

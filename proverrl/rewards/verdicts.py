@@ -25,6 +25,10 @@ _PROGRAM_SCORES: Mapping[ProgramGrade, float] = {
 }
 CRITIC_AGREES = "critic: right"
 """Among the checks of a verdict: a critic calls the statement right. It is no proof of anything."""
+EMPTY = "empty: it says nothing"
+"""Among the checks of a verdict: the statement promises nothing, or nothing can meet it."""
+PAYS_FOR_FORM: frozenset[RewardName] = frozenset(("statement", "program"))
+"""The rewards that pay for statements and programs which are not right."""
 _GATED = (Status.PROVED, Status.REJECTED, Status.EXHAUSTED)
 
 
@@ -65,8 +69,9 @@ def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     R_sem of Mathesis (Yu et al. 2025, arXiv 2506.07047), both by the verifier. With
     ``reward.critic`` a critic's judgement stands in where there is no proof of the meaning, and
     earns ``reward.critic_share`` of what a proof would: never more, and nothing for what the
-    verifier does not find well formed. Raises ``RecordError`` for a problem that asks for no
-    statement, or does not say what is meant."""
+    verifier does not find well formed. What is proved to say nothing (``EMPTY``) earns nothing.
+    Raises ``RecordError`` for a problem that asks for no statement, or does not say what is meant.
+    """
     is_proved = _proved(rollout)
     language = find_language(rollout.problem.language)
     if language.formalizing is None or rollout.problem.kind != language.formalizing.kind:
@@ -79,16 +84,11 @@ def statement_reward(rollout: Rollout, config: RewardConfig) -> Reward:
             f"problem {rollout.problem.id!r} does not say what is meant, so that no statement can "
             "be rewarded; give problems that do, or write statements with `proverrl formalize`"
         )
-    turn = rollout.turns[-1]
-    is_read = (
-        turn.candidate is not None
-        and turn.verdict is not None
-        and language.formalizing.is_well_formed(turn.candidate, turn.verdict)
-    )
+    marks = _list_marks(rollout)
+    is_read = is_proved or (_is_well_formed(rollout) and EMPTY not in marks)
     means = float(is_proved)
     if config.critic and is_read:
-        says_right = turn.verdict is not None and CRITIC_AGREES in turn.verdict.checks
-        means = max(means, config.critic_share * says_right)
+        means = max(means, config.critic_share * (CRITIC_AGREES in marks))
     return Reward(means + is_read, {"means": means, "well_formed": float(is_read)})
 
 
@@ -96,7 +96,8 @@ def program_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     """The score of Re:Form (Yan et al. 2025, arXiv 2507.16331): 0 without a candidate, where the
     audit refuses it and for a contract that says nothing; 0.01 for what is no program, 0.2 for code
     that is not proved to meet its contract, 0.6 for code that is, and 1 where the contract is also
-    proved at least as strong as what is meant. The published code gives 1.6 for the last, where 1
+    proved at least as strong as what is meant; nothing for a contract that is proved to say nothing
+    (``EMPTY``). The published code gives 1.6 for the last, where 1
     was evidently intended, and takes a timeout of that proof for a success, which is 0.6 here.
     Raises ``RecordError`` for a problem that asks for no program."""
     _proved(rollout)
@@ -107,7 +108,7 @@ def program_reward(rollout: Rollout, config: RewardConfig) -> Reward:
             "problems that do (problems generate --programs)"
         )
     grade = find_grade(rollout)
-    value = _PROGRAM_SCORES[grade] if grade else 0.0
+    value = _PROGRAM_SCORES[grade] if grade and EMPTY not in _list_marks(rollout) else 0.0
     return Reward(value, {"program": value})
 
 
@@ -119,6 +120,28 @@ def find_grade(rollout: Rollout) -> ProgramGrade | None:
     if turn.candidate is None or turn.verdict is None or not turn.verdict.status.judged:
         return None
     return programming.grade(turn.candidate, turn.verdict)
+
+
+def earns_for_form(rollout: Rollout) -> bool:
+    """Whether the last turn is a statement or a program that is not right and would earn something
+    for being one, unless it says nothing."""
+    if not rollout.status.judged or rollout.status is Status.PROVED:
+        return False
+    return _is_well_formed(rollout) or find_grade(rollout) in ("unproved", "verified")
+
+
+def _is_well_formed(rollout: Rollout) -> bool:
+    turn, formalizing = rollout.turns[-1], find_language(rollout.problem.language).formalizing
+    if formalizing is None or rollout.problem.kind != formalizing.kind:
+        return False
+    if turn.candidate is None or turn.verdict is None:
+        return False
+    return formalizing.is_well_formed(turn.candidate, turn.verdict)
+
+
+def _list_marks(rollout: Rollout) -> tuple[str, ...]:
+    verdict = rollout.turns[-1].verdict
+    return () if verdict is None else verdict.checks
 
 
 def attempts_reward(rollout: Rollout, config: RewardConfig) -> Reward:

@@ -95,6 +95,16 @@ class DafnyFormalizing:
         """See ``Formalizing``."""
         return ("", "requires false")
 
+    def ask_empty(self, problem: Problem, body: str) -> Sequence[tuple[str, Candidate]]:
+        """See ``Asking``: a promise that always holds is none, whatever is demanded."""
+        clauses = read_clauses(read_written(problem, body)[-1])
+        demands = _join([clause for clause in clauses if clause[0] == "requires"])
+        idle = Candidate(self.state(problem, demands), body)
+        asked = ask_contradiction(problem, body)
+        if asked is None:
+            asked = Candidate(self.state(problem, body), "requires false")
+        return [("promises nothing", idle), ("contradicts itself", asked)]
+
     def ask_difference(self, problem: Problem, body: str) -> Sequence[Candidate]:
         """See ``Formalizing``."""
         return ask_difference(problem, body)
@@ -149,10 +159,6 @@ class DafnyFormalizing:
     def ask_proof(self, problem: Problem, body: str) -> Problem | None:
         """See ``Formalizing``."""
         return ask_proof(problem, body)
-
-    def ask_contradiction(self, problem: Problem, body: str) -> Candidate | None:
-        """See ``Formalizing``."""
-        return ask_contradiction(problem, body)
 
     def ask_parts(self, problem: Problem, body: str) -> Candidate | None:
         """See ``Formalizing``."""

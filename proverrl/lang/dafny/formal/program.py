@@ -14,6 +14,7 @@ code costs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import PROGRAM
@@ -59,6 +60,13 @@ class DafnyProgramming:
         meant = "\n".join(f"{word} {text}" for word, text in read_clauses(declared[-1]))
         idle = list_idle_bodies(declared[-1])
         return ("", "{ }", "requires false\n{ }", *(f"{meant}\n{body}" for body in idle))
+
+    def ask_empty(self, problem: Problem, body: str) -> Sequence[tuple[str, Candidate]]:
+        """See ``Asking``: of the contract, as it would be asked of a formaliser."""
+        place = read_declared(problem).place
+        written = read_declarations(Candidate(problem, body).source)[place]
+        clauses = "\n".join(f"{word} {text}" for word, text in read_clauses(written))
+        return FORMALIZING.ask_empty(replace(problem, kind=FORMALIZING.kind), clauses)
 
     def grade(self, candidate: Candidate, verdict: Verdict) -> ProgramGrade:
         """See ``Programming``. What the grammar refuses is no program, all else that the audit

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from proverrl.errors import ProblemError
 from proverrl.lang.dafny.compose.declarations import conjoin, read_problem
 from proverrl.lang.dafny.syntax.declarations import Declaration, read_declarations, write_formals
 from proverrl.lang.dafny.syntax.text import scan_places
@@ -87,11 +86,9 @@ def make_file(problem: Problem, suffix: str, text: str) -> Candidate:
 
 
 def ask_contradiction(problem: Problem, body: str) -> Candidate | None:
-    """A lemma that is proved where no call meets what is demanded and promised."""
-    try:
-        *given, written = read_written(problem, body)
-    except ProblemError:
-        return None
+    """A lemma that is proved where no call meets what is demanded and promised; None where a lemma
+    cannot say that. Raises ``ProblemError`` for what cannot be read."""
+    *given, written = read_written(problem, body)
     if has_two_states(written):
         return None
     claims = [conjoin(written.list_clauses(word)) or "true" for word in CONTRACT_WORDS]

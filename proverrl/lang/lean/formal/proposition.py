@@ -101,6 +101,12 @@ class LeanFormalizing:
         """See ``Formalizing``."""
         return ("True", "False")
 
+    def ask_empty(self, problem: Problem, body: str) -> Sequence[tuple[str, Candidate]]:
+        """See ``Asking``: what is false in other words is refuted, which takes a proof."""
+        stated = self.state(problem, body)
+        empty = self.list_empty(problem)
+        return [(f"says no more than {text!r}", Candidate(stated, text)) for text in empty]
+
     def ask_difference(self, problem: Problem, body: str) -> Sequence[Candidate]:
         """Nothing is tried: most wrong statements of a theorem are true as well, and equivalent."""
         return ()
@@ -144,10 +150,6 @@ class LeanFormalizing:
             statement=f"{given}theorem stated :\n  {body} := by\n  {HOLE}\n",
             metadata=metadata,
         )
-
-    def ask_contradiction(self, problem: Problem, body: str) -> Candidate | None:
-        """Nothing is asked: what is false is refuted, which takes a proof."""
-        return None
 
     def ask_parts(self, problem: Problem, body: str) -> Candidate | None:
         """Nothing is asked, as for differences."""

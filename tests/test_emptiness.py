@@ -1,0 +1,140 @@
+"""Statements and programs whose contract says nothing, however it is spelled, earn nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from proverrl.config import RewardConfig
+from proverrl.formalize.emptiness import find_emptiness, mark_empty
+from proverrl.lang import find_language
+from proverrl.rewards.verdicts import EMPTY, program_reward, statement_reward
+from proverrl.rollout.whole_proof import JudgedDraw
+from proverrl.types import HOLE, Candidate, Problem, Rollout, Status, Turn, Verdict
+from tests.builders import build_rollout
+from tests.fake_verifier import FakeVerifier
+from tests.test_programs import LOOP, ask
+from tests.test_statements import ask_verifier, judge
+
+HEAD = "method Add(n: nat, k: int) returns (r: int)"
+STATED = Problem(
+    "s",
+    "dafny",
+    "contract",
+    "",
+    f"{HEAD}\n  {HOLE}\n  decreases *\n{{\n  r := Meant(n, k);\n}}\n"
+    "method Meant(n: nat, k: int) returns (r: int)\n  requires k > 2\n  ensures r == n + k\n"
+    "  decreases *\n{\n  r := Add(n, k);\n}\n",
+    informal="`r` is `n` plus `k`, which is above 2.",
+)
+EMPTY_CONTRACTS = (
+    "requires false\nensures r == n + k",
+    "requires 1 == 2\nensures r == n + k",
+    "requires n < 0\nensures r == n + k",
+    "requires k > 2 && k < 2\nensures r == n + k",
+    "ensures n >= n",
+    "requires k > 2\nensures n >= 0",
+    "requires k > 2\nensures k > 1",
+    "ensures r == r + 0",
+    "ensures r > 0 || r <= 0",
+    "ensures r == n + k\nensures r != k + n",
+    "requires k == 3\nensures k < 4 && n + 1 > 0",
+)
+WEAK_CONTRACTS = (
+    "ensures r >= k",
+    "requires k == 3\nensures r >= 3",
+    "ensures r == n + k + 1",
+    "ensures r != 7",
+)
+
+
+def roll(problem: Problem, bodies: Sequence[str], verdicts: Sequence[Verdict]) -> JudgedDraw:
+    completion = build_rollout(problem, 0, Status.REJECTED).turns[0].completion
+    turns = [
+        Turn(completion, Candidate(problem, body), verdict)
+        for body, verdict in zip(bodies, verdicts, strict=True)
+    ]
+    rollouts = (Rollout(f"r{i}", problem, "solver", (turn,)) for i, turn in enumerate(turns))
+    return JudgedDraw(tuple(rollouts), len(turns))
+
+
+def mark(problem: Problem, bodies: Sequence[str]) -> JudgedDraw:
+    """With real Dafny."""
+    draw = roll(problem, bodies, judge(problem, bodies))
+    (marked,) = ask_verifier(lambda verifier: mark_empty([draw], verifier, deadline_seconds=60))
+    return marked
+
+
+@pytest.mark.dafny
+def test_a_contract_that_says_nothing_earns_nothing_however_it_is_spelled() -> None:
+    marked = mark(STATED, [*EMPTY_CONTRACTS, *WEAK_CONTRACTS])
+    config = RewardConfig(name="statement", critic="somebody", critic_share=1.0)
+    earned = [statement_reward(rollout, config).total for rollout in marked.rollouts]
+    assert earned == [0.0] * len(EMPTY_CONTRACTS) + [1.0] * len(WEAK_CONTRACTS)
+    assert all(rollout.status is Status.REJECTED for rollout in marked.rollouts)
+    # One question for what promises nothing, else two, beside the first call for each.
+    num_idle = len(EMPTY_CONTRACTS) - 1
+    num_all = len(EMPTY_CONTRACTS) + len(WEAK_CONTRACTS)
+    assert marked.num_calls == num_all + num_idle + 2 * (num_all - num_idle)
+
+
+@pytest.mark.dafny
+def test_code_for_a_contract_that_says_nothing_earns_nothing() -> None:
+    empty = (
+        f"requires k > 2 && k < 2\nensures r == 7 * n + k\n{LOOP}",
+        "requires 1 == 2\nensures r == 7 * n + k\n{ }",
+        "ensures n >= n\n{ r := 0; }",
+        "requires k > 2\nensures k > 1\n{ r := 0; }",
+        "requires n < 0\nensures r == 7 * n + k\n{ }",
+        "ensures r > 0 || r <= 0\n{ assert 7 * n < r; }",
+    )
+    weak = ("ensures r >= k\n{ r := k; }", f"requires k == 3\nensures r == 7 * n + k\n{LOOP}")
+    marked = mark(ask(), [*empty, *weak])
+    earned = [program_reward(r, RewardConfig(name="program")).total for r in marked.rollouts]
+    assert earned == [0.0] * len(empty) + [0.6, 0.6]
+
+
+def test_what_could_not_be_judged_is_not_shown_to_say_anything() -> None:
+    dafny = find_language("dafny")
+    assert dafny.formalizing is not None
+    body = WEAK_CONTRACTS[0]
+    for status, reason in (
+        (Status.REJECTED, ""),
+        (Status.EXHAUSTED, ""),
+        (Status.PROVED, "promises nothing"),
+        (Status.CRASHED, "whether it says anything was not judged: crashed"),
+    ):
+        verifier = FakeVerifier(lambda _: Status.REJECTED, script=dict.fromkeys(range(2), status))
+        found = asyncio.run(
+            find_emptiness(dafny.formalizing, STATED, body, verifier, deadline_seconds=1)
+        )
+        assert found == (reason, 1 if reason else 2)
+
+
+def test_only_what_would_earn_something_for_its_form_is_asked_about() -> None:
+    verifier = FakeVerifier(lambda candidate: Status.PROVED)
+    read = ("audit", "resolve", "obligations")
+    verdicts = [
+        Verdict(Status.PROVED, checks=read),
+        Verdict(Status.REJECTED, checks=("audit",)),
+        Verdict(Status.TIMEOUT),
+        Verdict(Status.REJECTED, checks=read),
+        Verdict(Status.REJECTED, checks=read),
+    ]
+    bodies = [WEAK_CONTRACTS[0]] * 3 + [WEAK_CONTRACTS[1]] * 2
+    draw = roll(STATED, bodies, verdicts)
+    (marked,) = asyncio.run(mark_empty([draw], verifier, deadline_seconds=1))
+    found = [EMPTY in r.turns[-1].verdict.checks for r in marked.rollouts if r.turns[-1].verdict]
+    assert found == [False, False, False, True, True]
+    # Two rollouts wrote the same, which is asked once.
+    assert marked.num_calls == draw.num_calls + 1
+    # A verdict is otherwise what it was, and so is a rollout of a problem that asks for a proof.
+    last = marked.rollouts[3].turns[-1].verdict
+    assert last is not None
+    assert replace(last, checks=read) == verdicts[3]
+    proof = build_rollout(replace(STATED, kind="statements"), 0, Status.REJECTED)
+    other = JudgedDraw((proof,), 1)
+    assert asyncio.run(mark_empty([other], verifier, deadline_seconds=1)) == [other]
