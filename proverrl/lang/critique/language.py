@@ -11,7 +11,9 @@ a text of another language. Not handled here: where labels come from (``proverrl
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from itertools import count
 from typing import Any, NamedTuple
 
 from proverrl.errors import ProblemError
@@ -30,6 +32,9 @@ RIGHT = "right"
 TOOLCHAIN = "critique 1 (labels, no prover)"
 _CHECK = "label"
 _MAX_CHARACTERS = 8_192
+_NAME = re.compile(r"[^\W\d][\w'?!]*")
+_QUOTE = re.compile(r"[\"\u00ab]")
+"""Of a text, and of a name that may be one."""
 _WORDS = frozenset("reasons is_correct premise goal representation syntax".split()) | frozenset(
     "incomplete wrong assumption says what is meant".split()
 )
@@ -87,13 +92,21 @@ def ask_critique(
     problem: Problem, body: str, *, is_correct: bool | None = None, error: str = ""
 ) -> Problem:
     """The problem of judging a statement that was written from words. It shows the statement in its
-    normal form, without comments, which could address the critic. With the label it can be judged;
+    normal form, without comments and without names of its own (bound ones become ``v1``, ``v2``,
+    ...), which could address the critic. With the label it can be judged;
     ``error`` is the kind of error, and what was meant stays behind the hole. Raises
-    ``ProblemError`` for what cannot be read as a statement at all."""
+    ``ProblemError`` for what cannot be read as a statement at all, and for one with a text in
+    quotes."""
     shown = find_language(problem.language).normal_form(body)
     if HOLE in shown:
         raise ProblemError(f"problem {problem.id!r}: the statement holds the mark of a hole")
+    if quote := _QUOTE.search(shown):
+        raise ProblemError(
+            f"problem {problem.id!r}: the statement holds a text in quotes ({quote.group()}), "
+            "which could address the critic; state it without"
+        )
     before, _, after = problem.statement.partition(HOLE)
+    shown = _hide_names(problem, shown, problem.preamble + before + problem.informal)
     label: dict[str, Any] = {"of": [problem.language, problem.kind]}
     groups: dict[str, Any] = {"level": problem.level, "family": problem.family}
     if is_correct is not None:
@@ -108,6 +121,20 @@ def ask_critique(
         informal=write_digits(problem.informal),
         metadata=groups,
     )
+
+
+def _hide_names(problem: Problem, body: str, told: str) -> str:
+    """The body with a plain name in place of each that is told of nowhere."""
+    owns_name = find_language(problem.language).owns_name
+    known = set(_NAME.findall(told))
+    taken = known | set(_NAME.findall(body))
+    plain = (name for number in count(1) if (name := f"v{number}") not in taken)
+    hidden: dict[str, str] = {}
+    for match in _NAME.finditer(body):
+        word = match.group()
+        if word not in known and word not in hidden and owns_name(match):
+            hidden[word] = next(plain)
+    return _NAME.sub(lambda match: hidden.get(match.group(), match.group()), body)
 
 
 def read_pair(problem: Problem) -> tuple[Problem, str]:
