@@ -120,6 +120,12 @@ def formalize(
 @_LEAST
 @_CRITIC
 @click.option("--out", type=FOLDER, default=Path("searches/prove"), help="Write everything here.")
+@click.option(
+    "--preferences",
+    type=FILE,
+    help="Try to prove every statement that is not known to be at fault, and write pairs to learn "
+    'from (loop = "preferences") here: those proved before those not.',
+)
 @click.option("--resume", is_flag=True, help="Continue the searches in --out.")
 @count_option("--parallel", 1, "Proofs to search for at once.")
 def prove(
@@ -134,6 +140,7 @@ def prove(
     least: float,
     critic: Path | None,
     out: Path,
+    preferences: Path | None,
     resume: bool,
     parallel: int,
 ) -> None:
@@ -144,7 +151,7 @@ def prove(
     """
     if names_policy(overrides):
         raise UsageError("--set policy.path would be both policies; name a FILE that has it")
-    from proverrl.loops.prove import estimate_chances
+    from proverrl.loops.prove import estimate_chances, write_preferences
     from proverrl.loops.prove import prove as prove_words
     from proverrl.loops.search_run import SearchOptions
 
@@ -157,6 +164,7 @@ def prove(
         source,
         runs=(_name_run(formaliser), _name_run(prover)),
         least=least,
+        all_fit=preferences is not None,
         options=SearchOptions(out, resume, parallel, minimise_calls=0),
         stream=sys.stdout,
     )
@@ -170,6 +178,8 @@ def prove(
             f"{100 * chance.count / chance.num:.1f} % "
             f"({100 * chance.low:.1f} to {100 * chance.high:.1f})"
         )
+    if preferences is not None:
+        click.echo(f"{write_preferences(preferences, proved)} pairs: {preferences}")
     click.echo(f"written: {out}")
     sys.exit(0 if all(one.is_proved for one in proved) else 1)
 

@@ -41,12 +41,15 @@ from proverrl.config.training import (
     ExpertIterationConfig,
     GrpoConfig,
     LearnerConfig,
+    PreferencesConfig,
     SamplesConfig,
     ValueConfig,
     WarmStartConfig,
 )
 
-LoopName = Literal["warm_start", "grpo", "expert_iteration", "data_loop", "selfplay", "value"]
+LoopName = Literal[
+    "warm_start", "grpo", "expert_iteration", "data_loop", "selfplay", "preferences", "value"
+]
 ROUND_LOOPS: tuple[LoopName, ...] = ("expert_iteration", "data_loop")
 """Those that count rounds of ``[expert_iteration]``."""
 
@@ -159,8 +162,9 @@ class Config(Section):
     """A whole run."""
 
     loop: LoopName = "grpo"
-    """what follows the warm start: ``grpo``, ``expert_iteration``, ``data_loop``, ``selfplay``, or
-    ``warm_start`` for nothing; ``value`` trains a value model instead of a policy (``[value]``)"""
+    """what follows the warm start: ``grpo``, ``expert_iteration``, ``data_loop``, ``selfplay``,
+    ``preferences``, or ``warm_start`` for nothing; ``value`` trains a value model instead of a
+    policy (``[value]``)"""
     seed: NonNegative = 0
     """determines every random draw; on one CPU the same seed gives the same run"""
     run: Path = Path("runs/grpo")
@@ -196,6 +200,7 @@ class Config(Section):
     evaluation: EvalConfig = EvalConfig()
     search: SearchConfig = SearchConfig()
     samples: SamplesConfig = SamplesConfig()
+    preferences: PreferencesConfig = PreferencesConfig()
     value: ValueConfig = ValueConfig()
     selfplay: SelfplayConfig = SelfplayConfig()
     data_loop: DataLoopConfig = DataLoopConfig()
@@ -245,6 +250,11 @@ class Config(Section):
             raise ValueError(f'learner.shard = "fsdp2" {reason}')
         if self.rollout.mode == "instruct" and (reason := self._against_instructor()):
             raise ValueError(f'rollout.mode = "instruct" {reason}')
+        if self.loop == "preferences" and not self.preferences.pairs:
+            raise ValueError(
+                'loop = "preferences" needs preferences.pairs, a file such as `proverrl prove '
+                "--preferences FILE` writes"
+            )
         if self.loop == "selfplay" and (reason := self._against_selfplay()):
             raise ValueError(reason)
         if self.loop == "data_loop" and (reason := self._against_data_loop()):

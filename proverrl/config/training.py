@@ -229,6 +229,30 @@ class ExpertIterationConfig(Section):
     """as ``warm_start.pack_tokens``"""
 
 
+class PreferencesConfig(Section):
+    """Training on pairs of bodies, of which one is preferred; read when ``loop = "preferences"``.
+
+    The loss is that of DPO (Rafailov et al. 2023, arXiv 2305.18290) against the policy that the
+    loop begins with.
+    """
+
+    pairs: str = ""
+    """a file of problems with the fields ``chosen`` and ``rejected``, two bodies (``proverrl prove
+    --preferences FILE``)"""
+    beta: PositiveFloat = 0.1
+    """how much the difference to the first policy weighs; the smaller, the further it may move"""
+    epochs: Positive = 1
+    """passes over the pairs"""
+    batch_size: Positive = 8
+    """pairs per step"""
+    optimizer: OptimizerName = "adamw"
+    """``adamw`` or ``muon``"""
+    learning_rate: PositiveFloat = 1e-4
+    """peak learning rate"""
+    weight_decay: float = 0.0
+    """weight decay"""
+
+
 class ValueConfig(Section):
     """A value head on a policy's hidden states; read when ``loop = "value"``."""
 

@@ -130,7 +130,7 @@ def write_kept(path: Path, found: Sequence[Formalized]) -> int:
     for one in found:
         if one.kept is None:
             continue
-        proof = make_proof(one)
+        proof = make_proof(one.problem, one.kept.body)
         if proof is not None:
             row = make_row(proof)
         else:
@@ -141,10 +141,9 @@ def write_kept(path: Path, found: Sequence[Formalized]) -> int:
     return write_problems(path, rows)
 
 
-def make_proof(one: Formalized) -> Problem | None:
-    """The problem of proving what is kept; None where nothing is, or there is no program."""
-    formalizing = get_formalizing(one.problem)
-    proof = None if one.kept is None else formalizing.ask_proof(one.problem, one.kept.body)
+def make_proof(problem: Problem, body: str) -> Problem | None:
+    """The problem of proving what a statement says; None where there is no program."""
+    proof = get_formalizing(problem).ask_proof(problem, body)
     return None if proof is None else replace(proof, origin=ORIGIN)
 
 

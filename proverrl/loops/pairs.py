@@ -20,7 +20,7 @@ from proverrl.errors import ProblemError, UsageError
 from proverrl.learner.distill import TeacherPair, build_pairs
 from proverrl.loops.session import Session
 from proverrl.policy.transformers import TransformersPolicy
-from proverrl.problems.load import load_problems, load_references
+from proverrl.problems.load import load_texts
 from proverrl.rollout.proofs import Proof
 from proverrl.seeds import derive_seed
 from proverrl.types import Candidate, Group, Problem
@@ -125,24 +125,23 @@ def load_sft_data(path: Path, problems: ProblemsConfig) -> list[tuple[Problem, s
     They are not verified and nowhere called proved. Raises ``ProblemError``: a line has no
     reference, or its statement is one of the validation or held-out split, which would make every
     evaluation worthless."""
-    references = load_references(path)
+    found = load_texts(path, "reference")
+    refuse_kept_apart([(where, problem) for where, problem, _ in found], problems)
+    return [(problem, body) for _, problem, (body,) in found]
+
+
+def refuse_kept_apart(found: Sequence[tuple[str, Problem]], problems: ProblemsConfig) -> None:
+    """Raise ``ProblemError`` where one of the problems, each after its place, has a statement of
+    the validation or held-out split."""
     kept_apart = {
         Candidate(problem, "").key: (split, problem.id)
         for split in (problems.valid, problems.heldout)
         if split.exists()
         for problem in open_benchmark(str(split)).problems
     }
-    pairs = []
-    for problem in load_problems(path):
-        if problem.id not in references:
+    for where, problem in found:
+        if known := kept_apart.get(Candidate(problem, "").key):
             raise ProblemError(
-                f"{path}: problem {problem.id!r} has no field 'reference', and a body is what is "
-                "to be learned; add it or drop the line"
-            )
-        if found := kept_apart.get(Candidate(problem, "").key):
-            raise ProblemError(
-                f"{path}: problem {problem.id!r} has the statement of {found[1]!r} in {found[0]}, "
+                f"{where}: problem {problem.id!r} has the statement of {known[1]!r} in {known[0]}, "
                 "which is kept apart for evaluation; drop the line"
             )
-        pairs.append((problem, references[problem.id]))
-    return pairs

@@ -31,6 +31,7 @@ from proverrl.loops.follow import Follower, dismiss, open_learner, push_weights
 from proverrl.loops.grpo import run_grpo
 from proverrl.loops.instructions import teach_instructions
 from proverrl.loops.pairs import check_files
+from proverrl.loops.preferences import load_preferences, run_preferences
 from proverrl.loops.reverify import check_sample_files, list_proofs
 from proverrl.loops.run_folder import RESOLVED_FILE, check_resumable, lock_run, write_resolved
 from proverrl.loops.selfplay.composer import teach_composer
@@ -67,6 +68,7 @@ LOOPS: dict[LoopName, Callable[[Session], Awaitable[None]]] = {
     "expert_iteration": run_expert_iteration,
     "data_loop": run_data_loop,
     "selfplay": run_selfplay,
+    "preferences": run_preferences,
 }
 
 
@@ -120,6 +122,8 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         check_resumable(folder, config)
         if config.loop in ROUND_LOOPS:
             check_files(config)
+        if config.loop == "preferences":
+            load_preferences(config)
         check_sample_files(config, world)
         problems = load_training(config)
         world.share("open")

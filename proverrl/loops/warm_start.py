@@ -89,7 +89,7 @@ def train_supervised(
     torch.manual_seed(seed)
     model.train()
     for step, batch in zip(range(steps), batches, strict=False):
-        scale_rates(weights.optimizers, _schedule(step, steps))
+        scale_rates(weights.optimizers, supervised_rate(step, steps))
         weights.zero_grad()
         loss = supervised_loss(
             policy,
@@ -153,20 +153,36 @@ def supervised_loss(
     return torch.stack(losses).sum() / torch.stack(weights).sum()
 
 
+def score_targets(policy: TransformersPolicy, batch: Sequence[Pair]) -> torch.Tensor:
+    """For each pair the log-probability of its target after its prompt, summed over the target's
+    tokens. Shape [pairs]; gradients flow where they are recorded."""
+    losses, picked, _ = _score_tokens(policy, _pad(batch, 0.0))
+    rows = picked.nonzero()[:, 0]
+    return torch.zeros(len(batch), device=losses.device).index_add(0, rows, -losses)
+
+
 def _weighted_loss(
     policy: TransformersPolicy, layout: dict[str, Any]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The weighted sum of the cross-entropies of a layout's tokens, and the sum of the weights."""
+    losses, picked, weights = _score_tokens(policy, layout)
+    return (losses * weights[picked]).sum(), weights.sum()
+
+
+def _score_tokens(
+    policy: TransformersPolicy, layout: dict[str, Any]
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The cross-entropy of each token with a weight, where those stand ([rows, tokens - 1], true or
+    false), and all weights there."""
     device = policy.device
     layout = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in layout.items()}
-    weights = layout.pop("weights")
+    weights = layout.pop("weights")[:, 1:]
     hidden = policy.model.get_decoder()(**layout, use_cache=False).last_hidden_state
-    picked = weights[:, 1:] > 0
+    picked = weights > 0
     logits = policy.model.get_output_embeddings()(hidden[:, :-1][picked])
     targets = layout["input_ids"][:, 1:][picked]
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    losses = functional.cross_entropy(logits, targets, reduction="none")
-    return (losses * weights[:, 1:][picked]).sum(), weights[:, 1:].sum()
+    return functional.cross_entropy(logits, targets, reduction="none"), picked, weights
 
 
 def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, Any]:
@@ -212,7 +228,9 @@ def _pack(batch: Sequence[Pair], prompt_weight: float, device: str) -> dict[str,
     }
 
 
-def _schedule(step: int, steps: int) -> float:
+def supervised_rate(step: int, steps: int) -> float:
+    """What the learning rate is multiplied with: it rises over a twentieth of the steps, and then
+    falls in a straight line to a tenth."""
     warm = max(1, steps // 20)
     if step < warm:
         return (step + 1) / warm
