@@ -14,16 +14,17 @@ from typing import Any
 import httpx2
 import pytest
 
+from proverrl.config import parse_config
 from proverrl.errors import ProblemError, UsageError, VerifierError
 from proverrl.integrations import answers, verl
 from proverrl.integrations.answers import NO_ANSWER, ProofReward, make_rows, parse_problem
 from proverrl.integrations.trl import make_reward
 from proverrl.problems.load import load_references, make_row
-from proverrl.types import Candidate, Status
+from proverrl.types import Candidate, Status, Verdict
 from proverrl.verifier.cache import CachedVerifier
 from tests.builders import build_problem
 from tests.fake_verifier import FakeVerifier
-from tests.serve_world import SETTINGS, build_app, in_loop
+from tests.serve_world import ABOUT, SETTINGS, build_app, in_loop
 from tests.test_policy import tiny_policy
 
 CURRICULUM = Path(__file__).resolve().parents[1] / "dafny" / "curriculum" / "heldout.jsonl"
@@ -171,6 +172,37 @@ def test_verl_is_told_nothing_before_a_verdict(
         asyncio.run(compute(solution_str="good", server="http://127.0.0.1:1", **asked))
 
 
+def test_verl_gives_up_what_no_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers are waited for by their client for ten minutes; what verl was told counts."""
+
+    class Silent(FakeVerifier):
+        async def verify(self, candidate: Candidate, **how: Any) -> Verdict:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    silent = ProofReward()
+    silent._open = lambda: Silent(judge)
+    monkeypatch.setattr(verl, "open_reward", lambda *_: silent)
+    try:
+        with pytest.raises(VerifierError, match=r"in 0.2 s \(timeout: no server answered\)"):
+            asyncio.run(verl.compute_score("proverrl", "good", PROBLEM, patience_seconds=0.2))
+    finally:
+        silent.close()
+
+
+def test_what_is_misspelt_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown layout 'daphny'; known are: plain"):
+        make_rows(CURRICULUM, "daphny")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="unknown layout 'foo'"):
+        ProofReward(layout="foo")  # type: ignore[arg-type]
+    reward = ProofReward(servers="http://127.0.0.1:9")
+    with pytest.raises(UsageError, match=r"http://127\.0\.0\.1:9 cannot be asked"):
+        reward.score([PROBLEM], ["good"])
+    reward.close()
+    pool = parse_config({"pool": {"servers": "http://s"}}, source="test").pool
+    assert pool.servers == ("http://s",)
+
+
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
@@ -235,6 +267,7 @@ async def test_slime_over_http() -> None:
     ("path", "changes", "code", "said"),
     [
         ("/reward/slime?layout=x", {}, 422, "unknown layout 'x'"),
+        ("/reward/slime?layuot=dafny", {}, 422, "unknown 'layuot' in the URL"),
         ("/reward/slime", {"label": "{"}, 422, "not JSON"),
         ("/reward/slime", {"response": 7}, 422, "string"),
         ("/reward/slime", {"response": "slow"}, 503, "not judged: timeout"),
@@ -253,6 +286,17 @@ async def test_what_cannot_be_scored_is_refused(
     answer = await post(path, ({**slime} if "slime" in path else openrlhf) | changes)
     assert answer.status_code == code
     assert said in json.dumps(answer.json())
+
+
+@in_loop
+async def test_what_is_never_judged_here_is_no_trouble_that_passes() -> None:
+    about = {"lean": ABOUT["lean"]}
+    transport = httpx2.ASGITransport(app=build_app(SETTINGS, FakeVerifier(judge), about))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://s") as client:
+        body = {"prompt": "x", "response": "good", "label": PROBLEM}
+        answer = await client.post("/reward/slime", json=body)
+    assert answer.status_code == 422
+    assert "dafny is not served here; start the server where it is" in answer.text
 
 
 @pytest.mark.dafny

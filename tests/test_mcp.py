@@ -70,6 +70,7 @@ async def test_a_file_and_a_body_are_judged() -> None:
         ({}, "give either `code`"),
         ({"language": "dafny", "code": "x", "problem": PROBLEM}, "give either `code`"),
         ({"language": "coq", "code": "x"}, "coq"),
+        ({"code": "x"}, "give `language` with `code`"),
         ({"problem": {"id": "p"}, "body": ""}, "problem: field 'kind' is missing"),
         ({"problem": PROBLEM, "body": "\0"}, "NUL"),
     ],
@@ -85,6 +86,7 @@ async def test_a_policy_adds_the_search() -> None:
     async with connect(FakeVerifier(judge), searches=True) as client:
         found = await call(client, "search", problem=PROBLEM, calls=7)
         assert found == {"problem_id": "p", "calls": 7, "proved": True}
+        assert (await call(client, "search", problem=PROBLEM))["calls"] is None
         refused = await call(client, "search", problem={"id": "p"})
         assert "is missing" in refused["error"]
 

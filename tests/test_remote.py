@@ -31,12 +31,14 @@ from proverrl.errors import (
     UsageError,
     VerifierError,
 )
+from proverrl.lang import find_language
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_configured, open_router, open_verifier
 from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from proverrl.verifier import remote, remote_server
+from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.base import Limits
-from proverrl.verifier.remote import LanguageAbout, RemoteVerifier
+from proverrl.verifier.remote import RemoteVerifier
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import ask
 from tests.serve_world import ABOUT, SETTINGS, in_loop, judge, listen, wait_for
@@ -250,9 +252,13 @@ async def test_keys_and_servers_that_judge_otherwise() -> None:
         listen(replace(SETTINGS, keys=(key,)), fake) as locked,
         listen(SETTINGS, FakeVerifier(judge), other) as differs,
     ):
-        with pytest.raises(UsageError, match="401"):
+        with pytest.raises(
+            UsageError, match="asks for a key, or for another one; set PROVERRL_API"
+        ):
             await connect(locked)
-        with pytest.raises(UsageError, match="judges otherwise"):
+        with pytest.raises(
+            UsageError, match=r"judges otherwise than .* \(toolchain of dafny: fake 2"
+        ):
             await connect(locked, differs, key=key)
         verifier = await connect(locked, key=key)
         assert (await judge_all(verifier, 1))[0].proved
@@ -290,7 +296,9 @@ def test_answers_that_are_no_verdict(rows: Any, code: int, error: type[Exception
         asyncio.run(verifier.verify(ask("p", "good"), deadline_seconds=9))
 
 
-def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_answers_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     now = 100.0
     waits: list[float] = []
 
@@ -306,6 +314,16 @@ def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch
         asyncio.run(verifier.verify(ask("p", "good"), deadline_seconds=9))
     # Rests of 0.5, 1 and 2 seconds, in naps of at most one.
     assert waits == [0.5, 1.0, 1.0, 1.0]
+    assert not caplog.records
+    waits.clear()
+    patient = connect_to({}, 503, patience_seconds=60.0, sleep=sleep)
+    with pytest.raises(VerifierError, match=r"within 60 s"):
+        asyncio.run(patient.verify(ask("p", "good"), deadline_seconds=9))
+    # Once, although it goes on for a minute.
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "no server takes anything (http://s: status 503: {}); a candidate is kept for 60 s"
+    )
 
 
 def test_a_burst_of_failures_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,6 +345,21 @@ def test_a_burst_of_failures_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     first.fail(1e9)
     assert first.rests_until == now + 60.0
     assert verifier._find_rest(now + 1.0) == 29.0
+
+
+def test_what_is_confirmed_matters_where_something_is() -> None:
+    sampled = LanguageAbout("Lean 4", "c", 1, states=False, confirm="sample:0.05")
+    languages = {"lean": sampled, "dafny": LanguageAbout("Dafny", "c", 1, states=False)}
+    rows = {name: asdict(about) for name, about in languages.items()}
+    transport = answer_with({"version": __version__, "workers": 1, "languages": rows})
+    verifier = RemoteVerifier(("http://s",), sync_transport=transport)
+    assert verifier.open_backend("dafny", rlimit=None, states=False, confirm="proved")
+    assert verifier.open_backend("lean", rlimit=None, states=False, confirm="sample:0.05")
+    with pytest.raises(
+        UsageError, match=r"--confirm proved, or ask for what it does \(--confirm sa"
+    ):
+        verifier.open_backend("lean", rlimit=None, states=False, confirm="proved")
+    assert (find_language("lean").confirms, find_language("dafny").confirms) == (True, False)
 
 
 @pytest.mark.parametrize("server", ["127.0.0.1:8000", "ftp://s", ""])
@@ -541,7 +574,7 @@ def test_servers_come_and_go_and_differ() -> None:
     with pytest.raises(UsageError, match=r"is version 0\.0, and this is"):
         verifier.add("http://v")
     verifier._sync_transport = answer_with(ABOUT_ROW | {"languages": {}})
-    with pytest.raises(UsageError, match="judges otherwise"):
+    with pytest.raises(UsageError, match=r"judges otherwise than .* \(only one judges dafny\)"):
         verifier.add("http://v")
     with pytest.raises(UsageError, match="cannot be asked"):
         verifier.add("http://[::1")

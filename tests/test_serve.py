@@ -396,12 +396,11 @@ async def test_a_deadline_has_a_ceiling() -> None:
 
     settings = replace(SETTINGS, deadline_seconds=5.0)
     async with open_client(settings, Noting(judge)) as client:
-        for seconds, code in ((None, 200), (2.0, 200), (1000.0, 422)):
+        for seconds in (None, 2.0, 1000.0):
             body = {"candidates": [program("a", str(seconds))], "deadline_seconds": seconds}
             answer = await post(client, "/v1/verify", body)
-            assert answer.status_code == code
-        assert answer.json()["detail"] == "deadline_seconds is 1000; this server allows 5"
-    assert seen == [5.0, 2.0]
+            assert answer.status_code == 200
+    assert seen == [5.0, 2.0, 5.0]
 
 
 @in_loop

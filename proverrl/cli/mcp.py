@@ -9,6 +9,8 @@ import asyncio
 import hashlib
 import importlib.util
 import json
+import logging
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +93,24 @@ def mcp(
             else:
                 await server.run_streamable_http_async(port=port)
 
+    # Its client tells of every request, on the stream that an agent shows to its user.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    if port is not None:
+        _require_free(port)
     asyncio.run(answer())
+
+
+def _require_free(port: int) -> None:
+    """Raises ``UsageError``: somebody else listens there."""
+    with socket.socket() as probe:
+        # As the server will: what an ended one leaves behind is no hindrance.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise UsageError(
+                f"127.0.0.1:{port} cannot be listened on; choose another --port"
+            ) from error
 
 
 def _make_search(
@@ -104,9 +123,9 @@ def _make_search(
     ask = "name one policy: --run RUN or --config FILE"
     read_config(config_file, run, overrides, ask=ask)
 
-    async def search(problem: Problem, calls: int) -> dict[str, Any]:
-        more = f"search.calls={calls}"
-        config = read_config(config_file, run, (*overrides, more), ask=ask)
+    async def search(problem: Problem, calls: int | None) -> dict[str, Any]:
+        more = () if calls is None else (f"search.calls={calls}",)
+        config = read_config(config_file, run, (*overrides, *more), ask=ask)
         text = json.dumps([problem.preamble, problem.statement, problem.kind, calls])
         # Another problem of the same id has another folder; the same call again goes on.
         folder = out / hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -99,6 +99,11 @@ class PoolConfig(Section):
     cluster_servers: tuple[Positive, Positive] = (1, 1)
     """at least and at most so many servers on the cluster, more of them while there is work"""
 
+    @field_validator("servers", mode="before")
+    @classmethod
+    def _may_be_one(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) and value else value
+
     @field_validator("cache")
     @classmethod
     def _names_a_file(cls, value: Path | None) -> Path | None:

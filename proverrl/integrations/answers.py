@@ -23,7 +23,7 @@ from proverrl.errors import ProblemError, VerifierError
 from proverrl.files.strict_json import load_json
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import load_problems, make_row, read_problem
-from proverrl.problems.prompt import LAYOUTS, render_messages, render_prompt
+from proverrl.problems.prompt import LAYOUTS, render_messages, render_prompt, require_layout
 from proverrl.rollout.extract import extract
 from proverrl.types import Candidate, Problem, Verdict
 from proverrl.verifier.base import Verifier, verify_all
@@ -48,7 +48,9 @@ class Score:
 def make_rows(path: str | Path, layout: LayoutName) -> list[dict[str, Any]]:
     """The problems of a file for a trainer's dataset: ``prompt``, a text or the messages of a
     conversation as the layout asks for, and ``problem``, which the reward reads. Raises
-    ``ProblemError`` as ``load_problems``, or when the layout is for another language."""
+    ``ProblemError`` as ``load_problems``, or when the layout is for another language;
+    ``UsageError`` for an unknown layout."""
+    require_layout(layout)
     return [
         {"prompt": show_problem(problem, layout), "problem": json.dumps(make_row(problem))}
         for problem in load_problems(path)
@@ -105,24 +107,25 @@ class ProofReward:
     """Rewards for answers, from verifiers here or from ``servers`` (``proverrl serve``): with
     several training processes use servers, else each process starts workers of its own.
 
-    ``deadline_seconds`` is wall time for one candidate; see ``open_verifier`` for the rest of
-    ``options``. Nothing is started before the first answer. Raises ``ToolchainError`` then, when
-    the language's verifier is missing.
+    ``servers`` are their URLs, or one. ``deadline_seconds`` is wall time for one candidate; see
+    ``open_verifier`` for the rest of ``options``. Nothing is started before the first answer.
+    Raises ``ToolchainError`` then, when the language's verifier is missing.
     """
 
     def __init__(
         self,
         *,
         layout: LayoutName = "plain",
-        servers: Sequence[str] = (),
+        servers: str | Sequence[str] = (),
         workers: int = 2,
         deadline_seconds: float = 60.0,
         **options: Any,
     ) -> None:
+        require_layout(layout)
         self.layout: LayoutName = layout
         self._deadline_seconds = deadline_seconds
         self._open: Callable[[], Verifier] = lambda: open_verifier(
-            workers=workers, servers=tuple(servers), needed=(), **options
+            workers=workers, servers=servers, needed=(), **options
         )
         self._verifier: Verifier | None = None
         self._loop = LoopThread(
@@ -143,7 +146,11 @@ class ProofReward:
         ``ProblemError`` at once when no answer to the problem could be judged."""
         give_up, wait = _now() + patience_seconds, _FIRST_WAIT
         while True:
-            (score,) = await self.ascore([problem], [answer])
+            try:
+                async with asyncio.timeout(max(give_up - _now(), 0.0)):
+                    (score,) = await self.ascore([problem], [answer])
+            except TimeoutError:
+                score = Score(None, "timeout", "no server answered")
             if score.reward is not None:
                 return score
             if score.is_fault_of_problem:
@@ -182,10 +189,18 @@ class ProofReward:
 
 @cache
 def open_reward(
-    layout: LayoutName, servers: tuple[str, ...], workers: int, deadline_seconds: float
+    layout: LayoutName,
+    servers: str | tuple[str, ...],
+    workers: int,
+    deadline_seconds: float,
+    confirm: str = "proved",
 ) -> ProofReward:
     """One for all callers in this process that want the same: a trainer that calls a function for
     each answer keeps no object. See ``ProofReward``."""
     return ProofReward(
-        layout=layout, servers=servers, workers=workers, deadline_seconds=deadline_seconds
+        layout=layout,
+        servers=servers,
+        workers=workers,
+        deadline_seconds=deadline_seconds,
+        confirm=confirm,
     )

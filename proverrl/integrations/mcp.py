@@ -31,8 +31,9 @@ from proverrl.version import __version__
 Row = dict[str, Any]
 OpenTraced = Callable[[bool], Verifier]
 """Opens a verifier; the argument says whether it traces the goals on the way through a body."""
-SearchProblem = Callable[[Problem, int], Awaitable[Row]]
-"""Searches for a proof of a problem with so many verifier calls; the row of its result."""
+SearchProblem = Callable[[Problem, int | None], Awaitable[Row]]
+"""Searches for a proof of a problem with so many verifier calls, or as many as its settings say;
+the row of its result."""
 
 _INSTRUCTIONS = """\
 Judges Lean 4 and Dafny. A `problem` is {"id", "language", "kind", "statement", "preamble"?}, its
@@ -96,9 +97,10 @@ def make_server(
         one = asyncio.Semaphore(1)
 
         @server.tool(name="search")
-        async def search_proof(problem: Row, calls: int = 64) -> Row:
+        async def search_proof(problem: Row, calls: int | None = None) -> Row:
             """Have the policy search for a proof of a `problem`, with at most so many verifier
-            calls. `proofs` are bodies, confirmed by a fresh verifier."""
+            calls, or as many as it was started with. `proofs` are bodies, confirmed by a fresh
+            verifier."""
             with _say_errors():
                 entry = _read("", "", problem, "", "")
                 async with one:
@@ -122,6 +124,8 @@ def _read(language: str, code: str, problem: Row | None, body: str, prelude: str
         raise ProblemError("give either `code` with `language`, or `problem` with `body`")
     asked: Row
     if problem is None:
+        if not language:
+            raise ProblemError("give `language` with `code`, such as dafny or lean")
         asked = {"id": "file", "language": language, "code": code}
     else:
         asked = {"id": "body", "problem": problem, "body": body}

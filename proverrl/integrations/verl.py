@@ -44,21 +44,23 @@ async def compute_score(
     extra_info: Mapping[str, Any] | None = None,
     *,
     layout: LayoutName = "plain",
-    servers: Sequence[str] = (),
+    servers: str | Sequence[str] = (),
     workers: int = 2,
     deadline_seconds: float = 60.0,
     patience_seconds: float = 600.0,
+    confirm: str = "proved",
     **given: object,
 ) -> dict[str, float]:
-    """1 for a proof, 0 for what was judged to be none. Raises ``VerifierError`` after
-    ``patience_seconds`` without a verdict, ``ProblemError`` when the ground truth is no problem,
-    ``UsageError`` for a setting that is not known."""
+    """1 for a proof, 0 for what was judged to be none; ``confirm`` as ``pool.confirm``. Raises
+    ``VerifierError`` after ``patience_seconds`` without a verdict, ``ProblemError`` when the ground
+    truth is no problem, ``UsageError`` for a setting that is not known."""
     if unknown := sorted(given.keys() - _OF_VERL):
         raise UsageError(
             f"reward_kwargs has {', '.join(unknown)}; known are layout, servers, workers, "
-            "deadline_seconds, patience_seconds"
+            "deadline_seconds, patience_seconds, confirm"
         )
-    reward = open_reward(layout, tuple(servers), workers, deadline_seconds)
+    named = servers if isinstance(servers, str) else tuple(servers)
+    reward = open_reward(layout, named, workers, deadline_seconds, confirm)
     score = await reward.insist(ground_truth, solution_str, patience_seconds=patience_seconds)
     assert score.reward is not None
     value = score.reward

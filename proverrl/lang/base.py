@@ -92,6 +92,8 @@ class Language(ABC):
     writes_file = False
     """Whether a policy answers with the whole file, not with the body alone."""
     canaries: Sequence[Canary] = ()
+    confirms = False
+    """Whether another process may confirm its proofs (``pool.confirm``)."""
 
     # Properties, so that a language loads these parts when they are first asked for.
 

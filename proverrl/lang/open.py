@@ -53,11 +53,11 @@ def open_verifier(
     trace_states: bool = False,
     lean_backend: LeanBackend = "lean-server",
     confirm: str = "proved",
-    servers: tuple[str, ...] = (),
+    servers: str | Sequence[str] = (),
     cluster: tuple[str, int, int] = ("", 1, 1),
 ) -> CachedVerifier:
-    """Open a verifier on what is installed here, on ``servers``, or on a Ray ``cluster`` (its
-    address, and the fewest and most servers on it).
+    """Open a verifier on what is installed here, on ``servers`` (URLs, or one), or on a Ray
+    ``cluster`` (its address, and the fewest and most servers on it).
 
     ``workers`` processes run at most per language, ``rlimit`` is z3's resource count per entry
     (None: three million, or what the servers have), and
@@ -68,12 +68,13 @@ def open_verifier(
     cache file cannot be used, servers are to hear appeals, or they and a cluster are both named.
     Call ``aclose`` at the end.
     """
-    if (servers or cluster[0]) and appeal_factor:
+    urls = (servers,) if isinstance(servers, str) and servers else tuple(servers)
+    if (urls or cluster[0]) and appeal_factor:
         raise UsageError(
             "servers judge under their own limits and hear no appeals: set appeal.rate = 0, or "
             "leave pool.servers and pool.cluster empty"
         )
-    if servers and cluster[0]:
+    if urls and cluster[0]:
         raise UsageError("pool.servers and pool.cluster both say who judges: leave one empty")
     limits = Limits() if rlimit is None else Limits(rlimit=rlimit)
     options = BackendOptions(
@@ -86,7 +87,7 @@ def open_verifier(
         trace_states=trace_states,
         lean_backend=lean_backend,
         confirm=confirm,
-        servers=servers,
+        servers=urls,
         cluster=cluster,
     )
     router = open_router(options, rlimit)

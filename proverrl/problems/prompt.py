@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from proverrl.config import LayoutName
-from proverrl.errors import ProblemError
+from proverrl.errors import ProblemError, UsageError
 from proverrl.lang import find_language
 from proverrl.types import ANNOTATE, DECIDE, HOLE, Candidate, Message, Problem
 
@@ -67,6 +67,12 @@ class Layout:
     messages: Callable[[Problem], tuple[Message, ...]]
     in_block: bool
     language: str | None = None
+
+
+def require_layout(name: str) -> None:
+    """Raise ``UsageError`` for a layout that is not known."""
+    if name not in LAYOUTS:
+        raise UsageError(f"unknown layout {name!r}; known are: {', '.join(LAYOUTS)}")
 
 
 def render_messages(problem: Problem, layout: LayoutName) -> tuple[Message, ...]:

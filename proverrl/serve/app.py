@@ -40,8 +40,8 @@ from proverrl.serve.desk import CLIENT_GONE, Desk, Refusal
 from proverrl.serve.queue import Reservation
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import Verdict
+from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.cache import CachedVerifier
-from proverrl.verifier.remote import LanguageAbout
 from proverrl.verifier.remote_server import DISTRUSTED
 from proverrl.version import __version__
 
@@ -51,6 +51,15 @@ Work = Callable[[], Coroutine[Any, Any, Row]]
 NDJSON = "application/x-ndjson"
 _LONG_BYTES = 2**18
 _MOST_FAULTS = 10
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"description": "no key, or an unknown one"},
+    408: {"description": "the body did not arrive in time"},
+    413: {"description": "too long, or too many candidates"},
+    415: {"description": "a compressed body"},
+    422: {"description": "a request that cannot be read; detail names the places"},
+    429: {"description": "no room; Retry-After says when to ask again"},
+    503: {"description": "nothing can be judged now"},
+}
 
 
 class VerifyRequest(BaseModel):
@@ -62,7 +71,7 @@ class VerifyRequest(BaseModel):
 
     candidates: list[Any] = Field(min_length=1)
     deadline_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
-    """wall time for one candidate once a worker has it; the server has a limit"""
+    """wall time for one candidate once a worker has it; lowered to the server's limit"""
     priority: int = Field(0, ge=-10, le=10)
     """higher goes first"""
 
@@ -145,10 +154,15 @@ Handler = Callable[[Request, str], Awaitable[Response]]
 
 
 def add_route(
-    app: FastAPI, desk: Desk, paths: Sequence[str], handler: Handler, model: type[BaseModel]
+    app: FastAPI,
+    desk: Desk,
+    paths: Sequence[str],
+    handler: Handler,
+    model: type[BaseModel],
+    extra: Mapping[str, Any] | None = None,
 ) -> None:
     """Have a handler answer POST requests: keys are asked for, refusals said, answers counted.
-    ``model`` describes the bodies."""
+    ``model`` describes the bodies, ``extra`` what else is to be said on the OpenAPI page."""
 
     async def endpoint(request: Request) -> Response:
         started = time.perf_counter()
@@ -183,7 +197,8 @@ def add_route(
         methods=["POST"],
         name=getattr(handler, "__name__", ""),
         description=handler.__doc__,
-        openapi_extra=describe_body(app, model),
+        responses=_REFUSALS,
+        openapi_extra={**describe_body(app, model), "security": [{}, {"key": []}], **(extra or {})},
     )
 
 
@@ -215,6 +230,7 @@ def make_app(
     # FastAPI keeps this page, and knows only the models of routes that it reads itself.
     components = app.openapi().setdefault("components", {})
     components.setdefault("schemas", {}).update(app.state.schemas)
+    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     return app
 
 
@@ -261,9 +277,7 @@ def make_verify(desk: Desk) -> Handler:
         line each as they are known."""
         asked = await parse(VerifyRequest, await desk.read(request))
         most = desk.settings.deadline_seconds
-        seconds = asked.deadline_seconds or most
-        if seconds > most:
-            raise Refusal(422, f"deadline_seconds is {seconds:g}; this server allows {most:g}")
+        seconds = min(asked.deadline_seconds or most, most)
         room = desk.reserve(len(asked.candidates), client)
 
         async def judge(index: int, raw: Any) -> Row:

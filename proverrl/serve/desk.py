@@ -26,9 +26,9 @@ from proverrl.serve.metrics import Metrics
 from proverrl.serve.queue import Reservation, Room
 from proverrl.serve.settings import ServeSettings
 from proverrl.types import HOLE, Diagnostic, Status, Verdict
+from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.base import Lane
 from proverrl.verifier.cache import CachedVerifier
-from proverrl.verifier.remote import LanguageAbout
 from proverrl.verifier.remote_server import DISTRUSTED
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Desk:
         candidate = entry.candidate
         language = candidate.problem.language
         if language not in self.about:
-            return entry.refuse("no-backend", f"{language} is not served here")
+            return entry.refuse("no-backend", f"{language[:40]} is not served here")
         refused = self._refuse_long(entry) or refuse_stranger(entry)
         if refused is not None:
             return refused

@@ -46,8 +46,17 @@ class SlimeRequest(BaseModel):
 
 def add_reward_routes(app: FastAPI, desk: Desk) -> None:
     """``/reward/openrlhf`` and ``/reward/slime``, with ``?layout=NAME&end=TOKEN`` in the URL."""
-    add_route(app, desk, ["/reward/openrlhf"], make_openrlhf(desk), OpenRlhfRequest)
-    add_route(app, desk, ["/reward/slime"], make_slime(desk), SlimeRequest)
+    named = {"in": "query", "required": False}
+    layouts = {"type": "string", "enum": list(get_args(LayoutName)), "default": "plain"}
+    ends = {"type": "array", "items": {"type": "string"}}
+    extra = {
+        "parameters": [
+            named | {"name": "layout", "schema": layouts},
+            named | {"name": "end", "schema": ends},
+        ]
+    }
+    add_route(app, desk, ["/reward/openrlhf"], make_openrlhf(desk), OpenRlhfRequest, extra)
+    add_route(app, desk, ["/reward/slime"], make_slime(desk), SlimeRequest, extra)
 
 
 def make_openrlhf(desk: Desk) -> Handler:
@@ -96,6 +105,9 @@ _Read = Callable[[Problem, str], Candidate | Score]
 
 def _make_reader(request: Request) -> _Read:
     """How an answer is read, as the URL says. Raises ``Refusal``."""
+    if unknown := sorted(set(request.query_params) - {"layout", "end"}):
+        said = f"unknown {unknown[0][:40]!r} in the URL; known are: layout, end"
+        raise Refusal(422, said)
     ends = request.query_params.getlist("end")
     given = request.query_params.get("layout", "plain")
     try:
@@ -130,6 +142,8 @@ async def _score(
     )
     if not isinstance(found, Unusable):
         return rate(found)
+    if problem.language not in desk.about:
+        raise _fault(place, f"{found.reason}; start the server where it is installed")
     if found.kind == "no-backend":
         raise Refusal(503, found.reason, {"Retry-After": "1"})
     raise _fault(place, found.reason)

@@ -18,15 +18,15 @@ import uvicorn
 from fastapi import FastAPI
 
 from proverrl.errors import ToolchainError, UsageError
-from proverrl.lang import LANGUAGES
+from proverrl.lang import LANGUAGES, find_language
 from proverrl.lang.open import open_router
 from proverrl.serve.app import make_app
 from proverrl.serve.kimina import add_kimina_routes
 from proverrl.serve.protocol import limit_headers
 from proverrl.serve.rewards import add_reward_routes
 from proverrl.serve.settings import ServeSettings
+from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.cache import CachedVerifier
-from proverrl.verifier.remote import LanguageAbout
 from proverrl.verifier.router import RoutedVerifier
 
 _BACKLOG = 4096
@@ -113,7 +113,8 @@ def describe_languages(
             conditions,
             rlimit=options.limits.rlimit,
             states=options.trace_states,
-            confirm=options.confirm,
+            # Where nothing is confirmed, no client can ask for more.
+            confirm=options.confirm if find_language(language).confirms else "proved",
             memory_mb=options.memory_mb,
             max_text=settings.max_text,
             deadline_seconds=settings.deadline_seconds,

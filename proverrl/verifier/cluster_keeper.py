@@ -196,7 +196,11 @@ def main() -> None:
         ray = join(settings["address"])
     except (OSError, RuntimeError, ValueError) as error:
         address = settings["address"]
-        tell(failed=f"the cluster {address} cannot be reached: {error}", fatal="yes")
+        tell(
+            failed=f"the cluster {address} cannot be reached: {error} (`ray start --head` "
+            'starts one here, and so does pool.cluster = "local")',
+            fatal="yes",
+        )
         sys.exit(1)
     keepers = Keepers(ray, settings)
     closed = threading.Event()

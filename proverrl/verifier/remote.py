@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -33,6 +34,7 @@ from proverrl.errors import (
     VerifierError,
 )
 from proverrl.types import Candidate, Status, Verdict
+from proverrl.verifier.about import LanguageAbout, ServerAbout, explain_failure, find_difference
 from proverrl.verifier.base import DEFAULT_LANE, Lane, PoolStats, refuse_broken_text
 from proverrl.verifier.remote_server import (
     KEEP_ALIVE,
@@ -45,33 +47,7 @@ from proverrl.verifier.remote_server import (
 from proverrl.verifier.router import Backend
 from proverrl.version import __version__
 
-
-@dataclass(frozen=True, slots=True)
-class LanguageAbout:
-    """What a server says of a language that it judges. ``conditions`` is a hash of all that
-    determines a verdict besides the candidate; ``states`` is whether verdicts carry them. The
-    others are the server's limits: a text that is longer, a worker that grows above them and a
-    proof that is not confirmed end otherwise elsewhere."""
-
-    toolchain: str
-    conditions: str
-    rlimit: int
-    states: bool
-    confirm: str = "proved"
-    memory_mb: float | None = None
-    max_text: int = 0
-    deadline_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class ServerAbout:
-    """What ``/v1/about`` answers; ``workers`` of each language."""
-
-    version: str
-    workers: int
-    languages: dict[str, LanguageAbout]
-
-
+logger = logging.getLogger(__name__)
 _VERDICT = TypeAdapter(Verdict)
 _ABOUT = TypeAdapter(ServerAbout)
 _MANY = 64
@@ -80,6 +56,8 @@ _GATHER_SECONDS = 0.005
 _MOST_CRASHES = 3
 _MOST_TAKEN = 20
 """A candidate that ends its server is given up after so many."""
+_SILENT_SECONDS = 5.0
+"""After so long without a server that takes anything, that is said."""
 _NAP_SECONDS = 1.0
 """So long a candidate sleeps at most before it looks for a server again: another may have come."""
 
@@ -110,6 +88,9 @@ class RemoteVerifier:
         self._servers = [self._make_server(url) for url in servers]
         self._sleep = sleep
         self._closed = ""
+        self._resting_since: float | None = None
+        self._is_told = False
+        self._last_said = ""
         self._left: list[RemoteServer] = []
         self._waiting: list[Inquiry] = []
         self._will_send = False
@@ -145,12 +126,13 @@ class RemoteVerifier:
         if confirm is not None and about.confirm not in (confirm, "proved"):
             raise UsageError(
                 f"{self._name} confirms proofs by the rule {about.confirm!r}, and {confirm!r} is "
-                f"asked for: start it with --confirm {confirm}"
+                f"asked for: start it with --confirm {confirm}, or ask for what it does "
+                f"(--confirm {about.confirm}, pool.confirm)"
             )
         if states and not about.states:
             raise UsageError(
-                f"{self._name} does not tell the states of a proof, which this search needs: start "
-                "it with --trace-states"
+                f"{self._name} does not tell the states of a proof, which goals and this search "
+                "need: start it with --trace-states"
             )
         return Backend(self._name, about.toolchain, about.conditions, self)
 
@@ -173,12 +155,14 @@ class RemoteVerifier:
             if self._closed:
                 raise VerifierError(self._closed)
             if rest := self._find_rest(time.monotonic()):
+                self._tell_of_rest()
                 await self._sleep(min(rest, _NAP_SECONDS))
                 continue
             asked = Inquiry(row, deadline_seconds, asyncio.get_running_loop().create_future())
             self._gather(asked)
             answer = await asked.answer
             if not isinstance(answer, NoAnswer):
+                self._resting_since = None
                 verdict = _read_row(candidate, answer)
                 num_crashed += verdict.status is Status.CRASHED
                 if verdict.status is not Status.CRASHED or num_crashed == _MOST_CRASHES:
@@ -187,6 +171,7 @@ class RemoteVerifier:
                 if asked.server is not None:
                     asked.server.fail()
                 continue
+            self._last_said = answer.said
             if answer.was_taken:
                 num_taken += 1
                 give_up = time.monotonic() + self._patience
@@ -200,6 +185,19 @@ class RemoteVerifier:
     def _find_rest(self, now: float) -> float:
         """Seconds until the first server is awake; 0 where one is."""
         return max(0.0, min(server.rests_until for server in self._servers) - now)
+
+    def _tell_of_rest(self) -> None:
+        """Warn once when no server has taken anything for a while."""
+        now = time.monotonic()
+        if self._resting_since is None:
+            self._resting_since, self._is_told = now, False
+        if not self._is_told and now - self._resting_since > _SILENT_SECONDS:
+            self._is_told = True
+            logger.warning(
+                "no server takes anything (%s); a candidate is kept for %g s",
+                self._last_said,
+                self._patience,
+            )
 
     @property
     def num_asked(self) -> int:
@@ -323,8 +321,7 @@ class RemoteVerifier:
                     TypeError,
                 ) as error:
                     raise UsageError(
-                        f"{server.url} cannot be asked what it judges: {error}; is `proverrl "
-                        "serve` running there, and is the key right?"
+                        f"{server.url} cannot be asked what it judges: {explain_failure(error)}"
                     ) from error
                 if told.version != __version__:
                     raise UsageError(
@@ -333,8 +330,9 @@ class RemoteVerifier:
                     )
                 if found and told.languages != found:
                     raise UsageError(
-                        f"{server.url} judges otherwise than {self._servers[0].url}: start all "
-                        "servers with the same toolchains and limits"
+                        f"{server.url} judges otherwise than {self._servers[0].url} "
+                        f"({find_difference(found, told.languages)}): start all servers with the "
+                        "same toolchains and limits"
                     )
                 found = told.languages
                 server.places = max(MOST, 2 * told.workers)

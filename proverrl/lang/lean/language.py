@@ -37,6 +37,7 @@ class Lean(Language):
     comment = "--"
     fences = ("lean4", "lean")
     kinds = (*LEAN_KINDS, DECIDE)
+    confirms = True
     layout = "deepseek"
     file_start = re.compile(
         r"^(?:import|open|namespace|section|set_option|noncomputable|private|theorem|lemma|def|"
