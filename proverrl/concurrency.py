@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -29,6 +30,29 @@ async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Breather:
+    """For work on an event loop that takes its time: after some milliseconds of such work in one
+    turn of the loop, the rest of it waits for the next turn, so that others are not held up."""
+
+    def __init__(self, most_seconds: float = 0.02) -> None:
+        self._most_seconds = most_seconds
+        self._started: float | None = None
+
+    async def wait(self) -> None:
+        """Return when there is time for more of it."""
+        while True:
+            now = time.perf_counter()
+            if self._started is None:
+                self._started = now
+                asyncio.get_running_loop().call_soon(self._end_turn)
+            if now - self._started < self._most_seconds:
+                return
+            await asyncio.sleep(0)
+
+    def _end_turn(self) -> None:
+        self._started = None
 
 
 async def outlast(is_done: Callable[[], bool], wait: Callable[[], Awaitable[object]]) -> None:

@@ -18,7 +18,7 @@ from proverrl.lang.dafny.syntax.cursor import GrammarError
 from proverrl.lang.dafny.syntax.hint_grammar import parse_body
 from proverrl.lang.dafny.syntax.plain import make_plain, write_plain
 from proverrl.lang.dafny.syntax.program import parse_program
-from proverrl.lang.dafny.syntax.tokens import find_places, read_body, read_file
+from proverrl.lang.dafny.syntax.tokens import find_places, read_body, read_file, scan_any
 from proverrl.types import ANNOTATE, HOLE, Candidate, Problem, Status
 
 EXAMPLES = Path(__file__).parents[2] / "shared" / "data" / "dafny_curriculum_examples.jsonl"
@@ -488,3 +488,14 @@ def test_functions_that_read_are_called_and_not_stored(
     findings = audit("file", f"{READING}{text}\n")
     assert {finding.rule for finding in findings} <= {"stored-function"}
     assert [(finding.line, finding.column) for finding in findings] == places
+
+
+@pytest.mark.parametrize("kind", [*HOLE_KINDS, "file"])
+def test_a_text_that_does_not_end_is_read_once_and_refused(kind: str) -> None:
+    """Each quote in it as a start would be read to its end: the square of the length."""
+    text = '"' + '\\"' * 20_000 + " // no comment"
+    assert [piece for _, piece, _ in scan_any(text)] == [text]
+    assert write_plain(text).text == text
+    assert write_plain('x "a\n// a comment').text == 'x "a\n            '
+    assert audit(kind, text) is not None
+    assert audit(kind, 'assert "a // b') is not None

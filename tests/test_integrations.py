@@ -190,6 +190,17 @@ def test_verl_gives_up_what_no_server_answers(monkeypatch: pytest.MonkeyPatch) -
         silent.close()
 
 
+def test_answers_that_are_none_or_endless(reward: ProofReward, fake: FakeVerifier) -> None:
+    answers = [None, "good" * 2**17 + "!", "good" * 2**17]
+    found = reward.score([PROBLEM] * 3, answers)
+    assert [score.reward for score in found] == [0.0, 0.0, 1.0]
+    assert found[1].said == "longer than 524288 characters"
+    assert fake.num_calls == 2
+    for broken in (7, [7], {"role": "assistant"}, [{"content": [7]}]):
+        with pytest.raises(UsageError, match="a completion is a text or a list of messages"):
+            reward.score([PROBLEM], [broken])
+
+
 def test_what_is_misspelt_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown layout 'daphny'; known are: plain"):
         make_rows(CURRICULUM, "daphny")  # type: ignore[arg-type]
@@ -216,6 +227,8 @@ def test_what_is_misspelt_is_said(tmp_path: Path) -> None:
         # What a tool said is not the policy's answer.
         ([{"role": "assistant", "content": "mine"}, {"role": "tool", "content": "good"}], "mine"),
         ([{"role": "assistant", "tool_calls": []}], ""),
+        ([{"role": "assistant", "content": ["go", {"text": "od"}]}], "good"),
+        (None, ""),
     ],
 )
 def test_the_answer_of_a_conversation_is_the_last_that_the_policy_said(

@@ -34,11 +34,13 @@ from proverrl.errors import (
 from proverrl.lang import find_language
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_configured, open_router, open_verifier
-from proverrl.types import Candidate, Diagnostic, Obligations, Problem, Status, Verdict
+from proverrl.types import HOLE, Candidate, Diagnostic, Obligations, Problem, Status, Verdict
 from proverrl.verifier import remote, remote_server
 from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.base import Limits
+from proverrl.verifier.cache import CachedVerifier
 from proverrl.verifier.remote import RemoteVerifier
+from proverrl.verifier.router import RoutedVerifier
 from tests.fake_verifier import FakeVerifier
 from tests.instant_worker import ask
 from tests.serve_world import ABOUT, SETTINGS, in_loop, judge, listen, wait_for
@@ -233,7 +235,8 @@ async def test_what_a_server_cannot_judge_is_raised_as_here() -> None:
         with pytest.raises(ToolchainError, match="cannot be judged"):
             await verifier.verify(ask("p", "2"), deadline_seconds=9)
         backend = verifier.open_backend("lean", rlimit=3_000_000, states=False)
-        assert (backend.toolchain, backend.salt) == ("fake", "fake")
+        assert backend.toolchain == "fake"
+        assert backend.salt == f"said by http://127.0.0.1:{port}\0fake"
         with pytest.raises(UsageError, match="--rlimit"):
             verifier.open_backend("lean", rlimit=1_000_000, states=False)
         with pytest.raises(UsageError, match="--trace-states"):
@@ -345,6 +348,41 @@ def test_a_burst_of_failures_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     first.fail(1e9)
     assert first.rests_until == now + 60.0
     assert verifier._find_rest(now + 1.0) == 29.0
+
+
+@pytest.mark.dafny
+def test_what_a_server_said_is_believed_of_nobody_else(tmp_path: Path) -> None:
+    """A server may say that it judges as this machine does, and lie about a verdict."""
+    false = Candidate(Problem("f", "dafny", "file", "", HOLE), "lemma L() ensures 1 == 2 {}\n")
+    cache = tmp_path / "verdicts.sqlite"
+    own = open_router(BackendOptions(workers=1, limits=Limits())).identify(false)
+    toolchain = own.split("\0")[0]
+    about = {"dafny": asdict(LanguageAbout(toolchain, own, 3_000_000, states=False))}
+    told = answer_with({"version": __version__, "workers": 1, "languages": about})
+    row = {"index": 0, "status": "proved", "checks": ["audit"], "key": false.key}
+    liar = RemoteVerifier(("http://s",), transport=answer_with(row), sync_transport=told)
+    backend = liar.open_backend("dafny", rlimit=None, states=False)
+    assert backend.salt != own
+    router = RoutedVerifier({"dafny": lambda: backend}, lambda candidate: candidate)
+    believing = CachedVerifier(router, cache, identify=router.identify)
+    assert asyncio.run(believing.verify(false, deadline_seconds=9)).proved
+
+    async def judge_here() -> Status:
+        verifier = open_verifier(workers=1, cache_path=cache)
+        try:
+            return (await verifier.verify(false, deadline_seconds=60)).status
+        finally:
+            await verifier.aclose()
+
+    assert asyncio.run(judge_here()) is Status.REJECTED
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"index": 0, "seconds": NaN}', b'{"index": 0, "a": ' + b"[" * 100_000]
+)
+def test_a_line_that_is_no_strict_json_is_none_of_ours(line: bytes) -> None:
+    with pytest.raises(UsageError, match="did not answer as a server of proverrl does"):
+        remote_server._take_line("http://s", [], line)
 
 
 def test_what_is_confirmed_matters_where_something_is() -> None:

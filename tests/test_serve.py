@@ -17,6 +17,7 @@ import pytest
 
 from proverrl.errors import CanaryError, ProblemError, ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
+from proverrl.serve.desk import _hide_paths
 from proverrl.serve.kimina import to_answer
 from proverrl.serve.queue import Reservation, Room
 from proverrl.serve.settings import ServeSettings, is_loopback, read_keys
@@ -332,6 +333,8 @@ async def test_what_is_known_waits_for_nobody() -> None:
 async def test_what_a_server_says_of_its_own_troubles_names_no_path() -> None:
     missing = ToolchainError("no Dafny in /home/somebody/bin; apt install dafny")
     wrong = ProblemError("its statement does not elaborate")
+    died = "the Dafny server died; it said: [FATAL] Write fault on path /tmp/proverrl-verify-1/x"
+    assert _hide_paths(died) == "the Dafny server died"
     looked = "no directory 'Aesop' in the search path entries:\n/home/somebody\n/home/lean"
     said = Verdict(Status.REJECTED, (Diagnostic("error", looked),))
     script = {0: missing, 1: wrong, 2: ProblemError(looked)}

@@ -233,6 +233,62 @@ async def test_headers_without_end() -> None:
     assert {each.body.split()[0] for each in fake.calls} == {"good", "bad"}
 
 
+@pytest.mark.parametrize("rows", [b"X-a: b\r\n", b"X-a: b" + b"b" * 4_000])
+@in_loop
+async def test_what_follows_a_body_without_end(rows: bytes) -> None:
+    """Trailers are no headers, and a key was not asked for: they are counted like headers."""
+    num_sent: list[int] = []
+
+    async def attack(port: int, fake: FakeVerifier) -> None:
+        for path in (b"/v1/verify", b"/health"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            head = b" HTTP/1.1\r\nHost: s\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+            writer.write(b"POST " + path + head)
+            num = 0
+            with contextlib.suppress(ConnectionError):
+                while num < 2**24:
+                    writer.write(rows if num else rows[:6])
+                    num += len(rows)
+                    await writer.drain()
+                await reader.read()
+            num_sent.append(num)
+            writer.close()
+
+    await survive(attack, replace(SETTINGS, keys=(KEY,)))
+    # What the sockets hold goes out before the end is seen.
+    assert max(num_sent) < 2**24
+
+
+@in_loop
+async def test_a_long_header_in_one_piece() -> None:
+    async def attack(port: int, fake: FakeVerifier) -> None:
+        for num, answers in ((60_000, True), (70_000, False)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /health HTTP/1.1\r\nHost: s\r\nA: " + b"a" * num + b"\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                assert (await reader.read(9) == b"HTTP/1.1 ") == answers
+            writer.close()
+
+    await survive(attack)
+
+
+@in_loop
+async def test_a_request_behind_another_in_one_piece_costs_it_nothing() -> None:
+    """The next one's head may be as slow as it likes meanwhile."""
+
+    async def attack(port: int, fake: FakeVerifier) -> None:
+        rows = [{"id": "a", "language": "dafny", "code": "good " + "x" * 60_000}]
+        body = json.dumps({"candidates": rows * 2}).encode()
+        head = f"POST /v1/verify HTTP/1.1\r\nHost: s\r\nContent-Length: {len(body)}\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head.encode() + body + b"GET /health HTTP/1.1\r\nHost: s\r\n")
+        answer = await reader.readuntil(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200")
+        writer.close()
+
+    await survive(attack)
+
+
 @in_loop
 async def test_keys_are_guessed() -> None:
     statuses: Counter[int] = Counter()

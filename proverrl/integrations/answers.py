@@ -19,7 +19,7 @@ from typing import Any
 
 from proverrl.concurrency import LoopThread
 from proverrl.config import LayoutName
-from proverrl.errors import ProblemError, VerifierError
+from proverrl.errors import ProblemError, UsageError, VerifierError
 from proverrl.files.strict_json import load_json
 from proverrl.lang.open import open_verifier
 from proverrl.problems.load import load_problems, make_row, read_problem
@@ -30,6 +30,8 @@ from proverrl.verifier.base import Verifier, verify_all
 
 NO_ANSWER = "no answer"
 """Stands for a status where no candidate was found in an answer."""
+MOST_CHARACTERS = 2**19
+"""Of an answer: it is searched for code while others wait."""
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
 _now, _wait = time.monotonic, asyncio.sleep
 
@@ -76,20 +78,30 @@ def parse_problem(text: str | Mapping[str, Any]) -> Problem:
     return read_problem("the column 'problem'", row)
 
 
-def read_answer(answer: str | Sequence[Mapping[str, Any]]) -> str:
-    """The text of a completion. A conversational trainer gives messages, of which the policy's last
-    one counts; its content is a text, or parts of which some have one."""
-    if isinstance(answer, str):
-        return answer
-    own = [message for message in answer if message.get("role", "assistant") == "assistant"]
-    content = own[-1].get("content") if own else None
-    if isinstance(content, str) or content is None:
-        return content or ""
-    return "".join(str(part.get("text", "")) for part in content)
+def read_answer(answer: str | Sequence[Mapping[str, Any]] | None) -> str:
+    """The text of a completion; empty for none. A conversational trainer gives messages, of which
+    the policy's last one counts; its content is a text, or parts that are texts or may hold one.
+    Raises ``UsageError`` for anything else."""
+    if answer is None or isinstance(answer, str):
+        return answer or ""
+    try:
+        own = [message for message in answer if message.get("role", "assistant") == "assistant"]
+        content = own[-1].get("content") if own else None
+        if isinstance(content, str) or content is None:
+            return content or ""
+        parts = (part if isinstance(part, str) else part.get("text", "") for part in content)
+        return "".join(map(str, parts))
+    except (AttributeError, TypeError) as error:
+        raise UsageError(
+            f"a completion is a text or a list of messages, not {str(answer)[:80]!r}"
+        ) from error
 
 
 def find_candidate(problem: Problem, answer: str, layout: LayoutName) -> Candidate | Score:
-    """The candidate in an answer, or the score of an answer without one."""
+    """The candidate in an answer, or the score of an answer without one, or of one that is longer
+    than ``MOST_CHARACTERS``."""
+    if len(answer) > MOST_CHARACTERS:
+        return Score(0.0, NO_ANSWER, f"longer than {MOST_CHARACTERS} characters")
     found = extract(problem, answer, layout)
     return found.candidate(problem) or Score(0.0, NO_ANSWER, found.reason)
 

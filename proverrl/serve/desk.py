@@ -20,6 +20,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
+from proverrl.concurrency import Breather
 from proverrl.errors import CanaryError, ProblemError, ToolchainError
 from proverrl.problems.inputs import Submission, Unusable, refuse_stranger
 from proverrl.serve.metrics import Metrics
@@ -29,17 +30,20 @@ from proverrl.types import HOLE, Diagnostic, Status, Verdict
 from proverrl.verifier.about import LanguageAbout
 from proverrl.verifier.base import Lane
 from proverrl.verifier.cache import CachedVerifier
+from proverrl.verifier.process_group import LAST_WORDS
 from proverrl.verifier.remote_server import DISTRUSTED
 
 logger = logging.getLogger(__name__)
 CLIENT_GONE = 499
 _BEARER = re.compile("^bearer ", re.IGNORECASE)
 _SEARCHED = re.compile(r"in the search path entries:.*", re.DOTALL)
+_LAST_WORDS = re.compile(rf"{re.escape(LAST_WORDS)}.*", re.DOTALL)
 
 
 def _hide_paths(message: str) -> str:
-    """Lean lists the folders in which it looked for a module."""
-    return _SEARCHED.sub("on this server", message)
+    """Lean lists the folders in which it looked for a module; a process that died may have said
+    anything."""
+    return _LAST_WORDS.sub("", _SEARCHED.sub("on this server", message))
 
 
 class Refusal(Exception):  # noqa: N818
@@ -66,6 +70,7 @@ class Desk:
         self.distrust = ""
         """Why nothing that is said here can be believed any more; empty as long as it can."""
         self._verifier = verifier
+        self._breather = Breather()
 
     async def judge(
         self, entry: Submission, *, deadline_seconds: float, client: str, priority: int = 0
@@ -76,6 +81,7 @@ class Desk:
         language = candidate.problem.language
         if language not in self.about:
             return entry.refuse("no-backend", f"{language[:40]} is not served here")
+        await self._breather.wait()
         refused = self._refuse_long(entry) or refuse_stranger(entry)
         if refused is not None:
             return refused

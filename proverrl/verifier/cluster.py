@@ -115,7 +115,10 @@ class ClusterVerifier:
     ) -> Backend:
         """See ``RemoteVerifier.open_backend``."""
         backend = self._remote.open_backend(language, rlimit=rlimit, states=states, confirm=confirm)
-        return Backend(f"cluster {self._options.address}", backend.toolchain, backend.salt, self)
+        # Not the servers' addresses, which are others in each run.
+        name = f"cluster {self._options.address}"
+        salt = f"said by {name}\0{self._remote.find_conditions(language)}"
+        return Backend(name, backend.toolchain, salt, self)
 
     @property
     def num_servers(self) -> int:

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from proverrl.concurrency import Breather
 from proverrl.errors import ToolchainError, UsageError, VerifierError, WorkerError
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 from proverrl.verifier.base import (
@@ -128,6 +129,7 @@ class VerifierPool:
         self._watch: asyncio.Task[None] | None = None
         self._dying: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._breather = Breather()
         self._counts: Counter[str] = Counter()
 
     def stats(self) -> PoolStats:
@@ -150,6 +152,7 @@ class VerifierPool:
                 f"problem {candidate.problem.id!r} is in {candidate.problem.language}, and this "
                 f"pool judges: {', '.join(sorted(self._languages))}"
             )
+        await self._breather.wait()
         refused = refuse_broken_text(candidate) or self._audit(candidate)
         if refused is not None:
             self._count(lane)

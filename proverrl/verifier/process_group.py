@@ -27,6 +27,9 @@ from proverrl.types import Candidate
 from proverrl.verifier.memory_cgroup import MemoryCgroup, find_cgroup_parent
 from proverrl.verifier.process_table import kill_session, measure_cpu, measure_session
 
+LAST_WORDS = "; it said: "
+"""Before what a process wrote last, which may name places of this machine."""
+
 # Descriptors are named by path: a POSIX shell need not know <&N above 9. In a subshell $$ is still
 # the session's leader, so its own pid is read from /proc. The process joins its cgroup after the
 # watching shell was forked, so that running out of memory does not kill the watch.
@@ -168,9 +171,11 @@ class ProcessGroup:
         """Wait for the end of the main process and return its exit code."""
         return await self._process.wait()
 
-    async def explain_end(self, message: str) -> WorkerError:
-        """The error for a process that ended while an answer was due."""
-        return WorkerError(message, find_cause(await self.wait()))
+    async def explain_end(self, message: str, said: str = "") -> WorkerError:
+        """The error for a process that ended while an answer was due; ``said`` are its last
+        words."""
+        text = f"{message}{LAST_WORDS}{said}" if said else message
+        return WorkerError(text, find_cause(await self.wait()))
 
     @property
     def cpu_seconds(self) -> float:

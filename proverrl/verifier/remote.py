@@ -134,7 +134,14 @@ class RemoteVerifier:
                 f"{self._name} does not tell the states of a proof, which goals and this search "
                 "need: start it with --trace-states"
             )
-        return Backend(self._name, about.toolchain, about.conditions, self)
+        # What a server says is kept apart from what workers here find out, whatever it says of
+        # itself: who does not name it is not to believe it.
+        salt = f"said by {self._name}\0{about.conditions}"
+        return Backend(self._name, about.toolchain, salt, self)
+
+    def find_conditions(self, language: str) -> str:
+        """What the servers say that their verdicts depend on."""
+        return self._about[language].conditions
 
     def stats(self) -> PoolStats | None:
         """None: the workers are the servers'."""

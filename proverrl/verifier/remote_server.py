@@ -18,6 +18,7 @@ import httpx2
 
 from proverrl.concurrency import cancel_all
 from proverrl.errors import CanaryError, UsageError
+from proverrl.files.strict_json import load_json
 
 MOST = 64
 """Candidates in one request, at most."""
@@ -36,6 +37,7 @@ KEEP_ALIVE = [
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 ]
 """A connection to a machine that is gone, or started anew, ends after a minute."""
+_LONGEST_LINE = 2**26
 _BY_LINE = {"Accept": "application/x-ndjson"}
 _RETRIED = frozenset({408, 429, 499, 500, 502, 503, 504})
 _TOO_MANY = 413
@@ -138,6 +140,11 @@ class RemoteServer:
                     *lines, rest = (rest + part).split(b"\n")
                     for line in lines:
                         _take_line(self.url, batch, line)
+                    if len(rest) > _LONGEST_LINE:
+                        raise UsageError(
+                            f"{self.url} did not answer as a server of proverrl does: a line is "
+                            f"longer than {_LONGEST_LINE} bytes"
+                        )
             except httpx2.HTTPError as error:
                 said = str(error) or type(error).__name__
             else:
@@ -191,9 +198,9 @@ def _was_refused(error: BaseException | None) -> bool:
 def _take_line(url: str, batch: Sequence[Inquiry], line: bytes) -> None:
     """Raises ``UsageError``: the line is no result for one of the batch."""
     try:
-        row = json.loads(line)
+        row = load_json(line)
         answer = batch[row["index"]].answer
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise UsageError(
             f"{url} did not answer as a server of proverrl does: {line[:200]!r}"
         ) from error

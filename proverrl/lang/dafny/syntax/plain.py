@@ -32,9 +32,10 @@ SYMBOLS = {
 }
 """Symbols that Dafny's grammar knows beside their ASCII forms."""
 
+# A text that does not end goes to the end of its line: else each quote in it is tried as a start.
 _PIECE = re.compile(
     r"(?P<word>[A-Za-z_][A-Za-z0-9_'?]*)"
-    r"|(?P<literal>@\"(?:[^\"]|\"\")*\"|\"(?:[^\"\\\r\n]|\\.)*\"|'(?:[^'\\\r\n]|\\[^\r\n]+?)')"
+    r"|(?P<literal>@\"(?:[^\"]|\"\")*\"|\"(?:[^\"\\\r\n]|\\.)*\"?|'(?:[^'\\\r\n]|\\[^\r\n]+?)')"
     r"|(?P<line>//[^\n]*)"
     r"|(?P<comment>/\*)"
     rf"|(?P<symbol>[{''.join(SYMBOLS)}])"

@@ -65,10 +65,11 @@ _FILE = (
     rf"|(?P<operator>{_OPERATOR}|[@#`&^])"
 )
 _FILE_TOKEN = re.compile(_FILE)
-# Whatever else stands in a text: names of other alphabets, forms of Dafny 4, single characters.
+# Whatever else stands in a text: names of other alphabets, forms of Dafny 4, a string that does not
+# end (as one token, else each quote in it is tried as a start), single characters.
 _ANY_TOKEN = re.compile(
     r"(?P<space>\s+)|(?P<attribute>\{:\s*[A-Za-z_][\w']*)|(?P<name>[A-Za-z_?][\w'?]*)"
-    rf"|(?P<bind>:-)|{_FILE}|(?P<other>.)"
+    rf"""|(?P<bind>:-)|{_FILE}|(?P<other>"(?:[^"\\\r\n]|{_ESCAPE})*|.)"""
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x85\u2028\u2029\ufeff]|\r(?!\n)")

@@ -109,7 +109,7 @@ class DafnyServerWorker(GroupWorker):
         text, found = await self._read_until(mark.encode("ascii"))
         if not found:
             said = f"{text[-300:]} {self._group.stderr_tail[-300:]}"
-            raise await self._group.explain_end(f"the Dafny server died; it said: {said}")
+            raise await self._group.explain_end("the Dafny server died", said)
         self._busy = False
         return _take_answer(text)
 

@@ -30,7 +30,7 @@ from proverrl.lang.lean.workers.messages import (
 )
 from proverrl.lang.lean.workers.session import LEAN_OPTIONS, GoalsAt, LeanSession
 from proverrl.lang.lean.workers.toolchain import LeanToolchain
-from proverrl.verifier.process_group import ProcessGroup, find_cause, make_folder
+from proverrl.verifier.process_group import LAST_WORDS, ProcessGroup, find_cause, make_folder
 
 _MAX_OUTPUT_BYTES = 256 * 2**20
 _DONE = (0, 1)
@@ -135,7 +135,7 @@ class LeanFile(LeanSession):
         failed = any(message.severity == "error" for message in messages)
         if code not in _DONE or (code == 1) != failed:
             tail = group.stderr_tail.strip()[-500:]
-            raise WorkerError(f"Lean ended with {code}; it said: {tail}", find_cause(code))
+            raise WorkerError(f"Lean ended with {code}{LAST_WORDS}{tail}", find_cause(code))
         if not failed and not (folder / f"{module}.olean").is_file():
             raise WorkerError(f"Lean compiled nothing and said no error: {messages!r:.300}", "died")
         env = TextEnvironment(text, messages, num_header, "" if failed else module)

@@ -118,17 +118,14 @@ class LeanRepl(LeanSession):
         try:
             await self._group.write(request)
         except OSError as error:
-            raise await self._group.explain_end(
-                f"the Lean REPL is gone: {error}; {self._last_words()}"
-            ) from error
+            said = self._group.stderr_tail.strip()[-500:]
+            raise await self._group.explain_end(f"the Lean REPL is gone: {error}", said) from error
         while (text := self._reader.take()) is None:
             chunk = await self._group.read()
             if not chunk:
-                raise await self._group.explain_end(f"the Lean REPL died; {self._last_words()}")
+                raise await self._group.explain_end(
+                    "the Lean REPL died", self._group.stderr_tail.strip()[-500:]
+                )
             self._reader.feed(chunk)
         self._busy = False
         return parse_answer(text)
-
-    def _last_words(self) -> str:
-        said = self._group.stderr_tail.strip()[-500:]
-        return f"it said: {said}" if said else "it said nothing"

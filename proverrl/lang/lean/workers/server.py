@@ -279,9 +279,7 @@ class _Document:
 
     async def _explain_end(self) -> WorkerError:
         said = self.group.stderr_tail.strip()[-500:]
-        return await self.group.explain_end(
-            f"Lean's server died; it said: {said}" if said else "Lean's server died"
-        )
+        return await self.group.explain_end("Lean's server died", said)
 
 
 def _find_places(
