@@ -333,7 +333,7 @@ async def test_what_is_known_waits_for_nobody() -> None:
 async def test_what_a_server_says_of_its_own_troubles_names_no_path() -> None:
     missing = ToolchainError("no Dafny in /home/somebody/bin; apt install dafny")
     wrong = ProblemError("its statement does not elaborate")
-    died = "the Dafny server died; it said: [FATAL] Write fault on path /tmp/proverrl-verify-1/x"
+    died = "the Dafny server died; it said: [FATAL] Write fault on path /home/somebody/x"
     assert _hide_paths(died) == "the Dafny server died"
     looked = "no directory 'Aesop' in the search path entries:\n/home/somebody\n/home/lean"
     said = Verdict(Status.REJECTED, (Diagnostic("error", looked),))
