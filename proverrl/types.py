@@ -36,6 +36,9 @@ FILE = "file"
 DECIDE = "decide"
 """The kind of a claim that is to be proved or disproved."""
 
+ANSWER = "answer"
+"""The kind of a claim that something exists, which is asked for."""
+
 
 class Status(StrEnum):
     """What the verifier said. The last two mean that nothing was judged."""

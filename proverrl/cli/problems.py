@@ -76,6 +76,11 @@ def problems() -> None:
     help="Ask whether claims hold: variants of --num theorems, each proved or disproved.",
 )
 @click.option(
+    "--answers",
+    is_flag=True,
+    help="Ask for a number that theorems name, in words and as a claim that it exists.",
+)
+@click.option(
     "--known-words",
     is_flag=True,
     help="With these two: no wording that training does not use, whatever the split.",
@@ -95,6 +100,7 @@ def generate(
     formalize: bool,
     programs: bool,
     decide: bool,
+    answers: bool,
     known_words: bool,
     with_program: bool,
     out: Path,
@@ -103,13 +109,16 @@ def generate(
     """Generate problems; the real verifier checks each one before it is written."""
     import asyncio
 
+    from proverrl.lang.asking import QuestionGenerator
     from proverrl.lang.deciding import TheoremGenerator
     from proverrl.lang.formalizing import StatementGenerator
     from proverrl.problems.decisions import DecisionChecker
     from proverrl.problems.drafts import DraftChecker, generate_file
 
-    if formalize + programs + decide > 1:
-        raise UsageError("--formalize, --programs and --decide are kinds of problems; choose one")
+    if formalize + programs + decide + answers > 1:
+        raise UsageError(
+            "--formalize, --programs, --decide and --answers are kinds of problems; choose one"
+        )
     known = find_language(language)
     if known_words and not (formalize or programs):
         raise UsageError("--known-words is about English: it needs --formalize or --programs")
@@ -122,6 +131,8 @@ def generate(
         )
     if decide:
         generator = TheoremGenerator(known)
+    if answers:
+        generator = QuestionGenerator(known)
     if generator is None:
         raise UsageError(f"there is no generator of {language} problems")
     generating = generate_file(
@@ -162,6 +173,13 @@ def critiques(file: Path, num: int, seed: int, workers: int, out: Path) -> None:
 @count_option(
     "--per-level", 0, "Only so many problems of each level, evenly spread; 0: all.", least=0
 )
+@click.option(
+    "--show",
+    type=click.Choice(["both", "words", "formal"]),
+    default="both",
+    show_default=True,
+    help="Of questions (generate --answers): show only their words, or only the formal claim.",
+)
 @OUT_FILE
 @click.option(
     "--against",
@@ -176,14 +194,15 @@ def convert(
     levels: str,
     families: str,
     per_level: int,
+    show: str,
     out: Path,
     against: tuple[str, ...],
 ) -> None:
     """Write SOURCE (a name, a path, hf:ID[:split], leandojo:...) as a file of our problems."""
-    from proverrl.benchmarks.convert import write_benchmark
+    from proverrl.benchmarks.convert import show_parts, write_benchmark
 
     whole = _open(source, format_name, answers)
-    benchmark = _select(whole, levels, families, per_level)
+    benchmark = show_parts(_select(whole, levels, families, per_level), show)
     written = write_benchmark(benchmark, out)
     click.echo(f"{benchmark.summary}, from {benchmark.place}")
     click.echo(f"licence: {benchmark.licence}")

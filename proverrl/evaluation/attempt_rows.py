@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from proverrl.evaluation.answers import describe_answer
 from proverrl.evaluation.decisions import describe_decision
 from proverrl.rewards.verdicts import find_grade
 from proverrl.types import Problem, Rollout, Turn
@@ -37,6 +38,7 @@ def attempt_row(rollout: Rollout, attempt: int) -> dict[str, Any]:
         "finish_reason": turn.completion.finish_reason,
         "turns": [_turn_row(turn) for turn in rollout.turns],
         **describe_decision(rollout.problem, turn.candidate),
+        **describe_answer(rollout.problem, turn.candidate),
         **verdict_fields(rollout),
     }
 

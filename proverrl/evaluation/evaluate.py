@@ -19,6 +19,7 @@ from typing import Any
 
 from proverrl.config import RolloutConfig
 from proverrl.errors import UsageError
+from proverrl.evaluation.answers import summarise_answers
 from proverrl.evaluation.attempt_rows import attempt_row, find_category
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.decisions import summarise_decisions
@@ -243,6 +244,7 @@ def summarise(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> dict
         **evaluation.settings,
         **evaluation.labels,
         **summarise_decisions(rows),
+        **summarise_answers(rows),
         "levels": [everything, *split("level", lambda problem: problem.level), *judgements],
         "families": split("family", lambda problem: problem.family),
         "categories": split("category", find_category),

@@ -14,8 +14,10 @@ from typing import Any
 
 from proverrl.config.base import LeanBackend
 from proverrl.errors import ProblemError
+from proverrl.lang.answers import SHOWN, WORDS_ALONE, settle_answer
 from proverrl.lang.generating import Generator
 from proverrl.lang.parts import (
+    Answering,
     Composing,
     Deciding,
     Facts,
@@ -31,7 +33,7 @@ from proverrl.lang.records import (
     Part,
 )
 from proverrl.lang.sides import settle
-from proverrl.types import ANNOTATE, DECIDE, FILE, HOLE, Candidate, Problem, Status, Verdict
+from proverrl.types import ANNOTATE, ANSWER, DECIDE, FILE, HOLE, Candidate, Problem, Status, Verdict
 from proverrl.verifier.base import Limits
 from proverrl.verifier.canaries import Canary
 from proverrl.verifier.pool import Upkeep
@@ -133,6 +135,11 @@ class Language(ABC):
         return None
 
     @property
+    def answering(self) -> Answering | None:
+        """Claims that something exists, which is asked for, where it has them."""
+        return None
+
+    @property
     def instructing(self) -> Instructing | None:
         """Words that a writer can be instructed with, and kinds of errors, where it has them."""
         return None
@@ -157,7 +164,9 @@ class Language(ABC):
 
     def settle(self, candidate: Candidate) -> Candidate | Verdict:
         """What is audited and verified of a candidate: itself, or a proof of the side that it
-        chose; the verdict where it chose none."""
+        chose or of its answer; the verdict where it gave none."""
+        if candidate.problem.kind == ANSWER and self.answering is not None:
+            return settle_answer(self.answering, candidate)
         if candidate.problem.kind != DECIDE or self.deciding is None:
             return candidate
         return settle(self.deciding, candidate)
@@ -192,6 +201,9 @@ class Language(ABC):
         if problem.kind == DECIDE and self.deciding is not None:
             return self.deciding.show(problem)
         text = problem.preamble + problem.statement
+        words_alone = problem.kind == ANSWER and problem.metadata.get(SHOWN) == WORDS_ALONE
+        if words_alone and self.answering is not None:
+            return self.answering.hide_claim(problem)
         return text.partition(HOLE)[0] + HOLE if self.asks_statement(problem) else text
 
     def asks_statement(self, problem: Problem) -> bool:

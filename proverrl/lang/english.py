@@ -84,6 +84,12 @@ def forms(text: str) -> Forms:
     return tuple(map(str.strip, seen.split("|"))), tuple(map(str.strip, held.split("|")))
 
 
+ASKS: Forms = forms(
+    "find the number {1} such that {0}. | which number {1} makes it true that {0}? | determine {1},"
+    " if {0}. || for which number {1} is it the case that {0}?"
+)
+"""Questions for a number: {0} is what is claimed, {1} the number."""
+
 # Values: those that begin with "the" or a bracket are closed: they may stand inside others.
 WORDINGS: Mapping[str, Forms] = MappingProxyType(
     {

@@ -159,6 +159,10 @@ class Generator(ABC):
         """A verifier without a cache; call ``aclose`` after. Raises ToolchainError when the
         language is not installed."""
 
+    def note(self, draft: CurriculumDraft) -> dict[str, Any]:
+        """What else its problem's metadata holds; no prompt shows it."""
+        return {}
+
     def assign_split(self, statement: str) -> Split:
         """The split that a program belongs to: 7 train, 1 valid, 2 held out."""
         digest = hashlib.sha256(self.normalise(statement).encode("utf-8")).digest()

@@ -244,6 +244,28 @@ class Deciding(Protocol):
         """The claim in words; empty where there are none."""
 
 
+class Answering(Protocol):
+    """Claims that something exists, whose body names it (``proverrl.lang.answers``)."""
+
+    proof_kind: str
+    """Of the problem that an answer makes of it."""
+
+    def put(self, candidate: Candidate, answer: str, end: int) -> Candidate:
+        """What is verified of a candidate that gives the answer, which ends there in its body: what
+        is claimed of it, with the rest of the body as the proof. Raises ``ProblemError`` for a
+        problem that asks for nothing."""
+
+    def check(self, problem: Problem) -> None:
+        """Raise ``ProblemError`` as ``put`` does."""
+
+    def hide_claim(self, problem: Problem) -> str:
+        """The problem's text without what it claims, where the words say it."""
+
+    def ask(self, known: Candidate, rng: random.Random, english: English) -> ProgramText | None:
+        """A question made of a problem with its proof, with the answer and a proof as its
+        reference; None where there is none to make."""
+
+
 ErrorKind = Literal["syntax", "type", "invariant", "postcondition", "timeout", "other"]
 """``timeout`` is a deterministic limit; ``other`` is whatever else was not proved."""
 StructureKind = Literal["lemma", "invariant", "recursion"]

@@ -17,6 +17,7 @@ from typing import Any
 from proverrl.benchmarks.open import Benchmark, open_benchmark
 from proverrl.concurrency import finish_all
 from proverrl.config import Config, SearchConfig
+from proverrl.evaluation.answers import describe_answer
 from proverrl.evaluation.attempt_rows import find_category
 from proverrl.evaluation.decisions import describe_decision
 from proverrl.evaluation.evaluate import (
@@ -228,6 +229,7 @@ def search_row(problem: Problem, number: int, result: SearchResult) -> dict[str,
             for turn in result.turns
         ],
         **describe_decision(problem, Candidate(problem, best.body) if best else None),
+        **describe_answer(problem, Candidate(problem, best.body) if best else None),
         "status": str(Status.PROVED if best else failed),
         "diagnostics": [],
         "seconds": round(best.verdict.seconds, 4) if best else 0.0,

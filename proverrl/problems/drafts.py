@@ -100,7 +100,8 @@ class DraftChecker:
         reason = await self._find_fault(problem, draft, full.status, learned)
         if not self.count(problem.id, reason):
             return []
-        row = make_row(build_problem(self.generator, draft, self.split, learned))
+        known = {**(learned or {}), **self.generator.note(draft)}
+        row = make_row(build_problem(self.generator, draft, self.split, known))
         if not draft.informal:
             # The published files have no such field.
             del row["informal"]

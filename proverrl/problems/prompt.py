@@ -29,7 +29,7 @@ from itertools import count
 from proverrl.config import LayoutName
 from proverrl.errors import ProblemError, UsageError
 from proverrl.lang import find_language
-from proverrl.types import ANNOTATE, DECIDE, HOLE, Candidate, Message, Problem
+from proverrl.types import ANNOTATE, ANSWER, DECIDE, HOLE, Candidate, Message, Problem
 
 _KIMINA_SYSTEM = "You are an expert in mathematics and programming who writes proofs in Lean 4."
 _DAFNY_SYSTEM = "You are an expert in program verification with Dafny."
@@ -42,6 +42,8 @@ _DAFNY_ASKS = {
     "decide": "Decide whether the lemma holds: write the word prove and then its proof statements, "
     "or the word disprove and then proof statements that show arguments for which it fails "
     "(assert Fails(...);),",
+    "answer": "Write the word answer, the number or truth value that is asked for and a semicolon, "
+    "then proof statements that show that it is right,",
     "program": "Write the contract (requires and ensures) that says what is said in words, and the "
     "block of code with loop invariants that meets it,",
 }
@@ -327,7 +329,7 @@ def _list_quoted(problem: Problem) -> str:
 
 def _shows_words(problem: Problem) -> bool:
     asks = find_language(problem.language).asks_statement(problem)
-    return asks or problem.kind == DECIDE
+    return asks or problem.kind in (DECIDE, ANSWER)
 
 
 def _letters(taken: set[str]) -> dict[bool, Iterator[str]]:

@@ -27,6 +27,7 @@ from proverrl.lang.dafny.syntax.text import (
 from proverrl.lang.dafny.workers.toolchain import check_dafny
 from proverrl.lang.generating import Generator
 from proverrl.lang.parts import (
+    Answering,
     Composing,
     Deciding,
     Facts,
@@ -40,7 +41,7 @@ from proverrl.lang.parts import (
 from proverrl.lang.records import Extraction, Part
 from proverrl.lang.sides import SIDES
 from proverrl.lang.words import drop_names, find_words
-from proverrl.types import ANNOTATE, DECIDE, HOLE, Candidate, Problem, Verdict
+from proverrl.types import ANNOTATE, ANSWER, DECIDE, HOLE, Candidate, Problem, Verdict
 from proverrl.verifier.router import Backend
 
 _DECLARES = frozenset("method lemma function predicate".split())
@@ -57,9 +58,9 @@ class Dafny(Language):
     suffix = ".dfy"
     comment = "//"
     fences = ("dafny", "dfy")
-    kinds = (*KINDS, DECIDE)
+    kinds = (*KINDS, DECIDE, ANSWER)
     layout = "dafny"
-    keywords = KEYWORDS | frozenset(SIDES)
+    keywords = KEYWORDS | {*SIDES, ANSWER}
     built_ins = BUILT_IN_MEMBERS
     file_start = re.compile(
         r"^(?:ghost |static )*(?:method|lemma|function|predicate)\b", re.MULTILINE
@@ -103,6 +104,12 @@ class Dafny(Language):
         return PROGRAMMING
 
     @property
+    def answering(self) -> Answering:
+        from proverrl.lang.dafny.formal.answer import ANSWERING
+
+        return ANSWERING
+
+    @property
     def deciding(self) -> Deciding:
         from proverrl.lang.dafny.formal.claim import DECIDING
 
@@ -135,7 +142,8 @@ class Dafny(Language):
 
     def check_problem(self, problem: Problem) -> None:
         try:
-            check = self.deciding.check if problem.kind == DECIDE else check_problem
+            own = {DECIDE: self.deciding.check, ANSWER: self.answering.check}
+            check = own.get(problem.kind, check_problem)
             check(problem)
         except ProblemError as error:
             newer = explain_dafny_4(problem.statement)

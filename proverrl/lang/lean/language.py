@@ -19,11 +19,19 @@ from proverrl.lang.lean.skeletons import read_skeletons
 from proverrl.lang.lean.syntax.declarations import find_declarations, find_target
 from proverrl.lang.lean.syntax.tokens import Token, scan_code, scan_tokens, shift_line
 from proverrl.lang.lean.words import CORE_NAMES, TACTICS
-from proverrl.lang.parts import Composing, Deciding, Facts, Formalizing, Searching, Sketching
+from proverrl.lang.parts import (
+    Answering,
+    Composing,
+    Deciding,
+    Facts,
+    Formalizing,
+    Searching,
+    Sketching,
+)
 from proverrl.lang.records import Extraction, Part
 from proverrl.lang.sides import SIDES
 from proverrl.lang.words import find_words
-from proverrl.types import DECIDE, HOLE, Candidate, Problem, Verdict
+from proverrl.types import ANSWER, DECIDE, HOLE, Candidate, Problem, Verdict
 from proverrl.verifier.body_place import end_column, hole_column
 from proverrl.verifier.router import Backend
 
@@ -36,7 +44,7 @@ class Lean(Language):
     suffix = ".lean"
     comment = "--"
     fences = ("lean4", "lean")
-    kinds = (*LEAN_KINDS, DECIDE)
+    kinds = (*LEAN_KINDS, DECIDE, ANSWER)
     confirms = True
     layout = "deepseek"
     file_start = re.compile(
@@ -44,7 +52,8 @@ class Lean(Language):
         r"abbrev|structure|inductive|@\[|/--)(?:\b|(?<=\W))",
         re.MULTILINE,
     )
-    keywords = frozenset(word for word in LEAN_KEYWORDS if word.isidentifier()) | TACTICS | {*SIDES}
+    keywords = frozenset(word for word in LEAN_KEYWORDS if word.isidentifier()) | TACTICS
+    keywords |= {*SIDES, ANSWER}
     built_ins = CORE_NAMES
     writes_file = True
     canaries = CANARIES
@@ -74,6 +83,12 @@ class Lean(Language):
         return FORMALIZING
 
     @property
+    def answering(self) -> Answering:
+        from proverrl.lang.lean.formal.answer import ANSWERING
+
+        return ANSWERING
+
+    @property
     def deciding(self) -> Deciding:
         from proverrl.lang.lean.formal.claim import DECIDING
 
@@ -101,7 +116,8 @@ class Lean(Language):
         return settled if isinstance(settled, Verdict) else audit_lean_candidate(settled)
 
     def check_problem(self, problem: Problem) -> None:
-        check = self.deciding.check if problem.kind == DECIDE else check_lean_problem
+        own = {DECIDE: self.deciding.check, ANSWER: self.answering.check}
+        check = own.get(problem.kind, check_lean_problem)
         check(problem)
 
     def diagnose(self) -> list[Part]:

@@ -93,7 +93,7 @@ class DafnyDeciding:
     def list_variants(self, known: Candidate, rng: random.Random) -> Iterator[Variant]:
         """See ``Deciding``. Each has the theorem's proof as one that may do, and refutations that
         name a witness, small ones first."""
-        theorem = _open_lemma(known)
+        theorem = open_lemma(known)
         if theorem is None:
             return
         parent: Parent | None = theorem
@@ -183,7 +183,7 @@ def _read_sides(problem: Problem) -> _Sides:
     return _Sides(program, program.with_target(fails, negation), fails)
 
 
-def _open_lemma(known: Candidate) -> Parent | None:
+def open_lemma(known: Candidate) -> Parent | None:
     """A theorem whose hole is all of its proof, with that proof; None for what has no closed
     negation, or no parameters."""
     try:
