@@ -32,6 +32,7 @@ CASES = [
 ]
 AUDIT_LAYERS = {
     "after-fresh",
+    "answer",
     "assignment",
     "attributes",
     "bit-measure",

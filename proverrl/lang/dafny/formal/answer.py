@@ -26,8 +26,7 @@ from proverrl.lang.english import ASKS, English, write_digits
 from proverrl.lang.generating import ProgramText
 from proverrl.types import ANSWER, HOLE, Candidate, Problem
 
-# A trigger or another attribute behind the colons has no place in a binding.
-_EXISTS = re.compile(r"\s*exists\s+(\w+)\s*:\s*(int|nat|bool)\s*::(?!\s*\{)(.*)", re.DOTALL)
+_EXISTS = re.compile(r"\s*exists\s+(\w+)\s*:\s*(int|nat|bool)\s*::(.*)", re.DOTALL)
 _INK = re.compile(r"[^\n]")
 _LOGIC = frozenset("==> <==> && || != < <= > >= !".split())
 _LEAST_ASKED = 2
