@@ -60,7 +60,9 @@ def penalised(*statuses: Status) -> Group:
 
 
 def admit(name: AdvantageName, groups: list[Group], settings: GrpoConfig) -> list[bool]:
-    return admit_groups(AdvantageInputs(groups, AdvantageConfig(name=name)), name, settings)
+    return admit_groups(
+        AdvantageInputs(groups, AdvantageConfig(name=name)), AdvantageConfig(name=name), settings
+    )
 
 
 def test_a_penalty_for_length_alone_admits_no_group_under_dapo() -> None:

@@ -24,7 +24,8 @@ from proverrl.advantages.group import (
     rloo,
     w_reinforce,
 )
-from proverrl.config import AdvantageName, GrpoConfig, StatesName
+from proverrl.config import AdvantageConfig, AdvantageName, GrpoConfig, StatesName
+from proverrl.plugins import choose
 from proverrl.types import Group, Status
 
 ADVANTAGES: dict[AdvantageName, AdvantageFn] = {
@@ -63,11 +64,23 @@ def signal_of(method: AdvantageFn) -> Callable[[AdvantageInputs], list[bool]]:
     return admit
 
 
-ADMITS: dict[AdvantageName, Callable[[AdvantageInputs], list[bool]]] = {
+ADMITS: dict[str, Callable[[AdvantageInputs], list[bool]]] = {
     name: mixed if name in _LEARN_IF_MIXED else signal_of(method)
     for name, method in ADVANTAGES.items()
 }
-"""One answer for each group, in their order."""
+"""For each of ours one answer for each group, in their order."""
+
+
+def choose_method(settings: AdvantageConfig) -> AdvantageFn:
+    """The configured method. Raises ``UsageError`` for a plug-in that cannot be used."""
+    return choose("advantage", ADVANTAGES, settings.name, settings.options)
+
+
+def choose_admission(settings: AdvantageConfig) -> Callable[[AdvantageInputs], list[bool]]:
+    """One answer for each group, in their order: whether the method learns from it."""
+    if settings.name in ADMITS:
+        return ADMITS[settings.name]
+    return signal_of(choose_method(settings))
 
 
 def pass_rate(group: Group) -> float:
@@ -88,12 +101,15 @@ def within_pass_rates(
     return [low <= rate <= high and (not mixed_only or 0.0 < rate < 1.0) for rate in rates]
 
 
-def admit_groups(inputs: AdvantageInputs, name: AdvantageName, settings: GrpoConfig) -> list[bool]:
-    """Groups that the method ``name`` learns from and whose verdicts are as ``settings`` want."""
+def admit_groups(
+    inputs: AdvantageInputs, method: AdvantageConfig, settings: GrpoConfig
+) -> list[bool]:
+    """Groups that the method learns from and whose verdicts are as ``settings`` want."""
     within = within_pass_rates(
         inputs.groups,
         settings.min_pass_rate,
         settings.max_pass_rate,
         mixed_only=settings.mixed_verdicts,
     )
-    return [a and b for a, b in zip(ADMITS[name](inputs), within, strict=True)]
+    admits = choose_admission(method)(inputs)
+    return [a and b for a, b in zip(admits, within, strict=True)]

@@ -14,9 +14,11 @@ from proverrl.config.base import (
     Fraction,
     NonNegative,
     NonNegativeFloat,
+    Options,
     Positive,
     PositiveFloat,
     Section,
+    name_of,
 )
 
 CurriculumName = Literal[
@@ -174,10 +176,12 @@ class CurriculumConfig(Section):
     """Which problems are drawn. ``categories`` are what makes two problems one arm of ``sec`` and
     ``dump``, or one category of ``sws``."""
 
-    name: CurriculumName = "posterior"
+    name: Annotated[str, name_of("curriculum", CurriculumName)] = "posterior"
     """``uniform``: every problem in turn; ``posterior``: families whose solve rate is near neither
     0 nor 1 are drawn more often; ``prioritised``, ``mopps``, ``sec``, ``dump``, ``cbrl``, ``sws``,
     ``pools``: see the tables below"""
+    options: Options = Field(default_factory=dict)
+    """of a part of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     floor: Fraction = 0.02
     """added to every family's weight under ``posterior``, so that none is forgotten"""
     discount: Fraction = 0.9

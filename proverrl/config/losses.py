@@ -14,9 +14,11 @@ from proverrl.config.base import (
     Fraction,
     NonNegative,
     NonNegativeFloat,
+    Options,
     Positive,
     PositiveFloat,
     Section,
+    name_of,
 )
 
 LossName = Literal[
@@ -120,11 +122,13 @@ class LossConfig(Section):
     """The loss, its constants and what is added to it. A constant is read by the loss that its
     docstring names and by no other."""
 
-    name: LossName = "clipped_token"
+    name: Annotated[str, name_of("loss", LossName)] = "clipped_token"
     """``clipped_token`` (every token weighs the same), ``clipped_sequence`` (every sample does),
     ``dr_grpo_constant``, ``gspo``, ``luspo``, ``gmpo``, ``sapo``, ``dcpo``, ``cispo``, ``aipo``,
     ``prime_rl``, ``kimina`` or ``trajectory_balance``; the last two want ``advantage.name =
     "dr_grpo"``"""
+    options: Options = Field(default_factory=dict)
+    """of a part of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     clip_low: Fraction = 0.2
     """``clipped_*``, ``dr_grpo_constant``: the probability ratio is clipped below 1 minus this"""
     clip_high: NonNegativeFloat = 0.28

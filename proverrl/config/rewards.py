@@ -10,7 +10,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from proverrl.config.base import Fraction, NonNegativeFloat, Positive, PositiveFloat, Section
+from proverrl.config.base import (
+    Fraction,
+    NonNegativeFloat,
+    Options,
+    Positive,
+    PositiveFloat,
+    Section,
+    name_of,
+)
 from proverrl.config.policy import LayoutName
 
 RewardName = Literal[
@@ -39,7 +47,7 @@ class AppealConfig(Section):
 class RewardConfig(Section):
     """What a rollout earns; see ``proverrl.rewards``."""
 
-    name: RewardName = "proved"
+    name: Annotated[str, name_of("reward", RewardName)] = "proved"
     """``proved``: 1 for a proof, else 0; ``obligations``: a failed proof earns up to
     ``reward.obligation_share`` for entries that verify, which is always less than a proof earns;
     ``turn_discounted``: a proof in a later turn is worth less; ``statement``: 1 for a statement
@@ -49,6 +57,8 @@ class RewardConfig(Section):
     ``decide``: 1 for a proof of the right side of a claim, ``reward.side_share`` for that side;
     ``preface_conference``, ``preface_journal``, ``preface_potential``: for each attempt by its
     errors ([preface.md](preface.md))"""
+    options: Options = Field(default_factory=dict)
+    """of a part of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     obligation_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """``obligations``: the most that a failed proof can earn, below 1"""
     side_share: Fraction = 0.0
@@ -116,10 +126,12 @@ StatesName = Literal["lines", "goals"]
 class AdvantageConfig(Section):
     """How the rollouts of a group are compared; see ``proverrl.advantages``."""
 
-    name: AdvantageName = "dr_grpo"
+    name: Annotated[str, name_of("advantage", AdvantageName)] = "dr_grpo"
     """within a group: ``grpo``, ``dr_grpo``, ``rloo``, ``max_rl``, ``ngrpo``, ``w_reinforce``,
     ``pkpo``; over the batch or the run: ``batch_std``, ``dcpo_smooth``; from the verdicts of turns:
     ``turn_credit``, ``obligations``; for each token: ``tempo``, ``salt``"""
+    options: Options = Field(default_factory=dict)
+    """of a part of your own, ``name = "package.module:function"`` ([plugins.md](plugins.md))"""
     states: StatesName = "lines"
     """``tempo``, ``salt``: what the states of a proof are. ``lines``: its text so far (``tempo``:
     its tokens); ``goals``: Lean's goals between tactics, so that proofs with different text can

@@ -17,8 +17,9 @@ from dataclasses import astuple, dataclass
 
 from scipy import stats
 
-from proverrl.config import CurriculumConfig, CurriculumName
+from proverrl.config import CurriculumConfig
 from proverrl.curriculum.sampler import CURRICULA
+from proverrl.plugins import choose
 from proverrl.seeds import derive_seed
 from proverrl.statistics import Difference
 from proverrl.types import (
@@ -90,7 +91,7 @@ class Comparison:
     itself."""
 
     world: str
-    name: CurriculumName
+    name: str
     solved: float
     mean_solved: float
     mixed: float
@@ -158,7 +159,8 @@ class SimulatedLearner:
 def run_learner(world: SimulatedWorld, config: CurriculumConfig, seed: int) -> SimulatedRun:
     """One learner under one curriculum, from first draw to last."""
     learner = SimulatedLearner(world, seed)
-    curriculum = CURRICULA[config.name](learner.problems, config, derive_seed(seed, "curriculum"))
+    open_curriculum = choose("curriculum", CURRICULA, config.name, config.options)
+    curriculum = open_curriculum(learner.problems, config, derive_seed(seed, "curriculum"))
     solved, mixed = [], 0
     for _ in range(world.draws):
         groups = [learner.attempt(p) for p in curriculum.draw(world.groups_per_draw)]

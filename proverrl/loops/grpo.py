@@ -21,7 +21,7 @@ from functools import partial
 from itertools import chain, compress
 
 from proverrl.advantages.base import AdvantageInputs, GroupAdvantages
-from proverrl.advantages.methods import ADVANTAGES, STEPS, admit_groups
+from proverrl.advantages.methods import STEPS, admit_groups, choose_method
 from proverrl.learner.guard import GUARD_FOLDER, Guard
 from proverrl.learner.learner import TorchLearner
 from proverrl.learner.optimizers import rate_factor
@@ -147,14 +147,14 @@ async def _admit(run: GrpoRun, groups: Sequence[Group], tally: Tally) -> list[Gr
         if put is not None:
             tally.add_injected(put.rollouts[-1], put.rewards[-1])
             compared[place] = put
-    admits = admit_groups(_describe(state, compared), config.advantage.name, config.grpo)
+    admits = admit_groups(_describe(state, compared), config.advantage, config.grpo)
     return [group for group in compress(compared, admits) if run.wanted(group)]
 
 
 def _compare(run: GrpoRun, groups: Sequence[Group], seen: Sequence[Group]) -> list[GroupAdvantages]:
     """The advantages of the admitted groups; then the history knows all groups."""
     state = run.state
-    advantages = ADVANTAGES[run.session.config.advantage.name](_describe(state, groups))
+    advantages = choose_method(run.session.config.advantage)(_describe(state, groups))
     for group in seen:
         state.history.observe(group)
     return advantages

@@ -28,6 +28,7 @@ from proverrl.loops.restarts import observe_draw, open_restarts, plan_restarts
 from proverrl.loops.session import Session, budget_spent, seconds_left
 from proverrl.loops.tally import Tally
 from proverrl.loops.taught import own_corrections
+from proverrl.plugins import choose
 from proverrl.policy.engines import name_weights
 from proverrl.rewards.verdicts import RewardFn
 from proverrl.rollout.inject import InjectStore
@@ -72,9 +73,11 @@ class RunState:
         self.progress = Progress()
         self.store = ProofStore(keep_shortest, self._conditions)
         self.reviewer = open_reviewer(session)
-        self.curriculum = CURRICULA[config.curriculum.name](
+        settings = config.curriculum
+        open_curriculum = choose("curriculum", CURRICULA, settings.name, settings.options)
+        self.curriculum = open_curriculum(
             session.problems.without_reference,
-            config.curriculum,
+            settings,
             derive_seed(config.seed, "curriculum"),
         )
         self.extension: Extension | None = None

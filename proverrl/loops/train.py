@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from proverrl import plugins
 from proverrl.concurrency import cancel_all
 from proverrl.config import ROUND_LOOPS, Config
 from proverrl.config.sections import LoopName
@@ -87,6 +88,14 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
             "evaluation.search = true is for proverrl eval; a run evaluates whole proofs. Unset it "
             "and give --mode search to proverrl eval --run afterwards"
         )
+    plugins.check(
+        [
+            ("reward", config.reward.name, config.reward.options),
+            ("advantage", config.advantage.name, config.advantage.options),
+            ("loss", config.loss.name, config.loss.options),
+            ("curriculum", config.curriculum.name, config.curriculum.options),
+        ]
+    )
     folder = config.run
     if config.loop == "value":
         return await value.train_value(config, live=live)

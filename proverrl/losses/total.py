@@ -33,6 +33,7 @@ from proverrl.losses.regularisers import (
 )
 from proverrl.losses.squared import kimina, trajectory_balance
 from proverrl.losses.weights import importance_weights
+from proverrl.plugins import choose
 
 LOSSES: dict[LossName, LossFn] = {
     "clipped_token": clipped_token,
@@ -62,7 +63,7 @@ def compute_loss(
     if not len(inputs.logprobs):
         return inputs.logprobs.sum(), {}
     inputs, metrics = _weigh(inputs, control, generator)
-    loss, values = LOSSES[settings.name](inputs)
+    loss, values = choose("loss", LOSSES, settings.name, settings.options)(inputs)
     metrics |= values
     moved = (inputs.logprobs.detach() - inputs.sampler_logprobs).abs().amax()
     metrics["ratio_max"] = moved.exp()

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from proverrl.config import RewardName
 from proverrl.lang import find_language
 from proverrl.lang.parts import ErrorKind, StructureKind
 from proverrl.types import Candidate, Reward, Rollout, Status, Turn, Verdict
@@ -100,7 +99,7 @@ def potential_attempts(rollout: Rollout) -> list[Reward]:
     return rewards
 
 
-ATTEMPTS: dict[RewardName, AttemptsFn] = {
+ATTEMPTS: dict[str, AttemptsFn] = {
     "preface_conference": conference_attempts,
     "preface_journal": journal_attempts,
     "preface_potential": potential_attempts,

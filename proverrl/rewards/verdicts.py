@@ -3,12 +3,14 @@ here: comparison within a group, and rewards of a composer."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from proverrl.config import RewardConfig, RewardName
 from proverrl.errors import RecordError
 from proverrl.lang import find_language
 from proverrl.lang.records import ProgramGrade
+from proverrl.plugins import bind
 from proverrl.rewards.decide import decide_reward
 from proverrl.rewards.noise import CORRECTIONS, MAX_ONLINE
 from proverrl.rewards.preface import ATTEMPTS, sum_attempts
@@ -150,7 +152,7 @@ def attempts_reward(rollout: Rollout, config: RewardConfig) -> Reward:
     return sum_attempts(ATTEMPTS[config.name](rollout))
 
 
-REWARDS: dict[RewardName, Callable[[Rollout, RewardConfig], Reward]] = {
+REWARDS: dict[str, Callable[[Rollout, RewardConfig], Reward]] = {
     "proved": proved_reward,
     "obligations": obligations_reward,
     "turn_discounted": turn_discounted_reward,
@@ -172,13 +174,14 @@ def build_reward(
     for each rollout when the configuration says ``"online"``, and used up to ``MAX_ONLINE`` of what
     the false positives leave."""
     most = MAX_ONLINE * (1.0 - config.false_positive_rate)
+    earn = _choose(config)
 
     def reward(rollout: Rollout) -> Reward:
         settings = config
         if config.false_negative_rate == "online" and false_negative_rate is not None:
             rate = min(most, false_negative_rate(rollout))
             settings = config.model_copy(update={"false_negative_rate": rate})
-        earned = REWARDS[config.name](rollout, settings)
+        earned = earn(rollout, settings)
         if config.overlong_weight == 0.0:
             return earned
         longest = max(len(turn.completion.token_ids) for turn in rollout.turns)
@@ -187,6 +190,24 @@ def build_reward(
         return Reward(earned.total + penalty, {**earned.parts, "overlong": penalty})
 
     return reward
+
+
+def _choose(config: RewardConfig) -> Callable[[Rollout, RewardConfig], Reward]:
+    """The configured function; one of somebody's own is given judged rollouts alone, and may
+    return a number."""
+    if config.name in REWARDS:
+        return REWARDS[config.name]
+    own = bind("reward", config.name, config.options)
+
+    def earn(rollout: Rollout, settings: RewardConfig) -> Reward:
+        _proved(rollout)
+        value = own(rollout)
+        earned = value if isinstance(value, Reward) else Reward(float(value), {"own": float(value)})
+        if not math.isfinite(earned.total):
+            raise RecordError(f"{config.name} gave rollout {rollout.id!r} {earned.total}")
+        return earned
+
+    return earn
 
 
 def overlong_penalty(num_tokens: int, max_tokens: int, buffer: float) -> float:

@@ -1,0 +1,144 @@
+"""Parts of somebody's own in place of ours: ``package.module:function``, or an installed name.
+
+Flows in: names from a configuration, and the options beside them. Flows out: functions with their
+options bound. A module is looked for where Python looks, and in the working folder. A package that
+brings several parts names them in entry points: the group ``proverrl.reward`` (or ``advantage``,
+``loss``, ``curriculum``) with ``name = "package.module:function"``; ``reward.name = "name"`` then
+means that function. Everything is checked before a run starts. A plug-in runs with the rights of
+its user; it can change what a policy learns from, and no verdict.
+Not handled here: what the parts do, and benchmarks, policies and languages of one's own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from importlib.metadata import entry_points
+from typing import Any, Literal, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ValidationError
+
+from proverrl.errors import UsageError
+
+Seam = Literal["reward", "advantage", "loss", "curriculum"]
+PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
+    "reward": ("rollout",),
+    "advantage": ("inputs",),
+    "loss": ("inputs",),
+    "curriculum": ("problems", "config", "seed"),
+}
+"""What a part is called with, by position; ``options`` comes by name, to a part that has it."""
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+def resolve(seam: Seam, name: str) -> str:
+    """The ``package.module:function`` that an installed package calls ``name``, else the name."""
+    found = {point.name: point.value for point in entry_points(group=f"proverrl.{seam}")}
+    return found.get(name, name)
+
+
+def choose(seam: Seam, known: Mapping[Any, T], name: str, options: Mapping[str, Any]) -> T:
+    """The part of this name: one of ours, or a plug-in with its options bound. Raises
+    ``UsageError`` as ``bind``."""
+    if name in known:
+        return known[name]
+    bound: Any = bind(seam, name, options)
+    return bound  # type: ignore[no-any-return]
+
+
+def bind(seam: Seam, name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
+    """A plug-in, called as ``PARAMETERS`` says. Raises ``UsageError``: it cannot be imported, is
+    no function, takes other parameters, or does not take these options."""
+    function = _import(f"{seam}.name", name)
+    names = PARAMETERS[seam]
+    try:
+        signature = inspect.signature(function)
+        takes_options = "options" in signature.parameters
+        signature.bind(*names, **({"options": None} if takes_options else {}))
+    except (TypeError, ValueError) as error:
+        wanted = ", ".join([*names, "*", "options"])
+        raise UsageError(
+            f"{seam}.name: {name} cannot be called as f({wanted}), where options may be left out: "
+            f"{error}"
+        ) from None
+    if not takes_options:
+        if options:
+            raise UsageError(
+                f"{seam}.options: {name} takes none; give it a parameter 'options', or drop "
+                f"{', '.join(sorted(options))}"
+            )
+        return function
+    return partial(function, options=_read_options(seam, name, function, options))
+
+
+def check(given: Sequence[tuple[Seam, str, Mapping[str, Any]]]) -> None:
+    """Raise ``UsageError`` as ``bind`` for each name that is a plug-in's, and for options of a part
+    of ours, which has keys of its own."""
+    for seam, name, options in given:
+        if ":" in name:
+            bind(seam, name, options)
+        elif options:
+            raise UsageError(
+                f"{seam}.options are for a part of your own ({seam}.name = "
+                f'"package.module:function"); {name!r} has keys in [{seam}]'
+            )
+
+
+@cache
+def _import(key: str, name: str) -> Callable[..., Any]:
+    module, _, path = name.partition(":")
+    if (here := os.getcwd()) not in sys.path:
+        # A command that is installed does not look into the folder that it is called in.
+        sys.path.append(here)
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name and module.startswith(error.name):
+            raise UsageError(
+                f"{key}: no module {module!r}; install its package, or start in the folder that "
+                f"holds {module.replace('.', '/')}.py"
+            ) from None
+        raise UsageError(f"{key}: {module} cannot be imported: {error}") from error
+    except Exception as error:
+        raise UsageError(
+            f"{key}: {module} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            near = difflib.get_close_matches(part, dir(found), n=1)
+            hint = f"; it has {near[0]!r}" if near else ""
+            raise UsageError(f"{key}: {module} has no {part!r}{hint}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise UsageError(f"{key}: {name} is no function, but {type(found).__name__}")
+    return found  # type: ignore[no-any-return]
+
+
+def _read_options(
+    seam: Seam, name: str, function: Callable[..., Any], options: Mapping[str, Any]
+) -> Any:
+    """The options in the pydantic model that annotates the parameter; without one a mapping."""
+    called = function.__init__ if inspect.isclass(function) else function
+    try:
+        model = get_type_hints(called).get("options")
+    except NameError as error:
+        raise UsageError(f"{seam}.name: the annotations of {name} name nothing: {error}") from error
+    if not (inspect.isclass(model) and issubclass(model, BaseModel)):
+        return dict(options)
+    try:
+        # Strict about keys whatever the model says: one that is misspelt would do nothing.
+        unknown = sorted(options.keys() - model.model_fields.keys())
+        if unknown:
+            known = ", ".join(model.model_fields) or "none"
+            raise UsageError(f"{seam}.options: unknown {unknown[0]!r}; {name} knows: {known}")
+        return model.model_validate(dict(options))
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{seam}.options.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()
+        )
+        raise UsageError(faults) from None

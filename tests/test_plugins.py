@@ -1,0 +1,171 @@
+"""Parts of somebody's own: chosen by name, called, and refused with the place and the remedy."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from proverrl import plugins
+from proverrl.advantages.base import AdvantageInputs
+from proverrl.advantages.methods import admit_groups, choose_method
+from proverrl.config import AdvantageConfig, Config, GrpoConfig, LossConfig, parse_config
+from proverrl.config import RewardConfig as Rewarding
+from proverrl.errors import ConfigError, RecordError, UsageError
+from proverrl.losses.entropy import EntropyControl
+from proverrl.losses.total import compute_loss
+from proverrl.rewards.verdicts import build_reward
+from proverrl.types import Group, Reward, Status
+from tests.builders import build_problem, build_rollout
+from tests.loss_builders import build_inputs, gradient, leaf
+from tests.test_grpo import (  # noqa: F401  (fixtures)
+    StubVerifier,
+    make_config,
+    run,
+    step_lines,
+    verifiers,
+)
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "own_parts"
+OWN = "own_parts:short_proofs"
+
+
+@pytest.fixture(autouse=True)
+def in_the_example(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Its folder is the working folder, and nothing is installed."""
+    monkeypatch.chdir(EXAMPLE)
+    before = list(sys.path)
+    plugins._import.cache_clear()
+    yield
+    sys.path[:] = before
+    plugins._import.cache_clear()
+
+
+def earn(status: Status, num_tokens: int, **options: Any) -> Reward:
+    rollout = build_rollout(build_problem("p"), 0, status, tokens=num_tokens)
+    return build_reward(Rewarding(name=OWN, options=options), max_new_tokens=99)(rollout)
+
+
+def test_a_reward_of_ones_own() -> None:
+    assert earn(Status.PROVED, 16) == Reward(0.975, {"proved": 1.0, "length": -0.025})
+    assert earn(Status.PROVED, 16, weight=0.5, tokens=8).total == 0.5
+    assert earn(Status.REJECTED, 16).total == 0.0
+    # What was not judged is no wrong proof, and no plug-in is asked.
+    with pytest.raises(RecordError, match="was not judged"):
+        earn(Status.TIMEOUT, 16)
+
+
+def test_an_advantage_and_a_loss_of_ones_own() -> None:
+    problem = build_problem("p")
+    statuses = (Status.PROVED, Status.REJECTED, Status.PROVED, Status.REJECTED)
+    rollouts = tuple(build_rollout(problem, i, status) for i, status in enumerate(statuses))
+    rewards = (Reward(1.0), Reward(0.0), Reward(0.5), Reward(0.0))
+    group = Group(rollouts[0].group_key, rollouts, rewards)
+    settings = AdvantageConfig(name="own_parts:best_of_group")
+    inputs = AdvantageInputs([group], settings)
+    assert choose_method(settings)(inputs) == [[[0.625], [0.0], [0.0], [0.0]]]
+    assert admit_groups(inputs, settings, GrpoConfig()) == [True]
+    logprobs = leaf([-1.0, -0.5, -2.0])
+    given = build_inputs(
+        logprobs, [-1.0, -0.5, -2.0], [2.0, -1.0, 0.0], name="own_parts:policy_gradient"
+    )
+    loss, _ = compute_loss(given, EntropyControl(LossConfig().entropy), torch.Generator())
+    # The mean of 2 * 1, -1 * 0.5 and 0.
+    assert float(loss.detach()) == pytest.approx(0.5, rel=1e-12)
+    assert gradient(loss, logprobs) == pytest.approx([-2 / 3, 1 / 3, 0.0], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("nowhere:f", {}, "reward.name: no module 'nowhere'; install its package, or start in"),
+        ("own_parts:short_proof", {}, "own_parts has no 'short_proof'; it has 'short_proofs'"),
+        ("own_parts:Reward.total", {}, "is no function"),
+        ("json:dumps", {}, None),
+        ("own_parts:policy_gradient", {}, None),
+        ("math:floor", {"a": 1}, "reward.options: math:floor takes none"),
+        ("builtins:divmod", {}, "builtins:divmod cannot be called as f(rollout, *, options)"),
+        (OWN, {"wieght": 1}, "reward.options: unknown 'wieght'; own_parts:short_proofs knows: wei"),
+        (OWN, {"weight": 2}, "reward.options.weight: Input should be less than 1"),
+        ("proved", {"weight": 2}, "reward.options are for a part of your own"),
+    ],
+)
+def test_what_cannot_be_used_is_said_at_the_start(
+    name: str, options: dict[str, Any], said: str | None
+) -> None:
+    if said is None:
+        plugins.check([("reward", name, options)])
+        return
+    with pytest.raises(UsageError) as error:
+        plugins.check([("reward", name, options)])
+    assert said in str(error.value)
+
+
+def test_a_module_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_part.py").write_text("raise RuntimeError('no licence')\n")
+    (tmp_path / "lacking_part.py").write_text("import some_missing_library\n")
+    (tmp_path / "odd_part.py").write_text(
+        "import math\ndef f(rollout, *, options: 'Nothing'): return 1\n"
+        "def g(rollout): return math.nan\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="broken_part cannot be imported: RuntimeError: no lic"):
+        plugins.bind("reward", "broken_part:f", {})
+    with pytest.raises(UsageError, match="lacking_part cannot be imported: No module named 'some"):
+        plugins.bind("reward", "lacking_part:f", {})
+    with pytest.raises(UsageError, match="annotations of odd_part:f name nothing"):
+        plugins.bind("reward", "odd_part:f", {})
+    reward = build_reward(Rewarding(name="odd_part:g"), max_new_tokens=9)
+    with pytest.raises(RecordError, match=r"odd_part:g gave rollout .* nan"):
+        reward(build_rollout(build_problem("p"), 0, Status.PROVED))
+
+
+def test_installed_parts_have_short_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    def list_points(*, group: str) -> list[EntryPoint]:
+        known = {"proverrl.reward": [EntryPoint("short", OWN, group)]}
+        return known.get(group, [])
+
+    monkeypatch.setattr(plugins, "entry_points", list_points)
+    assert Rewarding(name="short").name == OWN
+    with pytest.raises(ConfigError, match=r"unknown reward 'shrt'.*package\.module:function"):
+        parse_config({"reward": {"name": "shrt"}}, source="test")
+    with pytest.raises(ConfigError, match="unknown loss 'gpso'; the nearest is 'gspo'"):
+        parse_config({"loss": {"name": "gpso"}}, source="test")
+
+
+@pytest.mark.slow
+def test_a_run_with_parts_of_ones_own(
+    make_config: Callable[..., Config],  # noqa: F811
+    verifiers: list[StubVerifier],  # noqa: F811
+) -> None:
+    config = make_config(
+        "own",
+        reward={"name": OWN, "options": {"weight": 0.5, "tokens": 4}},
+        advantage={"name": "own_parts:best_of_group"},
+        loss={"name": "own_parts:policy_gradient"},
+        grpo__steps=2,
+        evaluation={"before": False, "after": False, "ks": [1]},
+    )
+    folder = run(config)
+    lines = step_lines(folder)
+    assert len(lines) == 2
+    assert all(math.isfinite(line["loss"]) for line in lines)
+    rows = [
+        json.loads(line)
+        for line in (folder / "rollouts" / "step_1.jsonl").read_text("utf-8").splitlines()
+    ]
+    # A proof loses an eighth for each of its tokens, at most the half.
+    earned = {row["reward"] for row in rows}
+    assert earned <= {0.0, 0.5, 0.625, 0.75, 0.875}
+    assert len(earned) > 1
+    wrong = make_config("wrong", reward={"name": OWN, "options": {"weight": 3.0}})
+    with pytest.raises(UsageError, match=r"reward\.options\.weight"):
+        run(wrong)
+    assert not Path(wrong.run).exists()
