@@ -101,9 +101,10 @@ def count_option(name: str, default: int, text: str | None = None, *, least: int
     return click.option(name, default=default, type=click.IntRange(least), help=text)
 
 
-def workers_option(text: str) -> Decorator:
-    """How many verifier processes."""
-    return click.option("--workers", default=2, type=click.IntRange(1, MAX_WORKERS), help=text)
+def workers_option(text: str, *more: str) -> Decorator:
+    """How many verifier processes; ``more`` are other names of it."""
+    kind = click.IntRange(1, MAX_WORKERS)
+    return click.option("--workers", *more, "workers", default=2, type=kind, help=text)
 
 
 def timeout_option(text: str) -> Decorator:

@@ -35,6 +35,7 @@ from proverrl.problems.inputs import (
     verdict_to_json,
 )
 from proverrl.problems.written import VerdictFile
+from proverrl.report.checks import annotate, passes, write_junit, write_sarif
 from proverrl.types import Status, is_fatal
 from proverrl.verifier.base import Limits
 from proverrl.verifier.cache import CachedVerifier, default_cache
@@ -62,12 +63,16 @@ async def print_verdicts(
     confirm: str = "proved",
     servers: tuple[str, ...] = (),
     cache: bool = False,
+    strict: bool = False,
+    junit: Path | None = None,
+    sarif: Path | None = None,
+    github: bool = False,
     stdin: BinaryIO | None = None,
 ) -> int:
-    """Judge all inputs; each has a row in the output. Returns 0 when all are proved, 1 when not, 2
-    when an input cannot be used, 3 when an input needs a back end that is not there. Raises
-    ``UsageError`` if a path is missing, or if ``out`` is an input, cannot be written, or cannot be
-    continued."""
+    """Judge all inputs; each has a row in the output. Returns 0 when all are proved, or have
+    nothing to prove and it is not ``strict``, 1 when not, 2 when an input cannot be used, 3 when an
+    input needs a back end that is not there. Raises ``UsageError`` if a path is missing, or if
+    ``out`` is an input, cannot be written, or cannot be continued."""
     if resume and out is None:
         raise UsageError("--resume continues a file of verdicts: name it with --out")
     check_paths(paths)
@@ -93,7 +98,7 @@ async def print_verdicts(
     # Paranoid checks are not part of what a stored verdict rests on.
     path = default_cache() if cache and not paranoid else None
     verifier = CachedVerifier(router, path, identify=router.identify)
-    run = _Judging(router, backend)
+    run = _Judging(router, backend, strict=strict, github=github, keep=bool(junit or sarif))
     try:
         with ExitStack() as stack:
             read = read_in_thread if "-" in paths else read_now
@@ -111,6 +116,9 @@ async def print_verdicts(
                 run.take(judged, show)
     finally:
         await verifier.aclose()
+    for place, write in ((junit, write_junit), (sarif, write_sarif)):
+        if place is not None:
+            write(place, run.rows, strict=strict)
     run.summarise()
     return run.exit_status
 
@@ -118,7 +126,9 @@ async def print_verdicts(
 class _Judging:
     """What was seen so far, and how the end of it reads."""
 
-    def __init__(self, router: RoutedVerifier, backend: str) -> None:
+    def __init__(
+        self, router: RoutedVerifier, backend: str, *, strict: bool, github: bool, keep: bool
+    ) -> None:
         # Emoji off: "a.jsonl:100:" would be one.
         self.screen = Console(stderr=True, emoji=False)
         self.count: Callable[[], None] = lambda: None
@@ -127,6 +137,12 @@ class _Judging:
         self._counts: Counter[str] = Counter()
         self._num_fatal = 0
         self._num_skipped = 0
+        self._num_passed = 0
+        self._strict = strict
+        self._github = github
+        self._keep = keep
+        self.rows: list[Row] = []
+        """All of them, where a report of the whole is to be written."""
 
     async def mark_missing(self, entries: AsyncIterator[VerifyInput]) -> AsyncIterator[VerifyInput]:
         """Entries whose back end is missing, or was not asked for, as ``Unusable``."""
@@ -169,7 +185,17 @@ class _Judging:
     def _count(self, row: Row, remark: str = "") -> None:
         self.count()
         is_error = row["status"] == "error"
-        self._counts[row["cause"] if is_error else row["status"]] += 1
+        is_empty = row.get("nothing_to_prove", False)
+        self._counts[
+            row["cause"] if is_error else "with nothing to prove" if is_empty else row["status"]
+        ] += 1
+        if self._keep:
+            self.rows.append(row)
+        if passes(row, strict=self._strict):
+            self._num_passed += 1
+        elif self._github:
+            for line in annotate(row):
+                self.screen.print(line, markup=False, highlight=False, soft_wrap=True)
         self._num_fatal += is_fatal(row["status"], row.get("cause", ""))
         if is_error:
             self.screen.print(f"[red]error:[/] {escape(row['message'])}{remark}", soft_wrap=True)
@@ -192,7 +218,7 @@ class _Judging:
             return 3
         if self._counts["malformed"] or self._counts["bad-problem"]:
             return 2
-        return 0 if self._counts[Status.PROVED] == self._counts.total() > 0 else 1
+        return 0 if self._num_passed == self._counts.total() > 0 else 1
 
     def _explain_missing(self, language: str) -> str:
         if self._backend not in ("auto", language):
@@ -226,6 +252,9 @@ def _print_for_people(row: Row) -> None:
         # The complaint on stderr says it all.
         return
     console = Console(emoji=False)
+    if row.get("nothing_to_prove"):
+        console.print(f"[dim]nothing to prove[/] {escape(row['id'])}")
+        return
     status = Status(row["status"])
     style = STYLES.get(status, "red" if status.judged else "yellow")
     console.print(

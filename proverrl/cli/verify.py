@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option(
     "--backend",
     default="auto",
     type=click.Choice(["auto", *LANGUAGES]),
     help="Judge every language, or only one.",
 )
-@workers_option("Processes per language.")
+@workers_option("Processes per language.", "--jobs", "-j")
 @timeout_option("Wall-clock seconds for one candidate, once a worker has it.")
 @MEMORY_MB
 @click.option("--out", type=FILE, help="Write verdicts here, one JSON line each.")
@@ -66,15 +66,42 @@ if TYPE_CHECKING:
     help="Keep verdicts, and answer from those of earlier commands and runs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines on a terminal too.")
+@click.option(
+    "--changed",
+    metavar="COMMIT",
+    help="Only programs that differ from this commit (HEAD: uncommitted changes), by git.",
+)
+@click.option("--strict", is_flag=True, help="Files with nothing to prove count as not proved.")
+@click.option("--junit", type=FILE, help="Write a JUnit report here, for continuous integration.")
+@click.option("--sarif", type=FILE, help="Write the errors as SARIF here, for code scanning.")
+@click.option(
+    "--github",
+    is_flag=True,
+    envvar="GITHUB_ACTIONS",
+    help="Say errors as annotations of GitHub Actions.  [where it runs]",
+)
 def verify(
-    paths: tuple[str, ...], timeout: float, out: Path | None, resume: bool, **options: Any
+    paths: tuple[str, ...],
+    timeout: float,
+    out: Path | None,
+    resume: bool,
+    changed: str | None,
+    **options: Any,
 ) -> None:
-    """Judge .dfy and .lean files, folders, and JSON lines (- is standard input), in input order.
+    """Judge .dfy and .lean files, folders, quoted patterns, and JSON lines (- is standard input),
+    in input order.
 
     Exit status: 0 all proved, 1 not all proved, 2 an input is wrong, 3 the verifier is broken.
     """
     from proverrl.cli.verdicts import print_verdicts
+    from proverrl.problems.input_paths import expand_paths, list_changed
 
+    if changed is None and not paths:
+        raise UsageError("name what is to be verified: files, folders, a pattern, or - for lines")
+    paths = tuple(expand_paths(paths) if changed is None else list_changed(paths, changed))
+    if not paths:
+        click.echo(f"no program differs from {changed}", err=True)
+        return
     judging = print_verdicts(paths, deadline_seconds=timeout, out=out, resume=resume, **options)
     sys.exit(run_until_interrupted(judging, explain_resume(out, "verdict")))
 

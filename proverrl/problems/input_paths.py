@@ -7,8 +7,10 @@ files are read: a pipe, a device or a socket may never end.
 
 from __future__ import annotations
 
+import glob
 import os
 import stat
+import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -17,6 +19,45 @@ from proverrl.errors import UsageError
 from proverrl.lang import find_suffixes
 
 _NO_FILE = "a pipe, a device or a socket, which may never end"
+
+
+def expand_paths(paths: Sequence[str]) -> list[str]:
+    """The paths with each quoted pattern (``proofs/**/*.dfy``) in place of the files that it
+    stands for, in order. Raises ``UsageError`` for one that stands for none."""
+    found: list[str] = []
+    for path in paths:
+        if path == "-" or os.path.lexists(path) or not glob.has_magic(path):
+            found.append(path)
+            continue
+        files = sorted(name for name in glob.iglob(path, recursive=True) if os.path.isfile(name))
+        if not files:
+            raise UsageError(f"no file matches the pattern {path}")
+        found += files
+    return found
+
+
+def list_changed(paths: Sequence[str], since: str) -> list[str]:
+    """The programs below the paths (none: the working folder) that differ from a commit of the git
+    repository there, those that git does not know yet among them. Raises ``UsageError``: no
+    repository, no git, no such commit."""
+    places = [path for path in paths if path != "-"] or ["."]
+
+    def ask(*words: str) -> list[str]:
+        command = ["git", *words, "-z", "--", *places]
+        try:
+            done = subprocess.run(command, capture_output=True, check=False)
+        except OSError as error:
+            raise UsageError(f"--changed asks git, which cannot be run: {error.strerror}") from None
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise UsageError(f"--changed {since}: git says: {said[0] if said else 'nothing'}")
+        return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+
+    # Both relative to the working folder; of a deleted file there is nothing to judge.
+    found = ask("diff", "--name-only", "--relative", "--diff-filter=d", since)
+    found += ask("ls-files", "--others", "--exclude-standard")
+    suffixes = find_suffixes()
+    return sorted({name for name in found if Path(name).suffix in suffixes})
 
 
 def check_paths(paths: Sequence[str]) -> None:

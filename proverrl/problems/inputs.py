@@ -24,7 +24,8 @@ from proverrl.lang import find_language, find_suffixes
 from proverrl.problems.input_paths import check_paths, list_programs
 from proverrl.problems.load import read_problem
 from proverrl.text_cache import cache_texts
-from proverrl.types import FILE, HOLE, Candidate, Problem, Verdict
+from proverrl.types import FILE, HOLE, Candidate, Problem, Status, Verdict
+from proverrl.verifier.base import NOTHING
 
 MAX_LINE_BYTES = 16 * 2**20
 _MAX_REASON = 300
@@ -157,7 +158,19 @@ def verdict_to_json(submission: Submission, verdict: Verdict) -> dict[str, Any]:
         "toolchain": verdict.toolchain,
         "checks": list(verdict.checks),
     }
+    if is_empty_file(submission, verdict):
+        entry["nothing_to_prove"] = True
     return entry | {"cause": verdict.cause} if verdict.cause else entry
+
+
+def is_empty_file(submission: Submission, verdict: Verdict) -> bool:
+    """Whether a bare file was refused for nothing but that it holds nothing to be proved."""
+    return (
+        submission.candidate.problem.kind == FILE
+        and verdict.status is Status.REJECTED
+        and len(verdict.diagnostics) == 1
+        and verdict.diagnostics[0].message.startswith(NOTHING)
+    )
 
 
 def make_file_candidate(name: str, text: str, language: str = "dafny") -> Candidate:

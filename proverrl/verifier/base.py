@@ -16,6 +16,9 @@ from proverrl.errors import ProblemError, UsageError
 from proverrl.files.lines import find_text_fault
 from proverrl.types import Candidate, Diagnostic, Status, Verdict
 
+NOTHING = "nothing to verify: "
+"""Begins what is said of a text without a proof obligation, or without a theorem."""
+
 DEFAULT_MEMORY_MB = 4096.0
 """For one worker. A Dafny server with its prover needs 200 to 400."""
 

@@ -26,7 +26,7 @@ from proverrl.lang.dafny.workers.toolchain import DafnyToolchain
 from proverrl.lang.dafny.written_types import name_calc_line
 from proverrl.lang.records import Finding
 from proverrl.types import ANNOTATE, Candidate, Diagnostic, Obligations, Status, Verdict
-from proverrl.verifier.base import Limits
+from proverrl.verifier.base import NOTHING, Limits
 from proverrl.verifier.body_place import find_body_place
 
 _NO_BODY = "has no body"
@@ -129,7 +129,7 @@ def judge_reply(reply: Reply, candidate: Candidate, expected: frozenset[str] | N
         raise WorkerError(f"Dafny said what is not understood: {reply.unknown[0][:200]!r}")
     if not reply.entries and not expected:
         status = Status.REJECTED if expected is None else Status.UNSOUND
-        return conclude(status, error="nothing to verify: the program has no proof obligation")
+        return conclude(status, error=f"{NOTHING}the program has no proof obligation")
     if unchecked := _list_unchecked_iterators(reply, candidate):
         skipped = f"Dafny skipped these iterators: {', '.join(unchecked)}"
         return conclude(Status.UNSOUND, error=skipped)

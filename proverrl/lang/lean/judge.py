@@ -23,6 +23,7 @@ from proverrl.lang.lean.syntax.lexical import has_notation
 from proverrl.lang.lean.syntax.tokens import scan_code
 from proverrl.lang.lean.workers.messages import Elaboration, LeanMessage
 from proverrl.types import FILE, Candidate, Diagnostic, Problem, Status, Verdict
+from proverrl.verifier.base import NOTHING
 from proverrl.verifier.body_place import find_body_place
 
 STANDARD_AXIOMS = frozenset({"propext", "Classical.choice", "Quot.sound"})
@@ -156,7 +157,7 @@ def judge_file(
     says that there was no statement to hold it to."""
     done = ("audit", "no-errors", "no-sorry", "no-statement")
     if not axioms:
-        nothing = Diagnostic("error", "nothing to verify: the file declares no named theorem")
+        nothing = Diagnostic("error", f"{NOTHING}the file declares no named theorem")
         return Verdict(Status.REJECTED, (nothing, *diagnostics), checks=done)
     used = tuple(sorted({axiom for found in axioms.values() for axiom in found or ()}))
     if unknown := [name for name, found in axioms.items() if found is None]:

@@ -1,0 +1,165 @@
+"""``proverrl verify`` on a tree of files, and what continuous integration reads of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from proverrl.cli.main import cli
+from proverrl.errors import UsageError
+from proverrl.problems.input_paths import expand_paths, list_changed
+from proverrl.report.checks import annotate, passes, write_junit, write_sarif
+
+Run = Callable[..., Result]
+FILES = {
+    "good.dfy": "lemma L() ensures 1 + 1 == 2 {}\n",
+    "deep/bad.dfy": "lemma L()\n  ensures 1 + 1 == 3\n{}\n",
+    "deep/types.dfy": "datatype T = A | B\n",
+    "deep/notes.txt": "no program\n",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    return tmp_path
+
+
+def verify(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["verify", "--no-cache", "-j", "1", *words])
+
+
+def git(*words: str) -> None:
+    identity = ("-c", "user.email=a@b.c", "-c", "user.name=a")
+    subprocess.run(["git", *identity, *words], check=True, capture_output=True)
+
+
+@pytest.mark.dafny
+@pytest.mark.slow
+def test_a_tree_and_its_reports(tree: Path) -> None:
+    reports = ("--junit", "j.xml", "--sarif", "s.json", "--github")
+    done = verify("**/*.dfy", *reports)
+    assert done.exit_code == 1
+    rows = {row["id"]: row for row in map(json.loads, done.stdout.splitlines())}
+    # An emptied file is nothing that was proved, whatever the exit status says of it.
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "deep/bad.dfy": "rejected",
+        "deep/types.dfy": "rejected",
+        "good.dfy": "proved",
+    }
+    assert [name for name, row in rows.items() if row.get("nothing_to_prove")] == ["deep/types.dfy"]
+    assert "1 proved, 1 rejected, 1 with nothing to prove" in done.stderr
+    said = "A postcondition might not hold on this return path."
+    assert f"::error file=deep/bad.dfy,line=3,col=1,title=rejected::{said}" in done.stderr
+    suite = ElementTree.parse("j.xml").getroot()[0]
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "3",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "1",
+    }
+    (run,) = json.loads(Path("s.json").read_text())["runs"]
+    (result,) = run["results"]
+    assert result["message"]["text"] == said
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "deep/bad.dfy"
+    assert place["region"] == {"startLine": 3, "startColumn": 1}
+    assert verify("deep/types.dfy", "good.dfy").exit_code == 0
+    assert verify("deep/types.dfy").exit_code == 0
+    assert verify("deep/types.dfy", "good.dfy", "--strict").exit_code == 1
+
+
+@pytest.mark.dafny
+@pytest.mark.slow
+def test_only_what_changed(tree: Path) -> None:
+    git("init", "-q", ".")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    done = verify("--changed", "HEAD")
+    assert (done.exit_code, "no program differs from HEAD" in done.stderr) == (0, True)
+    (tree / "good.dfy").write_text("lemma L() ensures 2 == 1 + 1 {}\n")
+    (tree / "deep" / "new.dfy").write_text("lemma N() ensures true {}\n")
+    (tree / "deep" / "types.dfy").unlink()
+    assert list_changed((), "HEAD") == ["deep/new.dfy", "good.dfy"]
+    assert list_changed(("deep",), "HEAD") == ["deep/new.dfy"]
+    done = verify("--changed", "HEAD")
+    assert done.exit_code == 0
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [
+        "deep/new.dfy",
+        "good.dfy",
+    ]
+    with pytest.raises(UsageError, match="--changed nope: git says: fatal: bad revision"):
+        list_changed((), "nope")
+
+
+def test_changes_need_a_repository(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tree.parent))
+    with pytest.raises(UsageError, match="--changed HEAD: git says: "):
+        list_changed((), "HEAD")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UsageError, match="asks git, which cannot be run"):
+        list_changed((), "HEAD")
+
+
+def test_patterns(tree: Path) -> None:
+    assert expand_paths(["**/*.dfy", "-"]) == ["deep/bad.dfy", "deep/types.dfy", "good.dfy", "-"]
+    (tree / "a[1].dfy").write_text("")
+    # A file of that very name is meant, not a pattern.
+    assert expand_paths(["a[1].dfy", "nowhere.dfy"]) == ["a[1].dfy", "nowhere.dfy"]
+    with pytest.raises(UsageError, match=r"no file matches the pattern \*\.lean"):
+        expand_paths(["*.lean"])
+    assert "name what is to be verified" in str(verify().exception)
+
+
+def make_row(name: str, status: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "status": status, "diagnostics": [], "seconds": 0.25, **more}
+
+
+def test_what_the_reports_say(tmp_path: Path) -> None:
+    found = {"severity": "error", "message": "bad\x01 <&> %\nmore", "line": 4, "column": 2}
+    empty = {"severity": "error", "message": "nothing", "line": 0, "column": 0}
+    rows = [
+        make_row("a.dfy", "proved"),
+        make_row("b.dfy", "rejected", diagnostics=[found, found | {"line": 9}]),
+        make_row("c.dfy", "timeout"),
+        make_row("d.dfy", "rejected", diagnostics=[empty], nothing_to_prove=True),
+        {"id": "x", "status": "error", "file": "e,f.jsonl", "line": 7, "message": "no JSON"},
+    ]
+    assert [passes(row, strict=False) for row in rows] == [True, False, False, True, False]
+    assert [passes(row, strict=True) for row in rows] == [True, False, False, False, False]
+    write_junit(tmp_path / "j.xml", rows, strict=False)
+    suite = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
+    kinds = [[child.tag for child in case] for case in suite]
+    assert kinds == [[], ["failure"], ["error"], ["skipped"], ["error"]]
+    assert (suite[1][0].text or "").count("<&> %") == 2
+    assert suite.attrib["time"] == "1.000"
+    write_sarif(tmp_path / "s.json", rows, strict=True)
+    (run,) = json.loads((tmp_path / "s.json").read_text())["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert rules == ["error", "rejected", "timeout"]
+    assert [rules[result["ruleIndex"]] for result in run["results"]] == [
+        "rejected",
+        "rejected",
+        "timeout",
+        "rejected",
+        "error",
+    ]
+    places = [result["locations"][0]["physicalLocation"] for result in run["results"]]
+    assert [place["region"]["startLine"] for place in places] == [4, 9, 1, 1, 7]
+    assert places[-1]["artifactLocation"]["uri"] == "e,f.jsonl"
+    assert next(annotate(rows[1])) == (
+        "::error file=b.dfy,line=4,col=3,title=rejected::bad\x01 <&> %25%0Amore"
+    )
+    assert list(annotate(rows[4])) == ["::error file=e%2Cf.jsonl,line=7,col=1,title=error::no JSON"]
+    assert list(annotate(rows[2])) == ["::error file=c.dfy,title=timeout::timeout"]
