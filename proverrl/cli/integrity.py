@@ -1,4 +1,4 @@
-"""The commands that question figures: ``contamination`` and ``recheck``.
+"""The commands that question figures and files: ``contamination``, ``recheck``, ``check``.
 
 Flows in: arguments. Flows out: tables, JSON lines, and an exit status.
 """
@@ -173,3 +173,45 @@ def _show(file: Path, outcome: RecheckedClaim, sink: IO[str] | None) -> None:
     if not outcome.confirmed:
         place = f"{file}:{outcome.claim.line}"
         click.echo(f"{place}: {outcome.problem_id}: {outcome.status}: {outcome.reason}")
+
+
+@click.command("check")
+@click.argument("file", type=FILE)
+@click.option("--prove", is_flag=True, help="Have the real verifier prove the references too.")
+@workers_option("Verifier processes, with --prove.")
+@timeout_option("Seconds for one reference.")
+def check_problems(file: Path, prove: bool, workers: int, timeout: float) -> None:
+    """Say what is wrong with FILE of your own problems, line by line; exit status 1 if anything is.
+
+    docs/problems.md has every field, and an example of each kind.
+    """
+    import asyncio
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from proverrl.lang.open import open_verifier
+    from proverrl.problems.check import check_file, prove_references
+
+    found = check_file(file)
+    known = [problem for _, problem, reference in found.right if reference is not None]
+
+    async def prove_all() -> None:
+        needed = sorted({problem.language for problem in known})
+        verifier = open_verifier(workers=workers, needed=needed)
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            bar = progress.add_task("proving", total=len(known))
+            try:
+                await prove_references(
+                    found, verifier, deadline_seconds=timeout, show=lambda: progress.advance(bar)
+                )
+            finally:
+                await verifier.aclose()
+
+    if prove and known:
+        asyncio.run(prove_all())
+    for fault in found.faults:
+        click.echo(fault)
+    proved = f", {found.num_proved} proved" if prove else ""
+    click.echo(f"{file}: {found.describe()}{proved}")
+    sys.exit(1 if found.faults else 0)

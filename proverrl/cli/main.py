@@ -20,7 +20,7 @@ from proverrl.cli.compare import compare
 from proverrl.cli.ending import run_to_the_end
 from proverrl.cli.formalize import formalize, prove
 from proverrl.cli.init import init
-from proverrl.cli.integrity import contamination, recheck
+from proverrl.cli.integrity import check_problems, contamination, recheck
 from proverrl.cli.mcp import mcp
 from proverrl.cli.options import (
     FOLDER,
@@ -127,6 +127,7 @@ for command in (
     *(contamination, recheck, report, watch, search, formalize, prove, init),
 ):
     cli.add_command(command)
+problems.add_command(check_problems)
 
 
 @cli.command()

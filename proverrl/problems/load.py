@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
@@ -103,26 +103,46 @@ def benchmark_sha256(path: str | Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _read_checked(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, row) of each line, its fields checked. Blank lines are skipped."""
+def read_with_faults(
+    path: str | Path, fault: Callable[[ProblemError], None]
+) -> Iterator[tuple[str, Problem, str | None]]:
+    """Each problem after its place, with its reference, of the lines that are one; ``fault`` is
+    told of each other line. Raises ``ProblemError`` for a file that cannot be read."""
+    for where, row in _read_checked(path, fault):
+        try:
+            problem = _build_problem(where, row)
+        except ProblemError as error:
+            fault(error)
+        else:
+            yield where, problem, row.get("reference")
+
+
+def _read_checked(
+    path: str | Path, fault: Callable[[ProblemError], None] | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, row) of each line, its fields checked. Blank lines are skipped, and wrong ones where
+    ``fault`` is told of them."""
     path = find_file(path)
     with reading_text(path):
         text = path.read_text(encoding="utf-8-sig")
     first_lines: dict[str, int] = {}
+    num_faults = 0
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
-        row = _parse_line(where, line)
-        _check_fields(where, row)
-        first = first_lines.setdefault(row["id"], number)
-        if first != number:
-            raise ProblemError(
-                f"{where}: field 'id': {row['id']!r} is already used on line {first}; "
-                "give every problem its own id"
-            )
+        try:
+            row = _parse_line(where, line)
+            _check_fields(where, row)
+            _check_id(where, row["id"], first_lines.setdefault(row["id"], number), number)
+        except ProblemError as error:
+            if fault is None:
+                raise
+            fault(error)
+            num_faults += 1
+            continue
         yield where, row
-    if not first_lines:
+    if not first_lines and not num_faults:
         raise ProblemError(f"{path} holds no problem; write one JSON object per line")
 
 
@@ -174,6 +194,14 @@ def _check_fields(where: str, row: Mapping[str, Any]) -> None:
             f"{where}: field 'kind' is {row['kind']!r}; use one of {', '.join(sorted(kinds))}"
         )
     _check_metadata(where, row.get("metadata", {}))
+
+
+def _check_id(where: str, name: str, first: int, number: int) -> None:
+    if first != number:
+        raise ProblemError(
+            f"{where}: field 'id': {name!r} is already used on line {first}; "
+            "give every problem its own id"
+        )
 
 
 def _check_metadata(where: str, metadata: Any) -> None:

@@ -1,0 +1,102 @@
+"""``problems check``: faults with their lines, and the examples of docs/problems.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from proverrl.cli.main import cli
+from proverrl.lang import find_language
+from proverrl.problems.check import check_file
+from proverrl.problems.load import write_problems
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "problems.md"
+EXAMPLES = [
+    json.loads(text) for text in re.findall(r"```json\n(.*?)\n```", PAGE.read_text("utf-8"))
+]
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["problems", "check", *words])
+
+
+def test_there_is_an_example_of_each_kind_and_none_is_at_fault(tmp_path: Path) -> None:
+    shown = {(row["language"], row["kind"]) for row in EXAMPLES}
+    known = {("dafny", kind) for kind in find_language("dafny").kinds}
+    known |= {("lean", kind) for kind in find_language("lean").kinds}
+    # Those that Lean shares with Dafny, those that are made of words, and bare files.
+    left = {("lean", "decide"), ("lean", "answer"), ("lean", "proposition")}
+    assert known - shown == left | {("dafny", "file"), ("lean", "file")}
+    write_problems(tmp_path / "p.jsonl", EXAMPLES)
+    done = run(str(tmp_path / "p.jsonl"))
+    num = len(EXAMPLES)
+    assert done.output.endswith(f"p.jsonl: {num} problems, {num} with a reference; 0 faults\n")
+    assert done.exit_code == 0
+
+
+@pytest.mark.dafny
+@pytest.mark.slow
+def test_dafny_proves_the_examples_and_nothing_else(tmp_path: Path) -> None:
+    rows = [row for row in EXAMPLES if row["language"] == "dafny"]
+    path = tmp_path / "p.jsonl"
+    write_problems(path, rows)
+    done = run(str(path), "--prove", "--workers", "1", "--timeout", "60")
+    assert f"{len(rows)} with a reference; 0 faults, {len(rows)} proved" in done.output
+    wrong = rows[1] | {"id": "wrong", "reference": "", "statement": rows[1]["statement"] + "\n"}
+    write_problems(path, [wrong])
+    done = run(str(path), "--prove", "--workers", "1", "--timeout", "60")
+    assert done.exit_code == 1
+    assert (
+        "p.jsonl, line 1: problem 'wrong': its reference is rejected: A postcondition"
+        in done.output
+    )
+
+
+def make(**changes: Any) -> dict[str, Any]:
+    return EXAMPLES[0] | changes
+
+
+def test_every_fault_is_said_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    good = make()
+    lines = [
+        json.dumps(good),
+        "{",
+        json.dumps(make(id="b", kind="invariant")),
+        "",
+        json.dumps({key: value for key, value in make(id="c").items() if key != "statement"}),
+        json.dumps(good),
+        json.dumps(make(id="d", statement="method M() {}")),
+        json.dumps(make(id="e", reference="invariant true\nassume false;")),
+        json.dumps(make(id="f")),
+        json.dumps(make(id="g", hint="x")),
+        "[1]",
+        json.dumps(make(id="h", statement=good["statement"].replace("Double", "Twice"))),
+    ]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    found = check_file(path)
+    faults = [fault.removeprefix(f"{path}, ") for fault in found.faults]
+    begin = [
+        "line 2: not JSON at column",
+        "line 3: field 'kind' is 'invariant'; use one of",
+        "line 5: field 'statement' is missing; add it",
+        "line 6: field 'id': 'double' is already used on line 1",
+        "line 7: problem 'd': its statement must hold the marker",
+        "line 8: problem 'e': the audit does not admit its own proof: line",
+        f"line 9: problem 'f': it states what {path}, line 1 does",
+        "line 10: field 'hint' is not known",
+        "line 11: a list, not a JSON object",
+    ]
+    assert len(faults) == len(begin)
+    assert all(fault.startswith(text) for fault, text in zip(faults, begin, strict=True)), faults
+    assert [problem.id for _, problem, _ in found.right] == ["double", "h"]
+    done = run(str(path))
+    assert done.exit_code == 1
+    assert done.output.endswith("2 problems, 2 with a reference; 9 faults\n")
+    (tmp_path / "none.jsonl").write_text("")
+    assert "holds no problem" in str(run(str(tmp_path / "none.jsonl")).exception)
