@@ -25,14 +25,17 @@ from pydantic import BaseModel, ValidationError
 
 from proverrl.errors import UsageError
 
-Seam = Literal["reward", "advantage", "loss", "curriculum"]
+Seam = Literal["reward", "advantage", "loss", "curriculum", "callback"]
 PARAMETERS: Mapping[Seam, tuple[str, ...]] = {
     "reward": ("rollout",),
     "advantage": ("inputs",),
     "loss": ("inputs",),
     "curriculum": ("problems", "config", "seed"),
+    "callback": ("event", "row"),
 }
 """What a part is called with, by position; ``options`` comes by name, to a part that has it."""
+_KEYS: Mapping[Seam, str] = {"callback": "logging.callbacks"}
+"""Where such a part is named, if not in ``SEAM.name``."""
 T = TypeVar("T", bound=Callable[..., Any])
 
 
@@ -54,7 +57,8 @@ def choose(seam: Seam, known: Mapping[Any, T], name: str, options: Mapping[str, 
 def bind(seam: Seam, name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
     """A plug-in, called as ``PARAMETERS`` says. Raises ``UsageError``: it cannot be imported, is
     no function, takes other parameters, or does not take these options."""
-    function = _import(f"{seam}.name", name)
+    key = _KEYS.get(seam, f"{seam}.name")
+    function = _import(key, name)
     names = PARAMETERS[seam]
     try:
         signature = inspect.signature(function)
@@ -63,8 +67,7 @@ def bind(seam: Seam, name: str, options: Mapping[str, Any]) -> Callable[..., Any
     except (TypeError, ValueError) as error:
         wanted = ", ".join([*names, "*", "options"])
         raise UsageError(
-            f"{seam}.name: {name} cannot be called as f({wanted}), where options may be left out: "
-            f"{error}"
+            f"{key}: {name} cannot be called as f({wanted}), where options may be left out: {error}"
         ) from None
     if not takes_options:
         if options:

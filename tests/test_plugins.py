@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -144,16 +145,27 @@ def test_installed_parts_have_short_names(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_run_with_parts_of_ones_own(
     make_config: Callable[..., Config],  # noqa: F811
     verifiers: list[StubVerifier],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     config = make_config(
         "own",
         reward={"name": OWN, "options": {"weight": 0.5, "tokens": 4}},
         advantage={"name": "own_parts:best_of_group"},
         loss={"name": "own_parts:policy_gradient"},
+        logging={"callbacks": ["own_parts:print_checkpoints", "told:note"]},
         grpo__steps=2,
-        evaluation={"before": False, "after": False, "ks": [1]},
+        evaluation={"before": True, "after": False, "ks": [1], "samples": 1},
     )
+    events: list[tuple[str, int]] = []
+    told = ModuleType("told")
+    told.note = lambda event, row: events.append((event, row["step"]))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "told", told)
     folder = run(config)
+    last = folder / "checkpoints" / "step_000002"
+    assert f"checkpoint of step 2: {last}\n" in capsys.readouterr().out
+    steps = [each for each in events if each[0] != "warm start"]
+    assert steps == [("evaluation", 0), ("step", 1), ("step", 2), ("checkpoint", 2)]
     lines = step_lines(folder)
     assert len(lines) == 2
     assert all(math.isfinite(line["loss"]) for line in lines)

@@ -58,7 +58,7 @@ def test_dafny_proves_the_examples_and_nothing_else(tmp_path: Path) -> None:
 
 
 def make(**changes: Any) -> dict[str, Any]:
-    return EXAMPLES[0] | changes
+    return {**EXAMPLES[0], **changes}
 
 
 def test_every_fault_is_said_with_its_line(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
-"""Parts of somebody's own: a reward, an advantage and a loss (docs/plugins.md)."""
+"""Parts of somebody's own: a reward, an advantage, a loss and a callback (docs/plugins.md)."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import BaseModel, Field
 from torch import Tensor
@@ -37,6 +40,12 @@ def best_of_group(inputs: AdvantageInputs) -> list[GroupAdvantages]:
         kept = [best - mean if total == best else 0.0 for total in totals]
         found.append(spread(group, kept))
     return found
+
+
+def print_checkpoints(event: str, row: Mapping[str, Any]) -> None:
+    """A callback: says where each checkpoint is, for whatever copies it away."""
+    if event == "checkpoint":
+        print(f"checkpoint of step {row['step']}: {row['path']}")
 
 
 def policy_gradient(inputs: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:

@@ -8,6 +8,7 @@ Imports of heavy modules stay inside the commands, so that ``--help`` answers at
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -118,8 +119,17 @@ def _name_place(error: OSError) -> str:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="proverrl")
-def cli() -> None:
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    help="What Python's logging says on standard error, ours and that of libraries.",
+)
+def cli(log_level: str) -> None:
     """Train language models to write machine-checked proofs, and check them."""
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
 
 
 for command in (

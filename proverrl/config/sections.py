@@ -23,6 +23,7 @@ from proverrl.config.base import (
     Positive,
     PositiveFloat,
     Section,
+    name_of,
 )
 from proverrl.config.curriculum import CurriculumConfig
 from proverrl.config.losses import GuardConfig, LossConfig
@@ -122,6 +123,9 @@ class LoggingConfig(Section):
     """``tensorboard`` (event files in ``RUN/tensorboard``), ``wandb`` (Weights & Biases) and
     ``trackio``; each is an extra of its name. Figures are called ``KIND/NAME``, as
     ``step/solve_rate``; a resumed run goes on under its id"""
+    callbacks: tuple[Annotated[str, name_of("callback", Literal[""])], ...] = ()
+    """functions of your own, ``package.module:function``, that are told of each step, round,
+    evaluation and checkpoint ([plugins.md](plugins.md#callbacks))"""
     project: Annotated[str, Field(min_length=1)] = "proverrl"
     """name of the project in ``wandb`` and ``trackio``; the run is named after its folder"""
     offline: bool = False

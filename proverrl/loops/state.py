@@ -157,6 +157,8 @@ class RunState:
             save_learner=save_learner,
             save_files=self.extension.save_files if self.extension is not None else None,
         )
+        place = str(latest_checkpoint(self.session.checkpoints))
+        self.session.monitor.tell("checkpoint", {"step": self.progress.step, "path": place})
 
     def restore(self, learner: TorchLearner | None = None) -> None:
         """Become what the newest checkpoint holds, if there is one; the session has its weights."""

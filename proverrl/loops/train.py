@@ -94,6 +94,7 @@ async def train(config: Config, *, live: bool | None = None) -> Path:
             ("advantage", config.advantage.name, config.advantage.options),
             ("loss", config.loss.name, config.loss.options),
             ("curriculum", config.curriculum.name, config.curriculum.options),
+            *(("callback", name, {}) for name in config.logging.callbacks),
         ]
     )
     folder = config.run
@@ -254,7 +255,14 @@ def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
         warm = (folder / "warm_start" / "weights.pt").exists()
         resume_step = read_state(checkpoint)["step"] if checkpoint else (0 if warm else -1)
     trackers = open_trackers(config, folder)
-    return Monitor(folder, live=live, total_steps=total, resume_step=resume_step, trackers=trackers)
+    return Monitor(
+        folder,
+        live=live,
+        total_steps=total,
+        resume_step=resume_step,
+        trackers=trackers,
+        callbacks=[plugins.bind("callback", name, {}) for name in config.logging.callbacks],
+    )
 
 
 async def _evaluate(session: Session, name: str) -> None:

@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -38,6 +38,9 @@ from proverrl.rollout.completion_counts import warn_of_lost
 
 STEPS_FOR_TIME_LEFT = 10
 _STEP_KINDS = ("step", "round")
+_EVENTS = {"sft": "warm start", "eval": "evaluation"}
+"""What callbacks call the lines of these kinds; others have their own names."""
+Row = Mapping[str, Any]
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl")
 
 
@@ -59,6 +62,7 @@ class Monitor:
         total_steps: int,
         resume_step: int | None = None,
         trackers: Mapping[str, Any] | None = None,
+        callbacks: Sequence[Callable[[str, Row], object]] = (),
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -86,6 +90,7 @@ class Monitor:
         draw_live = can_draw_live(stream) if live is None else live
         self._display = (LiveDisplay if draw_live else PlainDisplay)(stream, clock)
         self._trackers = TrackerSet(trackers or {}, self.warn)
+        self._callbacks = callbacks
 
     @property
     def seconds(self) -> float:
@@ -104,8 +109,14 @@ class Monitor:
         row = {"kind": kind, "step": step, "seconds": round(self.seconds, 3), **values}
         append_line(self._file, row, self._path)
         self._trackers.log(row)
+        self.tell(_EVENTS.get(kind, kind), row)
         if kind in _STEP_KINDS:
             self._show_step(step, values)
+
+    def tell(self, event: str, row: Row) -> None:
+        """Tell the callbacks; what they raise ends the run."""
+        for callback in self._callbacks:
+            callback(event, row)
 
     def write_rollouts(self, step: int, rows: Iterable[Mapping[str, Any]]) -> Path:
         """Write rollouts/step_N.jsonl in one move; a file of the same step is replaced."""
