@@ -66,25 +66,28 @@ def test_every_selection_is_that_of_the_definition(moves: list[tuple[int, int]])
                 below[here.id].append(reward)
             tree.finish(node, reward)
             continue
-        picked = here = tree.root
-        while here.children:
-            counts = {
-                c.id: naive_count(len(below[c.id]) + c.sub_jobs, 0.9)
-                for c in here.children.values()
-            }
-            mine = naive_count(len(own[here.id]) + here.own_jobs, 0.9)
-            total = mine + sum(counts.values())
+        # Sums in another order differ in the last bits, so that of scores nearly the same any may be
+        # the largest: all that could be picked then.
+        right: list[Node] = []
+        waiting = [tree.root]
+        while waiting:
+            here = waiting.pop()
+            if not here.children:
+                right.append(here)
+                continue
+            counts = [
+                naive_count(len(below[c.id]) + c.sub_jobs, 0.9) for c in here.children.values()
+            ]
+            total = naive_count(len(own[here.id]) + here.own_jobs, 0.9) + sum(counts)
             scores = [naive_score(own[here.id], here.own_jobs, total, 0.9)] + [
                 naive_score(below[c.id], c.sub_jobs, total, 0.9) for c in here.children.values()
             ]
-            # Sums in another order differ in the last bits: a near tie is a tie.
-            first = next(k for k, s in enumerate(scores) if s > max(scores) - 1e-9)
-            if first == 0:
-                break
-            here = list(here.children.values())[first - 1]
-        picked = here
+            best = [k for k, score in enumerate(scores) if score > max(scores) - 1e-9]
+            nodes = list(here.children.values())
+            right += [here] * (0 in best)
+            waiting += [nodes[k - 1] for k in best if k]
         chosen = strategy.pick()
-        assert chosen is picked
+        assert chosen in right
         tree.start(chosen)
         jobs.append(chosen)
     tree.check_invariants()
