@@ -66,8 +66,8 @@ def test_every_selection_is_that_of_the_definition(moves: list[tuple[int, int]])
                 below[here.id].append(reward)
             tree.finish(node, reward)
             continue
-        # Sums in another order differ in the last bits, so that of scores nearly the same any may be
-        # the largest: all that could be picked then.
+        # Sums in another order differ in the last bits, so that of scores nearly the same any may
+        # be the largest: all that could be picked then.
         right: list[Node] = []
         waiting = [tree.root]
         while waiting:
