@@ -83,7 +83,7 @@ def problems() -> None:
 @click.option(
     "--known-words",
     is_flag=True,
-    help="With these two: no wording that training does not use, whatever the split.",
+    help="With these: no wording that training does not use, whatever the split.",
 )
 @click.option(
     "--with-program",
@@ -120,8 +120,8 @@ def generate(
             "--formalize, --programs, --decide and --answers are kinds of problems; choose one"
         )
     known = find_language(language)
-    if known_words and not (formalize or programs):
-        raise UsageError("--known-words is about English: it needs --formalize or --programs")
+    if known_words and not (formalize or programs or answers):
+        raise UsageError("--known-words is about English: give --formalize, --programs, --answers")
     if with_program and not formalize:
         raise UsageError("--with-program is for --formalize; give both")
     generator = known.generator
@@ -132,7 +132,7 @@ def generate(
     if decide:
         generator = TheoremGenerator(known)
     if answers:
-        generator = QuestionGenerator(known)
+        generator = QuestionGenerator(known, known_words=known_words)
     if generator is None:
         raise UsageError(f"there is no generator of {language} problems")
     generating = generate_file(

@@ -28,15 +28,17 @@ from proverrl.verifier.base import LanedVerifier, Limits
 
 
 class QuestionGenerator(DerivedGenerator):
-    """The families of a language's generator that give questions for a number."""
+    """The families of a language's generator that give questions for a number; with
+    ``known_words`` in no wording that training does not use, whatever the split."""
 
     mark = "a"
 
-    def __init__(self, language: Language) -> None:
+    def __init__(self, language: Language, *, known_words: bool = False) -> None:
         base, answering = language.generator, language.answering
         if base is None or answering is None:
             raise ProblemError(f"there are no {language.title} questions to be answered")
         self._answering = answering
+        self._known_words = known_words
         super().__init__(base)
 
     def list_trivial(self, draft: CurriculumDraft) -> Sequence[str]:
@@ -57,4 +59,5 @@ class QuestionGenerator(DerivedGenerator):
         self, made: ProgramText, known: Candidate, rng: random.Random, names: Names
     ) -> ProgramText | None:
         """See ``DerivedGenerator``."""
-        return self._answering.ask(known, rng, English(rng, names.split))
+        words = English(rng, "train" if self._known_words else names.split)
+        return self._answering.ask(known, rng, words)
