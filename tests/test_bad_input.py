@@ -72,7 +72,10 @@ needs_dev_full = pytest.mark.skipif(not FULL.exists(), reason="this system has n
         ("verify {file} --memory-mb nan", "'--memory-mb': nan is not a finite number"),
         ("verify {file} --memory-mb 63", "'--memory-mb': 63.0 is not in the range"),
         ("verify {file} --canary-rate nan", "'--canary-rate': nan is not a finite number"),
-        ("verify {file} --workers 1025", "'--workers': 1025 is not in the range 1<=x<=1024"),
+        (
+            "verify {file} --workers 1025",
+            "'--workers' / '--jobs' / '-j': 1025 is not in the range 1<=x<=1024",
+        ),
         ("verify {file} --out {empty}", f"'--out': {EMPTY}"),
         ("verify {empty}", "a path is empty; write . for the current folder"),
         ("verify {file} --out {file}", "is an input, {file}: its verdicts would overwrite it"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from proverrl.config import Config, load_config, parse_config
 from proverrl.errors import ConfigError
+from proverrl.problems.load import load_problems, load_references
 
 CONFIGS = sorted(Path("configs").glob("*.toml"))
 
@@ -105,6 +107,18 @@ def test_top_p_is_for_evaluation_only(tmp_path: Path) -> None:
     for share in ("0", "1.5"):
         with pytest.raises(ConfigError, match=r"evaluation\.top_p"):
             load_config(write(tmp_path, ""), [f"evaluation.top_p={share}"])
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_shipped_configs_find_the_references_that_they_ask_for(path: Path) -> None:
+    """A table of levels takes the place of the one in the file that is extended."""
+    config = load_config(path)
+    if config.loop == "value" or not config.problems.train.exists():
+        return
+    known = set(load_references(config.problems.train))
+    levels = Counter(p.level for p in load_problems(config.problems.train) if p.id in known)
+    asked = config.warm_start.references_per_level
+    assert {level: n for level, n in asked.items() if levels[int(level)] < n} == {}
 
 
 def test_configs_are_shipped() -> None:

@@ -201,5 +201,5 @@ def test_sft_data_is_kept_apart_from_what_is_evaluated(tmp_path: Path) -> None:
     with pytest.raises(ProblemError, match=r"'c' has the statement of 'h'.*heldout\.jsonl"):
         load_sft_data(leak, splits)
     bare = write_data(tmp_path / "bare.jsonl", [build_problem("a")], reference=False)
-    with pytest.raises(ProblemError, match="'a' has no field 'reference'"):
+    with pytest.raises(ProblemError, match=r"bare\.jsonl, line 1: no field 'reference'"):
         load_sft_data(bare, splits)

@@ -263,7 +263,7 @@ def test_a_policy_is_needed(tmp_path: Path, make_config: Callable[..., Config]) 
 
 
 def test_every_loop_but_value_is_in_the_table() -> None:
-    with pytest.raises(ConfigError, match="'data_loop', 'selfplay' or 'value'"):
+    with pytest.raises(ConfigError, match="'selfplay', 'preferences' or 'value'"):
         parse_config({"loop": "none"}, source="test")
     assert set(LOOPS) == {"warm_start", "grpo", "expert_iteration", "data_loop", "selfplay"}
 

@@ -134,7 +134,7 @@ def test_lean_is_read_by_its_kinds() -> None:
     wrong = read_one({"id": "a", "problem": lean, "body": ""})
     assert isinstance(wrong, Unusable)
     assert (
-        "field 'kind' is 'statements'; use one of decide, file, proposition, tactics"
+        "field 'kind' is 'statements'; use one of answer, decide, file, proposition, tactics"
         in wrong.reason
     )
 

@@ -177,12 +177,18 @@ def _count_frames_here() -> int:
     return level
 
 
-def _merge(table: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def _merge(
+    table: dict[str, Any], changes: dict[str, Any], section: type[Section] = Config
+) -> dict[str, Any]:
+    """Section by section; a value that is a table, such as ``references_per_level``, is one value,
+    and takes the place of the other."""
     merged = dict(table)
     for key, value in changes.items():
         old = merged.get(key)
-        if isinstance(old, dict) and isinstance(value, dict):
-            merged[key] = _merge(old, value)
+        inner = info.annotation if (info := section.model_fields.get(key)) else None
+        is_section = isinstance(inner, type) and issubclass(inner, Section)
+        if is_section and isinstance(old, dict) and isinstance(value, dict):
+            merged[key] = _merge(old, value, inner)
         else:
             merged[key] = value
     return merged
