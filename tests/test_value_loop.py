@@ -265,7 +265,8 @@ def test_a_policy_is_needed(tmp_path: Path, make_config: Callable[..., Config]) 
 def test_every_loop_but_value_is_in_the_table() -> None:
     with pytest.raises(ConfigError, match="'selfplay', 'preferences' or 'value'"):
         parse_config({"loop": "none"}, source="test")
-    assert set(LOOPS) == {"warm_start", "grpo", "expert_iteration", "data_loop", "selfplay"}
+    rounds = {"expert_iteration", "data_loop"}
+    assert set(LOOPS) == {"warm_start", "grpo", "selfplay", "preferences", *rounds}
 
 
 def test_the_command_says_what_came_of_it(

@@ -185,7 +185,7 @@ def _merge(
     merged = dict(table)
     for key, value in changes.items():
         old = merged.get(key)
-        inner = info.annotation if (info := section.model_fields.get(key)) else None
+        inner: Any = info.annotation if (info := section.model_fields.get(key)) else None
         is_section = isinstance(inner, type) and issubclass(inner, Section)
         if is_section and isinstance(old, dict) and isinstance(value, dict):
             merged[key] = _merge(old, value, inner)
