@@ -274,3 +274,14 @@ def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         *("vllm", "peft", "tensorboard", "wandb", "trackio", "fastapi", "ray", "mcp", "lean-dojo"),
         *("processors", "memory", "memory limit", "run folder"),
     ]
+
+
+def test_the_verdict_cache_is_named_with_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "verdicts.sqlite"
+    assert doctor.check_cache(path) == Part("verdict cache", "ok", f"{path}, not there yet")
+    path.parent.mkdir()
+    path.write_bytes(b"x" * 2_500_000)
+    assert doctor.check_cache(path).detail == f"{path}, 2.5 MB"
+    folder = doctor.check_cache(path.parent)
+    assert (folder.state, folder.remedy) == ("weak", "name another with pool.cache")
+    assert "Is a directory" in folder.detail

@@ -21,6 +21,7 @@ from rich.text import Text
 from proverrl.files.shipped import install_extra
 from proverrl.lang import list_languages
 from proverrl.lang.records import Part
+from proverrl.verifier.cache import default_cache
 from proverrl.verifier.memory_cgroup import CGROUP_GUARD, describe_guard
 from proverrl.version import find_version
 
@@ -64,6 +65,7 @@ def diagnose(runs_folder: Path = RUNS_FOLDER) -> list[Part]:
         check_memory(),
         check_memory_limit(),
         check_writable(runs_folder),
+        check_cache(default_cache()),
     ]
 
 
@@ -165,6 +167,23 @@ def check_writable(folder: Path) -> Part:
         detail = f"{place}: {error.strerror or error}"
         return Part("run folder", "missing", detail, f"chmod u+w '{place}'")
     return Part("run folder", "ok", f"{folder} can be written, {free:.1f} GB free")
+
+
+def check_cache(path: Path) -> Part:
+    """Where verdicts are kept, how large that is, and whether it can be used."""
+    if not path.exists():
+        found = check_writable(path.parent)
+        if found.state != "ok":
+            return Part("verdict cache", "weak", found.detail, "name another with pool.cache")
+        return Part("verdict cache", "ok", f"{path}, not there yet")
+    try:
+        size = path.stat().st_size / 1e6
+        with path.open("r+b"):
+            pass
+    except OSError as error:
+        detail = f"{path}: {error.strerror or error}"
+        return Part("verdict cache", "weak", detail, "name another with pool.cache")
+    return Part("verdict cache", "ok", f"{path}, {size:.1f} MB")
 
 
 def render(findings: Sequence[Part]) -> Group:

@@ -53,7 +53,8 @@ def init(folder: Path, names: tuple[str, ...], per_level: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text)
         click.echo(path)
-    enter = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
+    # A name that begins with a dash would be an option of cd.
+    enter = "" if folder == Path() else f"cd -- {shlex.quote(str(folder))} && "
     click.echo(f"train on these problems:  {enter}proverrl train {MINE}")
 
 
