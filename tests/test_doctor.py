@@ -272,7 +272,7 @@ def test_diagnose_covers_every_part(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         *("transformers", "tokenizers", "plotly"),
         *("Dafny", "DafnyServer", "mono", "z3", "Lean"),
         *("vllm", "peft", "tensorboard", "wandb", "trackio", "fastapi", "ray", "mcp", "lean-dojo"),
-        *("processors", "memory", "memory limit", "run folder"),
+        *("processors", "memory", "memory limit", "run folder", "verdict cache"),
     ]
 
 
