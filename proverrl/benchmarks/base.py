@@ -165,6 +165,8 @@ class Collector:
 def open_source(path: Path, name: str = "") -> RawBenchmark:
     """A path as a source; raises ``ProblemError`` when it is missing or cannot be read."""
     name = name or str(path)
+    if path.suffix == ".parquet" or is_saved(path):
+        return _read_arrow(name, path)
     if path.is_dir() or path.suffix not in ROW_SUFFIXES:
         if not path.exists():
             raise ProblemError(f"cannot read {path}: No such file or directory; check the path")
@@ -173,6 +175,41 @@ def open_source(path: Path, name: str = "") -> RawBenchmark:
     if path.suffix == ".json":
         return RawBenchmark(name, path, tuple(_read_array(name, text)), is_rows=True)
     return RawBenchmark(name, path, tuple(_read_lines(name, text)), is_rows=True)
+
+
+def is_saved(path: Path) -> bool:
+    """Whether a folder is what ``datasets`` writes with ``save_to_disk``."""
+    return (path / "dataset_info.json").is_file() or (path / "dataset_dict.json").is_file()
+
+
+def _read_arrow(name: str, path: Path) -> RawBenchmark:
+    """Rows of a parquet file, or of a data set that was saved to disk."""
+    try:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet  # type: ignore[import-untyped]
+
+            rows = pyarrow.parquet.read_table(path).to_pylist()
+        else:
+            import datasets
+
+            found = datasets.load_from_disk(str(path))
+            if isinstance(found, datasets.DatasetDict):
+                there = ", ".join(str(path / split) for split in found)
+                raise ProblemError(f"{path} holds several splits; name one of them: {there}")
+            rows = found.to_list()
+    except (OSError, ValueError) as error:
+        first = str(error).strip().split("\n")[0]
+        raise ProblemError(f"cannot read {path}: {first}") from error
+    return rows_source(name, rows)
+
+
+def drop_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without its nulls: in a column, what only some rows have is null in the others."""
+    return {
+        key: drop_nulls(value) if isinstance(value, dict) else value
+        for key, value in row.items()
+        if value is not None
+    }
 
 
 def rows_source(name: str, rows: Sequence[Mapping[str, Any]]) -> RawBenchmark:

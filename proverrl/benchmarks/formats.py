@@ -20,13 +20,14 @@ from proverrl.benchmarks.base import (
     Collection,
     Collector,
     RawBenchmark,
+    drop_nulls,
     explain_no_rows,
 )
 from proverrl.benchmarks.lean_text import LeanText, add_lean
 from proverrl.errors import ProblemError
 from proverrl.files.lines import read_text
 from proverrl.lang import find_language
-from proverrl.problems.load import load_places, load_references
+from proverrl.problems.load import load_places, load_references, read_rows
 from proverrl.types import Split
 
 _Read = Callable[[Collector], None]
@@ -43,8 +44,6 @@ class Format:
 
 
 def _explain_not_ours(source: RawBenchmark) -> str:
-    if source.path is None:
-        return "it is not a file of rows"
     return explain_no_rows(source, (("id",), ("language",), ("kind",), ("statement",)))
 
 
@@ -52,13 +51,16 @@ def _read_ours(collector: Collector) -> None:
     """A file of our own problems, held to its form: a wrong line, and a problem that no proof could
     be held to, is an error here, not a refusal, and not one in the middle of a run."""
     path = collector.source.path
-    assert path is not None
-    references = load_references(path)
-    for where, problem in load_places(path):
+    if path is None:
+        read = read_rows((row.where, drop_nulls(row.data)) for row in collector.source.rows)
+    else:
+        references = load_references(path)
+        read = [(where, p, references.get(p.id)) for where, p in load_places(path)]
+    for where, problem, reference in read:
         # Whether the reference passes the audit is not asked: it need not be used.
         if objection := find_language(problem.language).find_objection(problem, None):
             raise ProblemError(f"{where}: problem {problem.id!r}: {objection}; fix the line")
-        collector.add(problem, where, references.get(problem.id))
+        collector.add(problem, where, reference)
 
 
 def _read_statements(collector: Collector) -> None:

@@ -72,6 +72,20 @@ def read_problem(where: str, row: Mapping[str, Any]) -> Problem:
     return _build_problem(where, row)
 
 
+def read_rows(
+    rows: Iterable[tuple[str, Mapping[str, Any]]],
+) -> list[tuple[str, Problem, str | None]]:
+    """Each problem of rows from elsewhere, after its place, with its reference. Raises as
+    ``load_problems``."""
+    found: list[tuple[str, Problem, str | None]] = []
+    first: dict[str, int] = {}
+    for number, (where, row) in enumerate(rows, start=1):
+        problem = read_problem(where, row)
+        _check_id(where, problem.id, first.setdefault(problem.id, number), number)
+        found.append((where, problem, row.get("reference")))
+    return found
+
+
 def make_row(problem: Problem) -> dict[str, Any]:
     """A problem as a row for ``write_problems``; its reference is not part of it."""
     return {field.name: getattr(problem, field.name) for field in fields(Problem)} | {
