@@ -10,7 +10,6 @@ from proverrl.advantages.base import AdvantageInputs
 from proverrl.advantages.methods import admit_groups, pass_rate, within_pass_rates
 from proverrl.config import (
     AdvantageConfig,
-    AdvantageName,
     GrpoConfig,
     RewardConfig,
     load_config,
@@ -59,7 +58,7 @@ def penalised(*statuses: Status) -> Group:
     return group
 
 
-def admit(name: AdvantageName, groups: list[Group], settings: GrpoConfig) -> list[bool]:
+def admit(name: str, groups: list[Group], settings: GrpoConfig) -> list[bool]:
     return admit_groups(
         AdvantageInputs(groups, AdvantageConfig(name=name)), AdvantageConfig(name=name), settings
     )

@@ -25,7 +25,7 @@ CURRICULUM = ROOT / "dafny" / "curriculum" / "heldout.jsonl"
 PROBLEM = make_row(build_problem("p", n=3))
 
 
-async def searched(problem: Problem, calls: int) -> dict[str, Any]:
+async def searched(problem: Problem, calls: int | None) -> dict[str, Any]:
     return {"problem_id": problem.id, "calls": calls, "proved": True}
 
 
