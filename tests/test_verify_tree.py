@@ -101,6 +101,9 @@ def test_only_what_changed(tree: Path) -> None:
     ]
     with pytest.raises(UsageError, match="--changed nope: git says: fatal: bad revision"):
         list_changed((), "nope")
+    # What git would take for an option of its own.
+    with pytest.raises(UsageError, match="--output=x: name a commit"):
+        list_changed((), "--output=x")
 
 
 def test_changes_need_a_repository(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

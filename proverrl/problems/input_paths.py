@@ -40,6 +40,8 @@ def list_changed(paths: Sequence[str], since: str) -> list[str]:
     """The programs below the paths (none: the working folder) that differ from a commit of the git
     repository there, those that git does not know yet among them. Raises ``UsageError``: no
     repository, no git, no such commit."""
+    if since.startswith("-"):
+        raise UsageError(f"--changed {since}: name a commit, such as HEAD or main")
     places = [path for path in paths if path != "-"] or ["."]
 
     def ask(*words: str) -> list[str]:
