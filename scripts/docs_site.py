@@ -1,0 +1,41 @@
+"""What the documentation's site needs beside the pages: a home page, and links that stay inside.
+
+Flows in: the README and the pages in ``docs``. Flows out: the README as the first page; links to
+files of the repository that the site does not hold, as their names. MkDocs calls these functions
+(``hooks`` in mkdocs.yml).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+_LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)]*)?\)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """The README in place of a page ``index.md``, its links as from ``docs``."""
+    text = Path(config.config_file_path).with_name("README.md").read_text("utf-8")
+
+    def move(match: re.Match[str]) -> str:
+        target = match[2]
+        inside = target.removeprefix("docs/") if target.startswith("docs/") else f"../{target}"
+        return f"[{match[1]}]({inside}{match[3] or ''})"
+
+    files.append(File.generated(config, "index.md", content=_LINK.sub(move, text)))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Links that lead out of ``docs`` as their text, the file's name behind it."""
+
+    def stay(match: re.Match[str]) -> str:
+        if not match[2].startswith("../"):
+            return match[0]
+        name = match[2].removeprefix("../")
+        return match[1] if name in match[1] else f"{match[1]} (`{name}`)"
+
+    return _LINK.sub(stay, markdown)
