@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 
 from proverrl.lang.parts import Answering
-from proverrl.types import ANSWER, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verifier.body_place import end_column
+from proverrl.types import ANSWER, Candidate, Problem, Verdict
+from proverrl.verifier.body_place import refuse_opening
 
 _ANSWER = re.compile(r"\s*answer\s+(-?(?:0|[1-9][0-9]*)|true|false)(?![\w'?!.])[^\S\n]*;?")
 EXPECTED = "answer"
@@ -35,8 +35,6 @@ def settle_answer(answering: Answering, candidate: Candidate) -> Candidate | Ver
     ``ProblemError`` as ``Answering.put``."""
     found = _ANSWER.match(candidate.body)
     if found is None:
-        line, column = candidate.head.count("\n") + 1, end_column(candidate.head)
         message = "answer: begin with 'answer' and a number, true or false, then a proof of it"
-        missing = Diagnostic("error", message, line, column, body_line=1, body_column=0)
-        return Verdict(Status.REJECTED, (missing,), checks=("audit:answer",))
+        return refuse_opening(candidate, "answer", message)
     return answering.put(candidate, found[1], found.end())

@@ -13,14 +13,13 @@ from __future__ import annotations
 import re
 
 from proverrl.lang.parts import Deciding
-from proverrl.types import DECIDE, Candidate, Diagnostic, Problem, Status, Verdict
-from proverrl.verifier.body_place import end_column
+from proverrl.types import DECIDE, Candidate, Problem, Verdict
+from proverrl.verifier.body_place import blank_out, refuse_opening
 
 SIDES = ("prove", "disprove")
 """What is said of a claim that holds, and of one that does not."""
 
 _SIDE = re.compile(r"\s*(prove|disprove)(?![\w'?!.])")
-_INK = re.compile(r"[^\n]")
 
 
 def read_side(problem: Problem, body: str) -> str:
@@ -35,9 +34,7 @@ def settle(deciding: Deciding, candidate: Candidate) -> Candidate | Verdict:
     body = candidate.body
     found = _SIDE.match(body)
     if found is None:
-        line, column = candidate.head.count("\n") + 1, end_column(candidate.head)
         message = "side: begin with 'prove' or 'disprove', then a proof of that side"
-        missing = Diagnostic("error", message, line, column, body_line=1, body_column=0)
-        return Verdict(Status.REJECTED, (missing,), checks=("audit:side",))
+        return refuse_opening(candidate, "side", message)
     stated = deciding.state(candidate.problem, found[1])
-    return Candidate(stated, _INK.sub(" ", found[0]) + body[found.end() :], candidate.prelude)
+    return Candidate(stated, blank_out(found[0]) + body[found.end() :], candidate.prelude)

@@ -18,16 +18,14 @@ from dataclasses import replace
 from proverrl.errors import ProblemError
 from proverrl.lang.dafny.audit import check_problem
 from proverrl.lang.dafny.compose.declarations import Program, read_problem
-from proverrl.lang.dafny.file_audit import audit_file
-from proverrl.lang.dafny.formal.claim import DECIDING, open_lemma
+from proverrl.lang.dafny.formal.claim import DECIDING, open_lemma, refuse_unproved
 from proverrl.lang.dafny.syntax.text import find_fresh, scan_places
-from proverrl.lang.dafny.written_types import get_blank
 from proverrl.lang.english import ASKS, English, write_digits
 from proverrl.lang.generating import ProgramText
 from proverrl.types import ANSWER, HOLE, Candidate, Problem
+from proverrl.verifier.body_place import blank_out
 
 _EXISTS = re.compile(r"\s*exists\s+(\w+)\s*:\s*(int|nat|bool)\s*::(.*)", re.DOTALL)
-_INK = re.compile(r"[^\n]")
 _LOGIC = frozenset("==> <==> && || != < <= > >= !".split())
 _LEAST_ASKED = 2
 
@@ -50,17 +48,13 @@ class DafnyAnswering:
         problem = Problem(
             candidate.problem.id, candidate.problem.language, self.proof_kind, "", text
         )
-        body = _INK.sub(" ", candidate.body[:end]) + candidate.body[end:]
+        body = blank_out(candidate.body[:end]) + candidate.body[end:]
         return Candidate(problem, body, candidate.prelude)
 
     def check(self, problem: Problem) -> None:
         """See ``Answering``."""
         check_problem(self.put(Candidate(problem, ""), "0", 0).problem)
-        for finding in audit_file(get_blank(problem)):
-            raise ProblemError(
-                f"problem {problem.id!r}: line {finding.line}: {finding.message}; what is asked "
-                "for stands in a file that leaves nothing unproved"
-            )
+        refuse_unproved(problem, "what is asked for")
 
     def hide_claim(self, problem: Problem) -> str:
         """See ``Answering``."""

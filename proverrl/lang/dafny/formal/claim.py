@@ -78,12 +78,7 @@ class DafnyDeciding:
         """See ``Deciding``."""
         for side in SIDES:
             self.state(problem, side)
-        for finding in audit_file(get_blank(problem)):
-            # An axiom beside a claim may prove both sides of it.
-            raise ProblemError(
-                f"problem {problem.id!r}: line {finding.line}: {finding.message}; what is to be "
-                "decided stands in a file that leaves nothing unproved"
-            )
+        refuse_unproved(problem, "what is to be decided")
 
     def show(self, problem: Problem) -> str:
         """The claim, then the predicate that a disproof shows to hold of some arguments."""
@@ -181,6 +176,16 @@ def _read_sides(problem: Problem) -> _Sides:
         body=OPEN_BODY,
     )
     return _Sides(program, program.with_target(fails, negation), fails)
+
+
+def refuse_unproved(problem: Problem, what: str) -> None:
+    """Raise ``ProblemError`` for a file that leaves something unproved; ``what`` stands in it. An
+    axiom beside a claim may prove both sides of it, and every answer."""
+    for finding in audit_file(get_blank(problem)):
+        raise ProblemError(
+            f"problem {problem.id!r}: line {finding.line}: {finding.message}; {what} stands in a "
+            "file that leaves nothing unproved"
+        )
 
 
 def open_lemma(known: Candidate) -> Parent | None:
