@@ -305,6 +305,24 @@ def test_a_critic_may_drop_a_statement_and_keeps_none() -> None:
 
 
 @pytest.mark.dafny
+def test_a_text_that_cannot_be_read_is_dropped_and_ends_nothing() -> None:
+    found = ask_verifier(
+        lambda verifier: judge_statements(
+            make_known(0),
+            ["ensures /* r == 1", RIGHT, "ensures (r == {"],
+            verifier,
+            deadline_seconds=60,
+        )
+    )
+    assert [one.means for one in found] == [None, True, None]
+    assert [one.fault.partition(":")[0] for one in found] == [
+        "not well formed",
+        "",
+        "not well formed",
+    ]
+
+
+@pytest.mark.dafny
 @pytest.mark.slow
 def test_from_words_to_a_proof(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "m.dfy").write_text(PROGRAM)

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proverrl.concurrency import finish_all
+from proverrl.errors import ProblemError
 from proverrl.formalize.emptiness import find_emptiness
 from proverrl.formalize.equivalence import equivalent, get_formalizing
 from proverrl.formalize.gate import Critic, criticise
@@ -54,13 +55,20 @@ async def judge_statements(
 ) -> list[JudgedStatement]:
     """Each distinct body, in the order of the samples. Raises ``ProblemError`` for a problem that
     asks for no statement."""
-    normal_form = find_language(problem.language).normal_form
-    forms = [normal_form(body) for body in bodies]
+    forms = [_read_form(problem, body) for body in bodies]
     # The first body of each form, the forms in the order of the samples.
     firsts = dict(zip(reversed(forms), reversed(bodies), strict=True))
     judge = _Judge(problem, get_formalizing(problem), verifier, deadline_seconds, critic)
     judging = (judge.judge(firsts[form], count) for form, count in Counter(forms).items())
     return await judge.find_agreeing(await finish_all(judging))
+
+
+def _read_form(problem: Problem, body: str) -> str:
+    try:
+        return find_language(problem.language).normal_form(body)
+    except ProblemError:
+        # The verifier will say what is wrong with it.
+        return body
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,8 @@ class Language(ABC):
         return self.show_text(problem)
 
     def normal_form(self, body: str) -> str:
-        """What two bodies share that differ only in comments and white space."""
+        """What two bodies share that differ only in comments and white space. Raises
+        ``ProblemError`` for a text that cannot be read: a comment that is never closed."""
         return " ".join(body.split())
 
     def find_steps(self, body: str) -> list[int]:
