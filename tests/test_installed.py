@@ -171,6 +171,9 @@ def test_problems_are_looked_for_beside_the_file_then_here_then_among_the_shippe
     assert shipped.find_file("rows/v.jsonl") == Path("rows/v.jsonl")
     there = Path("dafny/curriculum/valid.jsonl")
     assert shipped.find_file(there) == ROOT / there
+    # A table's title has the name that was typed, not the folder of the package.
+    assert shipped.name_file(ROOT / there) == "dafny/curriculum/valid.jsonl"
+    assert shipped.name_file(ROOT / "pyproject.toml") == str(ROOT / "pyproject.toml")
     (tmp_path / "dafny" / "curriculum").mkdir(parents=True)
     (tmp_path / there).touch()
     assert shipped.find_file(there) == there
