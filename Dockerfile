@@ -1,13 +1,15 @@
 # ProverRL with Dafny: docker build -t proverrl . && docker run --rm proverrl
 # With Lean too:       docker build --target lean -t proverrl-lean .
-# Work in a mounted folder: docker run --rm -v "$PWD:/home/prover/data" proverrl verify data/a.dfy
+# On your own folder, as yourself (docs/docker.md):
+#   docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/data" -v proverrl-cache:/cache proverrl verify .
 FROM debian:bookworm-slim AS dafny
 
 RUN apt-get update \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
         ca-certificates dafny git libgomp1 python3 python3-venv \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home prover
+    && useradd --create-home prover \
+    && mkdir --mode 1777 /data /cache
 
 WORKDIR /opt/proverrl
 
@@ -24,8 +26,10 @@ COPY examples examples
 RUN .venv/bin/pip install --no-cache-dir -c constraints.txt -e ".[dafny]"
 
 ENV PATH="/opt/proverrl/.venv/bin:$PATH"
+# Any --user may write there; one that the image does not know has no home.
+ENV XDG_CACHE_HOME=/cache HF_HOME=/cache/huggingface USER=prover
 USER prover
-WORKDIR /home/prover
+WORKDIR /data
 
 ENTRYPOINT ["proverrl"]
 CMD ["doctor"]
@@ -39,6 +43,7 @@ RUN apt-get update \
 COPY --chown=prover lean /opt/proverrl/lean
 COPY scripts/setup_lean.sh /opt/proverrl/scripts/
 USER prover
+ENV ELAN_HOME=/home/prover/.elan
 ENV PATH="/home/prover/.elan/bin:$PATH"
 RUN bash /opt/proverrl/scripts/setup_lean.sh
 

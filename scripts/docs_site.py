@@ -7,6 +7,7 @@ files of the repository that the site does not hold, as their names. MkDocs call
 
 from __future__ import annotations
 
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,18 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links that lead out of ``docs`` as their text, the file's name behind it."""
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links that lead out of ``docs`` as their text, the file's name behind it; those to the README
+    to the home page."""
+    folder = posixpath.dirname(page.file.src_uri)
 
     def stay(match: re.Match[str]) -> str:
-        if not match[2].startswith("../"):
+        name = posixpath.normpath(posixpath.join(folder, match[2]))
+        if not name.startswith("../"):
             return match[0]
-        name = match[2].removeprefix("../")
+        name = name.removeprefix("../")
+        if name == "README.md":
+            return f"[{match[1]}]({posixpath.relpath('index.md', folder or '.')}{match[3] or ''})"
         return match[1] if name in match[1] else f"{match[1]} (`{name}`)"
 
     return _LINK.sub(stay, markdown)

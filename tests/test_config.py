@@ -34,6 +34,7 @@ def test_overrides_win_and_keep_their_types(tmp_path: Path) -> None:
     ("override", "names"),
     [
         ("grpo.group_sise=4", "grpo.group_size"),
+        ("grpo.step=3", "nearest valid key is 'grpo.steps'"),
         ("grpo.advantage=rloo", "nearest valid key is 'advantage"),
         ("advantage.name=ppo", "advantage.name"),
         ("advantage.proved_weight=-1", "advantage.proved_weight"),

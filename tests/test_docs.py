@@ -25,7 +25,7 @@ from proverrl.config import Config
 ROOT = Path(__file__).resolve().parents[1]
 CLI_PAGE = ROOT / "docs" / "cli.md"
 CONFIGURATION_PAGE = ROOT / "docs" / "configuration.md"
-PAGES = [ROOT / "README.md", ROOT / "lean" / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "lean" / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 
 TREE_ENTRY = re.compile(r"^  ([a-z_]+(?:\.py|/))(?= )", re.MULTILINE)
 HEADING = re.compile(r"^#{2,4} `(proverrl[^`]*)`$", re.MULTILINE)

@@ -15,11 +15,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def list_pages() -> list[str]:
     """The pages that the navigation names."""
-    return re.findall(r": (\w+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    return re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
 
 
 def test_the_navigation_holds_every_page() -> None:
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    docs = ROOT / "docs"
+    pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
     assert sorted(list_pages()) == sorted({*pages, "index.md"})
 
 
@@ -45,3 +46,8 @@ def test_the_site_is_built_and_its_links_stay_inside(tmp_path: Path) -> None:
     page = (tmp_path / "plugins" / "index.html").read_text("utf-8")
     assert "examples/own_parts/own_parts.py" in page
     assert 'href="../../examples' not in page
+    # A guide lies one folder deeper, and so do its links; its files have their names above them.
+    guide = (tmp_path / "guides" / "own-problems" / "index.html").read_text("utf-8")
+    assert 'href="../../problems/"' in guide
+    assert 'href="../../#start"' in guide
+    assert '<span class="filename">own.toml</span>' in guide

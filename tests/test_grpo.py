@@ -239,6 +239,25 @@ def test_the_reward_of_the_configuration_is_given(
     assert solved == line["verdicts"].get("proved", 0)
 
 
+@pytest.mark.parametrize("solves", [False, True])
+def test_a_run_that_learns_nothing_says_so(
+    solves: bool,
+    make_config: Callable[..., Config],
+    verifiers: list[StubVerifier],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    changes = {
+        "evaluation": {"before": False, "after": False},
+        "grpo": {"steps": 1, "groups_per_step": 1, "groups_per_draw": 2, "max_draws_per_step": 1},
+        # Without a warm start this policy proves nothing; a weight on length tells failures apart.
+        "warm_start": {"steps": 0},
+        "reward": {"overlong_weight": 0.5 * solves, "overlong_buffer": 1.0},
+    }
+    run(make_config("none", **changes))
+    said = "warning: nothing was learned so far: no group had attempts" in capsys.readouterr().out
+    assert said is not solves
+
+
 @pytest.mark.slow
 def test_same_seed_same_run_other_seed_other_run(
     make_config: Callable[..., Config], verifiers: list[StubVerifier]

@@ -81,6 +81,23 @@ def test_the_installed_package_is_the_one_that_runs(environment: Path, folder: P
 
 @pytest.mark.slow
 @pytest.mark.dafny
+def test_the_shipped_example_prints_its_table(environment: Path, folder: Path) -> None:
+    [script] = environment.glob("lib/python*/site-packages/proverrl/shipped/examples/verify_*.py")
+    done = subprocess.run(
+        [str(environment / "bin" / "python"), str(script)],
+        cwd=folder,
+        env=own_environment() | {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split()[1:3] for line in done.stdout.splitlines()]
+    assert rows == 3 * [["right", "proved"], ["weak", "rejected"], ["cheat", "unsound"]]
+    assert "'assume' assumes what is to be proved" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.dafny
 def test_a_stranger_gets_from_an_empty_folder_to_a_trained_policy(
     environment: Path, folder: Path
 ) -> None:
@@ -171,6 +188,9 @@ def test_problems_are_looked_for_beside_the_file_then_here_then_among_the_shippe
     assert shipped.find_file("rows/v.jsonl") == Path("rows/v.jsonl")
     there = Path("dafny/curriculum/valid.jsonl")
     assert shipped.find_file(there) == ROOT / there
+    # A table's title has the name that was typed, not the folder of the package.
+    assert shipped.name_file(ROOT / there) == "dafny/curriculum/valid.jsonl"
+    assert shipped.name_file(ROOT / "pyproject.toml") == str(ROOT / "pyproject.toml")
     (tmp_path / "dafny" / "curriculum").mkdir(parents=True)
     (tmp_path / there).touch()
     assert shipped.find_file(there) == there

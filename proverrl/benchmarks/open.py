@@ -36,7 +36,7 @@ from proverrl.benchmarks.formats import read_source
 from proverrl.benchmarks.known import KNOWN, KnownBenchmark
 from proverrl.benchmarks.leandojo import LEANDOJO_PREFIX, read_traced
 from proverrl.errors import ProblemError
-from proverrl.files.shipped import LOOKED, find_file, shipped_root
+from proverrl.files.shipped import LOOKED, find_file, name_file, shipped_root
 from proverrl.lang import find_language
 from proverrl.types import Problem
 
@@ -130,7 +130,7 @@ def open_benchmark(
         return _read(text, read_hub(text), known, format_name, answers)
     name, split = divide_name(text)
     path, known = locate(name)
-    source = open_source(path)
+    source = open_source(path, name_file(path))
     whole = _read(text, source, known, format_name, answers)
     return _keep_split(whole, source, split) if split else whole
 

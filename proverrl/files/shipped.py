@@ -49,6 +49,13 @@ def find_file(path: str | Path) -> Path:
     return shipped if ".." not in path.parts and shipped.exists() else path
 
 
+def name_file(path: Path) -> str:
+    """What a user would type for a file: a shipped one without the folder of the package."""
+    root = shipped_root()
+    inside = any(path.is_relative_to(root / name) for name in FOLDERS)
+    return str(path.relative_to(root) if inside else path)
+
+
 def find_config(path: Path) -> Path | None:
     """The configuration file that ``path`` is, or names among the shipped ones: ``demo``,
     ``presets/dapo`` and ``configs/demo.toml`` alike. None where there is no such file."""

@@ -40,6 +40,11 @@ from proverrl.rollout.inject import inject_proof
 from proverrl.rollout.samples import TrainingSample, build_samples
 from proverrl.types import Group
 
+NOTHING_LEARNED = (
+    "nothing was learned so far: no group had attempts that earned more than others. Start with "
+    "warm_start, take easier problems, or raise grpo.group_size"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class GrpoRun:
@@ -91,6 +96,7 @@ async def run_steps(
         while not (end := state.end()):
             session.check_stop(f"step {state.progress.step} is saved")
             await make_step(run)
+            monitor.warn("nothing learned", "" if learner.version else NOTHING_LEARNED)
             step, end = state.progress.step, state.end()
             if end or session.stop.is_set() or step % config.checkpoint_every == 0:
                 await asyncio.to_thread(check_weights, world, session.policy)

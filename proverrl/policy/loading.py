@@ -63,7 +63,8 @@ def load_policy(
             raise UsageError(f"{key} {str(path)!r} cannot be loaded: {error!r}") from error
         except (OSError, ValueError, SafetensorError) as error:
             line = str(error).partition("\n")[0]
-            raise UsageError(f"{key} {str(path)!r} cannot be loaded: {line}") from error
+            here = "" if Path(path).is_dir() else " There is no folder of that name either."
+            raise UsageError(f"{key} {str(path)!r} cannot be loaded: {line}{here}") from error
     for parameter in model.parameters():
         # Loaded tensors are views at any offset in the file, and the math library sums in another
         # order when memory is aligned otherwise: a resumed run would drift from an unbroken one.

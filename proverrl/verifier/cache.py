@@ -278,8 +278,8 @@ def _named_errors(path: Path | None) -> Iterator[None]:
     except (sqlite3.Error, OSError) as error:
         raise UsageError(
             f"the verdict cache {path} cannot be used ({error}); delete it, with its -wal and "
-            "-shm files, to start an empty one, or name another place (pool.cache; for verify "
-            "--no-cache)"
+            "-shm files, to start an empty one, or name another place (pool.cache, or "
+            "XDG_CACHE_HOME; for verify --no-cache)"
         ) from error
 
 
