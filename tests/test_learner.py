@@ -15,12 +15,19 @@ from proverrl.config.training import RateSchedule
 from proverrl.errors import ProverRLError, UsageError
 from proverrl.learner.learner import TorchLearner, Update
 from proverrl.learner.optimizers import rate_factor
-from proverrl.learner.packed_rows import PackedRow, gather_tokens, pack_rows, packed_logprobs
+from proverrl.learner.packed_rows import (
+    PackedRow,
+    gather_tokens,
+    pack_rows,
+    packed_logprobs,
+    samples_of,
+    split_rows,
+)
 from proverrl.losses.base import LossInputs
 from proverrl.losses.entropy import EntropyControl
 from proverrl.losses.total import LOSSES, compute_loss
 from proverrl.rollout.samples import TrainingSample, build_replay_sample
-from tests.tiny_model import tiny_model, tiny_samples
+from tests.tiny_model import samples_of_lengths, tiny_model, tiny_samples
 from tests.tolerance import FLOAT32, FLOAT64, MOVED
 
 
@@ -124,8 +131,8 @@ def test_the_old_policy_is_scored_only_when_needed(
 ) -> None:
     model = tiny_model()
     samples = tiny_samples(model)
-    calls = count_forwards(model)
     learner = build_learner(model, config={"epochs": 2}, weights={"name": weights})
+    calls = count_forwards(model)
     assert learner.loss.needs_old_logprobs is needed
     learner.step(samples)
     assert calls[0] == forwards
@@ -354,6 +361,29 @@ def test_all_terms_work_together_over_micro_batches(covariance: str) -> None:
     assert metrics["sampler_ratio_max"] == pytest.approx(math.exp(0.02), abs=1e-3)
     assert all(math.isfinite(value) for value in metrics.values())
     assert not torch.equal(flat(model), before)
+
+
+def test_a_group_that_is_too_long_is_cut_between_completions() -> None:
+    samples = samples_of_lengths(tiny_model())  # prompts of 2 and 3 tokens; 1, 2, 9 and 33 new ones
+    rows = split_rows(pack_rows(samples), 15)
+    assert [[s.num_new for s in row.samples] for row in rows] == 2 * [[1, 2, 9], [33]]
+    assert [row.num_tokens for row in rows] == [14, 35, 15, 36]
+    assert samples_of(rows) == samples
+
+
+@pytest.mark.parametrize("name", ["clipped_token", "gspo", "kimina"])
+def test_cutting_groups_does_not_change_the_update(name: LossName) -> None:
+    updated, passes = [], []
+    for limit in (12, 100_000):
+        model = tiny_model()
+        samples = samples_of_lengths(model)
+        learner = build_learner(model, config={"micro_batch_tokens": limit}, name=name)
+        calls = count_forwards(model)
+        learner.step(samples)
+        updated.append(flat(model))
+        passes.append(calls[0])
+    assert float((updated[0] - updated[1]).abs().mean()) < MOVED
+    assert passes == [2 if name == "kimina" else 5, 1]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +13,8 @@ from proverrl.errors import UsageError
 from proverrl.learner.learner import enable_checkpointing
 from proverrl.learner.packed_attention import NAME, Span, plan_attention, use_packed_attention
 from proverrl.learner.packed_rows import pack_rows, packed_logprobs
-from proverrl.rollout.samples import TrainingSample
 from tests.test_learner import padded_logprobs
-from tests.tiny_model import VOCABULARY, tiny_model, tiny_samples
+from tests.tiny_model import samples_of_lengths, tiny_model
 from tests.tolerance import FLOAT64
 
 SIZES: dict[str, Any] = {
@@ -27,26 +25,6 @@ SIZES: dict[str, Any] = {
     "num_key_value_heads": 2,
     "intermediate_size": 32,
 }
-
-
-def samples_of_lengths(model: Any) -> list[TrainingSample]:
-    """Two prompts of 2 and 3 tokens; completions of 1, 2, 9 and 33 tokens each."""
-    samples = []
-    for base in tiny_samples(model, prompts=2, each=1):
-        for new in (1, 2, 9, 33):
-            head = base.token_ids[: base.prompt_length]
-            tail = tuple((7 * i + new) % VOCABULARY for i in range(new))
-            zeros = (0.0,) * len(head)
-            samples.append(
-                replace(
-                    base,
-                    token_ids=head + tail,
-                    loss_mask=(0,) * len(head) + (1,) * new,
-                    logprobs=zeros + (0.0,) * new,
-                    advantages=zeros + (1.0,) * new,
-                )
-            )
-    return samples
 
 
 def test_the_layout_by_hand() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -72,3 +73,23 @@ def _sample(
         logprobs=(*map(float, zeros), *(v * m for v, m in zip(logprobs, mask, strict=True))),
         advantages=(*map(float, zeros), *(advantage * m for m in mask)),
     )
+
+
+def samples_of_lengths(model: Any) -> list[TrainingSample]:
+    """Two prompts of 2 and 3 tokens; completions of 1, 2, 9 and 33 tokens each."""
+    samples = []
+    for base in tiny_samples(model, prompts=2, each=1):
+        for new in (1, 2, 9, 33):
+            head = base.token_ids[: base.prompt_length]
+            tail = tuple((7 * i + new) % VOCABULARY for i in range(new))
+            zeros = (0.0,) * len(head)
+            samples.append(
+                replace(
+                    base,
+                    token_ids=head + tail,
+                    loss_mask=(0,) * len(head) + (1,) * new,
+                    logprobs=zeros + (0.0,) * new,
+                    advantages=zeros + (1.0,) * new,
+                )
+            )
+    return samples

@@ -221,6 +221,12 @@ class LossConfig(Section):
         return self.weights.name not in WITHOUT_OLD_FORWARD
 
     @property
+    def needs_groups(self) -> bool:
+        """True when the loss compares samples of one prompt, which then share a micro-batch; a
+        plug-in may."""
+        return self.name in ("kimina", "trajectory_balance") or ":" in self.name
+
+    @property
     def needs_reference(self) -> bool:
         """True when a frozen copy of the first policy must be kept (as much memory again as the
         weights take)."""

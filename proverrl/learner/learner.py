@@ -30,7 +30,9 @@ from proverrl.learner.packed_rows import (
     packed_logprobs,
     samples_of,
     split_by_sample,
+    split_rows,
 )
+from proverrl.learner.vocabulary import check_head
 from proverrl.learner.weights import calls, keep_up, open_weights
 from proverrl.losses.base import LossInputs
 from proverrl.losses.entropy import EntropyControl
@@ -39,7 +41,7 @@ from proverrl.losses.total import compute_loss
 from proverrl.parallel import SINGLE, World
 from proverrl.policy.loading import DTYPES
 from proverrl.policy.lora import adapter_disabled, has_adapter
-from proverrl.policy.probe import Rows
+from proverrl.policy.probe import TOLERANCES, Rows
 from proverrl.rollout.samples import TrainingSample
 from proverrl.seeds import derive_seed
 
@@ -95,6 +97,7 @@ class TorchLearner:
                 f"learner.precision is {config.precision!r} and the model's weights are "
                 f"{model.dtype}; load it with precision={config.precision!r}"
             )
+        check_head(model, TOLERANCES[config.precision])
         self.model = model
         self.config = config
         self.loss = LossConfig() if loss is None else loss
@@ -262,6 +265,8 @@ class TorchLearner:
         ]
 
     def _shard(self, rows: Sequence[PackedRow], rank: int | None = None) -> list[PackedRow]:
+        if not self.loss.needs_groups:
+            rows = split_rows(rows, self.config.micro_batch_tokens)
         return self.world.shard(rows, lambda row: row.num_tokens, rank)
 
     def _imitate(self, rows: Sequence[PackedRow]) -> float:

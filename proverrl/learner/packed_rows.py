@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from proverrl.learner.packed_attention import NO_MASK, Span, plan_attention, use_packed_attention
+from proverrl.learner.vocabulary import head_logits, token_logprobs
 from proverrl.rollout.samples import TrainingSample
 
 
@@ -51,6 +52,21 @@ def pack_rows(samples: Sequence[TrainingSample]) -> list[PackedRow]:
     for sample in samples:
         by_prompt.setdefault(sample.token_ids[: sample.prompt_length], []).append(sample)
     return [PackedRow(tuple(group)) for group in by_prompt.values()]
+
+
+def split_rows(rows: Sequence[PackedRow], max_tokens: int) -> list[PackedRow]:
+    """The same samples in rows of at most ``max_tokens`` tokens, cut between completions, each with
+    its prompt (one sample that is longer goes alone)."""
+    parts = []
+    for row in rows:
+        chosen: list[TrainingSample] = []
+        for sample in row.samples:
+            if chosen and PackedRow((*chosen, sample)).num_tokens > max_tokens:
+                parts.append(PackedRow(tuple(chosen)))
+                chosen = []
+            chosen.append(sample)
+        parts.append(PackedRow(tuple(chosen)))
+    return parts
 
 
 def samples_of(rows: Iterable[PackedRow]) -> list[TrainingSample]:
@@ -90,18 +106,27 @@ def packed_logprobs(
     Tokens come in the order of rows, then samples, then positions. The entropies carry a gradient
     only under ``entropy_grad``.
     """
-    logits, targets = packed_logits(model, rows, temperature=temperature)
-    logprobs = torch.log_softmax(logits, dim=-1)
-    spread = logprobs if entropy_grad else logprobs.detach()
-    entropy = -(spread.exp() * spread).sum(-1)
-    return logprobs.gather(-1, targets[:, None]).squeeze(-1), entropy
+    hidden, targets = _read_rows(model, rows)
+    return token_logprobs(
+        model, hidden, targets, temperature=temperature, entropy_grad=entropy_grad
+    )
 
 
 def packed_logits(
     model: Any, rows: Sequence[PackedRow], *, temperature: float
 ) -> tuple[Tensor, Tensor]:
     """Logits over the vocabulary, divided by ``temperature``, of shape (tokens, vocabulary), and
-    the tokens themselves, of shape (tokens,), in the order of ``packed_logprobs``.
+    the tokens themselves, of shape (tokens,), in the order of ``packed_logprobs``: all at once,
+    for a loss that needs whole distributions.
+    """
+    hidden, targets = _read_rows(model, rows)
+    logits = head_logits(model, hidden)
+    return logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature, targets
+
+
+def _read_rows(model: Any, rows: Sequence[PackedRow]) -> tuple[Tensor, Tensor]:
+    """What the decoder has at the place before each completion token, of shape (tokens, hidden
+    size), and those tokens.
 
     From then on the model attends through ``proverrl.learner.packed_attention``. Raises
     ``UsageError`` if the model does not look its attention up by name.
@@ -137,10 +162,8 @@ def packed_logits(
         attention_plan=plan_attention(spans, device),
         use_cache=False,
     ).last_hidden_state
-    logits = model.get_output_embeddings()(hidden[0, torch.tensor(sources).to(device)])
-    # At least float32: a softmax over a vocabulary needs more bits than bfloat16 has.
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return wide / temperature, torch.tensor(targets).to(device)
+    places = torch.tensor(sources).to(device)
+    return hidden[0, places], torch.tensor(targets).to(device)
 
 
 def new_values(samples: Iterable[TrainingSample], name: str) -> Tensor:

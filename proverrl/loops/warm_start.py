@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.nn import functional
 
 from proverrl.config.training import ExpertIterationConfig, WarmStartConfig
 from proverrl.files.disk import saving
 from proverrl.learner.optimizers import scale_rates
 from proverrl.learner.packed_attention import NO_MASK, Span, plan_attention, use_packed_attention
 from proverrl.learner.packed_rows import batch_rows
+from proverrl.learner.vocabulary import token_logprobs
 from proverrl.learner.weights import TrainedWeights
 from proverrl.loops.pairs import Pair, PairSource, make_source, reference_sources
 from proverrl.loops.session import Session
@@ -179,10 +179,9 @@ def _score_tokens(
     weights = layout.pop("weights")[:, 1:]
     hidden = policy.model.get_decoder()(**layout, use_cache=False).last_hidden_state
     picked = weights > 0
-    logits = policy.model.get_output_embeddings()(hidden[:, :-1][picked])
     targets = layout["input_ids"][:, 1:][picked]
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return functional.cross_entropy(logits, targets, reduction="none"), picked, weights
+    logprobs, _ = token_logprobs(policy.model, hidden[:, :-1][picked], targets)
+    return -logprobs, picked, weights
 
 
 def _pad(batch: Sequence[Pair], prompt_weight: float) -> dict[str, Any]:
