@@ -25,6 +25,9 @@ T = TypeVar("T")
 PATIENCE = timedelta(days=1)
 """How long a process waits for another: rank 0 may judge, or train alone, for hours."""
 
+BUCKET_BYTES = 2**26
+"""Gradients that are summed in one message; a weight of more than that goes alone."""
+
 
 class World:
     """``size`` processes of which this is number ``rank``. Rank 0 leads: it alone has problems,
@@ -61,20 +64,18 @@ class World:
         return found
 
     def sum_gradients(self, weights: Sequence[Tensor]) -> None:
-        """Put the sum over all processes into each gradient, in one message and in float32; a
-        missing gradient counts as 0."""
+        """Put the sum over all processes into each gradient, in float32 and in messages of about
+        ``BUCKET_BYTES``, which is all that is copied; a missing gradient counts as 0."""
         if self.size == 1:
             return
-        parts = [
-            torch.zeros_like(w, dtype=torch.float32).flatten()
-            if w.grad is None
-            else w.grad.float().flatten()
-            for w in weights
-        ]
-        flat = torch.cat(parts)
-        torch.distributed.all_reduce(flat)
-        for weight, part in zip(weights, torch.split(flat, [len(p) for p in parts]), strict=True):
-            weight.grad = part.view_as(weight).to(weight.dtype)
+        bucket: list[Tensor] = []
+        for weight in weights:
+            bucket.append(weight)
+            if sum(w.numel() for w in bucket) * 4 >= BUCKET_BYTES:
+                _sum_bucket(bucket)
+                bucket = []
+        if bucket:
+            _sum_bucket(bucket)
 
     def push(self, weights: Iterable[Tensor]) -> None:
         """Overwrite the weights with rank 0's."""
@@ -108,6 +109,19 @@ class World:
 
 
 SINGLE = World()
+
+
+def _sum_bucket(weights: Sequence[Tensor]) -> None:
+    parts = [
+        torch.zeros_like(w, dtype=torch.float32).flatten()
+        if w.grad is None
+        else w.grad.float().flatten()
+        for w in weights
+    ]
+    flat = torch.cat(parts)
+    torch.distributed.all_reduce(flat)
+    for weight, part in zip(weights, torch.split(flat, [len(p) for p in parts]), strict=True):
+        weight.grad = part.view_as(weight).to(weight.dtype)
 
 
 @contextlib.contextmanager

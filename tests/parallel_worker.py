@@ -1,8 +1,9 @@
 """Two steps of a learner on a tiny model, by one process or by several.
 
 python -m tests.parallel_worker OUT CASES runs in each of the processes that the environment names.
-CASES is a JSON list of settings: ``learner``, ``loss``, ``lora``, ``model``, ``spoil``, the rank
-that ``skips`` its pushes, and ``file``, where the learner's state goes after the two steps.
+CASES is a JSON list of settings: ``learner``, ``loss``, ``lora``, ``model``, ``spoil``,
+``bucket_bytes``, the rank that ``skips`` its pushes, and ``file``, where the learner's state goes
+after the two steps.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
+from proverrl import parallel
 from proverrl.cli.ending import run_to_the_end
 from proverrl.config import LearnerConfig, LoraConfig, LossConfig
 from proverrl.errors import ProverRLError, WeightSyncError
@@ -44,6 +46,7 @@ class Seen:
 
 def run_case(world: World, case: dict[str, Any]) -> dict[str, Any]:
     """What rank 0 has after two steps and a draw; nothing on the others."""
+    parallel.BUCKET_BYTES = case.get("bucket_bytes", 2**26)
     # Other weights on the others: they must get those of rank 0.
     model = tiny_model(seed=world.rank, **case.get("model", {}))
     config = LearnerConfig.model_validate(case.get("learner", {}))

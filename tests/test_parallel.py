@@ -31,6 +31,8 @@ CASES: dict[str, dict[str, Any]] = {
     "sequence": {"loss": {"name": "clipped_sequence"}},
     "bf16": {"learner": {"precision": "bf16"}},
     "spoil": {"spoil": True},
+    # Weights of 16 * 16 and 24 * 16 numbers: some messages hold several, some one.
+    "buckets": {"bucket_bytes": 1500},
 }
 if find_spec("peft") is not None:
     CASES["lora"] = {"lora": {"rank": 4, "alpha": 8.0}, "loss": {"kl": {"coefficient": 0.1}}}

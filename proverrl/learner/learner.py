@@ -324,9 +324,12 @@ class TorchLearner:
         return self.weights.state_dict() | {"version": self.version} | parts
 
     def load(self, path: Path) -> None:
+        # On the CPU, or every process would put its copy onto the device that it was saved from.
         # Whole states stay on the disk where each process needs a part of them.
         with loading(path):
-            state = torch.load(path, weights_only=True, mmap=self.weights.lockstep)
+            state = torch.load(
+                path, map_location="cpu", weights_only=True, mmap=self.weights.lockstep
+            )
         self.weights.load_state_dict(state)
         self.version = state["version"]
         for name, part in self._parts().items():

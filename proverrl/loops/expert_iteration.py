@@ -186,7 +186,7 @@ def _train_round(session: Session, sources: list[PairSource], number: int) -> fl
         reset_adapter(session.policy.model, seed=derive_seed(config.seed, "lora"))
     elif settings.from_warm_start:
         with loading(session.warm_weights):
-            state = torch.load(session.warm_weights, weights_only=True)
+            state = torch.load(session.warm_weights, map_location="cpu", weights_only=True)
         session.policy.model.load_state_dict(state)
     steps = max(1, settings.epochs * len(sources) // settings.batch_size)
 

@@ -204,7 +204,7 @@ def _load(path: Path, identity: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     with loading(path):
-        state: dict[str, Any] = torch.load(path, weights_only=True)
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     if state["of"] != identity:
         raise RunError(
             f"{path.parent}: the policy, rollouts or samples changed since this run was begun; "
