@@ -36,6 +36,7 @@ from proverrl.cli.options import (
     run_until_interrupted,
     set_text,
 )
+from proverrl.cli.plan import plan
 from proverrl.cli.problems import problems
 from proverrl.cli.runs import inspect, proofs, report, watch
 from proverrl.cli.search import search
@@ -134,7 +135,7 @@ def cli(log_level: str) -> None:
 
 for command in (
     *(verify, serve, mcp, bench, inspect, problems, proofs, compare),
-    *(contamination, recheck, report, watch, search, formalize, prove, init),
+    *(contamination, recheck, report, watch, search, formalize, prove, init, plan),
 ):
     cli.add_command(command)
 problems.add_command(check_problems)

@@ -94,25 +94,31 @@ def build_policy(
     """A small Llama model with fresh weights drawn under ``seed``, then rounded to ``precision``.
     Llama, because transformers gives a Qwen2 folder Qwen2's own tokenizer whatever it contains."""
     torch.manual_seed(seed)
-    model = LlamaForCausalLM(  # type: ignore[no-untyped-call]
-        LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=config.hidden_size,
-            num_hidden_layers=config.num_layers,
-            num_attention_heads=config.num_heads,
-            num_key_value_heads=config.num_heads,
-            intermediate_size=config.intermediate_size,
-            max_position_embeddings=1024,
-            rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
-            tie_word_embeddings=True,
-            bos_token_id=tokenizer.bos_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-    )
+    model = LlamaForCausalLM(small_llama(config, tokenizer))  # type: ignore[no-untyped-call]
     cast_parameters(model, DTYPES[precision])
     return TransformersPolicy(
         model, tokenizer, layout=config.layout, device=device, max_rows=config.max_rows
+    )
+
+
+def small_llama(
+    config: PolicyConfig, tokenizer: PreTrainedTokenizerBase | None = None
+) -> LlamaConfig:
+    """The architecture of a policy from scratch; without a tokenizer with the largest vocabulary
+    that it may have."""
+    return LlamaConfig(
+        vocab_size=config.vocab_size if tokenizer is None else len(tokenizer),
+        hidden_size=config.hidden_size,
+        num_hidden_layers=config.num_layers,
+        num_attention_heads=config.num_heads,
+        num_key_value_heads=config.num_heads,
+        intermediate_size=config.intermediate_size,
+        max_position_embeddings=1024,
+        rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
+        tie_word_embeddings=True,
+        bos_token_id=getattr(tokenizer, "bos_token_id", None),
+        eos_token_id=getattr(tokenizer, "eos_token_id", None),
+        pad_token_id=getattr(tokenizer, "pad_token_id", None),
     )
 
 

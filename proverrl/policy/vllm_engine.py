@@ -33,6 +33,10 @@ ENVIRONMENT = {
 }
 """Set before vLLM is imported."""
 
+WORK_BYTES = 2**31
+"""What vLLM is thought to compute with beside its weights and its cache; its cache does not depend
+on this."""
+
 MIN_BATCHED_TOKENS = 4096
 """Prompt tokens that are computed at once, where prompts cannot be computed in parts."""
 
@@ -72,6 +76,13 @@ def import_vllm() -> Any:
         ) from error
 
 
+def claimed_share(parameters: int, config: VllmConfig, total_bytes: int) -> float:
+    """The share of a device's memory that vLLM takes: weights, cache, and what it computes with."""
+    size = getattr(torch, config.dtype).itemsize
+    claimed = size * parameters + config.kv_cache_gb * 2**30 + WORK_BYTES
+    return min(0.95, claimed / total_bytes)
+
+
 class VllmEngine:
     """One vLLM engine for ``policy``'s architecture and tokenizer; ``load`` brings the weights. All
     calls come from one thread. Raises ``UsageError`` if vLLM is not there, or refuses the model or
@@ -90,6 +101,7 @@ class VllmEngine:
                 dtype=config.dtype,
                 enforce_eager=config.eager,
                 kv_cache_memory_bytes=int(config.kv_cache_gb * 2**30),
+                **self._memory_settings(policy, config),
                 max_model_len=config.max_model_tokens or None,
                 max_num_seqs=policy.max_rows,
                 **self._prefill_settings(policy, config),
@@ -127,6 +139,15 @@ class VllmEngine:
             "enable_chunked_prefill": False,
             "max_num_batched_tokens": max(longest, MIN_BATCHED_TOKENS),
         }
+
+    def _memory_settings(self, policy: TransformersPolicy, config: VllmConfig) -> dict[str, float]:
+        """The share of a GPU that must be free when vLLM starts. Its own default is nearly all of
+        it, and here the model that is trained lies beside."""
+        if self._vllm.platforms.current_platform.is_cpu():
+            return {}
+        parameters = sum(p.numel() for p in policy.model.parameters())
+        total = torch.cuda.get_device_properties(policy.model.device).total_memory
+        return {"gpu_memory_utilization": claimed_share(parameters, config, total)}
 
     @property
     def description(self) -> str:

@@ -1,0 +1,81 @@
+"""The command that says what a run will hold: ``plan``.
+
+Flows in: a configuration. Flows out: a table of memory, and an exit status.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from proverrl.cli.options import AS_JSON, FiniteRange, config_arguments, count_option, read_config
+
+EXIT_TOO_LARGE = 1
+
+
+@click.command()
+@config_arguments
+@count_option("--processes", 1, "Processes of the run, each with a device of its own.")
+@count_option("--prompt-tokens", 512, "The longest prompt, for the cache of the sampler.")
+@click.option(
+    "--memory-gb", type=FiniteRange(0.1), help="Memory of a device.  [this machine's GPU, if any]"
+)
+@AS_JSON
+def plan(
+    config_file: Path | None,
+    overrides: tuple[str, ...],
+    processes: int,
+    prompt_tokens: int,
+    memory_gb: float | None,
+    as_json: bool,
+) -> None:
+    """Say what GRPO by CONFIG_FILE will hold on each device, before anything is loaded.
+
+    Exit status 1: more than the device has. An estimate: what CUDA and fragments take is not in
+    it.
+    """
+    import torch
+
+    from proverrl.learner.memory import GB, plan_memory
+
+    config = read_config(config_file, None, overrides, ask="give a configuration file")
+    found = plan_memory(config, processes=processes, prompt_tokens=prompt_tokens)
+    if memory_gb is None and torch.cuda.is_available():
+        memory_gb = torch.cuda.get_device_properties(0).total_memory / GB
+    fits = None if memory_gb is None else found.peak <= memory_gb * GB
+    if as_json:
+        row: dict[str, Any] = {
+            "parameters": found.parameters,
+            "trained": found.trained,
+            "always": found.always,
+            "update": found.update,
+            "sampling": found.sampling,
+            "kv_token": found.kv_token,
+            "peak": found.peak,
+            "fits": fits,
+        }
+        click.echo(json.dumps(row))
+    else:
+        click.echo(
+            f"{found.parameters / 1e6:,.1f} M parameters, {found.trained / 1e6:,.1f} M trained"
+        )
+        parts = {"always": found.always, "update": found.update, "sampling": found.sampling}
+        for when, rows in parts.items():
+            for name, size in rows.items():
+                click.echo(f"{when:9} {name:36} {size / GB:10.3f} GB")
+        click.echo(f"{'most':9} {'at once, on each device':36} {found.peak / GB:10.3f} GB")
+        click.echo(f"a token takes {found.kv_token / 1024:,.1f} KB of the sampler's cache")
+        if memory_gb is not None:
+            click.echo(f"{'left':9} {'of a device':36} {memory_gb - found.peak / GB:10.3f} GB")
+        if fits is False:
+            click.echo(
+                "A device is too small: lower learner.micro_batch_tokens or policy.max_rows, set "
+                "learner.gradient_checkpointing,\nlearner.precision = 'bf16', policy.lora.rank, or "
+                "learner.shard = 'fsdp2' with several processes"
+            )
+    if fits is False:
+        sys.exit(EXIT_TOO_LARGE)

@@ -1,0 +1,139 @@
+"""What a run will hold on each device, by arithmetic, before a weight is loaded.
+
+Flows in: a configuration, the number of processes, and the architecture that it names (of a
+checkpoint only ``config.json`` is read). Flows out: bytes by what they are for. The activations are
+those of a decoder with gated feed-forward layers (Llama, Qwen, Mistral), counted from what torch
+keeps for the backward pass (Korthikanti et al. 2022, arXiv 2205.05198, count likewise). Not handled
+here: what CUDA itself takes, and fragments between tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from proverrl.config import Config
+from proverrl.errors import UsageError
+from proverrl.learner.optimizers import build_optimizers
+from proverrl.learner.vocabulary import CHUNK_BYTES
+from proverrl.policy.loading import DTYPES, small_llama
+from proverrl.policy.lora import attach_adapter, has_adapter
+
+GB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Bytes on each device. ``always`` is held throughout, ``update`` while the learner computes,
+    ``sampling`` while completions are written; ``parameters`` and ``trained`` are counts, and
+    ``kv_token`` is what a token takes in the sampler's cache."""
+
+    parameters: int
+    trained: int
+    always: dict[str, int]
+    update: dict[str, int]
+    sampling: dict[str, int]
+    kv_token: int
+
+    @property
+    def peak(self) -> int:
+        """The most at once; vLLM's memory stands under ``always``."""
+        rest = max(sum(self.update.values()), sum(self.sampling.values()))
+        return sum(self.always.values()) + rest
+
+
+def plan_memory(config: Config, *, processes: int = 1, prompt_tokens: int = 512) -> MemoryPlan:
+    """The plan of ``loop = "grpo"`` by so many processes, for prompts of so many tokens. Raises
+    ``UsageError`` if the checkpoint has no configuration that transformers reads."""
+    model = _empty_model(config)
+    shape = model.config.get_text_config(decoder=True)
+    parameters = sum(p.numel() for p in model.parameters())
+    weights = [p for p in model.parameters() if p.requires_grad]
+    trained = sum(p.numel() for p in weights)
+    size = DTYPES[config.learner.precision].itemsize
+    masters = 0 if size == 4 else 4 * trained
+    states = sum(_state_bytes(optimizer) for optimizer in _optimizers(config, model))
+    cut = processes if config.learner.shard != "none" else 1
+    always = {"weights": size * parameters}
+    if cut > 1:
+        # The learner's own weights: the sampler keeps the whole ones.
+        masters = 4 * trained
+    always["float32 copies of trained weights"] = masters // cut
+    always["optimizer"] = states // cut
+    if config.loss.needs_reference and not has_adapter(model):
+        always["reference model"] = size * parameters // cut
+    if config.loss.distill.weight > 0:
+        always["teacher of self-distillation"] = 4 * parameters
+    head_dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
+    keys = (getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads) * head_dim
+    kv_token = 2 * keys * shape.num_hidden_layers
+    tokens = config.learner.micro_batch_tokens
+    update = {
+        "gradients": 4 * trained // cut,
+        "activations": tokens * _activation_bytes(config, shape, keys, size),
+        "logits of one chunk": min(CHUNK_BYTES, 4 * tokens * shape.vocab_size) * 9 // 8,
+    }
+    sampling = {}
+    if config.policy.engine == "vllm":
+        dtype = getattr(torch, config.vllm.dtype).itemsize
+        kv_token *= dtype
+        always["vLLM's weights"] = dtype * parameters
+        always["vLLM's key-value cache"] = int(config.vllm.kv_cache_gb * GB)
+    else:
+        kv_token *= size
+        length = prompt_tokens + config.sampling.max_new_tokens
+        sampling["key-value cache"] = config.policy.max_rows * length * kv_token
+        sampling["logits of the next token"] = config.policy.max_rows * shape.vocab_size * 12
+    always = {name: value for name, value in always.items() if value}
+    return MemoryPlan(parameters, trained, always, update, sampling, kv_token)
+
+
+def _empty_model(config: Config) -> Any:
+    """The model without its numbers, on no device; with adapters where they are trained."""
+    path = config.policy.path
+    try:
+        shape = AutoConfig.from_pretrained(path) if path else small_llama(config.policy)
+    except (OSError, ValueError) as error:
+        line = str(error).partition("\n")[0]
+        raise UsageError(f"policy.path {path!r} has no configuration to plan for: {line}") from None
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(shape)  # type: ignore[no-untyped-call]
+        if config.policy.lora.rank:
+            attach_adapter(model, config.policy.lora, seed=0)
+    return model
+
+
+def _optimizers(config: Config, model: Any) -> list[torch.optim.Optimizer]:
+    settings = config.learner
+    return build_optimizers(
+        settings.optimizer,
+        model,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+    )
+
+
+def _state_bytes(optimizer: torch.optim.Optimizer) -> int:
+    """Two moments in float32 for AdamW, one for Muon."""
+    moments = 1 if isinstance(optimizer, torch.optim.Muon) else 2
+    return sum(4 * moments * p.numel() for group in optimizer.param_groups for p in group["params"])
+
+
+def _activation_bytes(config: Config, shape: Any, keys: int, size: int) -> int:
+    """Bytes that the backward pass needs for a token. A layer keeps the inputs and outputs of its
+    norms (in float32 within), queries, attention and residuals (10 hidden states, 12 in bfloat16),
+    keys and values before and behind rotation and packing (3 times both together), and four states
+    of the feed-forward width."""
+    hidden, layers = int(shape.hidden_size), int(shape.num_hidden_layers)
+    wide = int(getattr(shape, "moe_intermediate_size", None) or shape.intermediate_size)
+    # Of several experts those that a token goes to.
+    wide *= getattr(shape, "num_experts_per_tok", None) or 1
+    layer = 4 * wide + (10 if size == 4 else 12) * hidden + 3 * keys
+    outside = 8 * hidden
+    if config.learner.gradient_checkpointing:
+        # Each layer's input; one layer at a time is computed again.
+        return size * (layers * hidden + layer + outside)
+    return size * (layers * layer + outside)

@@ -1,0 +1,140 @@
+"""What a run will hold: by hand, and against what a step really holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from transformers import AutoModelForCausalLM, Qwen2Config
+
+from proverrl.cli.main import cli
+from proverrl.config import Config, VllmConfig
+from proverrl.learner.learner import enable_checkpointing
+from proverrl.learner.memory import plan_memory
+from proverrl.learner.packed_rows import pack_rows, packed_logprobs
+from proverrl.policy.vllm_engine import claimed_share
+from proverrl.rollout.samples import build_replay_sample
+from tests.test_vocabulary import peak_bytes
+
+SMALL = Qwen2Config(
+    vocab_size=100,
+    hidden_size=64,
+    intermediate_size=176,
+    num_hidden_layers=6,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+)
+# Embedding and output layer; a layer's projections with three biases, feed-forward, two norms; the
+# last norm.
+LAYER = (64 * 64 + 64) + 2 * (64 * 32 + 32) + 64 * 64 + 3 * 64 * 176 + 2 * 64
+PARAMETERS = 2 * 100 * 64 + 6 * LAYER + 64
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    SMALL.save_pretrained(tmp_path)
+    return str(tmp_path)
+
+
+def make_config(folder: str, **sections: object) -> Config:
+    return Config.model_validate({"policy": {"path": folder}, **sections})
+
+
+def test_bytes_by_hand(folder: str) -> None:
+    found = plan_memory(make_config(folder))
+    assert found.parameters == found.trained == PARAMETERS
+    assert found.always == {"weights": 4 * PARAMETERS, "optimizer": 8 * PARAMETERS}
+    assert found.update["gradients"] == 4 * PARAMETERS
+    # Keys and values of 2 heads of 16 numbers in 6 layers, 4 bytes each.
+    assert found.kv_token == 2 * 2 * 16 * 6 * 4
+    # 256 rows of 512 tokens of a prompt and 2,048 of a completion.
+    assert found.sampling["key-value cache"] == 256 * 2560 * found.kv_token
+
+
+def test_half_precision_keeps_masters_and_processes_share_them(folder: str) -> None:
+    half = make_config(folder, learner={"precision": "bf16"}, loss={"kl": {"coefficient": 0.1}})
+    found = plan_memory(half)
+    assert found.always == {
+        "weights": 2 * PARAMETERS,
+        "float32 copies of trained weights": 4 * PARAMETERS,
+        "optimizer": 8 * PARAMETERS,
+        "reference model": 2 * PARAMETERS,
+    }
+    cut = plan_memory(
+        make_config(folder, learner={"precision": "bf16", "shard": "fsdp2"}), processes=4
+    )
+    assert cut.always == {
+        "weights": 2 * PARAMETERS,
+        "float32 copies of trained weights": PARAMETERS,
+        "optimizer": 2 * PARAMETERS,
+    }
+    assert cut.update["gradients"] == PARAMETERS
+
+
+def test_vllm_and_muon(folder: str) -> None:
+    vllm = {"dtype": "bfloat16", "kv_cache_gb": 0.5}
+    config = make_config(folder, vllm=vllm, learner={"optimizer": "muon"})
+    config = config.model_copy(
+        update={"policy": config.policy.model_copy(update={"engine": "vllm"})}
+    )
+    found = plan_memory(config)
+    matrices = 6 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 176)
+    assert found.always == {
+        "weights": 4 * PARAMETERS,
+        "optimizer": 4 * matrices + 8 * (PARAMETERS - matrices),
+        "vLLM's weights": 2 * PARAMETERS,
+        "vLLM's key-value cache": 2**29,
+    }
+    assert found.sampling == {}
+    assert found.kv_token == 2 * 2 * 16 * 6 * 2
+
+
+def test_what_vllm_claims_of_a_card() -> None:
+    config = VllmConfig(dtype="bfloat16", kv_cache_gb=10.0)
+    # 3 GiB of weights, 10 of cache, 2 to compute with, of 80.
+    assert claimed_share(3 * 2**29, config, 80 * 2**30) == pytest.approx(15 / 80)
+    assert claimed_share(3 * 2**29, config, 2**33) == 0.95
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_activations_are_those_of_a_step(folder: str, precision: str, checkpointing: bool) -> None:
+    dtype = torch.float32 if precision == "fp32" else torch.bfloat16
+    model = AutoModelForCausalLM.from_config(SMALL).to(dtype)  # type: ignore[no-untyped-call]
+    if checkpointing:
+        enable_checkpointing(model)
+        model.train()
+    ids = torch.randint(100, (8, 256), generator=torch.Generator().manual_seed(0)).tolist()
+    rows = pack_rows([build_replay_sample(tuple(r[:8]), tuple(r[8:])) for r in ids])
+    learner = {
+        "precision": precision,
+        "gradient_checkpointing": checkpointing,
+        "micro_batch_tokens": 8 * 256,
+    }
+    plan = plan_memory(make_config(folder, learner=learner))
+
+    def step() -> None:
+        logprobs, _ = packed_logprobs(model, rows, temperature=1.0)
+        logprobs.sum().backward()  # type: ignore[no-untyped-call]
+
+    step()
+    model.zero_grad()
+    found = peak_bytes(step) - plan.update["logits of one chunk"]
+    # Some gradients are there before all activations are gone, at most the last layers'.
+    assert 0.75 * plan.update["activations"] < found < 1.25 * plan.update["activations"]
+
+
+def test_the_command(folder: str) -> None:
+    words = ["plan", f"policy.path={folder}", "learner.precision=bf16"]
+    done = CliRunner().invoke(cli, [*words, "demo", "--json", "--memory-gb", "80"])
+    assert done.exit_code == 0, done.output
+    row = json.loads(done.output)
+    assert (row["parameters"], row["fits"]) == (PARAMETERS, True)
+    small = CliRunner().invoke(cli, [*words, "demo", "--memory-gb", "0.1"])
+    assert small.exit_code == 1
+    assert "A device is too small: lower learner.micro_batch_tokens" in small.output
+    missing = CliRunner().invoke(cli, ["plan", "policy.path=nowhere", "demo"])
+    assert "policy.path 'nowhere' has no configuration to plan for" in str(missing.exception)
