@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +28,7 @@ from proverrl.policy.vllm import VllmPolicy
 from proverrl.rollout.samples import TrainingSample, build_samples
 from proverrl.types import Completion, Group, Reward, Rollout, Sampling, Status, Turn
 from tests.builders import build_problem, build_rollout
+from tests.test_parallel import start
 from tests.test_policy import TEXTS
 
 pytestmark = [
@@ -240,3 +243,18 @@ def test_the_process_is_left_as_it_was(sampler: VllmPolicy) -> None:
     )
     assert re.match(expected, sampler.engine)
     assert not list(Path(sampler._engine._folder.name).glob("*.safetensors"))
+
+
+def test_several_processes_have_an_engine_each(tmp_path: Path) -> None:
+    words = ["policy.engine=vllm", "policy.hidden_size=128", "vllm.kv_cache_gb=0.2"]
+    words += ["warm_start.steps=40", "grpo.steps=2", "grpo.groups_per_step=4"]
+    words += ["grpo.groups_per_draw=4", "evaluation.before=false", "evaluation.after=false"]
+    words += ["pool.workers=1", f"run={tmp_path / 'run'}"]
+    python = (sys.executable,)
+    processes = start(2, "proverrl", "train", "demo", *words, python=python)
+    told = [process.communicate(timeout=600)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], told
+    steps = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
+    steps = [step for step in steps if step["kind"] == "step"]
+    # Rank 0 has compared its own engine; another process that differs ends the run.
+    assert [step["push_mean_abs_dlogp"] < 1e-4 for step in steps] == [True, True]

@@ -17,6 +17,7 @@ from proverrl.config import Config
 from proverrl.learner.learner import TorchLearner, UpdateCheck, require_finite
 from proverrl.loops.session import TrainingProblems
 from proverrl.parallel import World
+from proverrl.policy.base import SharedSampler
 from proverrl.policy.probe import MIN_SEQUENCES, choose_rows
 from proverrl.policy.transformers import TransformersPolicy
 
@@ -30,13 +31,19 @@ class Follower:
     learner: TorchLearner
 
     def __init__(
-        self, world: World, policy: TransformersPolicy, open_learner: Callable[[], TorchLearner]
+        self,
+        world: World,
+        policy: TransformersPolicy,
+        open_learner: Callable[[], TorchLearner],
+        sampler: SharedSampler | None = None,
     ) -> None:
         self.world = world
         self.policy = policy
+        self.sampler: SharedSampler = policy if sampler is None else sampler
         self.open_learner = open_learner
         self.orders: dict[str, Callable[..., Any]] = {
             "generate": self._generate,
+            "load": lambda version: self.sampler.push(version),
             "learner": self._start_learner,
             "step": lambda *what: self.learner.step(what[0], tuple, *what[1:]),
             "state": lambda: self.learner.state(),
@@ -59,7 +66,7 @@ class Follower:
 
     def _generate(self, prompts: Any, n: int, sampling: Any, version: int) -> None:
         self.policy.version = version
-        self.policy.generate_shared(prompts, n, sampling)
+        self.sampler.generate_shared(prompts, n, sampling)
 
     def _start_learner(self, checkpoint: Path | None) -> None:
         self.learner = self.open_learner()

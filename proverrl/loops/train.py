@@ -123,7 +123,8 @@ def _follow(config: Config, world: World) -> None:
     problems = load_training(config)
     policy = _open_policy(config, config.run, problems)
     policy.world = world
-    Follower(world, policy, partial(open_learner, config, policy, problems)).run()
+    with contextlib.closing(open_sampler(policy, config, problems.all)) as sampler:
+        Follower(world, policy, partial(open_learner, config, policy, problems), sampler).run()
 
 
 async def _lead(config: Config, world: World, live: bool | None) -> None:
@@ -183,6 +184,8 @@ async def _run_stages(session: Session) -> None:
         ]
         await asyncio.to_thread(warm_start, session, proofs, taught)
     await asyncio.to_thread(push_weights, session.policy.world, session.policy)
+    if session.policy.world.size > 1:
+        await asyncio.to_thread(session.sampler.push, session.policy.version)
     if config.evaluation.before:
         await _evaluate(session, "before")
     await LOOPS[config.loop](session)

@@ -65,6 +65,16 @@ class Sampler(Policy, Protocol):
         """Release what the engine holds; nothing is sampled afterwards."""
 
 
+class SharedSampler(Sampler, Protocol):
+    """A sampler for which several processes write."""
+
+    def generate_shared(
+        self, prompts: list[Prompt], n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        """``generate`` in this thread; rank 0 tells the others, which call this with the same
+        values."""
+
+
 def require_room(prompts: Sequence[Prompt], max_tokens: int, remedy: str) -> None:
     """Raise ``UsageError`` for a prompt that leaves no token of a model's context for an answer."""
     longest = max((len(prompt.token_ids) for prompt in prompts), default=0)

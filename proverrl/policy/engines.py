@@ -14,14 +14,14 @@ from functools import partial
 import torch
 
 from proverrl.config import Config, EngineName, VllmConfig
-from proverrl.policy.base import Policy, Sampler
+from proverrl.policy.base import Policy, SharedSampler
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.policy.vllm import VllmPolicy
 from proverrl.policy.vllm_engine import VllmEngine
 from proverrl.types import Problem
 
-OpenSampler = Callable[[TransformersPolicy, VllmConfig, Sequence[Problem]], Sampler]
+OpenSampler = Callable[[TransformersPolicy, VllmConfig, Sequence[Problem]], SharedSampler]
 
 ENGINES: dict[EngineName, OpenSampler] = {
     "transformers": lambda policy, config, problems: policy,
@@ -34,7 +34,7 @@ ENGINES: dict[EngineName, OpenSampler] = {
 
 def open_sampler(
     policy: TransformersPolicy, config: Config, problems: Sequence[Problem]
-) -> Sampler:
+) -> SharedSampler:
     """The engine that ``policy.engine`` names, holding the policy's weights; close it at the end.
     The engines are compared on prompts of ``problems``. Raises ``UsageError`` if the engine is not
     installed or refuses the model, and ``WeightSyncError`` if it does not hold the weights."""

@@ -4,7 +4,8 @@ Flows in: prompts as token ids; the weights of a ``TransformersPolicy``, pushed 
 Flows out: completions with exact token ids and the log-probabilities of the distribution that each
 token was drawn from. Prompts and further turns are the ``TransformersPolicy``'s. One thread owns
 the engine, so that a generation sees either the weights before a push or those after it and its
-probe; after a failed push the engine refuses to generate. Not handled here: several GPUs, adapters.
+probe; after a failed push the engine refuses to generate. Of several processes each has an engine
+and writes for its share of the prompts. Not handled here: one model on several GPUs, adapters.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class VllmPolicy:
         problems: Sequence[Problem],
     ) -> None:
         self.trained = trained
+        self.world = trained.world
         self.version = trained.version
         # torch counts threads for each thread that starts work, and vLLM's kernels ask OpenMP.
         self._thread = ThreadPoolExecutor(
@@ -61,7 +63,7 @@ class VllmPolicy:
                 limit=config.limit,
                 dtype=config.dtype,
             )
-            self.push(trained.version)
+            self._thread.submit(self._push, trained.version).result()
         except BaseException:
             self.close()
             raise
@@ -85,15 +87,40 @@ class VllmPolicy:
     ) -> list[list[Completion]]:
         """See ``Policy.generate``. Raises ``UsageError`` if a prompt leaves no room for a token,
         and ``WeightSyncError`` if the last push failed."""
-        work = self._thread.submit(self._generate, list(prompts), n, sampling)
-        return await asyncio.wrap_future(work)
+        remedy = "raise vllm.max_model_tokens, or lower rollout.history_tokens"
+        require_room(prompts, self._engine.max_tokens, remedy)
+        return await asyncio.to_thread(self.generate_shared, list(prompts), n, sampling)
+
+    def generate_shared(
+        self, prompts: list[Prompt], n: int, sampling: Sampling
+    ) -> list[list[Completion]]:
+        """``generate`` in this thread; of several processes each writes for some of the prompts, as
+        ``TransformersPolicy.generate_shared`` says. A completion's seed does not depend on which
+        of them writes it."""
+        if self.world.size > 1 and self.world.leads:
+            self.world.share(("generate", (prompts, n, sampling, self.version)))
+        mine = range(self.world.rank, len(prompts), self.world.size)
+        written = self._thread.submit(self._generate, prompts, mine, n, sampling).result()
+        parts = self.world.gather(written)
+        return [parts[i % self.world.size][i // self.world.size] for i in range(len(prompts))]
 
     def push(self, version: int) -> dict[str, float]:
         """Copy the trained weights into the engine as ``version``, then compare both; returns
         figures for the metrics: the mean and the largest difference in nats, and seconds. Waits for
         a generation in progress. The trained weights must not change meanwhile. Raises
-        ``WeightSyncError`` if the engine's log-probabilities are not those of the trained model."""
-        return self._thread.submit(self._push, version).result()
+        ``WeightSyncError`` if the engine's log-probabilities are not those of the trained model, of
+        several processes on any of them, all of which call this."""
+        if self.world.size > 1 and self.world.leads:
+            self.world.share(("load", (version,)))
+        figures, complaint = dict[str, float](), ""
+        try:
+            figures = self._thread.submit(self._push, version).result()
+        except WeightSyncError as error:
+            complaint = str(error)
+        for rank, text in enumerate(self.world.gather(complaint)):
+            if text:
+                raise WeightSyncError(f"process {rank}: {text}" if self.world.size > 1 else text)
+        return figures
 
     def close(self) -> None:
         """Stop the engine; the policy cannot be used afterwards."""
@@ -116,15 +143,13 @@ class VllmPolicy:
         return figures | {"push_seconds": round(time.monotonic() - started, 4)}
 
     def _generate(
-        self, prompts: list[Prompt], n: int, sampling: Sampling
+        self, prompts: list[Prompt], mine: Sequence[int], n: int, sampling: Sampling
     ) -> list[list[Completion]]:
         if not self._whole:
             raise WeightSyncError("the sampler holds no whole set of weights; it cannot generate")
-        remedy = "raise vllm.max_model_tokens, or lower rollout.history_tokens"
-        require_room(prompts, self._engine.max_tokens, remedy)
         requests = [
-            Request(prompt.token_ids, derive_seed(sampling.seed, "prompt", index, number))
-            for index, prompt in enumerate(prompts)
+            Request(prompts[index].token_ids, derive_seed(sampling.seed, "prompt", index, number))
+            for index in mine
             for number in range(n)
         ]
         drawn = self._engine.generate(requests, sampling=sampling, end_id=self.trained.end_id)

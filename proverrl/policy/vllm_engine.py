@@ -4,7 +4,7 @@ Flows in: the configuration and tokenizer of a transformers model, weights, toke
 sampled tokens with the log-probabilities of the distribution after the temperature, and scores of
 given tokens. The engine starts with random weights and gets the real ones by ``load``: nothing but
 a configuration and a tokenizer is written to the disk. Not handled here: top-k and penalties (they
-would bias the log-probabilities), several GPUs, adapters.
+would bias the log-probabilities), one model on several GPUs, adapters.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def claimed_share(parameters: int, config: VllmConfig, total_bytes: int) -> floa
     """The share of a device's memory that vLLM takes: weights, cache, and what it computes with."""
     size = getattr(torch, config.dtype).itemsize
     claimed = size * parameters + config.kv_cache_gb * 2**30 + WORK_BYTES
-    return min(0.95, claimed / total_bytes)
+    return float(min(0.95, claimed / total_bytes))
 
 
 class VllmEngine:
@@ -102,6 +102,7 @@ class VllmEngine:
                 enforce_eager=config.eager,
                 kv_cache_memory_bytes=int(config.kv_cache_gb * 2**30),
                 **self._memory_settings(policy, config),
+                **self._process_settings(policy),
                 max_model_len=config.max_model_tokens or None,
                 max_num_seqs=policy.max_rows,
                 **self._prefill_settings(policy, config),
@@ -139,6 +140,12 @@ class VllmEngine:
             "enable_chunked_prefill": False,
             "max_num_batched_tokens": max(longest, MIN_BATCHED_TOKENS),
         }
+
+    def _process_settings(self, policy: TransformersPolicy) -> dict[str, str]:
+        """Of several processes each has a whole engine: the launcher has started them, and vLLM
+        joins their group, for which all of them open their engines at the same time."""
+        self._shares_group = policy.world.size > 1
+        return {"distributed_executor_backend": "external_launcher"} if self._shares_group else {}
 
     def _memory_settings(self, policy: TransformersPolicy, config: VllmConfig) -> dict[str, float]:
         """The share of a GPU that must be free when vLLM starts. Its own default is nearly all of
@@ -195,9 +202,14 @@ class VllmEngine:
         self._forget_prefixes()
 
     def close(self) -> None:
-        self._llm.llm_engine.engine_core.shutdown()
-        del self._llm
-        self._vllm.distributed.cleanup_dist_env_and_memory()
+        if self._shares_group:
+            # Its end would be that of the group of processes, which is the run's and still needed.
+            self._llm.llm_engine.engine_core._finalizer.detach()
+            del self._llm
+        else:
+            self._llm.llm_engine.engine_core.shutdown()
+            del self._llm
+            self._vllm.distributed.cleanup_dist_env_and_memory()
         self._folder.cleanup()
 
     def _run(self, rows: Rows, parameters: list[Any]) -> list[Any]:
