@@ -18,10 +18,12 @@ from proverrl.config import Config, LayoutName
 from proverrl.errors import ProblemError, StoppedError, UsageError
 from proverrl.formalize.gate import Critic
 from proverrl.lang import find_language
+from proverrl.loops.checkpoint import latest_checkpoint
 from proverrl.monitor import Monitor
 from proverrl.policy.base import Policy, Sampler
 from proverrl.policy.endpoint import EndpointPolicy
 from proverrl.policy.loading import build_policy, choose_device, load_policy
+from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
 from proverrl.policy.tokenizer import train_tokenizer
 from proverrl.policy.transformers import TransformersPolicy
 from proverrl.problems.prompt import render_body, render_prompt
@@ -216,6 +218,29 @@ def make_policy(config: Config, problems: TrainingProblems) -> TransformersPolic
         device=choose_device(config.policy.device),
         precision=config.learner.precision,
     )
+
+
+def open_policy(config: Config, folder: Path, problems: TrainingProblems) -> TransformersPolicy:
+    """The newest weights of this run: checkpoint, else warm-started, else fresh."""
+    checkpoint = latest_checkpoint(folder / "checkpoints")
+    warm = folder / "warm_start"
+    lora = config.policy.lora
+    if lora.rank and not config.policy.path:
+        raise UsageError(
+            "policy.lora.rank is above 0 and policy.path is empty: a model with fresh weights has "
+            "nothing to adapt; name a checkpoint, or set policy.lora.rank to 0"
+        )
+    if checkpoint is None and not (warm / "weights.pt").exists():
+        policy = make_policy(config, problems)
+    else:
+        # An adapter's base is the warm-started policy; a merged checkpoint would be rounded.
+        newest = warm if checkpoint is None or lora.rank else checkpoint
+        policy = load_weights(config, newest / "policy")
+    if lora.rank:
+        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))
+        if checkpoint is not None:
+            load_adapter(policy.model, checkpoint / "policy" / ADAPTER_FOLDER)
+    return policy
 
 
 def budget_spent(config: Config, verifier_calls: int, seconds: float) -> str:

@@ -39,11 +39,9 @@ from proverrl.loops.selfplay.composer import teach_composer
 from proverrl.loops.selfplay.selfplay import run_selfplay
 from proverrl.loops.session import (
     Session,
-    TrainingProblems,
     load_training,
-    load_weights,
-    make_policy,
     open_critic,
+    open_policy,
     open_writer,
 )
 from proverrl.loops.taught import teach_correcting, teach_resuming
@@ -53,9 +51,6 @@ from proverrl.monitor.interrupt import stop_on_signals
 from proverrl.monitor.trackers import open_trackers
 from proverrl.parallel import World, close_world, open_world
 from proverrl.policy.engines import open_sampler
-from proverrl.policy.lora import ADAPTER_FOLDER, attach_adapter, load_adapter
-from proverrl.policy.transformers import TransformersPolicy
-from proverrl.seeds import derive_seed
 
 
 async def _no_loop(session: Session) -> None:
@@ -121,7 +116,7 @@ def _follow(config: Config, world: World) -> None:
     """A process beside rank 0, from its first weights to the last order."""
     world.share(None)
     problems = load_training(config)
-    policy = _open_policy(config, config.run, problems)
+    policy = open_policy(config, config.run, problems)
     policy.world = world
     with contextlib.closing(open_sampler(policy, config, problems.all)) as sampler:
         Follower(world, policy, partial(open_learner, config, policy, problems), sampler).run()
@@ -138,7 +133,7 @@ async def _lead(config: Config, world: World, live: bool | None) -> None:
         check_sample_files(config, world)
         problems = load_training(config)
         world.share("open")
-        policy = _open_policy(config, folder, problems)
+        policy = open_policy(config, folder, problems)
         policy.world = world
         writer, critic = open_writer(config), open_critic(config)
         with contextlib.closing(open_sampler(policy, config, problems.all)) as sampler:
@@ -224,29 +219,6 @@ async def _until_stopped(session: Session, work: Coroutine[Any, Any, Any], saved
         task.result()
     finally:
         await cancel_all((task, stop))
-
-
-def _open_policy(config: Config, folder: Path, problems: TrainingProblems) -> TransformersPolicy:
-    """The newest weights of this run: checkpoint, else warm-started, else fresh."""
-    checkpoint = latest_checkpoint(folder / "checkpoints")
-    warm = folder / "warm_start"
-    lora = config.policy.lora
-    if lora.rank and not config.policy.path:
-        raise UsageError(
-            "policy.lora.rank is above 0 and policy.path is empty: a model with fresh weights has "
-            "nothing to adapt; name a checkpoint, or set policy.lora.rank to 0"
-        )
-    if checkpoint is None and not (warm / "weights.pt").exists():
-        policy = make_policy(config, problems)
-    else:
-        # An adapter's base is the warm-started policy; a merged checkpoint would be rounded.
-        newest = warm if checkpoint is None or lora.rank else checkpoint
-        policy = load_weights(config, newest / "policy")
-    if lora.rank:
-        attach_adapter(policy.model, lora, seed=derive_seed(config.seed, "lora"))
-        if checkpoint is not None:
-            load_adapter(policy.model, checkpoint / "policy" / ADAPTER_FOLDER)
-    return policy
 
 
 def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
