@@ -234,6 +234,8 @@ def _open_monitor(config: Config, folder: Path, live: bool | None) -> Monitor:
         folder,
         live=live,
         total_steps=total,
+        max_verifier_calls=config.max_verifier_calls,
+        max_minutes=config.max_minutes,
         resume_step=resume_step,
         trackers=trackers,
         callbacks=[plugins.bind("callback", name, {}) for name in config.logging.callbacks],

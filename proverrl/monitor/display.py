@@ -8,30 +8,68 @@ a process that is killed.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self, TextIO
+from typing import IO, Any, ClassVar, Self, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from proverrl.monitor.metrics import LimitUse
 from proverrl.rollout.completion_counts import describe_lost
 
 SECONDS_BETWEEN_PHASE_LINES = 5.0
 SPARKLINE_WIDTH = 32
+UNWATCHED_WIDTH = 160
 _DRAWING_SECONDS = 5.0
 _KEY_COLUMNS = 4
 _SHOW_CURSOR = b"\x1b[?25h\n"
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def can_draw_live(stream: TextIO | None = None) -> bool:
+def open_console(stream: TextIO | None = None, *, stderr: bool = False) -> PanelConsole:
+    """The one console of a command, on stdout by default. ``stderr`` is for what is said beside the
+    results; where both are terminals it is stdout too, because two consoles that draw on one screen
+    draw over each other. Nothing is wrapped at 80 columns where nobody watches, and no text is read
+    as markup unless it is said so."""
+    if stream is None:
+        shared = sys.stdout.isatty() and sys.stderr.isatty()
+        stream = sys.stderr if stderr and not shared else sys.stdout
+    known = stream.isatty() or "COLUMNS" in os.environ
+    width = None if known else UNWATCHED_WIDTH
+    return PanelConsole(file=stream, width=width, markup=False, emoji=False, highlight=False)
+
+
+def open_progress(console: PanelConsole, label: str) -> Progress:
+    """A bar that is gone when its block ends; none where it cannot be redrawn in place, nor where
+    results go to a pipe, whose reader may write on the same screen. What is printed meanwhile to a
+    stream that is no terminal stays in that stream."""
+    out = sys.stdout
+    draws = can_draw_live(console.file) and (
+        out.isatty() or not stat.S_ISFIFO(os.fstat(out.fileno()).st_mode)
+    )
+    return Progress(
+        TextColumn(label),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not draws,
+        transient=True,
+        redirect_stdout=out.isatty(),
+        redirect_stderr=sys.stderr.isatty(),
+    )
+
+
+def can_draw_live(stream: IO[str] | None = None) -> bool:
     """True when ``stream`` (stdout by default) is a terminal that takes control codes."""
     stream = sys.stdout if stream is None else stream
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", ""):
@@ -63,19 +101,26 @@ def format_share(value: Any) -> str:
     return f"{100 * value:.0f}%" if isinstance(value, int | float) else "-"
 
 
-def sparkline(values: Sequence[float], width: int = SPARKLINE_WIDTH) -> str:
-    """The last ``width`` values as blocks, from 0 (lowest block) to the largest shown."""
+def sparkline(values: Sequence[float], width: int = SPARKLINE_WIDTH, *, top: float = 1.0) -> str:
+    """The last ``width`` values as blocks, from 0 (lowest block) to ``top`` and above."""
     shown = [max(0.0, value) for value in values[-width:]]
-    top = max(shown, default=0.0)
-    if top == 0.0:
-        return _BLOCKS[0] * len(shown)
     return "".join(_BLOCKS[min(7, int(8 * value / top))] for value in shown)
 
 
-def describe_step(step: int, total_steps: int, values: Mapping[str, Any], left: str) -> str:
+def describe_place(row: Mapping[str, Any], limit: LimitUse | None) -> list[str]:
+    """Which step or round it is, and how much is used of the limit that will end the run."""
+    kind = row.get("kind", "step")
+    if limit is None:
+        return [f"{kind} {row['step']}"]
+    if limit.unit == f"{kind}s":
+        return [f"{kind} {row['step']}/{limit.most:.0f}"]
+    return [f"{kind} {row['step']}", limit.describe()]
+
+
+def describe_step(values: Mapping[str, Any], limit: LimitUse | None, left: str) -> str:
     """The plain line of one step or round, ASCII only; figures that are missing are left out."""
     unjudged = sum((values.get("unjudged") or {}).values())
-    parts = [f"step {step}/{total_steps}"]
+    parts = describe_place(values, limit)
     for key, label, digits in (
         ("solve_rate", "solved", 3),
         ("loss", "loss", 4),
@@ -231,7 +276,7 @@ class TimedPanel(ABC):
     def __init__(
         self, stream: TextIO, clock: Callable[[], float], title: str, *, transient: bool
     ) -> None:
-        self._console = PanelConsole(file=stream)
+        self._console = open_console(stream)
         self._clock = clock
         self._title = title
         self._started = clock()
@@ -305,7 +350,6 @@ class LiveDisplay(TimedPanel):
 
 def render_steps(state: Mapping[str, Any], *, draw_blocks: bool = True) -> RenderableType:
     """The panel's body: progress, solve rate with its trend, rates, loss and time left."""
-    step, total = int(state["step"]), max(1, int(state["total_steps"]))
     grid = Table.grid(padding=(0, 2))
     for _ in range(2):
         grid.add_column(style="dim", justify="right", no_wrap=True)
@@ -341,7 +385,10 @@ def render_steps(state: Mapping[str, Any], *, draw_blocks: bool = True) -> Rende
     bar = Table.grid(padding=(0, 2), expand=True)
     bar.add_column(no_wrap=True)
     bar.add_column(ratio=1)
-    bar.add_row(f"step {step}/{total}", ProgressBar(total=total, completed=step))
+    limit: LimitUse | None = state["limit"]
+    place, *used = describe_place(state, limit)
+    # Where nothing says when the run ends there is no bar to fill.
+    bar.add_row(place, ProgressBar(total=limit.most, completed=limit.used) if limit else "", *used)
     if composed := describe_composed(state):
         line = Table.grid(padding=(0, 2))
         line.add_column(style="dim", no_wrap=True)
