@@ -111,9 +111,7 @@ def _compare_pairs(
 def _print_pair(
     first: StoredEvaluation, second: StoredEvaluation, rows: list[GroupComparison], by: str
 ) -> None:
-    from rich.table import Table
-
-    from proverrl.monitor.display import open_console
+    from proverrl.monitor.display import open_console, open_table
 
     title = f"first: {first.path}\nsecond: {second.path}"
     console = open_console()
@@ -124,7 +122,8 @@ def _print_pair(
         low, high = (_percent(figures[name]) for name in ("low", "high"))
         return form.format(_percent(figures["value"]), f"{low}-{high}")
 
-    table = Table(box=None, pad_edge=False, collapse_padding=True)
+    table = open_table()
+    table.padding = (0, 1, 0, 0)
     table.add_column(by)
     heads = ("k", "problems", "first", "second", "second minus first", "p", "only\n1st, 2nd")
     for head in (*heads, "McNemar p"):
@@ -166,10 +165,8 @@ def _compare_budgets(
     budgets: list[int] | None,
     quiet: bool,
 ) -> dict[str, Any]:
-    from rich.table import Table
-
     from proverrl.evaluation.budgets import choose_budgets, measure_spending, solve_curve
-    from proverrl.monitor.display import open_console
+    from proverrl.monitor.display import open_console, open_table
 
     spendings = []
     for side in sides:
@@ -183,7 +180,7 @@ def _compare_budgets(
     entries = []
     for number, (side, spending) in enumerate(zip(sides, spendings, strict=True)):
         title = f"{side.path}: {len(spending)} problems, budget in {unit} per problem"
-        table = Table(box=None, pad_edge=False)
+        table = open_table()
         for head in (
             "budget",
             "solved, %",

@@ -245,7 +245,7 @@ def list_problems(
         for problem in chosen:
             click.echo(problem.id)
         return
-    open_console().print(_count_table(f"{file}: {len(chosen)} problems", chosen))
+    open_console().print(f"{file}: {len(chosen)} problems", _count_table(chosen), sep="\n")
     if benchmark.refused:
         click.echo(f"refused: {len(benchmark.refused)}; problems convert lists them with reasons")
 
@@ -313,12 +313,11 @@ def _select(whole: Benchmark, levels: str, families: str, per_level: int = 0) ->
 
 
 def _print_known(console: Any) -> None:
-    from rich.table import Table
-
     from proverrl.benchmarks.known import KNOWN
     from proverrl.benchmarks.open import DATA_VARIABLE, find_known, list_data_folders
+    from proverrl.monitor.display import open_table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = open_table()
     for column in ("benchmark", "language", "problems", "licence"):
         table.add_column(column, no_wrap=column == "benchmark")
     notes = []
@@ -334,10 +333,10 @@ def _print_known(console: Any) -> None:
     console.print(table, *notes, sep="\n")
 
 
-def _count_table(title: str, chosen: list[Problem]) -> Any:
-    from rich.table import Table
+def _count_table(chosen: list[Problem]) -> Any:
+    from proverrl.monitor.display import open_table
 
-    table = Table(title=title)
+    table = open_table()
     table.add_column("level", justify="right")
     table.add_column("family")
     table.add_column("kind")

@@ -48,6 +48,12 @@ def open_console(stream: TextIO | None = None, *, stderr: bool = False) -> Panel
     return PanelConsole(file=stream, width=width, markup=False, emoji=False, highlight=False)
 
 
+def open_table(title: str = "") -> Table:
+    """An empty table whose rules and edges take no columns, so that more fits into 80."""
+    shown = Text(title, style="bold") if title else None
+    return Table(title=shown, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+
+
 def open_progress(console: PanelConsole, label: str) -> Progress:
     """A bar that is gone when its block ends; none where it cannot be redrawn in place, nor where
     results go to a pipe, whose reader may write on the same screen. What is printed meanwhile to a
@@ -385,7 +391,7 @@ def render_steps(state: Mapping[str, Any], *, draw_blocks: bool = True) -> Rende
     bar = Table.grid(padding=(0, 2), expand=True)
     bar.add_column(no_wrap=True)
     bar.add_column(ratio=1)
-    limit: LimitUse | None = state["limit"]
+    limit: LimitUse | None = state.get("limit")
     place, *used = describe_place(state, limit)
     # Where nothing says when the run ends there is no bar to fill.
     bar.add_row(place, ProgressBar(total=limit.most, completed=limit.used) if limit else "", *used)
