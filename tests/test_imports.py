@@ -472,4 +472,4 @@ def test_one_console_is_opened_in_one_place() -> None:
         for path in PACKAGE.rglob("*.py")
         if re.search(r"(?<!class )\b(Panel)?Console\(", path.read_text("utf-8"))
     ]
-    assert found == ["monitor/display.py"]
+    assert found == ["monitor/console.py"]

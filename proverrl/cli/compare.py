@@ -111,7 +111,7 @@ def _compare_pairs(
 def _print_pair(
     first: StoredEvaluation, second: StoredEvaluation, rows: list[GroupComparison], by: str
 ) -> None:
-    from proverrl.monitor.display import open_console, open_table
+    from proverrl.monitor.console import open_console, open_table
 
     title = f"first: {first.path}\nsecond: {second.path}"
     console = open_console()
@@ -166,7 +166,7 @@ def _compare_budgets(
     quiet: bool,
 ) -> dict[str, Any]:
     from proverrl.evaluation.budgets import choose_budgets, measure_spending, solve_curve
-    from proverrl.monitor.display import open_console, open_table
+    from proverrl.monitor.console import open_console, open_table
 
     spendings = []
     for side in sides:

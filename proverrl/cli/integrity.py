@@ -188,7 +188,7 @@ def check_problems(file: Path, prove: bool, workers: int, timeout: float) -> Non
     import asyncio
 
     from proverrl.lang.open import open_verifier
-    from proverrl.monitor.display import open_console, open_progress
+    from proverrl.monitor.console import open_console, open_progress
     from proverrl.problems.check import check_file, prove_references
 
     found = check_file(file)

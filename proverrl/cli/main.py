@@ -145,7 +145,7 @@ problems.add_command(check_problems)
 def doctor() -> None:
     """List the back ends, versions and devices found, and how to install the missing ones."""
     from proverrl.cli.doctor import diagnose, is_healthy, render
-    from proverrl.monitor.display import open_console
+    from proverrl.monitor.console import open_console
 
     findings = diagnose()
     open_console().print(render(findings))
@@ -232,7 +232,7 @@ def evaluate_command(
     config = _read_config(config_file, overrides, None, run)
     from proverrl.evaluation.attempts import read_summary
     from proverrl.loops.evaluate_run import evaluate_benchmarks, name_benchmarks
-    from proverrl.monitor.display import open_console
+    from proverrl.monitor.console import open_console
     from proverrl.report.completions import list_result_warnings, make_completion_table
     from proverrl.report.decisions import describe_decisions
     from proverrl.report.headline import make_benchmark_table
@@ -323,7 +323,7 @@ def _read_config(
 
 
 def _print_results(run: Path) -> None:
-    from proverrl.monitor.display import open_console
+    from proverrl.monitor.console import open_console
     from proverrl.report import headline_table, write_report
 
     open_console().print(headline_table([run]))

@@ -234,7 +234,7 @@ def list_problems(
 
     FILE is whatever `eval --benchmark` takes. Without it, the benchmarks that have a name here.
     """
-    from proverrl.monitor.display import open_console
+    from proverrl.monitor.console import open_console
 
     if file is None:
         _print_known(open_console())
@@ -315,7 +315,7 @@ def _select(whole: Benchmark, levels: str, families: str, per_level: int = 0) ->
 def _print_known(console: Any) -> None:
     from proverrl.benchmarks.known import KNOWN
     from proverrl.benchmarks.open import DATA_VARIABLE, find_known, list_data_folders
-    from proverrl.monitor.display import open_table
+    from proverrl.monitor.console import open_table
 
     table = open_table()
     for column in ("benchmark", "language", "problems", "licence"):
@@ -334,7 +334,7 @@ def _print_known(console: Any) -> None:
 
 
 def _count_table(chosen: list[Problem]) -> Any:
-    from proverrl.monitor.display import open_table
+    from proverrl.monitor.console import open_table
 
     table = open_table()
     table.add_column("level", justify="right")

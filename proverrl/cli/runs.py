@@ -73,7 +73,7 @@ def inspect(run: Path, step: int, rollout_id: str | None, only_list: bool) -> No
 
     Without --rollout the step's rollouts are listed, and the first that was learned from is shown.
     """
-    from proverrl.monitor.display import open_console
+    from proverrl.monitor.console import open_console
     from proverrl.report.transcript import (
         choose_rollout,
         open_decoder,

@@ -73,7 +73,7 @@ def search(
     config = read_config(config_file, run, (*overrides, *extra), ask=ask)
     found = find_problems(problems, benchmark, config)
     from proverrl.loops.search_run import SearchOptions, search_problems
-    from proverrl.monitor.display import open_console
+    from proverrl.monitor.console import open_console
     from proverrl.monitor.search_display import list_warnings, make_summary
 
     place = out or Path("searches") / config.search.name

@@ -23,7 +23,7 @@ from proverrl.config.base import LeanBackend
 from proverrl.errors import ToolchainError, UsageError
 from proverrl.lang.base import BackendOptions
 from proverrl.lang.open import open_router
-from proverrl.monitor.display import PanelConsole, open_console, open_progress
+from proverrl.monitor.console import PanelConsole, open_console, open_progress
 from proverrl.problems.batch import Judged, read_in_thread, read_now, verify_stream
 from proverrl.problems.input_paths import check_output, check_paths
 from proverrl.problems.inputs import (

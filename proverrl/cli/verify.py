@@ -290,7 +290,7 @@ def _say(text: str) -> None:
 
 
 def _finish(table: Any, results: dict[str, Any], out: Path | None) -> None:
-    from proverrl.monitor.display import open_console
+    from proverrl.monitor.console import open_console
 
     open_console().print(table)
     if out is not None:

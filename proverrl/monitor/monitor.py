@@ -24,11 +24,11 @@ from proverrl.files.lines import (
     keep_lines,
     write_lines_atomically,
 )
+from proverrl.monitor.console import can_draw_live
 from proverrl.monitor.display import (
     SPARKLINE_WIDTH,
     LiveDisplay,
     PlainDisplay,
-    can_draw_live,
     describe_step,
     format_seconds,
 )

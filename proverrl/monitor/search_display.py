@@ -16,13 +16,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree as ShownTree
 
-from proverrl.monitor.display import (
-    TimedPanel,
-    can_draw_live,
-    format_share,
-    open_table,
-    sparkline,
-)
+from proverrl.monitor.console import can_draw_live, open_table
+from proverrl.monitor.display import TimedPanel, format_share, sparkline
 from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost
 from proverrl.search.base import Search, StopReason, count_turns
 from proverrl.search.view import TreeFigures, measure_trees

@@ -20,15 +20,12 @@ from rich.text import Text
 
 from proverrl.files.lines import EVALS_FOLDER, METRICS_FILE, only_evaluates
 from proverrl.files.strict_json import read_object
+from proverrl.monitor.console import LivePanel, can_draw_live, choose_width, open_console
 from proverrl.monitor.display import (
     SPARKLINE_WIDTH,
-    LivePanel,
-    can_draw_live,
-    choose_width,
     describe_step,
     format_figure,
     format_seconds,
-    open_console,
     render_steps,
 )
 from proverrl.monitor.metrics import MetricsTail, Row, RunLimits, count_unfinished, read_limits

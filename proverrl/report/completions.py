@@ -16,7 +16,8 @@ from rich.text import Text
 
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.tally import StoredEvaluation
-from proverrl.monitor.display import format_figure, format_share, open_table
+from proverrl.monitor.console import open_table
+from proverrl.monitor.display import format_figure, format_share
 from proverrl.report.run import Row, RunRecord
 from proverrl.rollout.completion_counts import describe_lost, sum_figures, warn_of_lost
 

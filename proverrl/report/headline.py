@@ -19,7 +19,8 @@ from rich.text import Text
 from proverrl.config import ROUND_LOOPS
 from proverrl.evaluation.attempts import read_summary
 from proverrl.evaluation.tally import StoredEvaluation
-from proverrl.monitor.display import format_seconds, open_table
+from proverrl.monitor.console import open_table
+from proverrl.monitor.display import format_seconds
 from proverrl.report.completions import describe_completions, list_completion_warnings
 from proverrl.report.decisions import describe_decisions
 from proverrl.report.run import Row, RunRecord, load_runs, unjudged_counts
